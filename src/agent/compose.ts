@@ -161,7 +161,7 @@ async function assemble(
   const server = createServer({
     contract,
     surface: 'agent',
-    before: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
+    guard: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
     ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
     log,
     clock,

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { createGatewayClient } from '@townhall/gateway';
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../kernel/clock.ts';
-import { nextTurn } from '../kernel/event-loop.ts';
+import { nextTurn } from '../kernel/async.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
 

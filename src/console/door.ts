@@ -8,11 +8,8 @@ const guard = loopbackGuard();
 
 /** Throws a Problem (403) for everything else. */
 export function passDoor(request: IncomingMessage): void {
-  const { headers, url = '', method } = request;
-  const hosts = request.rawHeaders.flatMap((name, index) =>
-    index % 2 === 0 && name.toLowerCase() === 'host' ? [request.rawHeaders[index + 1] ?? ''] : [],
-  );
-  guard({ hosts, target: url, headers, localPort: request.socket.localPort ?? 0 });
+  const { headers, method } = request;
+  guard(request);
   if (method === 'GET' || method === 'HEAD') return;
   // The guard lets a request without an Origin pass, as programs send it; here only our own pages have anything to change.
   if (headers.origin === undefined && headers['sec-fetch-site'] !== 'same-origin') {

@@ -1,7 +1,8 @@
 // Rate limits of requests: picks the token bucket for each request and sets the RateLimit headers. Attempts at passwords
 // and codes are limited separately, where they are checked.
 import { networkOf } from '../kernel/http/address.ts';
-import type { Exchange, OperationFacts } from '../kernel/contract/exchange.ts';
+import type { ContractOperation } from '../kernel/contract/operations.ts';
+import type { ContractRequest } from '../kernel/contract/request.ts';
 import {
   rateLimitHeaders,
   rateLimitProblem,
@@ -13,8 +14,8 @@ import type { Identity } from './identity.ts';
 
 /** Counts the request. Throws 429 when a limit is reached. */
 export type RequestLimiter = (
-  exchange: Exchange,
-  operation: OperationFacts,
+  request: ContractRequest,
+  operation: ContractOperation,
   identity: Identity | null,
 ) => void | Promise<void>;
 
@@ -34,7 +35,7 @@ export function createRequestLimiter({
   requestsPerMinute(bureauId: string): number | undefined;
 }): RequestLimiter {
   /** The limit of the operation itself. It counts by address, whatever the identity is. */
-  function operationPolicy({ rateLimit }: OperationFacts): RateLimitPolicy | null {
+  function operationPolicy({ rateLimit }: ContractOperation): RateLimitPolicy | null {
     if (rateLimit === 'media')
       return limits.user === null ? null : { name: rateLimit, perMinute: limits.user };
     if (rateLimit === undefined || limits.login === null) return null;
@@ -53,27 +54,31 @@ export function createRequestLimiter({
     return perMinute === null ? null : { name: kind, perMinute };
   }
 
-  function apply(exchange: Exchange, policy: RateLimitPolicy, result: RateLimitResult): void {
-    exchange.answerHeaders = rateLimitHeaders(policy, result);
+  function apply(request: ContractRequest, policy: RateLimitPolicy, result: RateLimitResult): void {
+    request.responseHeaders = rateLimitHeaders(policy, result);
     if (!result.isAllowed) throw rateLimitProblem(result.waitSeconds);
   }
 
-  function count(exchange: Exchange, policy: RateLimitPolicy | null, key: string): void | Promise<void> {
+  function count(
+    request: ContractRequest,
+    policy: RateLimitPolicy | null,
+    key: string,
+  ): void | Promise<void> {
     if (policy === null) return;
     const result = limiter.take(key, policy);
     return result instanceof Promise
-      ? result.then((later) => apply(exchange, policy, later))
-      : apply(exchange, policy, result);
+      ? result.then((later) => apply(request, policy, later))
+      : apply(request, policy, result);
   }
 
-  return (exchange, operation, identity) => {
-    const network = networkOf(exchange.remoteAddress);
-    const first = count(exchange, operationPolicy(operation), network);
+  return (request, operation, identity) => {
+    const network = networkOf(request.remoteAddress);
+    const first = count(request, operationPolicy(operation), network);
     // A media link carries no identity, and a page with many images would exhaust a guest's limit.
     const countIdentity = () =>
       operation.rateLimit === 'media'
         ? undefined
-        : count(exchange, identityPolicy(identity), bucketKey(identity) ?? network);
+        : count(request, identityPolicy(identity), bucketKey(identity) ?? network);
     return first instanceof Promise ? first.then(() => countIdentity()) : countIdentity();
   };
 }

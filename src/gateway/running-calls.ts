@@ -19,20 +19,20 @@ export function createCredentialRecheck({
   let isPending = false;
 
   async function checkAll(): Promise<void> {
-    const callsByCredential = Map.groupBy(running(), ({ authorization }) => authorization);
+    const callsByToken = Map.groupBy(running(), ({ token }) => token);
     // Sequentially: concurrent lookups for a thousand streams would exhaust the connection pool.
-    for (const [authorization, calls] of callsByCredential) {
-      const problem = await checkCredential(authorization);
+    for (const [token, calls] of callsByToken) {
+      const problem = await checkToken(token);
       if (problem === null) continue;
       log.info({ calls: calls.length, code: problem.code }, 'running calls ended with their credential');
       for (const call of calls) call.end(problem);
     }
   }
 
-  /** The reason why the credential is refused now, or null. */
-  async function checkCredential(authorization: string): Promise<Problem | null> {
+  /** The reason why the token is refused now, or null. */
+  async function checkToken(token: string): Promise<Problem | null> {
     try {
-      const identity = await identify(authorization.replace(/^bearer +/i, ''));
+      const identity = await identify(token);
       if (identity !== null) return null;
       return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid any more.', {
         headers: { 'www-authenticate': 'Bearer error="invalid_token"' },

@@ -1,6 +1,11 @@
 // Timeouts, retries and batches of asynchronous work: the one copy of each.
 import { type Clock, systemClock } from './clock.ts';
 
+/** Resolves in the next turn of the event loop, after timers and the I/O of other connections. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
 export interface WaitOptions {
   clock?: Pick<Clock, 'sleep'>;
   /** Ends the wait early. */

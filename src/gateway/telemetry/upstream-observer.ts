@@ -3,8 +3,9 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import { boundedLabel, secondsBuckets } from '../../kernel/telemetry/metrics.ts';
-import type { RequestEnd, RequestScope } from '../../kernel/telemetry/context.ts';
-import { noteAttributes, type Telemetry } from '../../kernel/telemetry/telemetry.ts';
+import type { RequestEnd, RequestScope } from '../../kernel/http/observer.ts';
+import { noteAttributes } from '../../kernel/telemetry/request-telemetry.ts';
+import type { Telemetry } from '../../kernel/telemetry/telemetry.ts';
 import { codeOf } from '../../kernel/telemetry/traces.ts';
 
 /** One call to one model: the first try of it, or a retry. */
@@ -91,10 +92,10 @@ export function createUpstreamObserver({
   const nameOf = (model: string | undefined): string =>
     model !== undefined && known.has(model) ? bounded(model) : 'other';
 
-  function count(noted: CallNote): void {
-    if (noted.tokens === undefined && noted.credits === undefined) return;
-    const model = nameOf(noted.model);
-    const { input, cachedInput, cacheWrite, output, reasoning } = noted.tokens ?? {};
+  function count(notes: CallNote): void {
+    if (notes.tokens === undefined && notes.credits === undefined) return;
+    const model = nameOf(notes.model);
+    const { input, cachedInput, cacheWrite, output, reasoning } = notes.tokens ?? {};
     for (const [kind, amount] of Object.entries({
       input,
       cached_input: cachedInput,
@@ -104,9 +105,9 @@ export function createUpstreamObserver({
     })) {
       if (amount !== undefined && amount > 0) tokens.add([model, kind], amount);
     }
-    if (noted.credits !== undefined && Number(noted.credits) > 0) credits.add([model], Number(noted.credits));
+    if (notes.credits !== undefined && Number(notes.credits) > 0) credits.add([model], Number(notes.credits));
   }
-  telemetry.onRequestEnd(({ noted }) => count(noted));
+  telemetry.onRequestEnd(({ notes }) => count(notes));
 
   return {
     note(fields) {
@@ -138,19 +139,19 @@ export function createUpstreamObserver({
         const ended = ({
           isStream,
           clientGone,
-          noted,
-        }: Pick<RequestEnd, 'isStream' | 'clientGone' | 'noted'>): void => {
+          notes,
+        }: Pick<RequestEnd, 'isStream' | 'clientGone' | 'notes'>): void => {
           const endedMs = isStream ? clock.monotonicMs() : answeredMs;
           durations.observe(labels, (endedMs - startedMs) / 1000);
           if (isStream) firsts.observe(labels, (answeredMs - startedMs) / 1000);
           span.set({
-            ...noteAttributes({ ...noted, model, provider }),
+            ...noteAttributes({ ...notes, model, provider }),
             'townhall.client_gone': clientGone ? true : undefined,
           });
           span.end(endedMs);
         };
         // An answer that is streamed goes on for as long as the request does; a job has no request.
-        if (request === undefined) ended({ isStream: false, clientGone: false, noted: {} });
+        if (request === undefined) ended({ isStream: false, clientGone: false, notes: {} });
         else {
           request.note({ model, provider, upstreamMs });
           request.onEnd(ended);

@@ -1,187 +1,213 @@
-// The operations as the document has them, read once at start, in the form in which requests are matched with them.
-// What the document leaves open or says twice stops the start.
-import { errorDialects } from '../error-dialects.ts';
-import type { OperationFacts } from './exchange.ts';
+// The operations of the contract, read once at start into the form in which requests are matched, validated and handled.
+// A document that leaves something open or says it twice stops the start.
+import { type Document, OpenAPIRouter } from 'openapi-backend';
+import { type ErrorDialect, errorDialects } from '../error-dialects.ts';
+import {
+  type MediaTypeObject,
+  type OpenApiDocument,
+  type OperationObject,
+  type ParameterObject,
+  resolveReference,
+  type ResponseObject,
+} from './document.ts';
 
-// The libraries' own types are `any` at their seams, and so is a document that was read; what is read out of it has types.
-type Any = any;
-
-export interface Parameter {
-  name: string;
-  in: string;
-  required?: boolean;
-  explode?: boolean;
-  schema?: unknown;
-  'x-spans-slashes'?: boolean;
-}
-
+/** One operation of the contract. */
 export interface ContractOperation {
   operationId: string;
+  /** In lower case. */
   method: string;
   path: string;
-  /** As the document has it; undefined is refused at start. */
-  declaredSecurity: Record<string, string[]>[] | undefined;
-  /** The answer holds a secret, which is shown once. */
-  isSecret: boolean;
-  /** What the pipeline is told: nothing for an operation that anyone may call, else the one requirement. */
-  security: Record<string, string[]>[];
+  /** Anyone may call it, with or without a credential. */
+  isPublic: boolean;
   /** The identity kinds that may call it. */
   admits: ReadonlySet<string>;
-  parameters: Parameter[];
-  requestBody?: Any;
-  /** The members of its form that are files. */
-  formFiles: ReadonlySet<string>;
-  responses: Record<string, Any>;
-  facts: OperationFacts;
-  toleratesQuery: boolean;
-  queryParameters: Map<string, { list: boolean; commas: boolean }>;
+  parameters: ParameterObject[];
+  queryParameters: ReadonlyMap<string, { isList: boolean; isCommaSeparated: boolean }>;
+  /** Of the declared header parameters, in lower case. */
   headerNames: string[];
+  /** Undeclared query parameters are passed on, as `x-tolerates-query` says. */
+  allowsAnyQuery: boolean;
+  /** Null where the operation takes no body. */
+  body: OperationBody | null;
+  maxBodyBytes: number | undefined;
+  /** The whole body must arrive within this time. */
+  bodyDeadlineMs: number | undefined;
+  /** The handler receives the bytes unparsed, to check their signature first. */
+  rawBody: boolean;
+  responses: Record<string, ResponseObject>;
+  /** Any status and media type of an upstream may be passed on. */
+  passthrough: boolean;
+  /** The response holds a secret, which is shown once. */
+  hasSecretResponse: boolean;
+  /** The name of a rate limit of its own, as `x-rate-limit` says. */
+  rateLimit: string | undefined;
+  /** Whose error types its errors carry, as `x-error-types` says; ours without it. */
+  errorDialect: ErrorDialect | undefined;
+  /** The response does not depend on a credential, and the request is not counted. */
+  ignoresCredential: boolean;
+}
+
+export interface OperationBody {
+  required: boolean;
+  mediaTypes: readonly string[];
+  json: MediaTypeObject | undefined;
+  form: MediaTypeObject | undefined;
+  /** The members of the form that are files. */
+  formFiles: ReadonlySet<string>;
 }
 
 /** The media type of a form that may carry files. */
 export const formType = 'multipart/form-data';
 
-// The pipeline runs a chain of promises for each scheme of an operation. All of ours come down to one
-// question, so the operations are handed to it with this one requirement in place of theirs.
-export const listed = 'an identity that the operation lists';
-const methods = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
-
-export function readOperations(document: Any, identities: Record<string, string>): ContractOperation[] {
-  const operations: ContractOperation[] = [];
-  for (const [path, item] of Object.entries<Any>(document.paths ?? {})) {
-    for (const method of methods) {
-      const own = item[method];
-      if (!own) continue;
-      const body = own.requestBody ? resolvePointer(document, own.requestBody) : undefined;
-      const parameters = [...(own.parameters ?? []), ...(item.parameters ?? [])].map((parameter) =>
-        resolvePointer(document, parameter),
-      );
-      operations.push({
-        operationId: own.operationId ?? '',
-        method,
-        path,
-        declaredSecurity: own.security,
-        // An empty requirement among others admits anyone just as an empty list does.
-        security:
-          schemesOf(own.security).length === 0 ||
-          own.security.some((one: object) => Object.keys(one).length === 0)
-            ? []
-            : [{ [listed]: [] }],
-        admits: new Set(schemesOf(own.security).map((scheme) => identities[scheme] ?? '')),
-        parameters,
-        requestBody: body,
-        formFiles: formFilesOf(document, body?.content?.[formType]?.schema),
-        responses: Object.fromEntries(
-          Object.entries(own.responses ?? {}).map(([status, response]) => [
-            status,
-            resolvePointer(document, response),
-          ]),
-        ),
-        facts: {
-          operationId: own.operationId ?? '',
-          maxBodyBytes: own['x-max-body-bytes'],
-          body: body
-            ? { required: body.required === true, mediaTypes: Object.keys(body.content ?? {}) }
-            : null,
-          passthrough: own['x-passthrough'] === true,
-          rawBody: own['x-raw-body'] === true,
-          bodyDeadlineMs: own['x-body-deadline-ms'],
-          rateLimit: own['x-rate-limit'],
-          errorDialect: own['x-error-types'],
-          ignoresCredential: own['x-ignores-credential'] === true,
-        },
-        isSecret: own['x-secret-response'] === true,
-        toleratesQuery: own['x-tolerates-query'] === true,
-        queryParameters: new Map(
-          parameters
-            .filter((parameter) => parameter.in === 'query')
-            .map((parameter) => {
-              const type = resolvePointer(document, parameter.schema ?? {}).type;
-              const list = type === 'array' || (Array.isArray(type) && type.includes('array'));
-              return [parameter.name, { list, commas: list && parameter.explode === false }];
-            }),
-        ),
-        headerNames: parameters
-          .filter((parameter) => parameter.in === 'header')
-          .map((parameter) => String(parameter.name).toLowerCase())
-          // OpenAPI says that these three are described elsewhere.
-          .filter((name) => !['accept', 'content-type', 'authorization'].includes(name)),
-      });
-    }
-  }
-  return operations;
-}
-
-function formFilesOf(document: Any, schema: Any): ReadonlySet<string> {
-  const members = Object.entries<Any>(resolvePointer(document, schema)?.properties ?? {});
-  return new Set(
-    members
-      .filter(([, member]) => resolvePointer(document, member).format === 'binary')
-      .map(([name]) => name),
+export function readOperations(
+  document: OpenApiDocument,
+  identities: Record<string, string>,
+): ContractOperation[] {
+  // openapi-backend flattens paths and methods and merges the parameters of a path into its operations.
+  const operations = new OpenAPIRouter({ definition: document as Document }).getOperations();
+  return operations.map(({ path, method, ...operation }) =>
+    readOperation(document, identities, { path, method, operation: operation as unknown as OperationObject }),
   );
 }
 
-function schemesOf(security: Record<string, string[]>[] | undefined): string[] {
-  return Array.isArray(security) ? security.flatMap((requirement) => Object.keys(requirement)) : [];
+function readOperation(
+  document: OpenApiDocument,
+  identities: Record<string, string>,
+  { path, method, operation }: { path: string; method: string; operation: OperationObject },
+): ContractOperation {
+  // Not openapi-backend's `security`, which falls back to the document's default and then to none.
+  const security = document.paths?.[path]?.[method]?.security ?? [];
+  const parameters = (operation.parameters ?? []).map((parameter) => resolveReference(document, parameter));
+  return {
+    operationId: operation.operationId ?? '',
+    method,
+    path,
+    // An empty requirement beside others makes the credential optional, which admits anyone.
+    isPublic: security.length === 0 || security.some((requirement) => Object.keys(requirement).length === 0),
+    admits: new Set(schemesOf(security).map((scheme) => identities[scheme] ?? '')),
+    parameters,
+    queryParameters: readQueryParameters(document, parameters),
+    headerNames: parameters
+      .filter((parameter) => parameter.in === 'header')
+      .map((parameter) => parameter.name.toLowerCase())
+      // OpenAPI describes these three elsewhere: by media types and security schemes.
+      .filter((name) => !['accept', 'content-type', 'authorization'].includes(name)),
+    allowsAnyQuery: operation['x-tolerates-query'] === true,
+    body: readBody(document, operation),
+    maxBodyBytes: operation['x-max-body-bytes'] as number | undefined,
+    bodyDeadlineMs: operation['x-body-deadline-ms'] as number | undefined,
+    rawBody: operation['x-raw-body'] === true,
+    responses: Object.fromEntries(
+      Object.entries(operation.responses ?? {}).map(([status, response]) => [
+        status,
+        resolveReference(document, response),
+      ]),
+    ),
+    passthrough: operation['x-passthrough'] === true,
+    hasSecretResponse: operation['x-secret-response'] === true,
+    rateLimit: operation['x-rate-limit'] as string | undefined,
+    errorDialect: operation['x-error-types'] as ErrorDialect | undefined,
+    ignoresCredential: operation['x-ignores-credential'] === true,
+  };
 }
 
-/** Throws, naming all faults, when the document and the handlers do not agree. */
-export function refuseDisagreement(
-  document: Any,
+function schemesOf(security: Record<string, string[]>[]): string[] {
+  return security.flatMap((requirement) => Object.keys(requirement));
+}
+
+function readQueryParameters(
+  document: OpenApiDocument,
+  parameters: ParameterObject[],
+): ContractOperation['queryParameters'] {
+  return new Map(
+    parameters
+      .filter((parameter) => parameter.in === 'query')
+      .map((parameter) => {
+        const { type } = resolveReference(document, parameter.schema ?? {});
+        const isList = [type].flat().includes('array');
+        return [parameter.name, { isList, isCommaSeparated: isList && parameter.explode === false }];
+      }),
+  );
+}
+
+function readBody(document: OpenApiDocument, operation: OperationObject): OperationBody | null {
+  if (!operation.requestBody) return null;
+  const { required = false, content = {} } = resolveReference(document, operation.requestBody);
+  const form = content[formType];
+  return {
+    required,
+    mediaTypes: Object.keys(content),
+    json: content['application/json'],
+    form,
+    formFiles: formFilesOf(document, form?.schema),
+  };
+}
+
+function formFilesOf(document: OpenApiDocument, schema: object | undefined): ReadonlySet<string> {
+  const { properties = {} } = resolveReference<{ properties?: Record<string, object> }>(
+    document,
+    schema ?? {},
+  );
+  const isFile = (member: object) =>
+    resolveReference<{ format?: string }>(document, member).format === 'binary';
+  return new Set(Object.keys(properties).filter((name) => isFile(properties[name] ?? {})));
+}
+
+/** Throws, naming everything that is wrong, when the document and the handlers do not agree. */
+export function requireConsistency(
+  document: OpenApiDocument,
   operations: ContractOperation[],
-  options: { handlers: object; identities: Record<string, string> },
+  { handlers, identities }: { handlers: object; identities: Record<string, string> },
 ): void {
-  const faults: string[] = [];
-  const seen = new Set<string>();
-  const used = new Set(Object.keys(document.components?.securitySchemes ?? {}));
-  for (const { operationId, method, path, declaredSecurity, facts } of operations) {
-    const name = operationId === '' ? `${method.toUpperCase()} ${path}` : operationId;
-    if (operationId === '') faults.push(`${name} has no operationId`);
-    else if (seen.has(operationId)) faults.push(`${name} is the id of two operations`);
-    seen.add(operationId);
-    if (!Array.isArray(declaredSecurity)) faults.push(`${name} has no security of its own`);
-    for (const scheme of schemesOf(declaredSecurity)) used.add(scheme);
-    if (declaredSecurity?.some?.((requirement) => Object.keys(requirement).length > 1)) {
-      faults.push(`${name} asks for two credentials at once`);
-    }
-    if (facts.errorDialect !== undefined && !errorDialects.includes(facts.errorDialect))
-      faults.push(`${name} has unknown error types`);
-    if (operationId !== '' && !Object.hasOwn(options.handlers, operationId))
-      faults.push(`${name} has no handler`);
-  }
-  for (const operationId of Object.keys(options.handlers)) {
-    if (!seen.has(operationId)) faults.push(`the handler ${operationId} has no operation`);
-  }
-  for (const scheme of used) {
-    if (!Object.hasOwn(options.identities, scheme))
-      faults.push(`the security scheme ${scheme} is not mapped to an identity`);
-    else if (!document.components?.securitySchemes?.[scheme])
-      faults.push(`the security scheme ${scheme} is not declared`);
-  }
-  if (faults.length > 0) throw new Error(`The contract cannot be served: ${faults.join('; ')}.`);
+  const declared = document.components?.securitySchemes ?? {};
+  const operationIds = new Set(operations.map(({ operationId }) => operationId));
+  const schemes = new Set([
+    ...Object.keys(declared),
+    ...operations.flatMap(({ path, method }) => schemesOf(document.paths?.[path]?.[method]?.security ?? [])),
+  ]);
+  const errors = [
+    ...operations.flatMap((operation, index) => [
+      ...operationErrors(operation, document.paths?.[operation.path]?.[operation.method]?.security),
+      ...(operation.operationId !== '' && !Object.hasOwn(handlers, operation.operationId)
+        ? [`${operation.operationId} has no handler`]
+        : []),
+      ...(operations.findIndex(({ operationId }) => operationId === operation.operationId) < index &&
+      operation.operationId !== ''
+        ? [`${operation.operationId} is the id of two operations`]
+        : []),
+    ]),
+    ...Object.keys(handlers)
+      .filter((operationId) => !operationIds.has(operationId))
+      .map((operationId) => `the handler ${operationId} has no operation`),
+    ...[...schemes].flatMap((scheme) => {
+      if (!Object.hasOwn(identities, scheme))
+        return [`the security scheme ${scheme} is not mapped to an identity`];
+      return declared[scheme] ? [] : [`the security scheme ${scheme} is not declared`];
+    }),
+  ];
+  if (errors.length > 0) throw new Error(`The contract cannot be served: ${errors.join('; ')}.`);
 }
 
-/** What a `$ref` leads to; anything else is itself. */
-export function resolvePointer(document: Any, schema: Any): Any {
-  let found = schema;
-  // The bound is for a `$ref` that leads to itself.
-  for (let hops = 0; hops < 32 && typeof found?.$ref === 'string'; hops += 1) {
-    const [, pointer = ''] = found.$ref.split('#');
-    found = pointer
-      .split('/')
-      .slice(1)
-      .map((part: string) => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'))
-      .reduce((value: Any, part: string) => value?.[part], document);
-    if (found === undefined) throw new Error(`The contract has a dangling reference: ${schema.$ref}.`);
-  }
-  return found;
+function operationErrors(
+  { operationId, method, path, errorDialect }: ContractOperation,
+  security: Record<string, string[]>[] | undefined,
+): string[] {
+  const name = operationId === '' ? `${method.toUpperCase()} ${path}` : operationId;
+  const errors: string[] = [];
+  if (operationId === '') errors.push(`${name} has no operationId`);
+  if (!Array.isArray(security)) errors.push(`${name} has no security of its own`);
+  else if (security.some((requirement) => Object.keys(requirement).length > 1))
+    errors.push(`${name} asks for two credentials at once`);
+  if (errorDialect !== undefined && !errorDialects.includes(errorDialect))
+    errors.push(`${name} has unknown error types`);
+  return errors;
 }
 
-/** What the operation says of a status, by its number, its class or its default. */
-export function declaredResponse(operation: ContractOperation, status: number): Any {
+/** The declared response of a status: by its number, its class (`4XX`) or `default`. */
+export function declaredResponse(operation: ContractOperation, status: number): ResponseObject | undefined {
   return (
     operation.responses[String(status)] ??
     operation.responses[`${Math.floor(status / 100)}XX`] ??
-    operation.responses.default
+    operation.responses['default']
   );
 }

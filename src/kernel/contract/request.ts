@@ -1,92 +1,59 @@
-// A request as the contract reads it: path, query and headers by the operation's parameters. What is declared once is
-// taken once, and nothing that was sent is passed over.
-import { Problem } from '../problem.ts';
-import type { Exchange } from './exchange.ts';
+// One request on its way through the contract. The server creates it (http/request.ts); the pipeline fills in the
+// operation and the identity.
+import type { Log } from '../log.ts';
+import type { CallNote } from './operation.ts';
 import type { ContractOperation } from './operations.ts';
 
-export interface ParsedRequest {
-  method: string;
-  path: string;
-  params: Record<string, string>;
-  query: Record<string, unknown>;
-  headers: Record<string, unknown>;
-  cookies: Record<string, string>;
-  requestBody: unknown;
-  isForm: boolean;
-  raw: Uint8Array;
-}
-
-/** What goes through openapi-backend as its request; the exchange's findings ride on it. */
 export interface ContractRequest {
-  method: string;
-  path: string;
-  headers: Record<string, never>;
-  exchange: Exchange;
-  parsed: ParsedRequest | undefined;
-  allow: string;
-  params: Record<string, string>;
-  failure: Problem | undefined;
+  readonly method: string;
+  /** As received, still encoded, without the query. */
+  readonly path: string;
+  /** As received, without the question mark. */
+  readonly query: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Parsed from the header `Authorization`. */
+  readonly credential: Credential;
+  readonly requestId: string;
+  readonly remoteAddress: string;
+  readonly log: Log;
+  /** Aborted when the client is gone before the end of the response, and at the end of a drain. */
+  readonly signal: AbortSignal;
+  timing(name: string, durationMs: number): void;
+  note(fields: CallNote): void;
+  readBody(operation: ContractOperation): RequestBody | Promise<RequestBody>;
+  /** Set once the route is matched. */
+  operation: ContractOperation | undefined;
+  /** Set once the operation is known; the guest's until the credential is checked. */
+  identity: { kind: string } | undefined;
+  /** True from the call of the handler on: any response is then the operation's own. */
+  isHandled: boolean;
+  /** Sent with any response; a reply's own headers win. */
+  responseHeaders: Record<string, string> | undefined;
 }
 
-const nothing = new Uint8Array(0);
-
-/** Throws a 400 for a query that cannot be read. */
-export function parse(request: ContractRequest, operation: ContractOperation): ParsedRequest {
-  const { exchange } = request;
-  const headers: Record<string, unknown> = {};
-  for (const name of operation.headerNames) {
-    const value = exchange.headers[name];
-    if (value !== undefined) headers[name] = value;
-  }
-  return {
-    method: request.method,
-    path: request.path,
-    params: request.params,
-    query: exchange.query === '' ? {} : parseQuery(exchange.query, operation),
-    headers,
-    cookies: {},
-    requestBody: undefined,
-    isForm: false,
-    raw: nothing,
-  };
+export interface RequestBody {
+  raw: Uint8Array;
+  isPresent: boolean;
+  /** The parsed JSON document, or the members of a form; undefined when the body is absent or is neither. */
+  value: unknown;
+  isForm: boolean;
 }
 
-function parseQuery(text: string, operation: ContractOperation): Record<string, unknown> {
-  // Without a prototype, so that a parameter called `__proto__` is one more undeclared name.
-  const query = Object.create(null) as Record<string, unknown>;
-  for (const pair of text.split('&')) {
-    if (pair === '') continue;
-    const cut = pair.indexOf('=');
-    const name = decodeQuery(cut < 0 ? pair : pair.slice(0, cut));
-    const value = cut < 0 ? '' : decodeQuery(pair.slice(cut + 1));
-    const parameter = operation.queryParameters.get(name);
-    const before = query[name];
-    if (parameter?.list)
-      query[name] = [...((before as string[]) ?? []), ...(parameter.commas ? value.split(',') : [value])];
-    else if (before !== undefined && parameter) throw repeated(name);
-    // Somebody else's names may repeat, and nothing that was sent is passed over.
-    else query[name] = before === undefined ? value : [before, value].flat();
-  }
-  return query;
-}
+/** What the header `Authorization` holds. Anything but one well-formed bearer token is `malformed`. */
+export type Credential = { kind: 'none' } | { kind: 'malformed' } | { kind: 'bearer'; token: string };
 
-function repeated(name: string): Problem {
-  const message = 'appears more than once';
-  return new Problem('bad_request', 'invalid_request', `The query parameter \`${name}\` ${message}.`, {
-    param: name,
-    details: [{ path: name, message }],
-  });
-}
+const noCredential: Credential = { kind: 'none' };
+const malformedCredential: Credential = { kind: 'malformed' };
 
-function decodeQuery(text: string): string {
-  try {
-    return decodeURIComponent(text.replaceAll('+', ' '));
-  } catch (cause) {
-    throw new Problem(
-      'bad_request',
-      'invalid_request',
-      'The query holds a percent encoding that cannot be decoded.',
-      { cause },
-    );
-  }
+// Our tokens have 56 characters. Longer values are refused before a lookup.
+const maxHeaderLength = 256;
+// RFC 9110 compares the scheme without case. Other spellings (two spaces, a comma) are refused, because an intermediary
+// may read them differently.
+const bearerShape = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
+
+export function parseCredential(header: string | string[] | undefined): Credential {
+  if (header === undefined) return noCredential;
+  if (typeof header !== 'string' || header.length > maxHeaderLength) return malformedCredential;
+  const token = bearerShape.exec(header)?.[1];
+  return token === undefined ? malformedCredential : { kind: 'bearer', token };
 }

@@ -8,6 +8,7 @@ export interface SchemaError {
   keyword: string;
   instancePath: string;
   params: Record<string, unknown>;
+  message?: string;
   schema?: unknown;
   parentSchema?: unknown;
   data?: unknown;

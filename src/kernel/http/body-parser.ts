@@ -2,7 +2,7 @@
 // What comes back from the thread is copied on the event loop, which is cheap for long texts; parseJson bounds the rest.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../assets.ts';
-import { nextTurn } from '../event-loop.ts';
+import { nextTurn } from '../async.ts';
 import { Problem, type ProblemDetail, type ProblemKind } from '../problem.ts';
 import type { ProblemCode } from '../../contract/problem-code.gen.ts';
 import { parseJson } from '../contract/json.ts';

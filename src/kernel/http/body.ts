@@ -1,17 +1,17 @@
-// Reads a request's body within its limits, once it is known that somebody wants it. The rule it keeps: the
-// exact bytes stay available, no more than the limit is taken off the wire, and what is not declared is refused.
+// Reads the body of a request within its limits, once the request is known to be allowed. The exact bytes stay available,
+// no more than the limit is read from the socket, and undeclared media types are refused.
 import type { IncomingMessage } from 'node:http';
-import type { OperationFacts, ReceivedBody } from '../contract/exchange.ts';
+import { type ContractOperation, formType } from '../contract/operations.ts';
+import type { RequestBody } from '../contract/request.ts';
 import { parseBody, parseForm } from './body-parser.ts';
 import { Problem } from '../problem.ts';
 
-const nothing = new Uint8Array(0);
-const absent: ReceivedBody = { raw: nothing, present: false, value: undefined, isForm: false };
+const absentBody: RequestBody = { raw: new Uint8Array(0), isPresent: false, value: undefined, isForm: false };
 
 export interface BodyLimits {
-  /** For operations that do not name their own `x-max-body-bytes`. */
+  /** For operations without an `x-max-body-bytes` of their own. */
   maxBytes: number;
-  /** For operations that do not name their own `x-body-deadline-ms`. */
+  /** For operations without an `x-body-deadline-ms` of their own. */
   deadlineMs: number;
 }
 
@@ -21,72 +21,65 @@ export function announcesBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
 
+/** Throws a 400, 413 or 415 for a body that the operation does not take. */
 export function receiveBody(
   request: IncomingMessage,
-  operation: OperationFacts,
+  operation: ContractOperation,
   limits: BodyLimits,
-): ReceivedBody | Promise<ReceivedBody> {
-  if (!announcesBody(request)) return absent;
-  const maximum = operation.maxBodyBytes ?? limits.maxBytes;
+): RequestBody | Promise<RequestBody> {
+  if (!announcesBody(request)) return absentBody;
+  const maxBytes = operation.maxBodyBytes ?? limits.maxBytes;
   refuseEncoding(request);
   const mediaType = operation.body === null ? null : declaredMediaType(request, operation.body.mediaTypes);
-  if (Number(request.headers['content-length'] ?? 0) > maximum) throw tooLarge(maximum);
-  return collect(request, maximum, operation.bodyDeadlineMs ?? limits.deadlineMs).then(async (raw) => {
-    if (mediaType === null) {
-      // Many clients send an empty object where nothing is asked for; anything more is a misunderstanding.
-      if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64) {
-        throw new Problem('bad_request', 'invalid_request', 'This operation takes no body.');
-      }
-      return absent;
-    }
-    if (raw.byteLength === 0) return absent;
-    if (mediaType === 'multipart/form-data') {
-      return {
-        ...(await parseForm(raw, request.headers['content-type'] ?? '')),
-        present: true,
-        isForm: true,
-      };
-    }
-    if (mediaType !== 'application/json' || operation.rawBody)
-      return { raw, present: true, value: undefined, isForm: false };
-    return { ...(await parseBody(raw)), present: true, isForm: false };
-  });
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  return collect(request, maxBytes, operation.bodyDeadlineMs ?? limits.deadlineMs).then((raw) =>
+    parse(raw, { mediaType, isRaw: operation.rawBody, contentType: request.headers['content-type'] ?? '' }),
+  );
+}
+
+async function parse(
+  raw: Buffer,
+  { mediaType, isRaw, contentType }: { mediaType: string | null; isRaw: boolean; contentType: string },
+): Promise<RequestBody> {
+  if (mediaType === null) {
+    // Many clients send an empty object where no body is declared.
+    if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64)
+      throw new Problem('bad_request', 'invalid_request', 'This operation takes no body.');
+    return absentBody;
+  }
+  if (raw.byteLength === 0) return absentBody;
+  if (mediaType === formType)
+    return { ...(await parseForm(raw, contentType)), isPresent: true, isForm: true };
+  if (mediaType !== 'application/json' || isRaw)
+    return { raw, isPresent: true, value: undefined, isForm: false };
+  return { ...(await parseBody(raw)), isPresent: true, isForm: false };
 }
 
 function refuseEncoding(request: IncomingMessage): void {
   const encoding = request.headers['content-encoding'];
   if (encoding === undefined || encoding.trim().toLowerCase() === 'identity') return;
-  throw new Problem('unsupported_media', 'unsupported_media_type', 'The body must not be compressed.', {
-    param: 'content-encoding',
-  });
+  throw unsupportedMedia('The body must not be compressed.', 'content-encoding');
 }
 
 function declaredMediaType(request: IncomingMessage, mediaTypes: readonly string[]): string {
   const [essence = '', ...parameters] = (request.headers['content-type'] ?? '').split(';');
   const mediaType = essence.trim().toLowerCase();
-  if (!mediaTypes.includes(mediaType)) {
-    throw new Problem(
-      'unsupported_media',
-      'unsupported_media_type',
-      `The body must be sent as ${mediaTypes.join(' or ')}.`,
-      {
-        param: 'content-type',
-      },
-    );
-  }
+  if (!mediaTypes.includes(mediaType))
+    throw unsupportedMedia(`The body must be sent as ${mediaTypes.join(' or ')}.`, 'content-type');
   for (const parameter of parameters) {
     const [name = '', value = ''] = parameter.split('=');
-    if (name.trim().toLowerCase() === 'charset' && !/^\s*"?utf-?8"?\s*$/i.test(value)) {
-      throw new Problem('unsupported_media', 'unsupported_media_type', 'The body must be in UTF-8.', {
-        param: 'content-type',
-      });
-    }
+    if (name.trim().toLowerCase() === 'charset' && !/^\s*"?utf-?8"?\s*$/i.test(value))
+      throw unsupportedMedia('The body must be in UTF-8.', 'content-type');
   }
   return mediaType;
 }
 
-function tooLarge(maximum: number): Problem {
-  return new Problem('too_large', 'request_too_large', `The body may have ${maximum} bytes at most.`);
+function unsupportedMedia(message: string, header: string): Problem {
+  return new Problem('unsupported_media', 'unsupported_media_type', message, { param: header });
+}
+
+function tooLarge(maxBytes: number): Problem {
+  return new Problem('too_large', 'request_too_large', `The body may have ${maxBytes} bytes at most.`);
 }
 
 function tooSlow(deadlineMs: number): Problem {
@@ -98,38 +91,33 @@ function tooSlow(deadlineMs: number): Problem {
   );
 }
 
-function collect(request: IncomingMessage, maximum: number, deadlineMs: number): Promise<Buffer> {
-  return new Promise((resolve, settleWith) => {
-    const timer = setTimeout(() => refuse(tooSlow(deadlineMs)), deadlineMs);
-    const reject = (problem: Problem) => {
-      clearTimeout(timer);
-      settleWith(problem);
-    };
+function collect(request: IncomingMessage, maxBytes: number, deadlineMs: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    const take = (chunk: Buffer) => {
+    const addChunk = (chunk: Buffer) => {
       size += chunk.byteLength;
-      if (size <= maximum) {
-        chunks.push(chunk);
-        return;
-      }
-      refuse(tooLarge(maximum));
+      if (size <= maxBytes) chunks.push(chunk);
+      else refuse(tooLarge(maxBytes));
     };
-    // What is still to come stays on the wire; the server closes the connection after its answer.
+    // The rest of the body stays unread; the server closes the connection after its response.
     const refuse = (problem: Problem) => {
-      request.off('data', take);
+      clearTimeout(timer);
+      request.off('data', addChunk);
       request.pause();
       reject(problem);
     };
-    request.on('data', take);
+    const timer = setTimeout(() => refuse(tooSlow(deadlineMs)), deadlineMs);
+    request.on('data', addChunk);
     request.on('end', () => {
       clearTimeout(timer);
       resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size));
     });
-    // Comes after the end as well, when it changes nothing any more.
+    // Also comes after the end, when the promise is settled.
     request.on('close', () => {
-      if (!request.complete)
-        reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
+      if (request.complete) return;
+      clearTimeout(timer);
+      reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
     });
   });
 }

@@ -1,125 +1,127 @@
-// The graceful end of a server: no more connections, then no more work, what runs goes on for a while and is aborted
-// after it. It keeps a connection from being closed in the moment in which it brings a request.
+// The graceful end of a server: no new connections, then no new requests, time for the running ones, then their abort. An
+// idle connection is not closed at the moment at which it may bring a request.
 import type { Server as HttpServer } from 'node:http';
-import { Server as Door, type Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
+import { nextTurn, pause, settlesWithin } from '../async.ts';
 import { Problem } from '../problem.ts';
 import type { HttpRequest } from './request.ts';
 
 export interface CloseOptions {
-  /** What runs may go on for so long; 25 seconds when absent. */
+  /** How long running requests may go on; 25 seconds when absent. */
   drainMs?: number;
   /**
-   * For so long connections are still taken and requests answered, so that whoever distributes callers over several
-   * servers has seen by then that this one is not ready. None by default.
+   * How long connections are still accepted, so that a load balancer has seen by then that this server is not ready.
+   * None by default.
    */
   noticeMs?: number;
   /**
-   * After that, for so long requests that are already on their way, over connections that are open, are still answered, and told
-   * that their connection ends. None by default. Whoever takes over the address has it meanwhile. A connection whose
-   * answer ends later, and which had been promised to be kept open, gets the same for another 0.4 seconds.
+   * After that, how long requests over open connections are still answered, with `Connection: close`. None by default. A
+   * successor on the same address takes new connections meanwhile. A kept-alive connection whose response ends later
+   * gets another 0.4 seconds.
    */
   lingerMs?: number;
 }
 
 export interface Drain {
-  /** From the first moment of the end: each answer closes its connection. */
-  leaving(): boolean;
-  /** For a request that arrives: throws when all that may go on has gone on long enough. */
+  /** From the start of `close` on: every response closes its connection. */
+  isClosing(): boolean;
+  /** Throws a 503 for a request that arrives after the drain. */
   refuseLate(): void;
-  /** To be told of each answer that has ended or was given up. */
-  answerEnded(): void;
+  /** To be called when a response has ended or its client is gone. */
+  responseEnded(): void;
   /** Resolves when the last connection is closed; a second call waits for the same end. */
   close(options?: CloseOptions): Promise<void>;
 }
 
 export interface DrainOptions {
   http: HttpServer;
-  /** Where connections come in. */
-  doors: readonly Door[];
-  /** What has not got its whole answer yet. */
-  visits: ReadonlySet<HttpRequest>;
-  /** Connections that never sent a request: they count as busy in Node's eyes and would hold up the end. */
-  fresh: ReadonlySet<Socket>;
-  /** Between the abort of what still runs and the destruction of its connection. */
-  lastWordsMs: number;
+  /** The listening sockets. */
+  listeners: readonly NetServer[];
+  /** Requests whose response is not complete. */
+  requests: ReadonlySet<HttpRequest>;
+  /** Connections that never sent a request. Node counts them as busy, so they would hold up the end. */
+  unusedSockets: ReadonlySet<Socket>;
+  /** From the abort of running requests to the destruction of their connections. */
+  abortGraceMs: number;
 }
 
-// Longer than any answer is on its way to a client and the client's next request back.
+// Longer than the way of a response to a client and of the client's next request back.
 const longestGraceMs = 400;
 
-export function createDrain({ http, doors, visits, fresh, lastWordsMs }: DrainOptions): Drain {
-  let leaving = false;
+export function createDrain(options: DrainOptions): Drain {
+  const { http, listeners, requests, unusedSockets, abortGraceMs } = options;
+  let isClosing = false;
   let closesIdle = false;
-  let refusing = false;
-  // Answers that ended a moment ago. Their connections may have been promised to stay open, and one that is closed in
-  // this very moment takes a request with it that is on its way.
-  let resting = 0;
+  let refusesRequests = false;
+  // Responses that ended within the grace. Their clients may have been told that the connection stays open, and may be
+  // sending the next request.
+  let graceCount = 0;
   let graceMs = 0;
   let closing: Promise<void> | undefined;
 
-  function closeIdle(): void {
-    if (closesIdle && resting === 0) http.closeIdleConnections();
+  function closeIdleConnections(): void {
+    if (closesIdle && graceCount === 0) http.closeIdleConnections();
   }
 
-  function refuse(): void {
-    refusing = true;
+  function refuseRequests(): void {
+    refusesRequests = true;
     graceMs = 0;
   }
 
+  /** Resolves when the last connection of every listener is closed. */
+  function stopListening(): Promise<unknown> {
+    // Not http's own close, which cuts connections that are idle now and may bring a request in the next moment.
+    const stop = (listener: NetServer) =>
+      new Promise<void>((resolve) => NetServer.prototype.close.call(listener, () => resolve()));
+    return Promise.all(listeners.map(stop));
+  }
+
   async function close({ drainMs = 25_000, noticeMs = 0, lingerMs = 0 }: CloseOptions): Promise<void> {
-    leaving = true;
+    isClosing = true;
     graceMs = Math.min(lingerMs, longestGraceMs);
-    if (noticeMs > 0) await new Promise((resolve) => setTimeout(resolve, noticeMs));
-    // Not http's own close, which would cut connections that are idle at this moment and may bring a request in the next.
-    const closed = Promise.all(
-      doors.map((door) => new Promise<void>((resolve) => Door.prototype.close.call(door, () => resolve()))),
-    );
+    if (noticeMs > 0) await pause(noticeMs);
+    const closed = stopListening();
     const abort = setTimeout(() => {
-      refuse();
-      for (const visit of visits) visit.abort(draining());
+      refuseRequests();
+      for (const request of requests) request.abort(drainingProblem());
     }, drainMs);
-    const destroy = setTimeout(() => http.closeAllConnections(), drainMs + lastWordsMs);
-    let lingering: NodeJS.Timeout | undefined;
-    const lingered = new Promise<void>(
-      (resolve) => (lingering = setTimeout(resolve, Math.min(lingerMs, drainMs))),
-    );
-    if (lingerMs > 0) await Promise.race([closed, lingered.then(onceRead)]);
-    clearTimeout(lingering);
-    if (lingerMs === 0) refuse();
+    const destroy = setTimeout(() => http.closeAllConnections(), drainMs + abortGraceMs);
+    if (lingerMs > 0) {
+      await settlesWithin(closed, { ms: Math.min(lingerMs, drainMs) });
+      // After a pause of the process its timers run before its sockets are read.
+      await nextTurn();
+    } else {
+      refuseRequests();
+    }
     closesIdle = true;
-    for (const socket of fresh) socket.destroy();
-    closeIdle();
+    for (const socket of unusedSockets) socket.destroy();
+    closeIdleConnections();
     await closed;
-    // All that is left of it is what watches deadlines.
+    // Only the check of deadlines is left of it.
     http.close();
     clearTimeout(abort);
     clearTimeout(destroy);
   }
 
   return {
-    leaving: () => leaving,
+    isClosing: () => isClosing,
     refuseLate() {
-      if (refusing) throw draining();
+      if (refusesRequests) throw drainingProblem();
     },
-    answerEnded() {
-      if (!leaving) return;
-      resting += 1;
-      const rested = (): void => {
-        resting -= 1;
-        closeIdle();
+    responseEnded() {
+      if (!isClosing) return;
+      graceCount += 1;
+      const endGrace = (): void => {
+        graceCount -= 1;
+        closeIdleConnections();
       };
-      setTimeout(() => void onceRead().then(rested), graceMs);
+      setTimeout(() => void nextTurn().then(endGrace), graceMs);
     },
-    close: (options = {}) => (closing ??= close(options)),
+    close: (closeOptions = {}) => (closing ??= close(closeOptions)),
   };
 }
 
-/** Resolves once what lies in the sockets was read; after a pause of the process its timers come before that. */
-function onceRead(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
-}
-
-function draining(): Problem {
+function drainingProblem(): Problem {
   return new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', {
     headers: { 'retry-after': '1' },
   });

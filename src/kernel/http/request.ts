@@ -1,16 +1,22 @@
-// One request from its arrival to its last byte: the ids it bears, the signal that says its client is gone,
-// and what is known about it for the log. The server makes one for each request.
+// One HTTP request from its arrival to the last byte of its response: ids, credential, abort signal, and what the log,
+// metrics and traces report of it. The server creates one for each request and passes it through the contract.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type BodyLimits, receiveBody } from './body.ts';
-import type { Exchange, OperationFacts, ReceivedBody } from '../contract/exchange.ts';
-import type { Log } from '../log.ts';
+import {
+  type ContractRequest,
+  type Credential,
+  parseCredential,
+  type RequestBody,
+} from '../contract/request.ts';
 import type { CallNote } from '../contract/operation.ts';
+import type { ContractOperation } from '../contract/operations.ts';
+import type { Log } from '../log.ts';
 
 export interface HttpRequestOptions {
   requestId: string;
   log: Log;
   nowMs: number;
-  /** The client's address, behind whatever proxies are trusted. */
+  /** The client's address, behind trusted proxies. */
   remoteAddress: string;
   limits: BodyLimits;
 }
@@ -23,65 +29,66 @@ export interface RequestTrace {
 
 const traceparentShape = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
 
-/** A class, unlike the house's closures: every request makes one, and its methods must not be made with it. */
-export class HttpRequest implements Exchange {
-  readonly request: IncomingMessage;
+/** A class and not a closure: one is created for every request, and its methods should not be created with it. */
+export class HttpRequest implements ContractRequest {
+  readonly message: IncomingMessage;
   readonly response: ServerResponse;
   readonly method: string;
   readonly path: string;
   readonly query: string;
   readonly headers: IncomingMessage['headers'];
+  readonly credential: Credential;
   readonly requestId: string;
   readonly startedMs: number;
   readonly remoteAddress: string;
-  operation: OperationFacts | undefined = undefined;
+  operation: ContractOperation | undefined = undefined;
   identity: { kind: string } | undefined = undefined;
-  handled = false;
-  answerHeaders: Record<string, string> | undefined = undefined;
-  /** The client went away before it had the whole answer. */
+  isHandled = false;
+  responseHeaders: Record<string, string> | undefined = undefined;
+  /** The client closed the connection before it had the whole response. */
   clientGone = false;
-  /** The client holds its body back until it is told to go on. */
+  /** The client sends its body after a `100 Continue`. */
   awaitsContinue: boolean;
-  /** The answer is a stream. */
   isStream = false;
-  /** The span that was opened for it here; without one, what its lines name is the caller's. */
+  /** Our span of the request; without one its log lines name the caller's. */
   trace: RequestTrace | undefined = undefined;
-  /** What the handler said of it. */
-  noted: CallNote | undefined = undefined;
-  /** Of the body, as it was received. */
+  /** What the handler reported with `note`. */
+  notes: CallNote | undefined = undefined;
+  /** Length of the body as received. */
   bytesIn = 0;
-  /** What others spent on it, by the names of `Server-Timing`. */
+  /** Time spent elsewhere, by the names of `Server-Timing`. */
   timings: Map<string, number> | undefined = undefined;
   readonly #bytesBefore: number;
-  readonly #needs: HttpRequestOptions;
-  // Made on first use: most requests end without anybody having asked for the signal or a line of log.
+  readonly #options: HttpRequestOptions;
+  // Created on first use: most requests end without a use of the signal or of a log line.
   #controller: AbortController | undefined = undefined;
   #log: Log | undefined = undefined;
-  #aborted = false;
+  #isAborted = false;
   #abortReason: unknown = undefined;
 
-  constructor(request: IncomingMessage, response: ServerResponse, needs: HttpRequestOptions) {
-    const target = request.url ?? '/';
+  constructor(message: IncomingMessage, response: ServerResponse, options: HttpRequestOptions) {
+    const target = message.url ?? '/';
     const path = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?]*/i, '');
     const cut = path.indexOf('?');
-    this.request = request;
+    this.message = message;
     this.response = response;
-    this.method = request.method ?? 'GET';
+    this.method = message.method ?? 'GET';
     this.path = cut < 0 ? path : path.slice(0, cut);
     this.query = cut < 0 ? '' : path.slice(cut + 1);
-    this.headers = request.headers;
-    this.requestId = needs.requestId;
-    this.startedMs = needs.nowMs;
-    this.remoteAddress = needs.remoteAddress;
+    this.headers = message.headers;
+    this.credential = parseCredential(message.headers.authorization);
+    this.requestId = options.requestId;
+    this.startedMs = options.nowMs;
+    this.remoteAddress = options.remoteAddress;
     this.awaitsContinue = this.headers.expect !== undefined;
-    this.#needs = needs;
-    this.#bytesBefore = request.socket.bytesWritten;
+    this.#options = options;
+    this.#bytesBefore = message.socket.bytesWritten;
   }
 
   get log(): Log {
-    this.#log ??= this.#needs.log.child({
+    this.#log ??= this.#options.log.child({
       requestId: this.requestId,
-      ...traceFields(this.trace, this.headers.traceparent),
+      ...traceFields(this.trace, this.headers['traceparent']),
     });
     return this.#log;
   }
@@ -89,21 +96,20 @@ export class HttpRequest implements Exchange {
   get signal(): AbortSignal {
     if (!this.#controller) {
       this.#controller = new AbortController();
-      if (this.#aborted) this.#controller.abort(this.#abortReason);
+      if (this.#isAborted) this.#controller.abort(this.#abortReason);
     }
     return this.#controller.signal;
   }
 
-  /** Ends the visit's work; the reason is what a producer that is stopped by it will throw. */
+  /** Aborts `signal`; a producer of the response that it stops throws the reason. */
   abort(reason?: unknown): void {
-    if (this.#aborted) return;
-    this.#aborted = true;
+    if (this.#isAborted) return;
+    this.#isAborted = true;
     this.#abortReason = reason;
     this.#controller?.abort(reason);
   }
 
-  /** Why the visit was stopped before its end, when a reason was given. */
-  get stopReason(): unknown {
+  get abortReason(): unknown {
     return this.#abortReason;
   }
 
@@ -113,40 +119,40 @@ export class HttpRequest implements Exchange {
   }
 
   note(fields: CallNote): void {
-    this.noted = this.noted === undefined ? { ...fields } : Object.assign(this.noted, fields);
+    this.notes = this.notes === undefined ? { ...fields } : Object.assign(this.notes, fields);
     if (fields.upstreamMs !== undefined) this.timing('upstream', fields.upstreamMs);
   }
 
-  /**
-   * The value of `Server-Timing`: what others spent, and as `app` the rest of the time until now, which is ours.
-   */
+  /** The value of `Server-Timing`: the time spent elsewhere, and as `app` the rest until now, which is ours. */
   serverTiming(nowMs: number): string {
     const upstreamMs = this.timings?.get('upstream') ?? 0;
-    const own = `app;dur=${Math.max(nowMs - this.startedMs - upstreamMs, 0).toFixed(1)}`;
-    if (this.timings === undefined) return own;
-    return [...[...this.timings].map(([name, ms]) => `${name};dur=${ms.toFixed(1)}`), own].join(', ');
+    const app = `app;dur=${Math.max(nowMs - this.startedMs - upstreamMs, 0).toFixed(1)}`;
+    if (this.timings === undefined) return app;
+    return [...[...this.timings].map(([name, ms]) => `${name};dur=${ms.toFixed(1)}`), app].join(', ');
   }
 
-  /** Of its answer, with the head, as far as it was handed to the socket. */
+  /** Length of the response, head included, as far as it was written to the socket. */
   get bytesOut(): number {
-    return this.request.socket.bytesWritten - this.#bytesBefore;
+    return this.message.socket.bytesWritten - this.#bytesBefore;
   }
 
-  readBody(operation: OperationFacts): ReceivedBody | Promise<ReceivedBody> {
-    // A client that asked first is told to go on only now, when somebody wants its body.
+  readBody(operation: ContractOperation): RequestBody | Promise<RequestBody> {
+    // The 100 is sent only now, once the request is known to be allowed.
     if (this.awaitsContinue) this.response.writeContinue();
     this.awaitsContinue = false;
-    const received = receiveBody(this.request, operation, this.#needs.limits);
-    return received instanceof Promise ? received.then((body) => this.#weigh(body)) : this.#weigh(received);
+    const body = receiveBody(this.message, operation, this.#options.limits);
+    return body instanceof Promise
+      ? body.then((received) => this.#countBytes(received))
+      : this.#countBytes(body);
   }
 
-  #weigh(body: ReceivedBody): ReceivedBody {
+  #countBytes(body: RequestBody): RequestBody {
     this.bytesIn = body.raw.byteLength;
     return body;
   }
 }
 
-/** Fields that tie a line to our span of the request, or to the caller's when it sent a well-formed `traceparent`. */
+/** Ties a log line to our span of the request, or to the caller's when it sent a well-formed `traceparent`. */
 function traceFields(trace: RequestTrace | undefined, traceparent: string | string[] | undefined): object {
   if (trace !== undefined) return { traceId: trace.traceId, spanId: trace.spanId };
   const match = typeof traceparent === 'string' ? traceparentShape.exec(traceparent) : null;

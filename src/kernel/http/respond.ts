@@ -1,15 +1,16 @@
-// Writes answers: the headers that all of them bear, JSON, streams, bytes and errors. The rule it keeps:
-// one status a request, and after the first byte of a stream never a second one.
+// Writes responses: JSON, events, bytes and errors. A request gets one status, and none after the first byte of a stream.
 import type { Socket } from 'node:net';
-import { announcesBody } from './body.ts';
-import type { Contract } from '../contract/contract.ts';
-import type { AnyReply } from '../contract/exchange.ts';
 import type { Clock } from '../clock.ts';
+import type { Contract } from '../contract/contract.ts';
 import { failureNote } from '../contract/failure-note.ts';
+import type { AnyReply } from '../contract/reply.ts';
 import { toErrorDialect } from '../error-dialects.ts';
 import { asProblem, isPermanent, Problem, renderProblem } from '../problem.ts';
-import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
 import type { HttpRequest } from './request.ts';
+import { commonHeaders, type CorsRules, leavesBodyUnread } from './response-headers.ts';
+import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
+
+export type { CorsRules };
 
 export interface ResponderOptions {
   contract: Contract;
@@ -17,230 +18,212 @@ export interface ResponderOptions {
   surface: 'gateway' | 'agent';
   streams: StreamLimits;
   cors: CorsRules;
-  draining: () => boolean;
-}
-
-/** Which pages may read answers. */
-export interface CorsRules {
-  /** Exact origins, for every path. */
-  origins: ReadonlySet<string>;
-  /** Further origins for some paths alone. */
-  scoped?: { paths: ReadonlySet<string>; allows(origin: string): boolean } | undefined;
+  /** Whether the server is closing: then every response closes its connection. */
+  isClosing: () => boolean;
 }
 
 export interface Responder {
-  reply(visit: HttpRequest, reply: AnyReply): void | Promise<void>;
-  problem(visit: HttpRequest, thrown: unknown): void;
-  /** The headers that also an answer from a folder of pages has. */
-  commonHeaders(visit: HttpRequest): Record<string, string>;
+  /** Resolves when a stream has ended; other replies are written at once. */
+  reply(request: HttpRequest, reply: AnyReply): void | Promise<void>;
+  problem(request: HttpRequest, error: unknown): void;
+  /** The headers that a page from a folder carries too. */
+  commonHeaders(request: HttpRequest): Record<string, string>;
 }
 
+type ReplyHead = Pick<AnyReply, 'status' | 'headers'>;
+
 const jsonType = 'application/json; charset=utf-8';
-// What may be left unread of a body without giving its connection up; reading it off is cheaper than a new one.
-const tolerableRestBytes = 64 * 1024;
-const lingerMs = 1_000;
+const eventsType = 'text/event-stream; charset=utf-8';
 
 export function createResponder(options: ResponderOptions): Responder {
   const { contract, clock, surface, streams, cors } = options;
+  const headersOf = (request: HttpRequest) =>
+    commonHeaders(request, { cors, isClosing: options.isClosing() });
 
-  function commonHeaders(visit: HttpRequest): Record<string, string> {
-    const headers: Record<string, string> = {
-      'x-request-id': visit.requestId,
-      'x-content-type-options': 'nosniff',
-    };
-    const theirs = visit.headers['x-request-id'];
-    if (typeof theirs === 'string' && /^[\x20-\x7e]{1,128}$/.test(theirs))
-      headers['x-client-request-id'] = theirs;
-    const scoped = cors.scoped?.paths.has(visit.path) ? cors.scoped : undefined;
-    if (cors.origins.size > 0 || scoped) {
-      Object.assign(
-        headers,
-        corsHeaders(visit, (origin) => cors.origins.has(origin) || (scoped?.allows(origin) ?? false)),
-      );
-    }
-    if (options.draining() || leavesBodyUnread(visit)) headers.connection = 'close';
-    return headers;
-  }
-
-  function head(
-    visit: HttpRequest,
-    reply: { status: number; headers?: Record<string, string> },
-    own: Record<string, string>,
-  ): void {
-    const headers = commonHeaders(visit);
-    // Answers depend on the credential, so nothing keeps them unless the operation says otherwise.
+  function writeHead(request: HttpRequest, reply: ReplyHead, contentHeaders: Record<string, string>): void {
+    const headers = headersOf(request);
+    // Responses depend on the credential, so no cache may store them unless the operation allows it.
     headers['cache-control'] = 'no-store';
-    headers['server-timing'] = visit.serverTiming(clock.monotonicMs());
-    Object.assign(headers, visit.answerHeaders, own);
-    const vary = headers.vary;
+    headers['server-timing'] = request.serverTiming(clock.monotonicMs());
+    Object.assign(headers, request.responseHeaders, contentHeaders);
+    const vary = headers['vary'];
     if (reply.headers)
       for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
-    // An answer can vary by its operation and by the origin of a page.
-    if (vary !== undefined && headers.vary !== vary) headers.vary = `${vary}, ${headers.vary}`;
-    if (headers.connection === 'close' && leavesBodyUnread(visit)) lingerAfterAnswer(visit);
-    visit.response.writeHead(reply.status, headers);
+    // A response can vary by its operation and by the origin of a page.
+    if (vary !== undefined && headers['vary'] !== vary) headers['vary'] = `${vary}, ${headers['vary']}`;
+    if (headers['connection'] === 'close' && leavesBodyUnread(request)) lingerAfterResponse(request);
+    request.response.writeHead(reply.status, headers);
   }
 
-  function json(
-    visit: HttpRequest,
-    reply: { status: number; headers?: Record<string, string> },
-    body: unknown,
-  ): void {
+  function writeJson(request: HttpRequest, reply: ReplyHead, body: unknown): void {
     const text = JSON.stringify(body);
     if (text === undefined) throw new Error('A reply has a body that is not JSON.');
-    head(visit, reply, { 'content-type': jsonType, 'content-length': String(Buffer.byteLength(text)) });
-    visit.response.end(text);
+    writeHead(request, reply, {
+      'content-type': jsonType,
+      'content-length': String(Buffer.byteLength(text)),
+    });
+    request.response.end(text);
   }
 
-  function errorBody(visit: HttpRequest, problem: Problem): object {
-    const body = toErrorDialect(
-      renderProblem(problem, visit.requestId),
-      problem,
-      visit.operation?.errorDialect,
-    );
+  function errorBody(request: HttpRequest, problem: Problem): object {
+    const rendered = renderProblem(problem, request.requestId);
+    const body = toErrorDialect(rendered, problem, request.operation?.errorDialect);
     return surface === 'agent' ? { success: false, ...body } : body;
   }
 
-  // The client hears nothing of the cause; the log has it once.
-  function logFailure(visit: HttpRequest, problem: Problem, message: string): void {
-    visit.note(failureNote(problem));
-    if (problem.kind === 'internal')
-      visit.log.error({ operationId: visit.operation?.operationId, err: problem.cause ?? problem }, message);
-    else if (problem.cause !== undefined)
-      visit.log.debug({ code: problem.code, err: problem.cause }, message);
-  }
-
-  async function events(visit: HttpRequest, reply: AnyReply): Promise<void> {
-    const source = reply.events as NonNullable<AnyReply['events']>;
-    head(visit, reply, { 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' });
-    const outcome = await writeEvents(visit.response, source, {
+  async function writeEventStream(
+    request: HttpRequest,
+    reply: AnyReply,
+    events: NonNullable<AnyReply['events']>,
+  ): Promise<void> {
+    writeHead(request, reply, { 'content-type': eventsType, 'x-accel-buffering': 'no' });
+    const outcome = await writeEvents(request.response, events, {
       end: reply.end,
       limits: streams,
       onError: (error) => {
-        const problem = asProblem(stopReason(visit) ?? error);
-        logFailure(visit, problem, 'stream failed');
-        return `data: ${JSON.stringify(errorBody(visit, problem))}\n\n`;
+        const problem = problemOf(request, error);
+        logFailure(request, problem, 'stream failed');
+        return `data: ${JSON.stringify(errorBody(request, problem))}\n\n`;
       },
     });
-    noteOutcome(visit, outcome);
+    noteOutcome(request, outcome);
   }
 
-  async function content(visit: HttpRequest, reply: AnyReply): Promise<void> {
+  async function writeByteStream(
+    request: HttpRequest,
+    reply: AnyReply,
+    content: AsyncIterable<Uint8Array>,
+  ): Promise<void> {
     const mediaType = reply.mediaType ?? 'application/octet-stream';
-    if (reply.content instanceof Uint8Array) {
-      head(visit, reply, { 'content-type': mediaType, 'content-length': String(reply.content.byteLength) });
-      visit.response.end(reply.content);
-      return;
-    }
-    const source = reply.content as AsyncIterable<Uint8Array>;
-    // A stream of events says at once that it was accepted; other bytes wait for the first of them, so that
-    // a producer which fails right away can still answer with a status of its own.
-    const started = mediaType.startsWith('text/event-stream') ? source : await startedContent(source);
-    head(visit, reply, { 'content-type': mediaType });
-    const outcome = await writeContent(visit.response, started, {
+    // Events are accepted at once. Other bytes wait for the first chunk, so that a producer that fails right away can
+    // still answer with an error status.
+    const source = mediaType.startsWith('text/event-stream') ? content : await readFirstChunk(content);
+    writeHead(request, reply, { 'content-type': mediaType });
+    const outcome = await writeContent(request.response, source, {
       limits: streams,
-      onError: (error) => logFailure(visit, asProblem(error), 'stream failed'),
+      onError: (error) => logFailure(request, asProblem(error), 'stream failed'),
     });
-    noteOutcome(visit, outcome);
+    noteOutcome(request, outcome);
+  }
+
+  function writeStreamHead(request: HttpRequest, reply: AnyReply): void {
+    writeHead(request, reply, { 'content-type': reply.events ? eventsType : (reply.mediaType ?? '') });
+    request.response.end();
+  }
+
+  function writeWhole(request: HttpRequest, reply: AnyReply): void {
+    if (reply.content instanceof Uint8Array) {
+      const { mediaType = 'application/octet-stream', content } = reply;
+      writeHead(request, reply, {
+        'content-type': mediaType,
+        'content-length': String(content.byteLength),
+      });
+      request.response.end(content);
+    } else if ('body' in reply) {
+      writeJson(request, reply, reply.body);
+    } else {
+      const isBodyless = reply.status === 204 || reply.status === 304;
+      writeHead(request, reply, isBodyless ? {} : { 'content-length': '0' });
+      request.response.end();
+    }
   }
 
   return {
-    commonHeaders,
-    reply(visit, reply) {
-      const produced = reply.events ?? (reply.content instanceof Uint8Array ? undefined : reply.content);
-      if (visit.response.destroyed || visit.clientGone) {
-        if (produced) discard(produced);
-        return;
+    commonHeaders: headersOf,
+    reply(request, reply) {
+      const { events } = reply;
+      const content = reply.content instanceof Uint8Array ? undefined : reply.content;
+      const stream = events ?? content;
+      if (request.response.destroyed || request.clientGone) {
+        if (stream) discard(stream);
+        return undefined;
       }
-      visit.isStream = produced !== undefined;
-      if (visit.method === 'HEAD' && produced) {
-        discard(produced);
-        head(visit, reply, {
-          'content-type': reply.events ? 'text/event-stream; charset=utf-8' : (reply.mediaType ?? ''),
-        });
-        visit.response.end();
-      } else if (reply.events !== undefined) {
-        return events(visit, reply);
-      } else if (reply.content !== undefined) {
-        return content(visit, reply);
-      } else if ('body' in reply) {
-        json(visit, reply, reply.body);
-      } else {
-        head(visit, reply, reply.status === 204 || reply.status === 304 ? {} : { 'content-length': '0' });
-        visit.response.end();
+      request.isStream = stream !== undefined;
+      if (stream && request.method === 'HEAD') {
+        discard(stream);
+        return writeStreamHead(request, reply);
       }
+      if (events) return writeEventStream(request, reply, events);
+      if (content) return writeByteStream(request, reply, content);
+      return writeWhole(request, reply);
     },
-    problem(visit, thrown) {
-      if (visit.response.destroyed || visit.clientGone) return;
-      let problem = asProblem(stopReason(visit) ?? thrown);
-      logFailure(visit, problem, 'request failed');
-      if (visit.response.headersSent) {
-        visit.response.destroy();
+    problem(request, error) {
+      if (request.response.destroyed || request.clientGone) return;
+      let problem = problemOf(request, error);
+      logFailure(request, problem, 'request failed');
+      if (request.response.headersSent) {
+        request.response.destroy();
         return;
       }
-      let body = errorBody(visit, problem);
-      const mismatch = contract.problemMismatch(visit, problem.status, body);
+      let body = errorBody(request, problem);
+      const mismatch = contract.problemMismatch(request, problem.status, body);
       if (mismatch !== null) {
-        visit.log.error(
-          { operationId: visit.operation?.operationId, mismatch },
+        const { operation } = request;
+        request.log.error(
+          { operationId: operation?.operationId, mismatch },
           'an error does not match the contract',
         );
         problem = asProblem(new Error(mismatch));
-        body = errorBody(visit, problem);
+        body = errorBody(request, problem);
       }
-      const headers = { ...problem.headers };
-      if (
-        (problem.kind === 'unavailable' || problem.kind === 'rate_limited') &&
-        headers['retry-after'] === undefined
-      )
-        headers['retry-after'] = '1';
-      if (isPermanent(problem)) headers['x-should-retry'] = 'false';
-      json(visit, { status: problem.status, headers }, body);
+      writeJson(request, { status: problem.status, headers: retryHeaders(problem) }, body);
     },
   };
 }
 
-// A producer that was stopped because the server is going down throws whatever it likes; what the client
-// should hear is why it was stopped.
-function stopReason(visit: HttpRequest): Problem | undefined {
-  return visit.stopReason instanceof Problem ? visit.stopReason : undefined;
+/** Producers that a drain or a revocation stopped throw anything; the client receives the reason of the stop. */
+function problemOf({ abortReason }: HttpRequest, error: unknown): Problem {
+  return asProblem(abortReason instanceof Problem ? abortReason : error);
 }
 
-function noteOutcome(visit: HttpRequest, outcome: StreamOutcome): void {
-  if (outcome === 'client_gone' || outcome === 'stalled') visit.clientGone = true;
-  if (outcome === 'stalled') visit.log.warn({}, 'a client that takes nothing was dropped');
+// The cause is for the log alone.
+function logFailure(request: HttpRequest, problem: Problem, message: string): void {
+  const { log, operation } = request;
+  request.note(failureNote(problem));
+  if (problem.kind === 'internal')
+    log.error({ operationId: operation?.operationId, err: problem.cause ?? problem }, message);
+  else if (problem.cause !== undefined) log.debug({ code: problem.code, err: problem.cause }, message);
 }
 
-async function startedContent(source: AsyncIterable<Uint8Array>): Promise<AsyncIterable<Uint8Array>> {
+function retryHeaders(problem: Problem): Record<string, string> {
+  const headers = { ...problem.headers };
+  if (problem.kind === 'unavailable' || problem.kind === 'rate_limited') headers['retry-after'] ??= '1';
+  if (isPermanent(problem)) headers['x-should-retry'] = 'false';
+  return headers;
+}
+
+function noteOutcome(request: HttpRequest, outcome: StreamOutcome): void {
+  if (outcome === 'client_gone' || outcome === 'stalled') request.clientGone = true;
+  if (outcome === 'stalled') request.log.warn({}, 'a client that takes nothing was dropped');
+}
+
+/** The same chunks, the first of them read. */
+async function readFirstChunk(source: AsyncIterable<Uint8Array>): Promise<AsyncIterable<Uint8Array>> {
   const iterator = source[Symbol.asyncIterator]();
-  const first = await iterator.next();
-  let given = false;
+  let first: IteratorResult<Uint8Array> | undefined = await iterator.next();
   return {
     [Symbol.asyncIterator]: () => ({
       next: () => {
-        if (given) return iterator.next();
-        given = true;
-        return Promise.resolve(first);
+        if (first === undefined) return iterator.next();
+        const result = Promise.resolve(first);
+        first = undefined;
+        return result;
       },
       return: () => iterator.return?.() ?? Promise.resolve({ done: true, value: undefined }),
     }),
   };
 }
 
-function leavesBodyUnread({ request, awaitsContinue }: HttpRequest): boolean {
-  if (request.complete || !announcesBody(request)) return false;
-  // A client that waits to be told may or may not send its body now.
-  if (awaitsContinue) return true;
-  const length = request.headers['content-length'];
-  return length === undefined || Number(length) > tolerableRestBytes || request.readableFlowing === false;
-}
+const lingerMs = 1_000;
 
-// Closing while the client still sends makes the kernel answer with a reset, which can overtake our answer.
-// So the sending half is closed, nothing more is read, and the rest follows a moment later.
-function lingerAfterAnswer({ request, response }: HttpRequest): void {
+/**
+ * Closes the sending half, reads nothing more, and destroys the connection a moment later. A close while the client still
+ * sends makes the operating system answer with a reset, which can overtake the response.
+ */
+function lingerAfterResponse({ message, response }: HttpRequest): void {
   // Once its reading has begun, Node no longer drains the body by itself.
-  request.read(0);
-  request.pause();
+  message.read(0);
+  message.pause();
   const socket = response.socket as (Socket & { destroySoon: () => void }) | null;
   if (!socket) return;
   socket.destroySoon = () => {
@@ -249,24 +232,4 @@ function lingerAfterAnswer({ request, response }: HttpRequest): void {
     timer.unref();
     socket.once('close', () => clearTimeout(timer));
   };
-}
-
-// Never `*` and never with credentials: only the exact origin, and a page sends its bearer credential itself.
-function corsHeaders(visit: HttpRequest, allows: (origin: string) => boolean): Record<string, string> {
-  const { origin } = visit.headers;
-  if (typeof origin !== 'string' || !allows(origin)) return { vary: 'Origin' };
-  const headers: Record<string, string> = {
-    vary: 'Origin',
-    'access-control-allow-origin': origin,
-    'access-control-expose-headers':
-      'x-request-id, retry-after, ratelimit, ratelimit-policy, server-timing, idempotent-replayed, x-townhall-model, x-townhall-attempts, x-townhall-credits, x-townhall-warnings',
-  };
-  const method = visit.headers['access-control-request-method'];
-  if (visit.method !== 'OPTIONS' || typeof method !== 'string') return headers;
-  const asked = visit.headers['access-control-request-headers'];
-  headers['access-control-allow-methods'] = 'GET, HEAD, POST, PUT, PATCH, DELETE';
-  if (typeof asked === 'string' && /^[\w-]+(?:\s*,\s*[\w-]+)*$/.test(asked))
-    headers['access-control-allow-headers'] = asked;
-  headers['access-control-max-age'] = '600';
-  return headers;
 }

@@ -1,44 +1,42 @@
-// The HTTP server of both surfaces, and the only file that knows express: admission, the way of a request
-// through pages and contract, and the one edge where errors are rendered. Its end is drain.ts.
-import { createServer as createHttpServer, IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
-import { type AddressInfo, createServer as createDoor, type Server as Door, type Socket } from 'node:net';
-import express, { type ErrorRequestHandler, type RequestHandler } from 'express';
+// The HTTP server of both surfaces, and the only file that knows express: it admits requests, passes them to pages and the
+// contract, and renders every error in one place. drain.ts ends it.
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createNetServer, type Server as NetServer, type Socket } from 'node:net';
+import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
+import { accessFields, type NameIdentity } from './access-log.ts';
+import { serveAssets } from './asset-pages.ts';
 import { isSingleExecutable } from '../assets.ts';
 import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
 import { type CloseOptions, createDrain } from './drain.ts';
-import type { Arrival, Guard } from './guard.ts';
+import type { Guard } from './guard.ts';
 import { id } from '../ids.ts';
-import { createAddressLimit } from './rate-limits.ts';
+import { listenAt, type ListenAddress } from './listen.ts';
 import type { Log } from '../log.ts';
-import type { CallNote } from '../contract/operation.ts';
-import { isPermanent, Problem, renderProblem } from '../problem.ts';
+import type { RequestObserver } from './observer.ts';
+import { Problem } from '../problem.ts';
 import type { Proxies } from './proxies.ts';
-import { serveAssets } from './asset-pages.ts';
-import { createResponder, type CorsRules } from './respond.ts';
+import { createAddressLimit } from './rate-limits.ts';
+import { endWithProblem, refuseUnparsed, type Surface } from './raw-response.ts';
 import { HttpRequest } from './request.ts';
+import { refuseAmbiguous } from './request-checks.ts';
+import { createResponder, type CorsRules, type Responder } from './respond.ts';
 
-/** Follows each request from its admission to its end, for metrics and traces. */
-export interface RequestObserver {
-  /** Runs what is done for the request, so that whatever is observed within belongs to it. */
-  within<T>(visit: HttpRequest, work: () => T): T;
-  /** The whole answer is out, or its client is gone. */
-  ended(visit: HttpRequest, durationMs: number): void;
-}
+export type { ListenAddress };
 
 export interface ServerTimeouts {
   /** For the head of a request. */
   headersMs: number;
-  /** For a whole request, its body included, unless the operation names a deadline of its own. */
+  /** For a whole request, its body included, unless the operation has a deadline of its own. */
   requestMs: number;
   keepAliveMs: number;
-  /** How often the two deadlines above are looked at. */
+  /** Interval of the check for the two deadlines above. */
   checkEveryMs: number;
   heartbeatMs: number;
-  /** A reader of a stream that takes nothing for so long is dropped. */
+  /** A reader of a stream that accepts no bytes for this long is disconnected. */
   stalledMs: number;
-  /** Between the abort of what still runs at the end of a drain and the destruction of its connection. */
-  lastWordsMs: number;
+  /** From the abort of running requests at the end of a drain to the destruction of their connections. */
+  abortGraceMs: number;
 }
 
 export interface ServerLimits {
@@ -48,22 +46,22 @@ export interface ServerLimits {
   maxHeaders: number;
   maxUrlBytes: number;
   maxConnections: number;
-  /** Connections of one client address; behind a trusted proxy requests at a time. Callers on this machine have no such limit. */
+  /** Connections of one client address; behind a trusted proxy concurrent requests. Loopback addresses have no such limit. */
   maxPerAddress: number;
 }
 
-// No operation gives a body longer than this (`x-body-deadline-ms`).
+// No operation has a longer deadline for its body (`x-body-deadline-ms`).
 const longestBodyMs = 120_000;
 
 const defaultTimeouts: ServerTimeouts = {
   headersMs: 10_000,
   requestMs: 30_000,
-  // Longer than the 60 s after which common proxies let go, so that it is they who close.
+  // Longer than the 60 s of common proxies, so that the proxy closes an idle connection first.
   keepAliveMs: 65_000,
   checkEveryMs: 1_000,
   heartbeatMs: 15_000,
   stalledMs: 60_000,
-  lastWordsMs: 3_000,
+  abortGraceMs: 3_000,
 };
 
 const defaultLimits: ServerLimits = {
@@ -79,73 +77,53 @@ export interface ServerOptions {
   contract: Contract;
   /** Folders served as they are, outside the contract. */
   pages?: readonly { prefix: string; directory: string }[];
-  /** Sees every arrival before anything else does. */
-  before?: Guard;
+  /** Checks every request before anything else. */
+  guard?: Guard;
   log: Log;
   clock: Pick<Clock, 'monotonicMs'>;
   limits?: Partial<ServerLimits>;
   timeouts?: Partial<ServerTimeouts>;
-  /** Without it no answer carries a CORS header. */
+  /** Without it no response carries a CORS header. */
   cors?: { origins: readonly string[]; scoped?: CorsRules['scoped'] };
-  /** Whose word about a client's address is believed; without it the socket's peer is the client. */
+  /** Whose `X-Forwarded-For` is trusted; without it the socket's peer is the client. */
   proxies?: Proxies;
   /** The agent's errors carry `success: false` too. */
-  surface: 'gateway' | 'agent';
+  surface: Surface;
   observer?: RequestObserver | undefined;
-  /** The ids by which a line of the log names who asked; never a credential. */
-  nameIdentity?: (identity: { kind: string }) => Record<string, string>;
+  nameIdentity?: NameIdentity;
 }
 
-/** A request that came with a credential and has not got its whole answer yet. */
+/** A request with a bearer token whose response is not complete. */
 export interface RunningRequest {
-  /** The header as sent. */
-  readonly authorization: string;
-  /** Stops the work with this for a reason; a stream ends with it as its error. What goes on regardless loses its connection. */
+  readonly token: string;
+  /** Stops the work for a reason; a stream ends with it as its error. The connection of work that continues is destroyed. */
   end(reason: Problem): void;
 }
-
-/**
- * Where a server listens: an address, a socket in the file system, or a listening socket that this process was
- * started with. The last two are told the url under which callers know them.
- */
-export type ListenAddress =
-  | { host: string; port: number }
-  | { path: string; url: string }
-  | { fd: number; url: string };
 
 export interface Server {
   /**
    * Rejects when the address cannot be had. The url has no trailing slash and can be called from this machine. May be
-   * called again for a further place.
+   * called again for a further address.
    */
-  listen(place: ListenAddress): Promise<{ url: string; port: number }>;
+  listen(address: ListenAddress): Promise<{ url: string; port: number }>;
   /**
-   * Takes no more connections, then no more work, lets what runs go on for `drainMs`, then aborts it. Resolves when
-   * the last connection is closed; a second call waits for the same end.
+   * Accepts no more connections, then no more requests, waits `drainMs` for the running ones, then aborts them. Resolves
+   * when the last connection is closed; a second call waits for the same end.
    */
   close(options?: CloseOptions): Promise<void>;
-  /** Requests that have not got their whole answer yet. */
+  /** Requests whose response is not complete. */
   inFlight(): number;
-  /** Those of them that came with a credential. */
+  /** Those of them that came with a bearer token. */
   runningRequests(): RunningRequest[];
 }
 
-// The visit rides on its request: a WeakMap entry for each would cost more than all the rest of admission.
-const visitKey = Symbol('visit');
-type Visited = IncomingMessage & { [visitKey]?: HttpRequest };
-
 export function createServer(options: ServerOptions): Server {
-  const { contract, log, clock, surface, observer, nameIdentity } = options;
+  const { contract, log, clock, surface, observer, proxies } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
-  const pages = options.pages ?? [];
-  const { proxies } = options;
-  const connected = createAddressLimit(limits.maxPerAddress);
-  const forwarded = createAddressLimit(limits.maxPerAddress);
-  const visits = new Set<HttpRequest>();
-  // Connections that never sent a request.
-  const fresh = new Set<Socket>();
-  const doors: Door[] = [];
+  const requests = new Set<HttpRequest>();
+  const connections = createConnectionLimits(limits.maxPerAddress, proxies);
+  const listeners: NetServer[] = [];
 
   const responder = createResponder({
     contract,
@@ -153,206 +131,223 @@ export function createServer(options: ServerOptions): Server {
     surface,
     streams: { heartbeatMs: timeouts.heartbeatMs, stallMs: timeouts.stalledMs },
     cors: { origins: new Set(options.cors?.origins), scoped: options.cors?.scoped },
-    draining: () => drain.leaving(),
+    isClosing: () => drain.isClosing(),
   });
 
-  function admit(request: Visited, response: ServerResponse): HttpRequest {
-    fresh.delete(request.socket);
-    const visit = new HttpRequest(request, response, {
+  /** Registers the request first, so that its refusal below is rendered, logged and counted too. */
+  function admit(message: AdmittedMessage, response: ServerResponse): HttpRequest {
+    connections.usedBy(message.socket);
+    const request = new HttpRequest(message, response, {
       requestId: id('req'),
       log,
       nowMs: clock.monotonicMs(),
-      remoteAddress:
-        proxies === undefined
-          ? peerOf(request.socket)
-          : proxies.clientOf(peerOf(request.socket), request.headers['x-forwarded-for']),
+      remoteAddress: clientAddress(message, proxies),
       limits: { maxBytes: limits.maxBodyBytes, deadlineMs: timeouts.requestMs },
     });
-    request[visitKey] = visit;
-    visits.add(visit);
-    response.once('close', () => leave(visit));
-    holdPlace(visit);
-    const arrival = arrivalOf(request);
-    options.before?.(arrival);
-    refuseMalformed(arrival, request, limits);
+    message[requestKey] = request;
+    requests.add(request);
+    response.once('close', () => finish(request));
+    connections.admit(request);
+    options.guard?.(message);
+    refuseAmbiguous(message, limits);
     drain.refuseLate();
-    return visit;
+    return request;
   }
 
-  // Many clients share the connections of a proxy, so that there each request counts as one.
-  function holdPlace(visit: HttpRequest): void {
-    if (proxies === undefined || !proxies.isTrusted(peerOf(visit.request.socket))) return;
-    const giveBack = forwarded.acquire(visit.remoteAddress);
-    if (!giveBack) throw tooManyAtOnce();
-    visit.response.once('close', giveBack);
-  }
-
-  function leave(visit: HttpRequest): void {
-    visits.delete(visit);
-    if (!visit.response.writableFinished) {
-      visit.clientGone = true;
-      visit.abort();
+  function finish(request: HttpRequest): void {
+    requests.delete(request);
+    if (!request.response.writableFinished) {
+      request.clientGone = true;
+      request.abort();
     }
-    const durationMs = clock.monotonicMs() - visit.startedMs;
-    observer?.ended(visit, durationMs);
-    log.info(accessFields(visit, durationMs, nameIdentity), 'request');
-    drain.answerEnded();
+    const durationMs = clock.monotonicMs() - request.startedMs;
+    observer?.ended(request, durationMs);
+    log.info(accessFields(request, durationMs, options.nameIdentity), 'request');
+    drain.responseEnded();
   }
 
-  const serve: RequestHandler = (request, response, next) => {
-    const visit = admit(request, response);
-    const page =
-      pages.length > 0 &&
-      pages.find(({ prefix }) => visit.path === prefix || visit.path.startsWith(`${prefix}/`));
-    if (page && (visit.method === 'GET' || visit.method === 'HEAD')) {
-      for (const [name, value] of Object.entries({ ...responder.commonHeaders(visit), ...pageHeaders }))
-        response.setHeader(name, value);
-      next();
-      return undefined;
-    }
-    return answer(visit);
-  };
-
-  function answer(visit: HttpRequest): Promise<void> {
-    const work = () => contract.dispatch(visit).then((reply) => responder.reply(visit, reply));
-    return observer === undefined ? work() : observer.within(visit, work);
+  function dispatch(request: HttpRequest): Promise<void> {
+    const work = () => contract.dispatch(request).then((reply) => responder.reply(request, reply));
+    return observer === undefined ? work() : observer.within(request, work);
   }
 
-  // What no page answered is for the contract to refuse.
-  const serveAfterPages: RequestHandler = (request) => {
-    return answer((request as Visited)[visitKey] as HttpRequest);
-  };
-
-  // Express knows an error handler by its four parameters.
-  const errorEdge: ErrorRequestHandler = (thrown: unknown, request, response, _next) => {
-    const visit = (request as Visited)[visitKey];
-    if (!visit) {
-      log.error({ err: thrown }, 'a request failed before it was admitted');
-      response.destroy();
-      return;
-    }
-    try {
-      responder.problem(visit, pageProblem(thrown) ?? thrown);
-    } catch (error) {
-      visit.log.error({ err: error }, 'an error could not be rendered');
-      response.destroy();
-    }
-  };
-
-  const app = express();
-  app.disable('x-powered-by');
-  app.disable('etag');
-  app.set('query parser', false);
-  // Express gives every request and response its own prototype, which makes each later use of them slow: a
-  // quarter of what the kernel costs. Nothing here uses what it adds, so they keep the one they have.
-  app.request = IncomingMessage.prototype as express.Request;
-  app.response = ServerResponse.prototype as express.Response;
-  app.use(serve);
-  for (const { prefix, directory } of pages) {
-    app.use(
-      prefix,
-      isSingleExecutable
-        ? serveAssets(directory)
-        : express.static(directory, { cacheControl: false, dotfiles: 'ignore' }),
-    );
-  }
-  if (pages.length > 0) app.use(serveAfterPages);
-  app.use(errorEdge);
-
+  const handle = createRouter({ pages: options.pages ?? [], admit, dispatch, responder, log });
   const http = createHttpServer(
     {
       headersTimeout: timeouts.headersMs,
-      // For all operations alike, so it lets the longest of their own deadlines pass; the others are body.ts's to keep.
+      // For all operations alike, so it allows the longest of their deadlines; body.ts keeps the shorter ones.
       requestTimeout: Math.max(timeouts.requestMs, longestBodyMs),
       keepAliveTimeout: timeouts.keepAliveMs,
       connectionsCheckingInterval: timeouts.checkEveryMs,
       maxHeaderSize: limits.maxHeaderBytes,
-      // Node's own refusal has no body; ours follows in refuseMalformed.
+      // Node's own refusal has no body; request-checks.ts refuses with one.
       requireHostHeader: false,
     },
-    app,
+    handle,
   );
-  // One more than allowed, so that an excess is seen rather than cut off in silence.
+  // One more than allowed, so that an excess is refused and not silently cut off.
   http.maxHeadersCount = limits.maxHeaders + 1;
+  // With these listeners Node leaves the `100 Continue` to us; it is sent when the body is read (request.ts).
+  http.on('checkContinue', handle);
+  http.on('checkExpectation', handle);
   http.on('clientError', (error: NodeJS.ErrnoException, socket) =>
-    refuseBytes(socket as Socket, error, surface),
+    refuseUnparsed(socket as Socket, error, surface),
   );
-  // CONNECT comes with a raw socket, and there is nothing here to tunnel to.
-  http.on('connect', (_request, socket) => {
-    endWith(
-      socket as Socket,
-      new Problem('method_not_allowed', 'method_not_allowed', 'This server does not tunnel.', {
-        headers: { allow: 'GET, HEAD, POST, OPTIONS' },
-      }),
-      surface,
-    );
-  });
-  // With a listener Node leaves the 100 to us; visit.ts sends it once the body is wanted.
-  http.on('checkContinue', app);
-  http.on('checkExpectation', app);
+  http.on('connect', (_message, socket) => endWithProblem(socket as Socket, noTunnel(), surface));
   http.on('connection', (socket) => {
-    if (!proxies?.isTrusted(peerOf(socket))) {
-      const giveBack = connected.acquire(peerOf(socket));
-      if (!giveBack) return endWith(socket, tooManyAtOnce(), surface);
-      socket.once('close', giveBack);
-    }
-    fresh.add(socket);
-    socket.once('close', () => fresh.delete(socket));
+    if (!connections.accept(socket)) endWithProblem(socket, tooManyConnections(), surface);
   });
 
-  const drain = createDrain({ http, doors, visits, fresh, lastWordsMs: timeouts.lastWordsMs });
+  const drain = createDrain({
+    http,
+    listeners,
+    requests,
+    unusedSockets: connections.unused,
+    abortGraceMs: timeouts.abortGraceMs,
+  });
 
   return {
-    inFlight: () => visits.size,
+    inFlight: () => requests.size,
     runningRequests: () =>
-      [...visits].flatMap((visit) => {
-        const { authorization } = visit.headers;
-        return authorization === undefined || visit.identity === undefined
-          ? []
-          : [{ authorization, end: (reason) => endEarly(visit, reason) }];
-      }),
-    async listen(place) {
-      // The first place is the server's own, which is how Node begins to watch deadlines; others only bring connections.
-      const door = doors.length === 0 ? http : createDoor((socket) => void http.emit('connection', socket));
-      door.maxConnections = limits.maxConnections;
-      const address = await openDoor(door, place);
-      doors.push(door);
-      door.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
+      [...requests].flatMap((request) =>
+        request.credential.kind === 'bearer' && request.identity !== undefined
+          ? [{ token: request.credential.token, end: (reason: Problem) => endEarly(request, reason) }]
+          : [],
+      ),
+    async listen(address) {
+      // Node watches deadlines from the http server's own listener; further listeners only bring connections.
+      const listener =
+        listeners.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
+      listener.maxConnections = limits.maxConnections;
+      const bound = await listenAt(listener, address);
+      listeners.push(listener);
+      listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
       void contract.warm(log);
-      return address;
+      return bound;
     },
     close: drain.close,
   };
 }
 
-function openDoor(door: Door, place: ListenAddress): Promise<{ url: string; port: number }> {
-  return new Promise((resolve, reject) => {
-    door.once('error', reject);
-    const { url, ...where } = 'url' in place ? place : { ...place, url: undefined };
-    door.listen(where, () => {
-      door.off('error', reject);
-      const bound = door.address() as AddressInfo | string | null;
-      const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
-      resolve({ url: url ?? `http://${callableHost('host' in place ? place.host : '')}:${port}`, port });
-    });
-  });
+// A WeakMap entry for each request would cost more than the rest of its admission.
+const requestKey = Symbol('request');
+type AdmittedMessage = IncomingMessage & { [requestKey]?: HttpRequest };
+
+interface RouterOptions {
+  pages: readonly { prefix: string; directory: string }[];
+  admit(message: IncomingMessage, response: ServerResponse): HttpRequest;
+  dispatch(request: HttpRequest): Promise<void>;
+  responder: Responder;
+  log: Log;
 }
 
-// Long enough for a last event, and short enough for whoever was promised an end within five seconds.
-const lastEventMs = 2_000;
+/**
+ * The chain of each request: admission, pages, contract, errors. An Express router without an application: an application
+ * gives every request and response a new prototype, which makes all later use of them slow (a quarter of the kernel's
+ * processor time), and adds methods that nothing here uses.
+ */
+function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions) {
+  const router = express.Router();
+  const admitted = (message: IncomingMessage) => (message as AdmittedMessage)[requestKey];
+  const findPage = (path: string) =>
+    pages.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
 
-function endEarly(visit: HttpRequest, reason: Problem): void {
-  visit.abort(reason);
-  const timer = setTimeout(() => visit.response.destroy(), lastEventMs);
-  timer.unref();
-  visit.response.once('close', () => clearTimeout(timer));
+  const serve: RequestHandler = (message, response, next) => {
+    const request = admit(message, response);
+    const isRead = request.method === 'GET' || request.method === 'HEAD';
+    if (!isRead || pages.length === 0 || !findPage(request.path)) return dispatch(request);
+    for (const [name, value] of Object.entries({ ...responder.commonHeaders(request), ...pageHeaders }))
+      response.setHeader(name, value);
+    next();
+    return undefined;
+  };
+  // Paths below the pages without a file: the contract refuses them.
+  const serveRest: RequestHandler = (message) => dispatch(admitted(message) as HttpRequest);
+  // Express recognises an error handler by its four parameters.
+  const renderError: ErrorRequestHandler = (error: unknown, message, response, _next) => {
+    const request = admitted(message);
+    if (!request) {
+      log.error({ err: error }, 'a request failed before it was admitted');
+      response.destroy();
+      return;
+    }
+    try {
+      responder.problem(request, pageProblem(error) ?? error);
+    } catch (renderingError) {
+      request.log.error({ err: renderingError }, 'an error could not be rendered');
+      response.destroy();
+    }
+  };
+
+  router.use(serve);
+  for (const { prefix, directory } of pages) {
+    const files = isSingleExecutable
+      ? serveAssets(directory)
+      : express.static(directory, { cacheControl: false, dotfiles: 'ignore' });
+    router.use(prefix, files);
+  }
+  if (pages.length > 0) router.use(serveRest);
+  router.use(renderError);
+  // Every request ends within the chain; the types of Express describe requests of an application.
+  return (message: IncomingMessage, response: ServerResponse): void => {
+    router(message as Request, response as Response, () => response.destroy());
+  };
 }
 
-function peerOf(socket: { remoteAddress?: string | undefined }): string {
+/**
+ * Limits of connections by client address. Many clients share the connections of a trusted proxy, so there each request
+ * counts as one.
+ */
+function createConnectionLimits(maxPerAddress: number, proxies: Proxies | undefined) {
+  const direct = createAddressLimit(maxPerAddress);
+  const forwarded = createAddressLimit(maxPerAddress);
+  // Connections that never sent a request.
+  const unused = new Set<Socket>();
+  return {
+    unused,
+    /** False when the address has too many connections. */
+    accept(socket: Socket): boolean {
+      if (!proxies?.isTrusted(peerAddress(socket))) {
+        const release = direct.acquire(peerAddress(socket));
+        if (!release) return false;
+        socket.once('close', release);
+      }
+      unused.add(socket);
+      socket.once('close', () => unused.delete(socket));
+      return true;
+    },
+    usedBy: (socket: Socket): boolean => unused.delete(socket),
+    /** Throws a 429 when the client behind a proxy has too many requests at once. */
+    admit({ message, response, remoteAddress }: HttpRequest): void {
+      if (!proxies?.isTrusted(peerAddress(message.socket))) return;
+      const release = forwarded.acquire(remoteAddress);
+      if (!release) throw tooManyConnections();
+      response.once('close', release);
+    },
+  };
+}
+
+function clientAddress({ socket, headers }: IncomingMessage, proxies: Proxies | undefined): string {
+  return proxies === undefined
+    ? peerAddress(socket)
+    : proxies.clientOf(peerAddress(socket), headers['x-forwarded-for']);
+}
+
+function peerAddress(socket: { remoteAddress?: string | undefined }): string {
   return socket.remoteAddress ?? '';
 }
 
-function tooManyAtOnce(): Problem {
+// Long enough to write the error of a stream; a revocation promises the end within five seconds.
+const lastEventMs = 2_000;
+
+function endEarly(request: HttpRequest, reason: Problem): void {
+  request.abort(reason);
+  const timer = setTimeout(() => request.response.destroy(), lastEventMs);
+  timer.unref();
+  request.response.once('close', () => clearTimeout(timer));
+}
+
+function tooManyConnections(): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
@@ -361,124 +356,11 @@ function tooManyAtOnce(): Problem {
   );
 }
 
-function callableHost(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1';
-  if (host === '::') return '[::1]';
-  return host.includes(':') ? `[${host}]` : host;
-}
-
-function arrivalOf(request: IncomingMessage): Arrival {
-  const { rawHeaders } = request;
-  const hosts: string[] = [];
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at] as string;
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[at + 1] as string);
-  }
-  return {
-    hosts,
-    target: request.url ?? '',
-    headers: request.headers,
-    localPort: request.socket.localPort ?? 0,
-  };
-}
-
-/** The line of one request. An object of one shape a kind of line: it is made for every request. */
-function accessFields(
-  visit: HttpRequest,
-  durationMs: number,
-  nameIdentity: ServerOptions['nameIdentity'],
-): Record<string, unknown> {
-  const { operation, identity, noted, trace } = visit;
-  const fields: Record<string, unknown> = {
-    requestId: visit.requestId,
-    method: visit.method,
-    operationId: operation?.operationId,
-    path: operation ? undefined : visit.path.slice(0, 256),
-    status: visit.response.statusCode,
-    ms: tenths(durationMs),
-    identity: identity?.kind,
-    bytesIn: visit.bytesIn,
-    bytesOut: visit.bytesOut,
-  };
-  if (identity && nameIdentity) Object.assign(fields, nameIdentity(identity));
-  if (noted) Object.assign(fields, noteFields(noted));
-  if (trace) fields.traceId = trace.traceId;
-  if (visit.clientGone) fields.clientGone = true;
-  return fields;
-}
-
-function noteFields({
-  model,
-  provider,
-  tokens,
-  credits,
-  upstreamMs,
-  ttftMs,
-  code,
-  attempts,
-  providerStatus,
-  providerWords,
-}: CallNote): Record<string, unknown> {
-  // Beside the others and not under a name of their own: a flat line needs no copy.
-  return {
-    model,
-    provider,
-    inputTokens: tokens?.input,
-    cachedInputTokens: tokens?.cachedInput,
-    cacheWriteTokens: tokens?.cacheWrite,
-    outputTokens: tokens?.output,
-    reasoningTokens: tokens?.reasoning,
-    credits: credits === undefined ? undefined : Number(credits),
-    upstreamMs: upstreamMs === undefined ? undefined : tenths(upstreamMs),
-    ttftMs: ttftMs === undefined ? undefined : tenths(ttftMs),
-    code,
-    attempts,
-    providerStatus,
-    providerWords,
-  };
-}
-
-function tenths(ms: number): number {
-  return Math.round(ms * 10) / 10;
-}
-
-const hostShape = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
-// Of these Node silently keeps the first; somebody in between may have looked at the last.
-const singleHeaders = ['authorization', 'content-type', 'content-length', 'origin'];
-
-/** Refuses what Node lets pass and intermediaries read differently. */
-function refuseMalformed({ hosts, target }: Arrival, request: IncomingMessage, limits: ServerLimits): void {
-  const refuse = (message: string): never => {
-    // Whoever reads the same bytes differently must not get a second try on this connection.
-    throw new Problem('bad_request', 'invalid_request', message, { headers: { connection: 'close' } });
-  };
-  if (request.httpVersionMajor !== 1) refuse('The request must be HTTP/1.1.');
-  const [host] = hosts;
-  if (hosts.length !== 1 || host === undefined || !hostShape.test(host))
-    refuse('The request must have exactly one Host.');
-  if (target.length > limits.maxUrlBytes)
-    refuse(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
-  if (request.rawHeaders.length > 2 * limits.maxHeaders)
-    refuse(`The request may have ${limits.maxHeaders} headers at most.`);
-  if (!target.startsWith('/') && target !== '*') {
-    const authority = /^https?:\/\/([^/?]*)(?:[/?]|$)/i.exec(target)?.[1];
-    if (authority?.toLowerCase() !== host?.toLowerCase())
-      refuse('The address of the request names another host.');
-  }
-  if (request.headers.expect !== undefined && !/^100-continue$/i.test(request.headers.expect))
-    refuse('The expectation cannot be met.');
-  if (request.rawHeaders.length > 2 * Object.keys(request.headers).length)
-    refuseRepeated(request.rawHeaders, refuse);
-}
-
-function refuseRepeated(rawHeaders: readonly string[], refuse: (message: string) => never): void {
-  const seen = new Set<string>();
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = (rawHeaders[at] as string).toLowerCase();
-    if (singleHeaders.includes(name) && seen.has(name))
-      refuse(`The header \`${name}\` appears more than once.`);
-    seen.add(name);
-  }
+// CONNECT comes with a raw socket and asks for a tunnel.
+function noTunnel(): Problem {
+  return new Problem('method_not_allowed', 'method_not_allowed', 'This server does not tunnel.', {
+    headers: { allow: 'GET, HEAD, POST, OPTIONS' },
+  });
 }
 
 // For all pages from a folder; a page's own policy in its `<meta>` narrows it. `frame-ancestors` works only in a header.
@@ -498,64 +380,15 @@ const pageHeaders: Readonly<Record<string, string>> = {
   'referrer-policy': 'no-referrer',
 };
 
-/** What the file server throws for a path it cannot read is the caller's fault, not ours. */
-function pageProblem(thrown: unknown): Problem | undefined {
-  const status =
-    thrown instanceof Error && !(thrown instanceof Problem)
-      ? (thrown as { status?: unknown }).status
-      : undefined;
-  if (status === 400)
-    return new Problem(
-      'bad_request',
-      'invalid_path',
-      'The path holds a percent encoding that cannot be decoded.',
-      { cause: thrown },
-    );
-  if (status === 403 || status === 404)
-    return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: thrown });
-  return undefined;
-}
-
-/** Answers bytes that never became a request, so that they too get the one error shape. */
-function refuseBytes(socket: Socket, error: NodeJS.ErrnoException, surface: 'gateway' | 'agent'): void {
-  const begun =
-    (socket as { _httpMessage?: { headersSent: boolean } | null })._httpMessage?.headersSent === true;
-  if (!socket.writable || begun || error.code === 'ECONNRESET') {
-    socket.destroy();
-    return;
+/** The Problem for an error of the file server: a path that it cannot read, or a file that is absent or not served. */
+function pageProblem(error: unknown): Problem | undefined {
+  if (!(error instanceof Error) || error instanceof Problem) return undefined;
+  const { status } = error as { status?: unknown };
+  if (status === 400) {
+    const message = 'The path holds a percent encoding that cannot be decoded.';
+    return new Problem('bad_request', 'invalid_path', message, { cause: error });
   }
-  const messages: Record<string, string> = {
-    HPE_HEADER_OVERFLOW: 'The headers of the request are too large.',
-    ERR_HTTP_REQUEST_TIMEOUT: 'The request took too long to arrive.',
-  };
-  endWith(
-    socket,
-    new Problem(
-      'bad_request',
-      'invalid_request',
-      messages[error.code ?? ''] ?? 'The request is not well-formed HTTP.',
-    ),
-    surface,
-  );
-}
-
-function endWith(socket: Socket, problem: Problem, surface: 'gateway' | 'agent'): void {
-  const requestId = id('req');
-  const rendered = renderProblem(problem, requestId);
-  const body = JSON.stringify(surface === 'agent' ? { success: false, ...rendered } : rendered);
-  const lines = [
-    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
-    'content-type: application/json; charset=utf-8',
-    `content-length: ${Buffer.byteLength(body)}`,
-    `x-request-id: ${requestId}`,
-    'x-content-type-options: nosniff',
-    ...(isPermanent(problem) ? ['x-should-retry: false'] : []),
-    ...Object.entries(problem.headers).map(([name, value]) => `${name}: ${value}`),
-    'connection: close',
-  ];
-  socket.on('error', () => socket.destroy());
-  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
-  const timer = setTimeout(() => socket.destroy(), 1_000);
-  timer.unref();
-  socket.once('close', () => clearTimeout(timer));
+  if (status === 403 || status === 404)
+    return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: error });
+  return undefined;
 }

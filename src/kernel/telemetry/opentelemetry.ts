@@ -41,11 +41,11 @@ export interface OpenTelemetry extends Traces {
   close(): Promise<void>;
 }
 
-export interface OpenTelemetryNeeds {
+export interface OpenTelemetryOptions {
   settings: TraceSettings;
   surface: 'gateway' | 'agent';
   version: string;
-  place: AsyncLocalStorage<TelemetryContext>;
+  context: AsyncLocalStorage<TelemetryContext>;
   hide: (text: string) => string;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   log: Log;
@@ -60,8 +60,8 @@ const closeMs = 2_000;
 const maximumText = 256;
 const quietMs = 60_000;
 
-export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
-  const { settings, surface, version, place, hide, clock } = needs;
+export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry {
+  const { settings, surface, version, context: current, hide, clock } = options;
   const exporter = new OTLPTraceExporter({
     url: `${settings.endpoint.replace(/\/+$/, '')}/v1/traces`,
     headers: headersOf(settings.headers),
@@ -78,10 +78,10 @@ export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
     spanLimits: { attributeValueLengthLimit: maximumText },
     spanProcessors: [
       new BatchSpanProcessor({
-        exporter: watched(exporter, needs),
+        exporter: watched(exporter, options),
         maxQueueSize: queuedSpans,
         exportTimeoutMillis: exportMs + 1_000,
-        scheduledDelayMillis: needs.batchEveryMs ?? 2_000,
+        scheduledDelayMillis: options.batchEveryMs ?? 2_000,
       }),
     ],
   });
@@ -120,7 +120,7 @@ export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
     isOn: true,
     start(name, { kind = 'internal', attributes = {}, remoteParent, isRoot = false, link } = {}) {
       const parent = remoteParent === undefined ? undefined : parseTraceparent(remoteParent);
-      const open = isRoot || parent !== undefined ? undefined : place.getStore()?.span?.traceparent;
+      const open = isRoot || parent !== undefined ? undefined : current.getStore()?.span?.traceparent;
       const local = open === undefined ? undefined : parseTraceparent(open);
       const above = parent ? { ...parent, isRemote: true } : local;
       const context: Context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
@@ -139,8 +139,8 @@ export function openOpenTelemetry(needs: OpenTelemetryNeeds): OpenTelemetry {
         ),
       );
     },
-    within: (span, work) => place.run({ request: place.getStore()?.request, span }, work),
-    traceparent: () => place.getStore()?.span?.traceparent,
+    within: (span, work) => current.run({ request: current.getStore()?.request, span }, work),
+    traceparent: () => current.getStore()?.span?.traceparent,
     async close() {
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeMs)));
@@ -165,7 +165,7 @@ function parseTraceparent(text: string): SpanContext | undefined {
 /** The exporter, telling the operator now and then that the collector takes nothing. */
 function watched(
   exporter: SpanExporter,
-  { clock, log }: Pick<OpenTelemetryNeeds, 'clock' | 'log'>,
+  { clock, log }: Pick<OpenTelemetryOptions, 'clock' | 'log'>,
 ): SpanExporter {
   let quietUntilMs = 0;
   return {

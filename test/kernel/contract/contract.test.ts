@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
-import type { Exchange } from '../../../src/kernel/contract/exchange.ts';
+import { type ContractRequest, parseCredential } from '../../../src/kernel/contract/request.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
@@ -9,7 +9,7 @@ import { contractOf, smallContract, type WorldOptions } from '../world.ts';
 const log = createLog({ level: 'silent', redactor: createRedactor() });
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
-interface Asked {
+interface RequestParts {
   query?: string;
   headers?: Record<string, string>;
   json?: unknown;
@@ -19,12 +19,13 @@ interface Asked {
 /** What the contract makes of one request: the reply, or status, code and the rest of the Problem. */
 function asker(options: WorldOptions = {}) {
   const contract = contractOf(options);
-  return async (method: string, path: string, asked: Asked = {}) => {
-    const exchange: Exchange = {
+  return async (method: string, path: string, parts: RequestParts = {}) => {
+    const request: ContractRequest = {
       method,
       path,
-      query: asked.query ?? '',
-      headers: asked.headers ?? {},
+      query: parts.query ?? '',
+      headers: parts.headers ?? {},
+      credential: parseCredential(parts.headers?.['authorization']),
       requestId: 'req_1',
       remoteAddress: '127.0.0.1',
       log,
@@ -32,25 +33,26 @@ function asker(options: WorldOptions = {}) {
       timing: () => {},
       note: () => {},
       readBody: () => {
-        asked.onRead?.();
+        parts.onRead?.();
         return {
-          raw: Buffer.from(JSON.stringify(asked.json) ?? ''),
-          present: asked.json !== undefined,
-          value: asked.json,
+          raw: Buffer.from(JSON.stringify(parts.json) ?? ''),
+          isPresent: parts.json !== undefined,
+          value: parts.json,
           isForm: false,
         };
       },
       operation: undefined,
       identity: undefined,
-      handled: false,
+      isHandled: false,
+      responseHeaders: undefined,
     };
     try {
-      const reply = await contract.dispatch(exchange);
+      const reply = await contract.dispatch(request);
       return { status: reply.status, body: reply.body as Record<string, unknown>, headers: reply.headers };
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       const { status, code, param, details, message, headers } = error;
-      return { status, code, param, details, message, headers, handled: exchange.handled };
+      return { status, code, param, details, message, headers, handled: request.isHandled };
     }
   };
 }
@@ -369,6 +371,13 @@ describe('identity', () => {
     expect(asked).toEqual([]);
     await counting('GET', '/v1/ai/models', { headers: bearer('y'.repeat(56)) });
     expect(asked).toHaveLength(1);
+  });
+
+  test('requires the credential before it reads the query', async () => {
+    expect(await ask('GET', '/v1/admin/session', { query: 'page=%zz' })).toMatchObject({
+      status: 401,
+      code: 'authentication_required',
+    });
   });
 
   test('the health check ignores whatever credential it is given', async () => {

@@ -720,7 +720,7 @@ describe('the loopback guard', () => {
 
   test('lets only its own loopback names with its own port in, on every route', async () => {
     const { port } = await world({
-      server: { surface: 'agent', before: loopbackGuard({ allowHosts: ['agent.test:8443'] }) },
+      server: { surface: 'agent', guard: loopbackGuard({ allowHosts: ['agent.test:8443'] }) },
     });
     for (const host of [
       `localhost:${port}`,
@@ -763,7 +763,7 @@ describe('the loopback guard', () => {
 
   test('refuses foreign origins and cross-site fetches, before the credential is looked at', async () => {
     const { port } = await world({
-      server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
+      server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
     const host = `host: localhost:${port}`;
     for (const origin of [
@@ -804,7 +804,7 @@ describe('the loopback guard', () => {
     ],
   ])('a Sec-Fetch-Site with %s is refused', async (_name, sent) => {
     const { port } = await world({
-      server: { surface: 'agent', before: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
+      server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
     expect(await ask(port, [`host: localhost:${port}`, ...sent])).toMatchObject({
       status: 403,
@@ -813,7 +813,7 @@ describe('the loopback guard', () => {
   });
 
   test.each(['none', 'NONE', 'Same-Origin'])('a Sec-Fetch-Site of %s passes', async (site) => {
-    const { port } = await world({ server: { surface: 'agent', before: loopbackGuard() } });
+    const { port } = await world({ server: { surface: 'agent', guard: loopbackGuard() } });
     expect((await ask(port, [`host: localhost:${port}`, `sec-fetch-site: ${site}`])).status).toBe(200);
   });
 });

@@ -1,7 +1,7 @@
 // How a file is shown to a model: one `<file>` element each, before the instruction. The rule it keeps: whatever the
 // name, the type and the content are, an element ends where we end it, and the content can be had back unchanged.
 
-import { nextTurn } from '../../../kernel/event-loop.ts';
+import { nextTurn } from '../../../kernel/async.ts';
 
 export interface RenderedFile {
   attachmentId: string;

@@ -1,6 +1,6 @@
 // Reads a whole answer of a provider that speaks the caller's format, and edits the model's name and errors in its bytes.
 import { isUtf8 } from 'node:buffer';
-import { nextTurn } from '../../../../kernel/event-loop.ts';
+import { nextTurn } from '../../../../kernel/async.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { maxAnswerBytes, type UpstreamAnswer } from '../../upstream/client.ts';
 import { readAll } from '../../upstream/response-body.ts';

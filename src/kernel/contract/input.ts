@@ -1,0 +1,80 @@
+// The input of an operation: path, query and headers by its declared parameters, and the body.
+import { Problem } from '../problem.ts';
+import type { ContractOperation } from './operations.ts';
+import type { ContractRequest } from './request.ts';
+
+export interface OperationInput {
+  path: Record<string, string>;
+  query: Record<string, unknown>;
+  headers: Record<string, unknown>;
+  body: unknown;
+  isForm: boolean;
+  rawBody: Uint8Array;
+}
+
+/** Throws a 400 for a query that cannot be decoded and for a required body that is absent. */
+export async function readInput(
+  request: ContractRequest,
+  operation: ContractOperation,
+  path: Record<string, string>,
+): Promise<OperationInput> {
+  const query = request.query === '' ? {} : parseQuery(request.query, operation);
+  const headers = pickHeaders(request, operation);
+  const { raw, isPresent, value, isForm } = await request.readBody(operation);
+  if (operation.body?.required && !isPresent)
+    throw new Problem('bad_request', 'invalid_request', 'This operation needs a body.');
+  return { path, query, headers, body: value, isForm, rawBody: raw };
+}
+
+function pickHeaders(request: ContractRequest, { headerNames }: ContractOperation): Record<string, unknown> {
+  const headers: Record<string, unknown> = {};
+  for (const name of headerNames) {
+    const value = request.headers[name];
+    if (value !== undefined) headers[name] = value;
+  }
+  return headers;
+}
+
+function parseQuery(text: string, operation: ContractOperation): Record<string, unknown> {
+  // Without a prototype, so that `__proto__` is one more undeclared name.
+  const query = Object.create(null) as Record<string, unknown>;
+  for (const pair of text.split('&')) {
+    if (pair === '') continue;
+    const cut = pair.indexOf('=');
+    const name = decodeQuery(cut < 0 ? pair : pair.slice(0, cut));
+    const value = cut < 0 ? '' : decodeQuery(pair.slice(cut + 1));
+    const parameter = operation.queryParameters.get(name);
+    const previous = query[name];
+    if (parameter?.isList) {
+      const items = parameter.isCommaSeparated ? value.split(',') : [value];
+      query[name] = [...((previous as string[] | undefined) ?? []), ...items];
+    } else if (previous !== undefined && parameter) {
+      throw repeatedParameter(name);
+    } else {
+      // Undeclared names may repeat: an operation that allows them receives every value.
+      query[name] = previous === undefined ? value : [previous, value].flat();
+    }
+  }
+  return query;
+}
+
+function repeatedParameter(name: string): Problem {
+  const message = 'appears more than once';
+  return new Problem('bad_request', 'invalid_request', `The query parameter \`${name}\` ${message}.`, {
+    param: name,
+    details: [{ path: name, message }],
+  });
+}
+
+function decodeQuery(text: string): string {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch (cause) {
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      'The query holds a percent encoding that cannot be decoded.',
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,80 @@
+// Validates replies and error bodies against the contract, in tests. A mismatch becomes a 500 that names the operation.
+import type { JsonRecord } from '../json-value.ts';
+import { type ContractOperation, declaredResponse } from './operations.ts';
+import type { AnyReply } from './reply.ts';
+import type { CompiledSchema } from './validator.ts';
+
+export interface ReplyValidator {
+  /** The reply, whose events are checked as they are read. Throws for one that the operation does not declare. */
+  checkedReply(operation: ContractOperation, reply: AnyReply): AnyReply;
+  /** How a JSON body differs from the declared one; null when it does not. */
+  jsonMismatch(operation: ContractOperation, status: number, body: unknown): string | null;
+}
+
+export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSchema): ReplyValidator {
+  const schemas = new Map<string, CompiledSchema>();
+
+  function mismatch(
+    operation: ContractOperation,
+    { status, mediaType }: { status: number; mediaType: string },
+    value: unknown,
+  ): string | null {
+    const { operationId } = operation;
+    const schema = declaredResponse(operation, status)?.content?.[mediaType]?.schema;
+    if (schema === undefined) return `${operationId} does not declare ${mediaType} for ${status}`;
+    const key = `${operationId} ${status} ${mediaType}`;
+    const check = schemas.get(key) ?? compile(schema);
+    schemas.set(key, check);
+    // The client receives the serialized form: without undefined members, with dates as text.
+    const [error] = check(JSON.parse(JSON.stringify(value ?? null)));
+    if (error === undefined) return null;
+    const { instancePath, keyword, params } = error;
+    return `${operationId} ${status} at ${instancePath || '/'}: ${error.message ?? keyword} ${JSON.stringify(params)}`;
+  }
+
+  const jsonMismatch = (operation: ContractOperation, status: number, body: unknown) =>
+    mismatch(operation, { status, mediaType: 'application/json' }, body);
+
+  function contentMismatch(operation: ContractOperation, reply: AnyReply): string | null {
+    const { operationId } = operation;
+    const { status } = reply;
+    const response = declaredResponse(operation, status);
+    if (!response) return `${operationId} does not declare the status ${status}`;
+    if (reply.events !== undefined) return null;
+    if (reply.content !== undefined) {
+      const mediaType = (reply.mediaType ?? '').split(';', 1)[0]?.trim() ?? '';
+      return response.content?.[mediaType]
+        ? null
+        : `${operationId} does not declare ${mediaType} for ${status}`;
+    }
+    if ('body' in reply) return jsonMismatch(operation, status, reply.body);
+    return response.content ? `${operationId} declares content for ${status} and the reply has none` : null;
+  }
+
+  return {
+    jsonMismatch,
+    checkedReply(operation, reply) {
+      if (operation.passthrough && reply.content !== undefined) return reply;
+      requireMatch(contentMismatch(operation, reply));
+      const { events, status } = reply;
+      if (events === undefined) return reply;
+      const check = (data: unknown) =>
+        requireMatch(mismatch(operation, { status, mediaType: 'text/event-stream' }, data));
+      return { ...reply, events: checkedEvents(events, check) };
+    },
+  };
+}
+
+function requireMatch(reason: string | null): void {
+  if (reason !== null) throw new Error(`A reply does not match the contract: ${reason}`);
+}
+
+async function* checkedEvents(
+  events: NonNullable<AnyReply['events']>,
+  check: (data: unknown) => void,
+): NonNullable<AnyReply['events']> {
+  for await (const event of events) {
+    check(event.data);
+    yield event;
+  }
+}

@@ -1,0 +1,49 @@
+// The log line of one request.
+import type { CallNote } from '../contract/operation.ts';
+import type { HttpRequest } from './request.ts';
+
+/** Ids by which a log line names the caller; never a credential. */
+export type NameIdentity = (identity: { kind: string }) => Record<string, string>;
+
+export function accessFields(
+  request: HttpRequest,
+  durationMs: number,
+  nameIdentity: NameIdentity | undefined,
+): Record<string, unknown> {
+  const { operation, identity, notes, trace } = request;
+  const fields: Record<string, unknown> = {
+    requestId: request.requestId,
+    method: request.method,
+    operationId: operation?.operationId,
+    path: operation ? undefined : request.path.slice(0, 256),
+    status: request.response.statusCode,
+    ms: tenths(durationMs),
+    identity: identity?.kind,
+    bytesIn: request.bytesIn,
+    bytesOut: request.bytesOut,
+  };
+  if (identity && nameIdentity) Object.assign(fields, nameIdentity(identity));
+  if (notes) Object.assign(fields, noteFields(notes));
+  if (trace) fields['traceId'] = trace.traceId;
+  if (request.clientGone) fields['clientGone'] = true;
+  return fields;
+}
+
+// Flat, beside the other fields: the log copies nested objects.
+function noteFields({ tokens, credits, upstreamMs, ttftMs, ...rest }: CallNote): Record<string, unknown> {
+  return {
+    ...rest,
+    inputTokens: tokens?.input,
+    cachedInputTokens: tokens?.cachedInput,
+    cacheWriteTokens: tokens?.cacheWrite,
+    outputTokens: tokens?.output,
+    reasoningTokens: tokens?.reasoning,
+    credits: credits === undefined ? undefined : Number(credits),
+    upstreamMs: upstreamMs === undefined ? undefined : tenths(upstreamMs),
+    ttftMs: ttftMs === undefined ? undefined : tenths(ttftMs),
+  };
+}
+
+function tenths(ms: number): number {
+  return Math.round(ms * 10) / 10;
+}

@@ -1,0 +1,46 @@
+// Responses written to a socket directly, for bytes that never became a request: they get the same error shape.
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { id } from '../ids.ts';
+import { isPermanent, Problem, renderProblem } from '../problem.ts';
+
+export type Surface = 'gateway' | 'agent';
+
+const parseErrors: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: 'The headers of the request are too large.',
+  ERR_HTTP_REQUEST_TIMEOUT: 'The request took too long to arrive.',
+};
+
+/** Answers what Node could not parse. */
+export function refuseUnparsed(socket: Socket, error: NodeJS.ErrnoException, surface: Surface): void {
+  // Node keeps the response that is being written here; a second one must not follow it.
+  const { _httpMessage: current } = socket as { _httpMessage?: { headersSent: boolean } | null };
+  if (!socket.writable || current?.headersSent === true || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const message = parseErrors[error.code ?? ''] ?? 'The request is not well-formed HTTP.';
+  endWithProblem(socket, new Problem('bad_request', 'invalid_request', message), surface);
+}
+
+/** Writes the error and closes the connection. */
+export function endWithProblem(socket: Socket, problem: Problem, surface: Surface): void {
+  const requestId = id('req');
+  const body = renderProblem(problem, requestId);
+  const text = JSON.stringify(surface === 'agent' ? { success: false, ...body } : body);
+  const lines = [
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(text)}`,
+    `x-request-id: ${requestId}`,
+    'x-content-type-options: nosniff',
+    ...(isPermanent(problem) ? ['x-should-retry: false'] : []),
+    ...Object.entries(problem.headers).map(([name, value]) => `${name}: ${value}`),
+    'connection: close',
+  ];
+  socket.on('error', () => socket.destroy());
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${text}`);
+  const timer = setTimeout(() => socket.destroy(), 1_000);
+  timer.unref();
+  socket.once('close', () => clearTimeout(timer));
+}

@@ -1,0 +1,61 @@
+// Refuses requests that Node accepts and intermediaries read differently: repeated headers, ambiguous hosts, excess.
+import type { IncomingMessage } from 'node:http';
+import { Problem } from '../problem.ts';
+
+export interface RequestLimits {
+  maxHeaders: number;
+  maxUrlBytes: number;
+}
+
+const hostShape = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
+// Of these Node silently keeps the first value; an intermediary may have used the last.
+const singleHeaders = ['authorization', 'content-type', 'content-length', 'origin'];
+
+/** All `Host` headers of the request, in order; Node's `headers` has only the first. */
+export function hostHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>): string[] {
+  const hosts: string[] = [];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] as string;
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[at + 1] as string);
+  }
+  return hosts;
+}
+
+/** Throws a 400 that closes the connection, so that bytes read differently elsewhere get no second try on it. */
+export function refuseAmbiguous(request: IncomingMessage, limits: RequestLimits): void {
+  if (request.httpVersionMajor !== 1) throw malformed('The request must be HTTP/1.1.');
+  const hosts = hostHeaders(request);
+  const [host] = hosts;
+  if (hosts.length !== 1 || host === undefined || !hostShape.test(host))
+    throw malformed('The request must have exactly one Host.');
+  refuseTarget(request.url ?? '', host, limits);
+  const { headers, rawHeaders } = request;
+  if (rawHeaders.length > 2 * limits.maxHeaders)
+    throw malformed(`The request may have ${limits.maxHeaders} headers at most.`);
+  if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
+    throw malformed('The expectation cannot be met.');
+  if (rawHeaders.length > 2 * Object.keys(headers).length) refuseRepeatedHeaders(rawHeaders);
+}
+
+function refuseTarget(target: string, host: string, limits: RequestLimits): void {
+  if (target.length > limits.maxUrlBytes)
+    throw malformed(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
+  if (target.startsWith('/') || target === '*') return;
+  const authority = /^https?:\/\/([^/?]*)(?:[/?]|$)/i.exec(target)?.[1];
+  if (authority?.toLowerCase() !== host.toLowerCase())
+    throw malformed('The address of the request names another host.');
+}
+
+function refuseRepeatedHeaders(rawHeaders: readonly string[]): void {
+  const names = new Set<string>();
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = (rawHeaders[at] as string).toLowerCase();
+    if (singleHeaders.includes(name) && names.has(name))
+      throw malformed(`The header \`${name}\` appears more than once.`);
+    names.add(name);
+  }
+}
+
+function malformed(message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', message, { headers: { connection: 'close' } });
+}

@@ -1,0 +1,75 @@
+// Headers that every response carries, CORS among them.
+import { announcesBody } from './body.ts';
+import type { HttpRequest } from './request.ts';
+
+/** Which pages may read responses. */
+export interface CorsRules {
+  /** Exact origins, for every path. */
+  origins: ReadonlySet<string>;
+  /** Further origins for some paths alone. */
+  scoped?: { paths: ReadonlySet<string>; allows(origin: string): boolean } | undefined;
+}
+
+// How much of a body may be left unread without closing the connection: reading 64 KiB is cheaper than a new connection.
+const maxUnreadBytes = 64 * 1024;
+
+export function commonHeaders(
+  request: HttpRequest,
+  { cors, isClosing }: { cors: CorsRules; isClosing: boolean },
+): Record<string, string> {
+  const headers: Record<string, string> = {
+    'x-request-id': request.requestId,
+    'x-content-type-options': 'nosniff',
+  };
+  const clientId = request.headers['x-request-id'];
+  if (typeof clientId === 'string' && /^[\x20-\x7e]{1,128}$/.test(clientId))
+    headers['x-client-request-id'] = clientId;
+  const scoped = cors.scoped?.paths.has(request.path) ? cors.scoped : undefined;
+  if (cors.origins.size > 0 || scoped) {
+    const allows = (origin: string) => cors.origins.has(origin) || (scoped?.allows(origin) ?? false);
+    Object.assign(headers, corsHeaders(request, allows));
+  }
+  if (isClosing || leavesBodyUnread(request)) headers['connection'] = 'close';
+  return headers;
+}
+
+/** Whether too much of the request's body is unread for the connection to be used again. */
+export function leavesBodyUnread({ message, awaitsContinue }: HttpRequest): boolean {
+  if (message.complete || !announcesBody(message)) return false;
+  // A client that waits for `100 Continue` may or may not send its body after another response.
+  if (awaitsContinue) return true;
+  const length = message.headers['content-length'];
+  return length === undefined || Number(length) > maxUnreadBytes || message.readableFlowing === false;
+}
+
+const exposedHeaders = [
+  'x-request-id',
+  'retry-after',
+  'ratelimit',
+  'ratelimit-policy',
+  'server-timing',
+  'idempotent-replayed',
+  'x-townhall-model',
+  'x-townhall-attempts',
+  'x-townhall-credits',
+  'x-townhall-warnings',
+].join(', ');
+
+// Never `*` and never with credentials: a page sends its bearer token itself.
+function corsHeaders(request: HttpRequest, allows: (origin: string) => boolean): Record<string, string> {
+  const { origin } = request.headers;
+  if (typeof origin !== 'string' || !allows(origin)) return { vary: 'Origin' };
+  const headers: Record<string, string> = {
+    vary: 'Origin',
+    'access-control-allow-origin': origin,
+    'access-control-expose-headers': exposedHeaders,
+  };
+  const method = request.headers['access-control-request-method'];
+  if (request.method !== 'OPTIONS' || typeof method !== 'string') return headers;
+  const requestHeaders = request.headers['access-control-request-headers'];
+  headers['access-control-allow-methods'] = 'GET, HEAD, POST, PUT, PATCH, DELETE';
+  if (typeof requestHeaders === 'string' && /^[\w-]+(?:\s*,\s*[\w-]+)*$/.test(requestHeaders))
+    headers['access-control-allow-headers'] = requestHeaders;
+  headers['access-control-max-age'] = '600';
+  return headers;
+}

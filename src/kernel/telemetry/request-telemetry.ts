@@ -1,0 +1,146 @@
+// Counts, times and traces every request of the server.
+import type { AsyncLocalStorage } from 'node:async_hooks';
+import type { CallNote } from '../contract/operation.ts';
+import type { RequestEnd, RequestObserver, RequestScope } from '../http/observer.ts';
+import type { HttpRequest } from '../http/request.ts';
+import type { TelemetryContext } from './context.ts';
+import { type Metrics, secondsBuckets } from './metrics.ts';
+import type { Span, Traces } from './traces.ts';
+
+export interface RequestTelemetryOptions {
+  context: AsyncLocalStorage<TelemetryContext>;
+  metrics: Metrics;
+  traces: Traces;
+  /** Called for every request that has ended. */
+  listeners: readonly ((end: RequestEnd) => void)[];
+}
+
+interface ObservedRequest {
+  span: Span | undefined;
+  listeners: ((end: RequestEnd) => void)[];
+}
+
+export function createRequestObserver(options: RequestTelemetryOptions): RequestObserver {
+  const { context, metrics, traces, listeners } = options;
+  const observed = new Map<HttpRequest, ObservedRequest>();
+  const count = createRequestMetrics(metrics, () => [...observed.keys()]);
+
+  return {
+    within(request, work) {
+      const span = startServerSpan(traces, request);
+      const entry = observed.get(request) ?? { span, listeners: [] };
+      observed.set(request, entry);
+      const scope: RequestScope = {
+        requestId: request.requestId,
+        get operationId() {
+          return request.operation?.operationId;
+        },
+        startedMs: request.startedMs,
+        note: (fields) => request.note(fields),
+        onEnd: (listener) => void entry.listeners.push(listener),
+      };
+      return context.run({ request: scope, span }, work);
+    },
+    ended(request, durationMs) {
+      count(request, durationMs);
+      const entry = observed.get(request);
+      observed.delete(request);
+      const { isStream, clientGone, notes = {} } = request;
+      const end: RequestEnd = { isStream, clientGone, notes };
+      for (const listener of [...(entry?.listeners ?? []), ...listeners]) listener(end);
+      if (entry?.span) endServerSpan(entry.span, request);
+    },
+  };
+}
+
+/** Returns the function that counts a request that has ended. */
+function createRequestMetrics(
+  metrics: Metrics,
+  running: () => HttpRequest[],
+): (request: HttpRequest, durationMs: number) => void {
+  const requests = metrics.counter(
+    'townhall_requests_total',
+    'Requests that have ended, by operation, status and kind of identity.',
+    ['operation', 'status', 'identity'],
+  );
+  const durations = metrics.histogram(
+    'townhall_request_duration_seconds',
+    'From the arrival of a request to the last byte of its answer.',
+    ['operation'],
+    secondsBuckets,
+  );
+  const abandoned = metrics.counter(
+    'townhall_requests_abandoned_total',
+    'Requests whose client went away before it had the whole answer.',
+    ['operation'],
+  );
+  metrics.gauge(
+    'townhall_requests_in_flight',
+    'Requests that have not got their whole answer yet.',
+    () => running().length,
+  );
+  metrics.gauge(
+    'townhall_open_streams',
+    'Answers that are streams and have not ended.',
+    () => running().filter(({ isStream }) => isStream).length,
+  );
+  return (request, durationMs) => {
+    const operation = request.operation?.operationId ?? 'none';
+    requests.add([operation, String(request.response.statusCode), request.identity?.kind ?? 'none']);
+    durations.observe([operation], durationMs / 1000);
+    if (request.clientGone) abandoned.add([operation]);
+  };
+}
+
+function startServerSpan(traces: Traces, request: HttpRequest): Span | undefined {
+  if (!traces.isOn) return undefined;
+  const { traceparent } = request.headers;
+  const span = traces.start(request.method, {
+    kind: 'server',
+    remoteParent: typeof traceparent === 'string' ? traceparent : undefined,
+    attributes: { 'http.request.method': request.method },
+  });
+  request.trace = { traceId: span.traceId, spanId: span.spanId };
+  return span;
+}
+
+function endServerSpan(span: Span, request: HttpRequest): void {
+  const { operation, identity, response, notes } = request;
+  const status = response.statusCode;
+  if (operation) span.rename(operation.operationId);
+  span.set({
+    'http.response.status_code': status,
+    'townhall.operation': operation?.operationId,
+    'townhall.identity': identity?.kind,
+    'townhall.request_id': request.requestId,
+    'townhall.client_gone': request.clientGone ? true : undefined,
+    ...(notes ? noteAttributes(notes) : {}),
+  });
+  // A 4xx is the caller's error, and OpenTelemetry leaves the status of a server span unset for it.
+  if (status >= 500) span.fail(String(status));
+  span.end();
+}
+
+/** A handler's notes under the names of OpenTelemetry's conventions for generative models. */
+export function noteAttributes({
+  model,
+  provider,
+  tokens,
+  credits,
+}: CallNote): Record<string, string | number | undefined> {
+  const input =
+    tokens === undefined
+      ? undefined
+      : (tokens.input ?? 0) + (tokens.cachedInput ?? 0) + (tokens.cacheWrite ?? 0);
+  const output = tokens === undefined ? undefined : (tokens.output ?? 0) + (tokens.reasoning ?? 0);
+  return {
+    'gen_ai.response.model': model,
+    'gen_ai.provider.name': provider,
+    'gen_ai.usage.input_tokens': input,
+    'gen_ai.usage.output_tokens': output,
+    'gen_ai.usage.cache_read.input_tokens': tokens?.cachedInput,
+    'gen_ai.usage.cache_creation.input_tokens': tokens?.cacheWrite,
+    'gen_ai.usage.reasoning.output_tokens': tokens?.reasoning,
+    'townhall.credits': credits === undefined ? undefined : Number(credits),
+  };
+}
