@@ -119,6 +119,15 @@ describe('who may import whom', () => {
     'src/gateway/ai/ai.ts',
     "import { hold } from '../credits/index.ts';",
   );
+  accepts('lets a slice take the types of a module of one file', {
+    'src/gateway/accounts/providers/code-mail.ts': "import type { Mail } from '../../mail.ts';",
+  });
+  refuses(
+    'keeps a slice from loading a module of one file',
+    'imports',
+    'src/gateway/accounts/providers/code-mail.ts',
+    "import { mail } from '../../mail.ts';",
+  );
   refuses(
     'keeps a slice from the inside of another, even as a type',
     'imports',
@@ -338,6 +347,16 @@ describe('tables', () => {
     'src/gateway/accounts/store.ts':
       'const find = (sql) => sql`select * from gateway.accounts_users where created_at < gateway.townhall_now()`;',
   });
+  accepts('are named by one of several stores of a slice', {
+    'src/gateway/accounts/attempt-limits-store.ts':
+      'const count = (sql) => sql`select used from gateway.accounts_throttles`;',
+  });
+  refuses(
+    'are not named by a file whose name only ends like a store',
+    'tables',
+    'src/gateway/accounts/restore.ts',
+    'const find = (sql) => sql`select * from gateway.accounts_users`;',
+  );
   accepts('may be spoken of in comments', {
     'src/gateway/ai/ai.ts': '// The row of gateway.accounts_users is not touched.',
   });

@@ -14,27 +14,27 @@ import {
 import type { Bureau, BureauState } from '../bureaus/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
-import type { Mailer } from './email/code-mail.ts';
-import { createPasswords } from './email/passwords.ts';
-import { registration } from './email/registration.ts';
+import type { Mailer } from './providers/code-mail.ts';
+import { createPasswords } from './providers/passwords.ts';
+import { registration } from './login/registration.ts';
 import { createIdentityCache } from './identity-cache.ts';
-import { createGuesses, type GuessBudgets } from './guesses/guesses.ts';
+import { createGuesses, type GuessBudgets } from './attempt-limits.ts';
 import { createAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
 import { createCallback } from './login/callback.ts';
 import { loginHandlers } from './login/handlers.ts';
 import type { AuditPort, ChangesPort, CreditsPort, EnvReader, MachinesPort } from './ports.ts';
 import { emailCodeProvider } from './providers/email-code.ts';
-import { localLogin } from './providers/local.ts';
+import { localLogin } from './providers/local-login.ts';
 import { createOpenId } from './providers/openid.ts';
-import { passwordProvider } from './providers/password.ts';
+import { passwordProvider } from './providers/password-login.ts';
 import type { LoginProvider, Person } from './providers/provider.ts';
 import { thirdParties, thirdPartyKeys } from './providers/third-parties.ts';
 import type { AccountsStore } from './store.ts';
 import type { AccountsStores } from './stores.ts';
-import { tokens } from './tokens/tokens.ts';
+import { tokens } from './tokens.ts';
 import { newUserToken } from './user-token.ts';
-import { users } from './users/users.ts';
-import { wireUser } from './users/wire.ts';
+import { users } from './users.ts';
+import { wireUser } from './serialize-user.ts';
 
 export interface AccountsNeeds {
   stores: AccountsStores;

@@ -24,7 +24,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { adminIdError, originOf, systemOrigin, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
-import { defaultGuessBudgets, type GuessBudgets } from './guess-budget.ts';
+import { defaultGuessBudgets, type GuessBudgets } from './attempt-limits.ts';
 import { createMachines, identityOf, type Machines } from './machines.ts';
 import type { AdminStore, Guess } from './store.ts';
 

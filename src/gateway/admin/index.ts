@@ -2,4 +2,4 @@
 export { admin, type Admin, type AdminNeeds, type CredentialsSet } from './admin.ts';
 export { adminStore, type AdminStore, type Machine } from './store.ts';
 export type { MachineRequest, Machines } from './machines.ts';
-export type { GuessBudgets } from './guess-budget.ts';
+export type { GuessBudgets } from './attempt-limits.ts';

@@ -9,7 +9,7 @@ import {
   type Counters,
   type GuessBudgets,
   type GuessScope,
-} from './guess-budget.ts';
+} from './attempt-limits.ts';
 
 export interface Session {
   sessionId: string;

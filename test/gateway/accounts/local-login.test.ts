@@ -1,7 +1,7 @@
 // The rule of the login without credentials, by itself: who is at this machine, and which servers have it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mayLogInLocally } from '../../../src/gateway/accounts/index.ts';
-import { localLogin } from '../../../src/gateway/accounts/providers/local.ts';
+import { localLogin } from '../../../src/gateway/accounts/providers/local-login.ts';
 import { newSecret, seal, unseal } from '../../../src/gateway/accounts/secret-box.ts';
 import { startWorld, type World } from './world.ts';
 

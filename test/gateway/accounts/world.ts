@@ -12,9 +12,9 @@ import { admin, adminStore, type Admin, type AdminNeeds } from '../../../src/gat
 import type { AuditEntry } from '../../../src/gateway/audit/index.ts';
 import { bureaus, bureausStore, type Bureaus } from '../../../src/gateway/bureaus/index.ts';
 import { creditsStore } from '../../../src/gateway/credits/index.ts';
-import { directory } from '../../../src/gateway/directory/index.ts';
+import { directory } from '../../../src/gateway/directory.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
-import { mail } from '../../../src/gateway/mail/index.ts';
+import { mail } from '../../../src/gateway/mail.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
 import type { Database } from '../../../src/kernel/data/database.ts';

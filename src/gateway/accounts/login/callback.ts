@@ -5,10 +5,10 @@ import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import type { Person, RedirectProvider } from '../providers/provider.ts';
 import { isSecret, newSecret, secretDigest } from '../secret-box.ts';
-import type { TicketStore } from '../tickets/store.ts';
-import { issueTicket, takeTicket } from '../tickets/tickets.ts';
+import type { TicketStore } from '../one-time-tokens-store.ts';
+import { issueTicket, takeTicket } from '../one-time-tokens.ts';
 import type { Attempts, RedirectMemory } from './attempts.ts';
-import { pageHeaders, renderPage, type Page, type PageReply } from './page.ts';
+import { pageHeaders, renderPage, type Page, type PageReply } from './pages.ts';
 import { returnAddress } from './redirect-target.ts';
 import type { Attempt, AttemptStore } from './store.ts';
 

@@ -3,11 +3,11 @@ import type { LoginOutcome as WireOutcome, LoginResult } from '../../../contract
 import type { Background } from '../../../kernel/background.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
-import type { Guesses } from '../guesses/guesses.ts';
+import type { Guesses } from '../attempt-limits.ts';
 import type { AccountsHandlers } from '../ports.ts';
 import type { LoginContext, LoginProvider } from '../providers/provider.ts';
-import type { TicketStore } from '../tickets/store.ts';
-import { wireUser } from '../users/wire.ts';
+import type { TicketStore } from '../one-time-tokens-store.ts';
+import { wireUser } from '../serialize-user.ts';
 import type { Attempts, NextStep } from './attempts.ts';
 import type { LoginCallback } from './callback.ts';
 import { bindingOf } from './redirect-target.ts';

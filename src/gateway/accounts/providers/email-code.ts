@@ -1,10 +1,10 @@
 // The login with a code that is sent to an e-mail address. A new address makes a new account.
 import { Problem } from '../../../kernel/problem.ts';
-import { emailPerson, normalAddress } from '../email/address.ts';
-import { isCode, sendCode, type Mailer } from '../email/code-mail.ts';
-import type { Guesses } from '../guesses/guesses.ts';
+import { emailPerson, normalAddress } from './email-address.ts';
+import { isCode, sendCode, type Mailer } from './code-mail.ts';
+import type { Guesses } from '../attempt-limits.ts';
 import { newDigitCode } from '../secret-box.ts';
-import { wrongInput } from './password.ts';
+import { wrongInput } from './password-login.ts';
 import type { InputProvider, LoginInput } from './provider.ts';
 
 const first: readonly LoginInput[] = [

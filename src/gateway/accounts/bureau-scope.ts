@@ -1,6 +1,6 @@
 // Machine credentials act for one Bureau alone. What names another Bureau is refused before a handler runs; what
 // belongs to another one is found here, and is as if it did not exist.
-import type { Identity } from '../../identity.ts';
+import type { Identity } from '../identity.ts';
 
 export type AdminIdentity = Extract<Identity, { kind: 'admin' }>;
 

@@ -6,9 +6,9 @@
 // address is not subject to that pace. So a stranger can use up only the limits of the stranger's own network, slow
 // other strangers down, and not lock the owner out.
 import { createHash } from 'node:crypto';
-import { networkOf } from '../../../kernel/http/address.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { Budget, GuessStore, Pace } from './store.ts';
+import { networkOf } from '../../kernel/http/address.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { Budget, GuessStore, Pace } from './attempt-limits-store.ts';
 
 /** Limits of one kind of try at one e-mail address of one Bureau. */
 export interface GuessLimits {

@@ -1,8 +1,8 @@
 // The login with an e-mail address and a password.
 import { Problem } from '../../../kernel/problem.ts';
-import { normalAddress } from '../email/address.ts';
-import type { Mailer } from '../email/code-mail.ts';
-import type { Passwords } from '../email/passwords.ts';
+import { normalAddress } from './email-address.ts';
+import type { Mailer } from './code-mail.ts';
+import type { Passwords } from './passwords.ts';
 import type { InputProvider, LoginInput } from './provider.ts';
 
 const inputs: readonly LoginInput[] = [

@@ -1,7 +1,7 @@
 // How often secrets of one e-mail address may be guessed at, by network: a stranger must not lock its owner out.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createGuesses, type Guesses } from '../../../src/gateway/accounts/guesses/guesses.ts';
-import { guessStore } from '../../../src/gateway/accounts/guesses/store.ts';
+import { createGuesses, type Guesses } from '../../../src/gateway/accounts/attempt-limits.ts';
+import { guessStore } from '../../../src/gateway/accounts/attempt-limits-store.ts';
 import type { Database } from '../../../src/kernel/data/database.ts';
 import { testDatabase } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';

@@ -4,7 +4,7 @@ import {
   defaultGuessBudgets as budgets,
   judgeGuess,
   type Counters,
-} from '../../../src/gateway/admin/guess-budget.ts';
+} from '../../../src/gateway/admin/attempt-limits.ts';
 import { adminStore } from '../../../src/gateway/admin/index.ts';
 import { createConcurrencyLimit } from '../../../src/kernel/secrets/concurrency-limit.ts';
 import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';

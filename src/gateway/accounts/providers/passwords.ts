@@ -8,7 +8,7 @@ import {
 } from '../../../kernel/secrets/password.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { ConcurrencyLimit } from '../../../kernel/secrets/concurrency-limit.ts';
-import { tooMany, type GuessAt, type Guesses } from '../guesses/guesses.ts';
+import { tooMany, type GuessAt, type Guesses } from '../attempt-limits.ts';
 import type { AccountsStore } from '../store.ts';
 
 export interface PasswordNeeds {

@@ -5,8 +5,8 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
-import { testMasterKey } from '../../support/gateway.ts';
+import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { testMasterKey } from '../support/gateway.ts';
 
 const descriptorLimit = 160;
 let place: DatabasePlace;
@@ -26,7 +26,7 @@ beforeAll(async () => {
     LOG_LEVEL: 'silent',
     TIMEOUT_HEADERS_MS: '60000',
   };
-  const script = join(import.meta.dirname, '../../support/gateway-process.ts');
+  const script = join(import.meta.dirname, '../support/gateway-process.ts');
   child = spawn('/bin/sh', ['-c', `ulimit -n ${descriptorLimit}; exec "$0" "$1"`, process.execPath, script], {
     env: {
       PATH: process.env['PATH'] ?? '',

@@ -1,9 +1,9 @@
 // E-mail, and the only file that knows nodemailer. Where it goes and from whom it comes is looked up for every
 // message, so that an operator's change needs no restart. No message is kept, and none is logged.
 import { createTransport, type Transporter } from 'nodemailer';
-import { isLoopbackHost } from '../../kernel/http/address.ts';
-import { Problem } from '../../kernel/problem.ts';
-import type { Requirement } from '../service.ts';
+import { isLoopbackHost } from '../kernel/http/address.ts';
+import { Problem } from '../kernel/problem.ts';
+import type { Requirement } from './service.ts';
 
 export interface Message {
   to: string;

@@ -1,6 +1,6 @@
 // Tickets: secrets that work once, or for a few tries, each with something that only it opens.
-import { newSecret, seal, secretDigest, unseal, type BoxPurpose } from '../secret-box.ts';
-import type { TicketPurpose, TicketQueries } from './store.ts';
+import { newSecret, seal, secretDigest, unseal, type BoxPurpose } from './secret-box.ts';
+import type { TicketPurpose, TicketQueries } from './one-time-tokens-store.ts';
 
 const kinds = {
   oauth_state: { secret: 'state', box: 'oauth state' },

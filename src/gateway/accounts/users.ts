@@ -1,13 +1,13 @@
 // The users of the Bureaus as an administrator sees and rules them.
-import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../../kernel/contract/page.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import { originOf } from '../../identity.ts';
-import type { Guesses } from '../guesses/guesses.ts';
-import type { AttemptStore } from '../login/store.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort } from '../ports.ts';
-import type { AccountsStore, User } from '../store.ts';
-import { bureauFilter, mayRule, type AdminCall, type AdminIdentity } from './scope.ts';
-import { wireUserRecord } from './wire.ts';
+import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { originOf } from '../identity.ts';
+import type { Guesses } from './attempt-limits.ts';
+import type { AttemptStore } from './login/store.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort } from './ports.ts';
+import type { AccountsStore, User } from './store.ts';
+import { bureauFilter, mayRule, type AdminCall, type AdminIdentity } from './bureau-scope.ts';
+import { wireUserRecord } from './serialize-user.ts';
 
 export interface UsersNeeds {
   store: AccountsStore;

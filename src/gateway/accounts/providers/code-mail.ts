@@ -1,6 +1,6 @@
 // The e-mails that carry a code, and the check of what a person copied out of one.
 import { secretsEqual } from '../../../kernel/secrets/secret.ts';
-import type { Mail } from '../../mail/index.ts';
+import type { Mail } from '../../mail.ts';
 
 /** What the accounts need of e-mail. */
 export type Mailer = Pick<Mail, 'isConfigured' | 'send'>;

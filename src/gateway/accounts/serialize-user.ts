@@ -1,6 +1,6 @@
 // Users as they are written in answers: to themselves, and to an administrator.
-import type { User as WireUser, UserRecord } from '../../../contract/gateway/types.gen.ts';
-import type { User } from '../store.ts';
+import type { User as WireUser, UserRecord } from '../../contract/gateway/types.gen.ts';
+import type { User } from './store.ts';
 
 export function wireUser(user: User): WireUser {
   return {

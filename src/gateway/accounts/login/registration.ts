@@ -8,16 +8,16 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 import { originOf } from '../../identity.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort } from '../ports.ts';
-import type { Guesses } from '../guesses/guesses.ts';
-import type { AttemptStore } from '../login/store.ts';
-import { wrongInput } from '../providers/password.ts';
+import type { Guesses } from '../attempt-limits.ts';
+import type { AttemptStore } from './store.ts';
+import { wrongInput } from '../providers/password-login.ts';
 import { newDigitCode } from '../secret-box.ts';
 import type { AccountsQueries, AccountsStore } from '../store.ts';
-import type { TicketPurpose, TicketStore } from '../tickets/store.ts';
-import { issueTicket, takeTicket, tryTicket } from '../tickets/tickets.ts';
-import { emailPerson, normalAddress } from './address.ts';
-import { isCode, sendAccountExists, sendCode, type Mailer } from './code-mail.ts';
-import type { Passwords } from './passwords.ts';
+import type { TicketPurpose, TicketStore } from '../one-time-tokens-store.ts';
+import { issueTicket, takeTicket, tryTicket } from '../one-time-tokens.ts';
+import { emailPerson, normalAddress } from '../providers/email-address.ts';
+import { isCode, sendAccountExists, sendCode, type Mailer } from '../providers/code-mail.ts';
+import type { Passwords } from '../providers/passwords.ts';
 
 export interface RegistrationNeeds {
   store: AccountsStore;

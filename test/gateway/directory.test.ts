@@ -1,9 +1,9 @@
 // What the server says of itself: that it lives, whether it can work, and which services it has.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { localPerson } from '../../../src/gateway/accounts/index.ts';
-import { directory } from '../../../src/gateway/directory/index.ts';
-import { Problem } from '../../../src/kernel/problem.ts';
-import { startWorld, type World } from '../accounts/world.ts';
+import { localPerson } from '../../src/gateway/accounts/index.ts';
+import { directory } from '../../src/gateway/directory.ts';
+import { Problem } from '../../src/kernel/problem.ts';
+import { startWorld, type World } from './accounts/world.ts';
 
 let world: World;
 let ready: () => Promise<void>;

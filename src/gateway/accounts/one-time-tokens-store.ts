@@ -1,6 +1,6 @@
 // The table of tickets, and the only file that names it. Whether one has expired is judged here, by the
 // database's clock.
-import type { Database, Sql } from '../../../kernel/data/database.ts';
+import type { Database, Sql } from '../../kernel/data/database.ts';
 
 export type TicketPurpose = 'oauth_state' | 'confirmation' | 'registration' | 'password_reset';
 

@@ -1,7 +1,7 @@
 // What this server offers and whether it is well. `/health` answers from memory, so it is true of the process
 // alone; `/ready` asks what the work needs.
-import { asProblem, Problem } from '../../kernel/problem.ts';
-import type { Requirement, Service } from '../service.ts';
+import { asProblem, Problem } from '../kernel/problem.ts';
+import type { Requirement, Service } from './service.ts';
 
 export interface DirectoryNeeds {
   /** All services of this server in the order to show them; asked at each call, so a service may come later. */

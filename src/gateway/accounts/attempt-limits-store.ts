@@ -1,6 +1,6 @@
 // The tables of throttles and of known networks, and the only file that names them. A try is counted in one
 // statement, so that no burst passes, whichever replicas it goes to.
-import type { Database, Sql } from '../../../kernel/data/database.ts';
+import type { Database, Sql } from '../../kernel/data/database.ts';
 
 export interface Budget {
   /** How many within a window. */

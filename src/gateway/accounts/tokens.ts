@@ -1,18 +1,18 @@
 // User tokens beside those of logins: issued by an administrator, listed, revoked; and the keys that users make.
-import type { ApiKey, TokenRecord } from '../../../contract/gateway/types.gen.ts';
-import { requireStorable } from '../../../kernel/contract/storable.ts';
-import { id } from '../../../kernel/ids.ts';
-import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../../kernel/contract/page.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { Tx } from '../../../kernel/data/database.ts';
-import type { Bureau } from '../../bureaus/index.ts';
-import { originOf } from '../../identity.ts';
-import type { AttemptStore } from '../login/store.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort, MachinesPort } from '../ports.ts';
-import { externalIssuer, type AccountsStore, type NewToken, type Token, type TokenChoice } from '../store.ts';
-import { newUserToken } from '../user-token.ts';
-import { bureauFilter, mayRule, type AdminCall, type AdminIdentity } from '../users/scope.ts';
-import { userNotFound } from '../users/users.ts';
+import type { ApiKey, TokenRecord } from '../../contract/gateway/types.gen.ts';
+import { requireStorable } from '../../kernel/contract/storable.ts';
+import { id } from '../../kernel/ids.ts';
+import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { Tx } from '../../kernel/data/database.ts';
+import type { Bureau } from '../bureaus/index.ts';
+import { originOf } from '../identity.ts';
+import type { AttemptStore } from './login/store.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort, MachinesPort } from './ports.ts';
+import { externalIssuer, type AccountsStore, type NewToken, type Token, type TokenChoice } from './store.ts';
+import { newUserToken } from './user-token.ts';
+import { bureauFilter, mayRule, type AdminCall, type AdminIdentity } from './bureau-scope.ts';
+import { userNotFound } from './users.ts';
 
 export interface TokensNeeds {
   store: AccountsStore;
