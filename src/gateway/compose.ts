@@ -33,7 +33,7 @@ import type { Vault } from '../kernel/secrets/vault.ts';
 import { accounts, accountsStores, localPerson, mayLogInLocally } from './accounts/index.ts';
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
-import type { CredentialsSet, GuessBudgets, Machines } from './admin/index.ts';
+import type { CredentialsSet, AdminAttemptLimits, Machines } from './admin/index.ts';
 import { ai, createLinks, jobPayments, jobsStore, mediaJobs, requireModelsFile } from './ai/index.ts';
 import type { ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
@@ -85,7 +85,7 @@ export interface CreateGatewayOptions {
   /** Overrides of the ledger's intervals, for tests of crash recovery. */
   ledger?: Partial<LedgerTimes>;
   /** Overrides of the limits on password attempts of administrators, for measurements. */
-  attemptLimits?: Partial<GuessBudgets>;
+  attemptLimits?: Partial<AdminAttemptLimits>;
   /** Validates every response against the contract. Meant for tests: it costs time per response. */
   validateResponses?: boolean;
 }

@@ -1,6 +1,5 @@
-// The accounts: logins, user tokens, e-mail accounts and users. It owns the answer to whose token a bearer
-// credential is: the database's, kept only while nothing has changed that could make it another one.
-import { createBackground } from '../../kernel/background.ts';
+// The accounts of a gateway: logins, user tokens, API keys, e-mail accounts and users. Also authenticates user tokens.
+import { createBackground, type Background } from '../../kernel/background.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -14,61 +13,73 @@ import {
 import type { Bureau, BureauState } from '../bureaus/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
-import type { Mailer } from './providers/code-mail.ts';
-import { createPasswords } from './providers/passwords.ts';
-import { registration } from './login/registration.ts';
-import { createIdentityCache } from './identity-cache.ts';
-import { createGuesses, type GuessBudgets } from './attempt-limits.ts';
-import { createAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
+import { apiKeys } from './api-keys.ts';
+import { createAttemptLimits, type AttemptLimits, type AttemptLimitSettings } from './attempt-limits.ts';
+import { createIdentityCache, type IdentityRecord } from './identity-cache.ts';
+import { createLoginAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
 import { createCallback } from './login/callback.ts';
+import { createEmailVerification } from './login/email-verification.ts';
 import { loginHandlers } from './login/handlers.ts';
-import type { AuditPort, ChangesPort, CreditsPort, EnvReader, MachinesPort } from './ports.ts';
+import { passwordChange } from './login/password-change.ts';
+import { registration } from './login/registration.ts';
+import { createResultReader } from './login/result.ts';
+import type {
+  AccountsHandlers,
+  AuditPort,
+  ChangesPort,
+  CreditsPort,
+  EnvReader,
+  MachinesPort,
+  RequireActiveBureau,
+} from './ports.ts';
+import type { Mailer } from './providers/code-mail.ts';
 import { emailCodeProvider } from './providers/email-code.ts';
 import { localLogin } from './providers/local-login.ts';
 import { createOpenId } from './providers/openid.ts';
 import { passwordProvider } from './providers/password-login.ts';
-import type { LoginProvider, Person } from './providers/provider.ts';
+import { createPasswords, type Passwords } from './providers/passwords.ts';
+import type { LoginProvider, Person, RedirectProvider } from './providers/provider.ts';
 import { thirdParties, thirdPartyKeys } from './providers/third-parties.ts';
+import { serializeUser } from './serialize-user.ts';
 import type { AccountsStore } from './store.ts';
 import type { AccountsStores } from './stores.ts';
-import { tokens } from './tokens.ts';
+import { invalidToken, tokens } from './tokens.ts';
 import { newUserToken } from './user-token.ts';
 import { users } from './users.ts';
-import { wireUser } from './serialize-user.ts';
 
-export interface AccountsNeeds {
+export interface AccountsOptions {
   stores: AccountsStores;
-  /** Whom users belong to. */
   bureaus: {
     find(bureauId: string): Promise<Bureau | null>;
+    /** Throws 403 for a Bureau that is paused or archived. */
     refuseUnlessActive(state: BureauState): void;
   };
   log: Log;
   clock: Pick<Clock, 'monotonicMs'>;
   fetch: typeof globalThis.fetch;
-  /** The credentials of third parties, as they are now. */
+  /** The credentials of third parties; read for every login. */
   env: EnvReader;
   mail: Mailer & { env?: Service['env'] };
   audit: AuditPort;
   changes: ChangesPort;
   credits: CreditsPort;
   machines: MachinesPort;
-  /** Whether the local login exists now; `mayLogInLocally` says so for a server's settings. */
+  /** Whether the local login is offered now; see `mayLogInLocally`. */
   localLogin: () => boolean;
-  /** The address under which browsers reach this server, without a trailing slash; null while that is not known. Never taken from a request. */
+  /** The address under which browsers reach this server; null while it is not known. Never taken from a request. */
   baseUrl: () => string | null;
   times?: Partial<LoginTimes>;
-  guesses?: Partial<GuessBudgets>;
+  attemptLimits?: Partial<AttemptLimitSettings>;
   /** Rounds of PBKDF2 for new digests. */
   passwordRounds?: number;
-  /** Where passwords wait for their check; the same one wherever this process checks any. */
+  /** Limits concurrent password checks. Share one among everything in the process that checks passwords. */
   turnstile?: ConcurrencyLimit;
-  /** For all that one step asks of a third party. */
+  /** For all requests to a third party in one login step. */
   providerDeadlineMs?: number;
 }
 
 export interface IssuedToken {
-  /** The credential; nobody can read it again. */
+  /** The credential. It is not stored and cannot be read again. */
   userToken: string;
   tokenId: string;
   userId: string;
@@ -78,13 +89,13 @@ export interface IssuedToken {
 
 export interface Accounts extends Service<'accounts'> {
   /**
-   * The user whose token it is, or null when it is nobody's. Throws 403 `bureau_paused` or
-   * `bureau_archived`. A text without a token's shape and checksum costs no look into the database.
+   * The user of a token, or null for an invalid one. Throws 403 `bureau_paused` or `bureau_archived`. Checks the token's
+   * shape and checksum before it queries the database.
    */
   identify(bearer: string): Promise<Extract<Identity, { kind: 'user' }> | null>;
-  /** When the token ends; null when it is nobody's. */
+  /** When the token expires; null for an unknown token. */
   tokenEnd(tokenId: string): Promise<Date | null>;
-  /** A token without a login, for a command of this machine's owner. The user is made when the person is new to the Bureau. */
+  /** Issues a token without a login, for a command on this machine. Creates the user when the person is new. */
   issueUserToken(request: {
     bureauId: string;
     person: Person;
@@ -95,176 +106,63 @@ export interface Accounts extends Service<'accounts'> {
 
 const callbackPath = '/v1/accounts/oauth/callback';
 
-export function accounts(needs: AccountsNeeds): Accounts {
-  const { bureaus, log, mail, audit, changes, env } = needs;
-  const { accounts: records, attempts: attemptStore, tickets, guesses: guessStore } = needs.stores;
-  // Wherever a user is made, the balance is made with it.
-  const store: AccountsStore = {
-    ...records,
-    async ensureUser(tx, bureauId, person, newUserId) {
-      const user = await records.ensureUser(tx, bureauId, person, newUserId);
-      if (user.isNew)
-        await needs.credits.openAccount(tx, {
-          userId: user.userId,
-          bureauId,
-          startingCredits: user.startingCredits,
-        });
-      return user;
-    },
-  };
-  const times = { ...defaultLoginTimes, ...needs.times };
+/** What the parts of the slice share. */
+interface Shared {
+  options: AccountsOptions;
+  store: AccountsStore;
+  times: LoginTimes;
+  attemptLimits: AttemptLimits;
+  passwords: Passwords;
+  background: Background;
+  requireActiveBureau: RequireActiveBureau;
+}
+
+export function accounts(options: AccountsOptions): Accounts {
+  const { bureaus, log, mail, audit, changes, credits, machines, stores } = options;
+  const store = withCreditsAccounts(stores.accounts, credits);
+  const { loginAttempts } = stores;
+  const times = { ...defaultLoginTimes, ...options.times };
   const background = createBackground(log);
-  const identities = createIdentityCache({ generation: () => changes.generation(), clock: needs.clock });
-  const guesses = createGuesses(guessStore, needs.guesses);
-  const turnstile = needs.turnstile ?? createConcurrencyLimit(defaultConcurrency);
+  const attemptLimits = createAttemptLimits(stores.attemptLimits, options.attemptLimits);
   const passwords = createPasswords({
     store,
-    guesses,
-    turnstile,
-    ...(needs.passwordRounds !== undefined && { rounds: needs.passwordRounds }),
+    attemptLimits,
+    turnstile: options.turnstile ?? createConcurrencyLimit(defaultConcurrency),
+    ...(options.passwordRounds !== undefined && { rounds: options.passwordRounds }),
   });
-  const openId = createOpenId({
-    fetch: needs.fetch,
-    clock: needs.clock,
-    ...(needs.providerDeadlineMs !== undefined && { deadlineMs: needs.providerDeadlineMs }),
-  });
-  const callbackUrl = () => {
-    const base = needs.baseUrl();
-    return base === null ? null : base.replace(/\/+$/, '') + callbackPath;
-  };
-
-  const providers: readonly LoginProvider[] = [
-    { ...localLogin, available: (context) => needs.localLogin() && localLogin.available(context) },
-    passwordProvider({ passwords, mail }),
-    emailCodeProvider({ guesses, mail, minutes: Math.ceil(times.attemptSeconds / 60) }),
-    ...thirdParties({ env, openId, hasCallback: () => callbackUrl() !== null }),
-  ];
-  const attempts = createAttempts({
-    store,
-    attempts: attemptStore,
-    tickets,
-    times,
-    callbackUrl,
-    refuseUnlessActive: bureaus.refuseUnlessActive,
-  });
-  const callback = createCallback({
-    attempts,
-    attemptStore,
-    tickets,
-    findBureau: bureaus.find,
-    refuseUnlessActive: bureaus.refuseUnlessActive,
-    redirectProvider: (providerId) =>
-      providers.find((one) => one.kind === 'redirect' && one.id === providerId) as ReturnType<
-        Parameters<typeof createCallback>[0]['redirectProvider']
-      >,
-    confirmSeconds: times.attemptSeconds,
-  });
-
-  async function servingBureau(bureauId: string): Promise<Bureau> {
+  const requireActiveBureau: RequireActiveBureau = async (bureauId) => {
     const bureau = await bureaus.find(bureauId);
     if (!bureau)
       throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau_id' });
     bureaus.refuseUnlessActive(bureau.state);
     return bureau;
-  }
+  };
+  const shared = { options, store, times, attemptLimits, passwords, background, requireActiveBureau };
+  const tokenDependencies = { store, loginAttempts, audit, changes };
 
   return {
     name: 'accounts',
     title: 'Accounts',
     env: [...thirdPartyKeys, ...(mail.env ?? [])],
     handlers: {
-      ...loginHandlers({
-        providers,
-        attempts,
-        attemptStore,
-        tickets,
-        callback,
-        guesses,
-        background,
-        servingBureau,
-      }),
-      ...registration({
-        store,
-        attempts: attemptStore,
-        tickets,
-        guesses,
-        passwords,
-        mail,
-        audit,
-        changes,
-        background,
-        servingBureau,
-        ttlSeconds: times.attemptSeconds,
-      }),
-      ...tokens({
-        store,
-        attempts: attemptStore,
-        audit,
-        changes,
-        credits: needs.credits,
-        machines: needs.machines,
-        servingBureau,
-      }),
-      ...users({ store, attempts: attemptStore, guesses, audit, changes }),
-      'accounts.getMe': async (call) => {
-        const { userId, bureauId, tokenId } = call.identity;
-        const [user, token, bureau] = await Promise.all([
-          store.findUser(userId),
-          store.findToken(tokenId),
-          bureaus.find(bureauId),
-        ]);
-        // Gone since the credential was looked at, a moment ago.
-        if (!user || !token || !bureau) {
-          throw new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
-            headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
-          });
-        }
-        return {
-          status: 200,
-          body: {
-            user: wireUser(user),
-            bureau: {
-              bureau_id: bureau.bureauId,
-              name: bureau.name,
-              state: bureau.state,
-              server_url: bureau.serverUrl,
-            },
-            token: { token_id: token.tokenId, name: token.name, expires_at: token.expiresAt.toISOString() },
-          },
-        };
-      },
+      ...createLogin(shared),
+      ...createEmailAccounts(shared),
+      ...tokens({ ...tokenDependencies, machines, requireActiveBureau }),
+      ...apiKeys({ store, audit, changes, credits }),
+      ...users({ ...tokenDependencies, attemptLimits }),
+      'accounts.getMe': createGetMe(store, bureaus),
     },
-    async identify(bearer) {
-      if (parseToken(bearer) !== 'usr') return null;
-      const digest = tokenDigest(bearer);
-      return identities.get(digest.toString('latin1'), async () => {
-        const found = await store.findBearer(digest);
-        if (!found || found.userState !== 'active') return null;
-        bureaus.refuseUnlessActive(found.bureauState);
-        const { userId, bureauId, tokenId, restMs } = found;
-        const models = common(found.models, found.bureauModels);
-        if (found.isUseStale) background.run(tokenId, () => store.noteUse(tokenId));
-        return {
-          identity: { kind: 'user', userId, bureauId, tokenId, ...(models === null ? {} : { models }) },
-          restMs,
-        };
-      });
-    },
+    identify: createIdentify(shared),
     async tokenEnd(tokenId) {
       return (await store.findToken(tokenId))?.expiresAt ?? null;
     },
-    async issueUserToken({ bureauId, person, name, ttlSeconds }) {
-      await servingBureau(bureauId);
+    async issueUserToken({ bureauId, person, name = null, ttlSeconds = times.tokenSeconds }) {
+      await requireActiveBureau(bureauId);
       return store.tx(async (queries, tx) => {
         const { userId, state } = await store.ensureUser(tx, bureauId, person, id('usr'));
         if (state !== 'active')
-          throw new Problem('conflict', 'conflict', 'This user is blocked and gets no token.');
-        const { userToken, record } = newUserToken({
-          userId,
-          kind: 'user',
-          name: name ?? null,
-          ttlSeconds: ttlSeconds ?? times.tokenSeconds,
-        });
+          throw new Problem('conflict', 'conflict', 'This user is blocked and cannot get a token.');
+        const { userToken, record } = newUserToken({ userId, kind: 'user', name, ttlSeconds });
         const { expiresAt } = await queries.insertToken(record);
         return { userToken, tokenId: record.tokenId, userId, bureauId, expiresAt };
       });
@@ -273,8 +171,159 @@ export function accounts(needs: AccountsNeeds): Accounts {
   };
 }
 
-/** What two lists of models both allow; null allows all. */
-function common(own: readonly string[] | null, bureaus: readonly string[] | null): readonly string[] | null {
-  if (own === null || bureaus === null) return own ?? bureaus;
-  return own.filter((id) => bureaus.includes(id));
+/** Opens a credits account in the transaction that creates a user. */
+function withCreditsAccounts(store: AccountsStore, credits: CreditsPort): AccountsStore {
+  return {
+    ...store,
+    async ensureUser(tx, bureauId, person, newUserId) {
+      const user = await store.ensureUser(tx, bureauId, person, newUserId);
+      const { userId, startingCredits } = user;
+      if (user.isNew) await credits.openAccount(tx, { userId, bureauId, startingCredits });
+      return user;
+    },
+  };
+}
+
+function createLogin({
+  options,
+  store,
+  times,
+  attemptLimits,
+  passwords,
+  background,
+  requireActiveBureau,
+}: Shared): ReturnType<typeof loginHandlers> {
+  const { bureaus, env, mail, stores } = options;
+  const { loginAttempts, oneTimeTokens } = stores;
+  const { refuseUnlessActive } = bureaus;
+  const callbackUrl = () => {
+    const base = options.baseUrl();
+    return base === null ? null : base.replace(/\/+$/, '') + callbackPath;
+  };
+  const openId = createOpenId({
+    fetch: options.fetch,
+    clock: options.clock,
+    ...(options.providerDeadlineMs !== undefined && { deadlineMs: options.providerDeadlineMs }),
+  });
+  const redirectProviders = thirdParties({ env, openId, hasCallback: () => callbackUrl() !== null });
+  const providers: readonly LoginProvider[] = [
+    { ...localLogin, available: (context) => options.localLogin() && localLogin.available(context) },
+    passwordProvider({ passwords, mail }),
+    emailCodeProvider({ attemptLimits, mail, minutes: Math.ceil(times.attemptSeconds / 60) }),
+    ...redirectProviders,
+  ];
+  const attempts = createLoginAttempts({
+    store,
+    loginAttempts,
+    oneTimeTokens,
+    times,
+    callbackUrl,
+    refuseUnlessActive,
+  });
+  const callback = createCallback({
+    attempts,
+    loginAttempts,
+    oneTimeTokens,
+    findBureau: bureaus.find,
+    refuseUnlessActive,
+    redirectProvider: (providerId): RedirectProvider | undefined =>
+      redirectProviders.find((provider) => provider.id === providerId),
+    confirmSeconds: times.attemptSeconds,
+  });
+  return loginHandlers({
+    providers,
+    attempts,
+    readResult: createResultReader({ store, loginAttempts, times, refuseUnlessActive }),
+    callback,
+    loginAttempts,
+    oneTimeTokens,
+    attemptLimits,
+    background,
+    requireActiveBureau,
+  });
+}
+
+function createEmailAccounts({
+  options,
+  store,
+  times,
+  attemptLimits,
+  passwords,
+  background,
+  requireActiveBureau,
+}: Shared): ReturnType<typeof registration> & ReturnType<typeof passwordChange> {
+  const { mail, audit, changes, stores } = options;
+  const verification = createEmailVerification({
+    oneTimeTokens: stores.oneTimeTokens,
+    attemptLimits,
+    mail,
+    requireActiveBureau,
+    ttlSeconds: times.attemptSeconds,
+  });
+  const { loginAttempts } = stores;
+  return {
+    ...registration({ store, passwords, verification, mail }),
+    ...passwordChange({ store, loginAttempts, passwords, verification, audit, changes, background }),
+  };
+}
+
+function createGetMe(
+  store: AccountsStore,
+  bureaus: AccountsOptions['bureaus'],
+): AccountsHandlers['accounts.getMe'] {
+  return async ({ identity: { userId, bureauId, tokenId } }) => {
+    const [user, token, bureau] = await Promise.all([
+      store.findUser(userId),
+      store.findToken(tokenId),
+      bureaus.find(bureauId),
+    ]);
+    // Deleted after the request was authenticated.
+    if (!user || !token || !bureau) throw invalidToken();
+    return {
+      status: 200,
+      body: {
+        user: serializeUser(user),
+        bureau: {
+          bureau_id: bureau.bureauId,
+          name: bureau.name,
+          state: bureau.state,
+          server_url: bureau.serverUrl,
+        },
+        token: { token_id: token.tokenId, name: token.name, expires_at: token.expiresAt.toISOString() },
+      },
+    };
+  };
+}
+
+function createIdentify({ options, store, background }: Shared): Accounts['identify'] {
+  const { bureaus, changes, clock } = options;
+  const identities = createIdentityCache({ generation: () => changes.generation(), clock });
+
+  async function findIdentity(digest: Buffer): Promise<IdentityRecord | null> {
+    const bearer = await store.findBearer(digest);
+    if (!bearer || bearer.userState !== 'active') return null;
+    bureaus.refuseUnlessActive(bearer.bureauState);
+    const { userId, bureauId, tokenId, remainingMs } = bearer;
+    const models = intersectModels(bearer.models, bearer.bureauModels);
+    if (bearer.isUseStale) background.run(tokenId, () => store.recordUse(tokenId));
+    return {
+      identity: { kind: 'user', userId, bureauId, tokenId, ...(models === null ? {} : { models }) },
+      remainingMs,
+    };
+  }
+
+  return async (bearer) => {
+    if (parseToken(bearer) !== 'usr') return null;
+    const digest = tokenDigest(bearer);
+    return identities.get(digest.toString('latin1'), () => findIdentity(digest));
+  };
+}
+
+/** The models that both lists allow; null allows all. */
+function intersectModels(
+  tokenModels: readonly string[] | null,
+  bureauModels: readonly string[] | null,
+): readonly string[] | null {
+  if (tokenModels === null || bureauModels === null) return tokenModels ?? bureauModels;
+  return tokenModels.filter((model) => bureauModels.includes(model));
 }

@@ -1,41 +1,42 @@
-// The tables of throttles and of known networks, and the only file that names them. A try is counted in one
-// statement, so that no burst passes, whichever replicas it goes to.
+// SQL for attempt counters (throttles) and known networks. Each attempt is counted in one statement, so a burst cannot
+// pass a limit, even when it is spread over several replicas.
 import type { Database, Sql } from '../../kernel/data/database.ts';
 
-export interface Budget {
-  /** How many within a window. */
+/** A fixed window: at most `limit` attempts in each. */
+export interface WindowLimit {
   limit: number;
   windowSeconds: number;
 }
 
-/** Tries that are never refused for good: after the free ones each has to wait, twice as long each time up to a maximum. */
-export interface Pace {
+/** Exponential backoff: free attempts first, then a delay before each further one, doubling up to a maximum. */
+export interface DelaySchedule {
   freeTries: number;
   firstDelaySeconds: number;
   maximumDelaySeconds: number;
-  /** Without a try for so long, all are free again. */
+  /** The counter starts again after this long without an attempt. */
   forgetSeconds: number;
 }
 
-export interface GuessStore {
-  /** Counts one try, or says after how many seconds one would be counted. */
-  count(key: Buffer, budget: Budget): Promise<'counted' | { retryAfterSeconds: number }>;
-  /** Likewise at a pace. Of any number at once after the free tries, one is counted. */
-  countPaced(key: Buffer, pace: Pace): Promise<'counted' | { retryAfterSeconds: number }>;
-  /** As if one try had not been made. */
-  giveBack(key: Buffer): Promise<void>;
-  isKnown(person: Buffer, network: Buffer): Promise<boolean>;
-  remember(person: Buffer, network: Buffer): Promise<void>;
-  /** Forgets every network of the person. */
-  forget(person: Buffer): Promise<void>;
-  /** Forgets some counters whose window is over, and some networks that were not seen for so long. */
-  forgetOld(networkDays: number): Promise<void>;
+/** Keys are SHA-256 digests, so the tables hold neither e-mail addresses nor networks. */
+export interface AttemptLimitsStore {
+  /** Counts one attempt, or returns how long to wait until one would be counted. */
+  count(key: Buffer, limit: WindowLimit): Promise<'counted' | { retryAfterSeconds: number }>;
+  /** The same with backoff. Of concurrent attempts after the free ones, one is counted. */
+  countDelayed(key: Buffer, schedule: DelaySchedule): Promise<'counted' | { retryAfterSeconds: number }>;
+  /** Takes one attempt back. */
+  uncount(key: Buffer): Promise<void>;
+  isKnownNetwork(email: Buffer, network: Buffer): Promise<boolean>;
+  rememberNetwork(email: Buffer, network: Buffer): Promise<void>;
+  /** Deletes all known networks of an address. */
+  forgetNetworks(email: Buffer): Promise<void>;
+  /** Deletes up to 100 counters that have ended and 100 networks last seen more than `networkDays` ago. */
+  deleteOld(networkDays: number): Promise<void>;
 }
 
-export function guessStore({ sql }: Database): GuessStore {
+export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
   return {
     async count(key, { limit, windowSeconds }) {
-      // A second try that comes at the same time waits for the first one's row and is judged by what it left.
+      // Concurrent attempts wait for the row's lock, so each sees the count that the one before it left.
       const [counted] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
         values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${windowSeconds}))
@@ -46,46 +47,46 @@ export function guessStore({ sql }: Database): GuessStore {
         where t.used < ${limit} or t.ends_at <= gateway.townhall_now()
         returning 1`;
       if (counted) return 'counted';
-      const [full] = await sql<{ seconds: number }[]>`
+      const [row] = await sql<{ seconds: number }[]>`
         select extract(epoch from ends_at - gateway.townhall_now())::float8 as seconds
         from gateway.accounts_throttles where key = ${key}`;
-      return { retryAfterSeconds: Math.max(1, Math.ceil(full?.seconds ?? 1)) };
+      return { retryAfterSeconds: Math.max(1, Math.ceil(row?.seconds ?? 1)) };
     },
-    async countPaced(key, pace) {
-      const delay = delayAfter(sql, pace);
-      // `opened_at` is the time of the last counted try here, from which the next one's delay runs.
+    async countDelayed(key, schedule) {
+      const delay = delaySql(sql, schedule);
+      // Here `opened_at` is the time of the last counted attempt, from which the next delay runs.
       const [counted] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
-        values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${pace.forgetSeconds}))
+        values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${schedule.forgetSeconds}))
         on conflict (key) do update set
           used = case when t.ends_at <= gateway.townhall_now() then 1 else t.used + 1 end,
           opened_at = greatest(t.opened_at, excluded.opened_at), ends_at = excluded.ends_at
-        -- A try that began before the last counted one has no delay to wait for while tries are free.
-        where t.ends_at <= gateway.townhall_now() or t.used < ${pace.freeTries} or t.opened_at + ${delay} <= gateway.townhall_now()
+        -- Free attempts have no delay, even when this transaction began before the last counted one.
+        where t.ends_at <= gateway.townhall_now() or t.used < ${schedule.freeTries} or t.opened_at + ${delay} <= gateway.townhall_now()
         returning 1`;
       if (counted) return 'counted';
-      const [early] = await sql<{ seconds: number }[]>`
+      const [row] = await sql<{ seconds: number }[]>`
         select extract(epoch from t.opened_at + ${delay} - gateway.townhall_now())::float8 as seconds
         from gateway.accounts_throttles t where key = ${key}`;
-      return { retryAfterSeconds: Math.max(1, Math.ceil(early?.seconds ?? 1)) };
+      return { retryAfterSeconds: Math.max(1, Math.ceil(row?.seconds ?? 1)) };
     },
-    async giveBack(key) {
+    async uncount(key) {
       await sql`update gateway.accounts_throttles set used = greatest(used - 1, 0) where key = ${key}`;
     },
-    async isKnown(person, network) {
-      const [found] = await sql`
-        select 1 from gateway.accounts_known_networks where person = ${person} and network = ${network}`;
-      return found !== undefined;
+    async isKnownNetwork(email, network) {
+      const rows = await sql`
+        select 1 from gateway.accounts_known_networks where person = ${email} and network = ${network}`;
+      return rows.length > 0;
     },
-    async remember(person, network) {
+    async rememberNetwork(email, network) {
       await sql`
-        insert into gateway.accounts_known_networks (person, network) values (${person}, ${network})
+        insert into gateway.accounts_known_networks (person, network) values (${email}, ${network})
         on conflict (person, network) do update set seen_at = gateway.townhall_now()`;
     },
-    async forget(person) {
-      await sql`delete from gateway.accounts_known_networks where person = ${person}`;
+    async forgetNetworks(email) {
+      await sql`delete from gateway.accounts_known_networks where person = ${email}`;
     },
-    async forgetOld(networkDays) {
+    async deleteOld(networkDays) {
       await sql`
         delete from gateway.accounts_throttles where key in (
           select key from gateway.accounts_throttles where ends_at < gateway.townhall_now()
@@ -99,8 +100,8 @@ export function guessStore({ sql }: Database): GuessStore {
   };
 }
 
-// The exponent has a bound, because a power beyond the range of a double is an error in SQL.
-function delayAfter(sql: Sql, { freeTries, firstDelaySeconds, maximumDelaySeconds }: Pace) {
+// The exponent is capped at 40, because PostgreSQL raises an error when a power exceeds the range of a double.
+function delaySql(sql: Sql, { freeTries, firstDelaySeconds, maximumDelaySeconds }: DelaySchedule) {
   return sql`make_interval(secs => least(
     ${firstDelaySeconds}::float8 * power(2::float8, least(greatest(t.used - ${freeTries}::integer, 0), 40)), ${maximumDelaySeconds}::float8))`;
 }

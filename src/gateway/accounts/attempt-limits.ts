@@ -1,119 +1,125 @@
-// How often a secret of a person may be guessed at, and how many codes are sent. A guess is counted before it is
-// looked at. How many requests an address may send at all is the contract's business (`x-rate-limit`).
+// Limits on guessing passwords and e-mail codes, and on sending codes. An attempt is counted before the secret is
+// checked. The limits on requests per address are the contract's (`x-rate-limit`).
 //
-// Each network has limits of its own for an e-mail address. All networks that never proved the address share a pace:
-// after so many tries they have to wait between two, never longer than a few minutes. A network that proved the
-// address is not subject to that pace. So a stranger can use up only the limits of the stranger's own network, slow
-// other strangers down, and not lock the owner out.
+// Two counters apply to an e-mail address of a Bureau: one for each network, and one shared by all networks that have
+// never proved the address. The shared counter only delays attempts, by a few minutes at most. A network that has
+// proved the address is exempt from it, so strangers can slow each other down but cannot lock the owner out.
 import { createHash } from 'node:crypto';
 import { networkOf } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Budget, GuessStore, Pace } from './attempt-limits-store.ts';
+import type { AttemptLimitsStore, DelaySchedule, WindowLimit } from './attempt-limits-store.ts';
 
-/** Limits of one kind of try at one e-mail address of one Bureau. */
-export interface GuessLimits {
-  /** From one network. */
-  network: Budget | Pace;
-  /** From all networks together that never proved the address. */
-  strangers: Pace;
+/** The limits of one kind of attempt at one e-mail address of one Bureau. */
+export interface AttemptLimit {
+  /** For each network. */
+  network: WindowLimit | DelaySchedule;
+  /** For all networks together that have never proved the address. */
+  unknownNetworks: DelaySchedule;
 }
 
-/** All settings, so that a test can pass small or large ones. */
-export interface GuessBudgets {
+/** Every limit, so that a test can pass small or large ones. */
+export interface AttemptLimitSettings {
   /** Wrong passwords. */
-  passwords: GuessLimits;
+  passwords: AttemptLimit;
   /** Wrong codes. */
-  wrongCodes: GuessLimits;
+  wrongCodes: AttemptLimit;
   /** Codes sent. */
-  sentCodes: GuessLimits;
+  sentCodes: AttemptLimit;
 }
 
 const day = 86_400;
-// One try per 30 s: 2,900 a day against a password of 12 characters or more, or a code of 8 digits that holds minutes.
-const secretPace: Pace = {
+
+// One attempt per 30 s is 2,900 a day, against a password of at least 12 characters or an 8-digit code valid for minutes.
+const secretSchedule: DelaySchedule = {
   freeTries: 20,
   firstDelaySeconds: 30,
   maximumDelaySeconds: 30,
   forgetSeconds: day,
 };
-
-const defaultGuessBudgets: GuessBudgets = {
-  passwords: { network: { limit: 5, windowSeconds: 3600 }, strangers: secretPace },
-  wrongCodes: { network: { limit: 5, windowSeconds: 3600 }, strangers: secretPace },
-  // One network sends 10 mails and then at most one an hour; however many take part, 20 and then one per 15 minutes.
+const defaultSettings: AttemptLimitSettings = {
+  passwords: { network: { limit: 5, windowSeconds: 3600 }, unknownNetworks: secretSchedule },
+  wrongCodes: { network: { limit: 5, windowSeconds: 3600 }, unknownNetworks: secretSchedule },
+  // One network sends 10 e-mails and then at most one per hour; all networks together send 20 and then one per 15 minutes.
   sentCodes: {
     network: { freeTries: 10, firstDelaySeconds: 60, maximumDelaySeconds: 3600, forgetSeconds: day },
-    strangers: { freeTries: 20, firstDelaySeconds: 60, maximumDelaySeconds: 900, forgetSeconds: day },
+    unknownNetworks: { freeTries: 20, firstDelaySeconds: 60, maximumDelaySeconds: 900, forgetSeconds: day },
   },
 };
 
-/** Whose secret is guessed at, and from where. */
-export interface GuessAt {
+/** The account an attempt is made at, and the address it comes from. */
+export interface AttemptSource {
   bureauId: string;
   email: string;
   remoteAddress: string;
 }
 
-export interface Guesses {
-  /** Counts a guess at a secret, or a code about to be sent; throws 429 when it is too much. */
-  count(kind: keyof GuessBudgets, at: GuessAt): Promise<void>;
-  /** The guess was right: it is taken back, and the network counts as the owner's from now on. */
-  succeed(kind: 'passwords' | 'wrongCodes', at: GuessAt): Promise<void>;
-  /** Forgets from where the person came. */
-  forget(bureauId: string, email: string): Promise<void>;
-  forgetOld(): Promise<void>;
+export interface AttemptLimits {
+  /** Counts one attempt. Throws 429 when a limit is reached; a refused attempt is not counted. */
+  count(kind: keyof AttemptLimitSettings, source: AttemptSource): Promise<void>;
+  /** Takes back the attempt that succeeded and remembers its network as one that proved the address. */
+  recordSuccess(kind: 'passwords' | 'wrongCodes', source: AttemptSource): Promise<void>;
+  /** Deletes the networks that proved the address. */
+  forgetNetworks(bureauId: string, email: string): Promise<void>;
+  deleteOld(): Promise<void>;
 }
 
+// A network counts as known for this long after its last successful login.
 const networkDays = 180;
 
-export function createGuesses(store: GuessStore, settings: Partial<GuessBudgets> = {}): Guesses {
-  const budgets = { ...defaultGuessBudgets, ...settings };
-
+export function createAttemptLimits(
+  store: AttemptLimitsStore,
+  settings: Partial<AttemptLimitSettings> = {},
+): AttemptLimits {
+  const limits = { ...defaultSettings, ...settings };
   return {
-    async count(kind, at) {
-      const { network, strangers } = budgets[kind];
-      const ownKey = limitKey(kind, at);
-      const own = await ('freeTries' in network
-        ? store.countPaced(ownKey, network)
-        : store.count(ownKey, network));
-      if (own !== 'counted') throw tooMany(own.retryAfterSeconds);
-      if (await store.isKnown(personOf(at), networkKey(at))) return;
-      const shared = await store.countPaced(paceKey(kind, at), strangers);
-      if (shared === 'counted') return;
-      // A try that has to wait uses up nothing of its own network's limit.
-      await store.giveBack(ownKey);
-      throw tooMany(shared.retryAfterSeconds);
+    async count(kind, source) {
+      const { network, unknownNetworks } = limits[kind];
+      const networkKey = networkLimitKey(kind, source);
+      const networkCount = await ('freeTries' in network
+        ? store.countDelayed(networkKey, network)
+        : store.count(networkKey, network));
+      if (networkCount !== 'counted') throw tooManyAttempts(networkCount.retryAfterSeconds);
+      if (await store.isKnownNetwork(emailKey(source), knownNetworkKey(source))) return;
+      const sharedCount = await store.countDelayed(sharedLimitKey(kind, source), unknownNetworks);
+      if (sharedCount === 'counted') return;
+      // An attempt that the shared limit refuses must not use up the network's own limit.
+      await store.uncount(networkKey);
+      throw tooManyAttempts(sharedCount.retryAfterSeconds);
     },
-    async succeed(kind, at) {
-      await store.giveBack(limitKey(kind, at));
-      if (!(await store.isKnown(personOf(at), networkKey(at)))) await store.giveBack(paceKey(kind, at));
-      await store.remember(personOf(at), networkKey(at));
+    async recordSuccess(kind, source) {
+      const [email, network] = [emailKey(source), knownNetworkKey(source)];
+      await store.uncount(networkLimitKey(kind, source));
+      if (!(await store.isKnownNetwork(email, network))) await store.uncount(sharedLimitKey(kind, source));
+      await store.rememberNetwork(email, network);
     },
-    forget: (bureauId, email) => store.forget(personOf({ bureauId, email })),
-    forgetOld: () => store.forgetOld(networkDays),
+    forgetNetworks: (bureauId, email) => store.forgetNetworks(emailKey({ bureauId, email })),
+    deleteOld: () => store.deleteOld(networkDays),
   };
 }
 
-/** The same words whatever ran out, so that the answer says nothing about which addresses are known. */
-export function tooMany(retryAfterSeconds: number): Problem {
+/** The same text for every limit: a caller cannot tell from it which addresses have an account. */
+export function tooManyAttempts(retryAfterSeconds: number): Problem {
   return new Problem('rate_limited', 'rate_limited', 'Too many attempts; try again later.', {
     headers: { 'retry-after': String(retryAfterSeconds) },
   });
 }
 
-function personOf({ bureauId, email }: { bureauId: string; email: string }): Buffer {
+function emailKey({ bureauId, email }: Pick<AttemptSource, 'bureauId' | 'email'>): Buffer {
   return hash('person', bureauId, email);
 }
 
-function networkKey({ bureauId, email, remoteAddress }: GuessAt): Buffer {
+function knownNetworkKey({ bureauId, email, remoteAddress }: AttemptSource): Buffer {
   return hash('network', bureauId, email, networkOf(remoteAddress));
 }
 
-function limitKey(kind: keyof GuessBudgets, { bureauId, email, remoteAddress }: GuessAt): Buffer {
+function networkLimitKey(
+  kind: keyof AttemptLimitSettings,
+  { bureauId, email, remoteAddress }: AttemptSource,
+): Buffer {
   return hash(kind, bureauId, email, networkOf(remoteAddress));
 }
 
-function paceKey(kind: keyof GuessBudgets, { bureauId, email }: GuessAt): Buffer {
+function sharedLimitKey(kind: keyof AttemptLimitSettings, { bureauId, email }: AttemptSource): Buffer {
   return hash('pace', kind, bureauId, email);
 }
 

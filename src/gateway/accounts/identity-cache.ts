@@ -1,59 +1,58 @@
-// Whose a token is, kept from one request to the next. The rule it keeps: what was read is given again only while no
-// replica has changed anything since, which is known to within a second, and never beyond the token's end.
+// Cache from token digests to identities. An entry is used only while the change counter of the database stays the
+// same, which every replica learns within a second, and never after the token's expiry.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Identity } from '../identity.ts';
 
 export type UserIdentity = Extract<Identity, { kind: 'user' }>;
 
-/** What the database says of a token, and for how many milliseconds from now the token is good at most. */
-export interface Recognised {
+export interface IdentityRecord {
   identity: UserIdentity;
-  restMs: number;
-}
-
-export interface IdentityCacheNeeds {
-  /** The number under which what is read now stays good; null while nothing may be kept. */
-  generation(): number | null;
-  clock: Pick<Clock, 'monotonicMs'>;
+  /** Milliseconds until the token expires. */
+  remainingMs: number;
 }
 
 export interface IdentityCache {
-  /** The identity under the key: a kept one, or what `read` finds. Nobody is not kept, nor is what `read` throws. */
-  get(key: string, read: () => Promise<Recognised | null>): Promise<UserIdentity | null>;
+  /** The cached identity, or the result of `read`. Neither null nor an error of `read` is cached. */
+  get(key: string, read: () => Promise<IdentityRecord | null>): Promise<UserIdentity | null>;
 }
 
-// So that the note of a token's last use, which is made on reading it, stays true to the minute.
-const longestMs = 60_000;
-const mostKept = 10_000;
+// `last_used_at` is written when a token is read, so a longer time would make it wrong by more than a minute.
+const maxAgeMs = 60_000;
+const maxEntries = 10_000;
 
-interface Kept {
+interface CacheEntry {
   identity: UserIdentity;
   generation: number;
-  untilMs: number;
+  expiresAtMs: number;
 }
 
-export function createIdentityCache({ generation, clock }: IdentityCacheNeeds): IdentityCache {
-  const kept = new Map<string, Kept>();
+export function createIdentityCache({
+  generation,
+  clock,
+}: {
+  /** The current change counter; null while it is unknown, when nothing can be cached. */
+  generation: () => number | null;
+  clock: Pick<Clock, 'monotonicMs'>;
+}): IdentityCache {
+  const entries = new Map<string, CacheEntry>();
 
   return {
     async get(key, read) {
-      // Asked for before the reading, so that a change which comes meanwhile makes what was read useless.
+      // Take the counter before the read, so that a change during the read invalidates the new entry.
       const current = generation();
       const nowMs = clock.monotonicMs();
-      const known = kept.get(key);
-      if (known !== undefined && known.generation === current && nowMs < known.untilMs) return known.identity;
-      const found = await read();
-      kept.delete(key);
-      if (found === null) return null;
+      const cached = entries.get(key);
+      if (cached !== undefined && cached.generation === current && nowMs < cached.expiresAtMs)
+        return cached.identity;
+      const record = await read();
+      entries.delete(key);
+      if (record === null) return null;
       if (current !== null) {
-        kept.set(key, {
-          identity: found.identity,
-          generation: current,
-          untilMs: nowMs + Math.min(found.restMs, longestMs),
-        });
-        if (kept.size > mostKept) kept.delete(kept.keys().next().value as string);
+        const expiresAtMs = nowMs + Math.min(record.remainingMs, maxAgeMs);
+        entries.set(key, { identity: record.identity, generation: current, expiresAtMs });
+        if (entries.size > maxEntries) entries.delete(entries.keys().next().value as string);
       }
-      return found.identity;
+      return record.identity;
     },
   };
 }

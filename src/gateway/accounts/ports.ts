@@ -1,33 +1,36 @@
-// What the parts of the accounts share: the type of their handlers, and what they need of other slices.
+// The type of the slice's handlers, and the ports through which it uses other slices.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { AuditEntry } from '../audit/index.ts';
+import type { Bureau } from '../bureaus/index.ts';
 import type { Identity } from '../identity.ts';
 
-/** A part takes its own out of these; all parts together are the slice. */
+/** All handlers of the slice. Each file implements a `Pick` of them. */
 export type AccountsHandlers = Handlers<Operations, 'accounts', Identity>;
 
-/** Where changes are recorded, in their own transaction. */
+/** Throws 404 `bureau_not_found`, or 403 for a Bureau that is paused or archived. */
+export type RequireActiveBureau = (bureauId: string) => Promise<Bureau>;
+
+/** Writes an audit entry in the transaction of the change. */
 export interface AuditPort {
   record(tx: Tx, entry: AuditEntry): Promise<void>;
 }
 
-/** Tells every replica that a credential may be worth nothing any more, so that what runs for it ends too. */
+/** Tells every replica that credentials have changed, so that it ends the requests of revoked ones. */
 export interface ChangesPort {
-  /** The last step of the transaction. */
+  /** Call it last in the transaction. */
   bump(tx: Tx): Promise<void>;
-  /** The number under which what is read now stays good; null while nothing may be kept. */
+  /** The current change counter; null while it is unknown, when nothing can be cached. */
   generation(): number | null;
 }
 
-/** The machine credentials, whose tokens do not outlive them. */
 export interface MachinesPort {
-  /** The credential while it is good, or null; its revocation waits until the transaction ends. */
+  /** The machine credential while it is valid, or null. Its revocation waits for the transaction's end. */
   lockLive(tx: Tx, credentialId: string): Promise<{ expiresAt: Date } | null>;
 }
 
-/** What users and API keys have of the ledger, from the transaction on that makes them. */
+/** Opens the ledger accounts of users and API keys, in the transaction that creates them. */
 export interface CreditsPort {
   openAccount(
     tx: Tx,
@@ -37,7 +40,7 @@ export interface CreditsPort {
   keys(tokenIds: readonly string[]): Promise<{ tokenId: string; cap: bigint | null; spent: bigint }[]>;
 }
 
-/** Declared keys as they are now: the database's, or the process's. */
+/** Declared variables as they are now, from the database or the process. */
 export interface EnvReader {
   get(key: string): string | undefined;
 }

@@ -1,8 +1,8 @@
-// Users as they are written in answers: to themselves, and to an administrator.
-import type { User as WireUser, UserRecord } from '../../contract/gateway/types.gen.ts';
+// Serializes users for answers: to themselves, and to administrators.
+import type { User as UserBody, UserRecord } from '../../contract/gateway/types.gen.ts';
 import type { User } from './store.ts';
 
-export function wireUser(user: User): WireUser {
+export function serializeUser(user: User): UserBody {
   return {
     user_id: user.userId,
     email: user.email,
@@ -13,9 +13,9 @@ export function wireUser(user: User): WireUser {
   };
 }
 
-export function wireUserRecord(user: User): UserRecord {
+export function serializeUserRecord(user: User): UserRecord {
   return {
-    ...wireUser(user),
+    ...serializeUser(user),
     bureau_id: user.bureauId,
     state: user.state === 'blocked' ? 'blocked' : 'active',
   };

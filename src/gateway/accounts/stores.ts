@@ -1,22 +1,22 @@
-// The stores of the accounts together, for the one who composes: each has its own tables.
+// Opens all stores of the accounts for the composition root.
 import type { Database } from '../../kernel/data/database.ts';
-import { guessStore, type GuessStore } from './attempt-limits-store.ts';
-import { attemptStore, type AttemptStore } from './login/store.ts';
-import { accountsStore, type AccountsStore, type BureauStates } from './store.ts';
-import { ticketStore, type TicketStore } from './one-time-tokens-store.ts';
+import { attemptLimitsStore, type AttemptLimitsStore } from './attempt-limits-store.ts';
+import { loginAttemptStore, type LoginAttemptStore } from './login/store.ts';
+import { oneTimeTokenStore, type OneTimeTokenStore } from './login/one-time-tokens-store.ts';
+import { accountsStore, type AccountsStore, type BureauColumns } from './store.ts';
 
 export interface AccountsStores {
   accounts: AccountsStore;
-  attempts: AttemptStore;
-  tickets: TicketStore;
-  guesses: GuessStore;
+  loginAttempts: LoginAttemptStore;
+  oneTimeTokens: OneTimeTokenStore;
+  attemptLimits: AttemptLimitsStore;
 }
 
-export function accountsStores(database: Database, bureaus: BureauStates): AccountsStores {
+export function accountsStores(database: Database, bureaus: BureauColumns): AccountsStores {
   return {
     accounts: accountsStore(database, bureaus),
-    attempts: attemptStore(database, bureaus),
-    tickets: ticketStore(database),
-    guesses: guessStore(database),
+    loginAttempts: loginAttemptStore(database, bureaus),
+    oneTimeTokens: oneTimeTokenStore(database),
+    attemptLimits: attemptLimitsStore(database),
   };
 }

@@ -1,245 +1,78 @@
-// User tokens beside those of logins: issued by an administrator, listed, revoked; and the keys that users make.
-import type { ApiKey, TokenRecord } from '../../contract/gateway/types.gen.ts';
+// User tokens: issued, listed and revoked by an administrator or a backend, and ended by a logout.
+import type { TokenRecord } from '../../contract/gateway/types.gen.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
-import { id } from '../../kernel/ids.ts';
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
-import { Problem } from '../../kernel/problem.ts';
 import type { Tx } from '../../kernel/data/database.ts';
-import type { Bureau } from '../bureaus/index.ts';
+import { id } from '../../kernel/ids.ts';
+import { Problem } from '../../kernel/problem.ts';
 import { originOf } from '../identity.ts';
-import type { AttemptStore } from './login/store.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort, MachinesPort } from './ports.ts';
-import { externalIssuer, type AccountsStore, type NewToken, type Token, type TokenChoice } from './store.ts';
+import { bureauFilter, canAccessBureau, type AdminCall, type AdminIdentity } from './admin-scope.ts';
+import type { LoginAttemptStore } from './login/store.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort, MachinesPort, RequireActiveBureau } from './ports.ts';
+import {
+  externalIssuer,
+  type AccountsQueries,
+  type AccountsStore,
+  type NewToken,
+  type Token,
+  type TokenFilter,
+  type User,
+} from './store.ts';
 import { newUserToken } from './user-token.ts';
-import { bureauFilter, mayRule, type AdminCall, type AdminIdentity } from './bureau-scope.ts';
 import { userNotFound } from './users.ts';
 
-export interface TokensNeeds {
+const defaultTtlSeconds = 7 * 86_400;
+
+interface TokensOptions {
   store: AccountsStore;
-  attempts: AttemptStore;
+  loginAttempts: LoginAttemptStore;
   audit: AuditPort;
   changes: ChangesPort;
-  credits: Pick<CreditsPort, 'openKey' | 'keys'>;
   machines: MachinesPort;
-  /** Throws 404 `bureau_not_found`, 403 for a Bureau that gets no tokens. */
-  servingBureau: (bureauId: string) => Promise<Bureau>;
+  requireActiveBureau: RequireActiveBureau;
 }
 
-const day = 86_400;
-const issuedSeconds = 7 * day;
-const keySeconds = 365 * day;
-const noStore = { 'cache-control': 'no-store' };
+type IssueCall = Parameters<AccountsHandlers['accounts.issueToken']>[0];
+type RevokeCall = Parameters<AccountsHandlers['accounts.revokeTokens']>[0];
 
-export function tokens({
-  store,
-  attempts,
-  audit,
-  changes,
-  credits,
-  machines,
-  servingBureau,
-}: TokensNeeds): Pick<
+export function tokens(
+  options: TokensOptions,
+): Pick<
   AccountsHandlers,
-  | 'accounts.issueToken'
-  | 'accounts.listTokens'
-  | 'accounts.revokeTokens'
-  | 'accounts.createKey'
-  | 'accounts.listKeys'
-  | 'accounts.revokeKey'
-  | 'accounts.logout'
+  'accounts.issueToken' | 'accounts.listTokens' | 'accounts.revokeTokens' | 'accounts.logout'
 > {
-  async function isKey(tokenId: string): Promise<boolean> {
-    return (await store.findToken(tokenId))?.kind === 'key';
-  }
-
-  async function refuseKey(tokenId: string): Promise<void> {
-    if (await isKey(tokenId))
-      throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot rule over API keys.');
-  }
-
-  /** A machine credential's tokens end with it. An administrator's session sets no such bound. */
-  async function boundBy(
-    tx: Tx,
-    { tokenId, bureauId }: AdminIdentity,
-  ): Promise<Pick<NewToken, 'makerId' | 'endsBy'>> {
-    if (bureauId === undefined) return { makerId: null, endsBy: null };
-    const machine = await machines.lockLive(tx, tokenId);
-    if (machine === null) throw invalidToken();
-    return { makerId: tokenId, endsBy: machine.expiresAt };
-  }
+  const { store, changes, requireActiveBureau } = options;
 
   return {
     'accounts.issueToken': async (call) => {
-      const { body, identity } = call;
-      const { bureau_id: bureauId, user_id: userId, external_id: externalId, metadata } = body;
-      if (!mayRule(identity, bureauId))
+      const { bureau_id: bureauId, user_id: userId, external_id: externalId, metadata } = call.body;
+      if (!canAccessBureau(call.identity, bureauId))
         throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', {
           param: 'bureau_id',
         });
-      if ((userId === undefined) === (externalId === undefined)) throw exactlyOne(['user_id', 'external_id']);
+      if ((userId === undefined) === (externalId === undefined))
+        throw exactlyOneRequired(['user_id', 'external_id']);
       if (metadata !== undefined) requireStorable(metadata, 'metadata');
-      await servingBureau(bureauId);
-      return store.tx(async (queries, tx) => {
-        const bound = await boundBy(tx, identity);
-        const made =
-          externalId === undefined
-            ? null
-            : await store.ensureUser(tx, bureauId, externalPerson(externalId), id('usr'));
-        const user = await queries.lockUser(made?.userId ?? userId ?? '');
-        // A user of another Bureau is none here.
-        if (!user || user.bureauId !== bureauId || user.state === 'removed') throw userNotFound();
-        // A machine credential speaks only for users whom its own product names; all others log in themselves.
-        if (bound.makerId !== null && !(await queries.isExternalUser(user.userId))) throw userNotFound();
-        if (user.state === 'blocked')
-          throw new Problem('conflict', 'user_blocked', 'This user is blocked and gets no token.');
-        if (metadata !== undefined) await queries.setMetadata(user.userId, metadata);
-        const { userToken, record } = newUserToken({
-          userId: user.userId,
-          kind: 'issued',
-          ttlSeconds: body.ttl ?? issuedSeconds,
-          ...bound,
-        });
-        const { expiresAt } = await queries.insertToken(record);
-        const diff = { user_id: user.userId, bureau_id: bureauId, expires_at: expiresAt.toISOString() };
-        await audit.record(tx, {
-          ...originOf(call),
-          action: call.operationId,
-          target: { kind: 'token', id: record.tokenId },
-          outcome: 'ok',
-          diff,
-        });
-        const answer = {
-          status: 201 as const,
-          headers: noStore,
-          body: {
-            user_token: userToken,
-            token_id: record.tokenId,
-            user_id: user.userId,
-            bureau_id: bureauId,
-            expires_at: expiresAt.toISOString(),
-          },
-        };
-        await call.remember(tx, answer);
-        return answer;
-      });
+      await requireActiveBureau(bureauId);
+      return store.tx((queries, tx) => issueToken(options, queries, tx, call));
     },
 
     'accounts.listTokens': async ({ query, identity }) => {
       const limit = pageLimit(query);
-      const choice = choiceOf({ userId: query.user_id, bureauId: bureauFilter(identity, query.bureau_id) });
-      const found = await store.listTokens(choice, { after: afterOf(query.cursor), limit });
-      const { items, next_cursor } = pageOf(found, limit, ({ tokenId }) => tokenId);
-      return { status: 200, body: { items: items.map(wireToken), next_cursor } };
+      const bureauId = bureauFilter(identity, query.bureau_id);
+      const filter = {
+        ...(query.user_id !== undefined && { userId: query.user_id }),
+        ...(bureauId !== undefined && { bureauId }),
+      };
+      const rows = await store.listTokens(filter, { after: afterCursor(query.cursor), limit });
+      const { items, next_cursor } = pageOf(rows, limit, ({ tokenId }) => tokenId);
+      return { status: 200, body: { items: items.map(serializeToken), next_cursor } };
     },
 
     'accounts.revokeTokens': async (call) => {
-      const choice = await ruled(store, call);
-      const revoked = await store.tx(async (queries, tx) => {
-        const count = await queries.revokeTokens(choice);
-        // A login that is done and was not read yet would make a token after this.
-        if (choice.userId !== undefined) await attempts.within(tx).forgetUser(choice.userId);
-        if (choice.bureauId !== undefined) await attempts.within(tx).forgetBureau(choice.bureauId);
-        const [kind, target] =
-          choice.tokenId !== undefined
-            ? ['token', choice.tokenId]
-            : choice.userId !== undefined
-              ? ['user', choice.userId]
-              : ['bureau', choice.bureauId ?? ''];
-        await audit.record(tx, {
-          ...originOf(call),
-          action: call.operationId,
-          target: { kind, id: target },
-          outcome: 'ok',
-          diff: { revoked: count },
-        });
-        await changes.bump(tx);
-        return count;
-      });
+      const filter = await filterToRevoke(store, call);
+      const revoked = await store.tx((queries, tx) => revokeTokens(options, queries, tx, { call, filter }));
       return { status: 200, body: { revoked } };
-    },
-
-    'accounts.createKey': async (call) => {
-      const { userId, tokenId } = call.identity;
-      await refuseKey(tokenId);
-      const { name, models = null, credit_cap: cap = null, ttl = keySeconds } = call.body;
-      return store.tx(async (queries, tx) => {
-        const maker = await queries.lockLiveToken(tokenId);
-        if (maker === null) throw invalidToken();
-        const { userToken, record } = newUserToken({
-          userId,
-          kind: 'key',
-          ttlSeconds: ttl,
-          name,
-          models,
-          makerId: tokenId,
-          endsBy: maker.expiresAt,
-        });
-        const { expiresAt } = await queries.insertToken(record);
-        await credits.openKey(tx, {
-          tokenId: record.tokenId,
-          userId,
-          cap: cap === null ? null : BigInt(cap),
-        });
-        await audit.record(tx, {
-          ...originOf(call),
-          action: call.operationId,
-          target: { kind: 'token', id: record.tokenId },
-          outcome: 'ok',
-          diff: { models, credit_cap: cap },
-        });
-        const answer = {
-          status: 201 as const,
-          headers: noStore,
-          body: {
-            user_token: userToken,
-            token_id: record.tokenId,
-            name,
-            models,
-            credit_cap: cap,
-            expires_at: expiresAt.toISOString(),
-          },
-        };
-        await call.remember(tx, answer);
-        return answer;
-      });
-    },
-
-    'accounts.listKeys': async ({ query, identity }) => {
-      const limit = pageLimit(query);
-      const { userId, tokenId } = identity;
-      const visible: TokenChoice = { userId, kinds: ['key'], ...((await isKey(tokenId)) ? { tokenId } : {}) };
-      const keys = await store.listTokens(
-        { ...visible, isLive: true },
-        { after: afterOf(query.cursor), limit },
-      );
-      const { items, next_cursor } = pageOf(keys, limit, ({ tokenId }) => tokenId);
-      const budgets = new Map(
-        (await credits.keys(items.map(({ tokenId }) => tokenId))).map((budget) => [budget.tokenId, budget]),
-      );
-      return {
-        status: 200,
-        body: { items: items.map((key) => wireKey(key, budgets.get(key.tokenId))), next_cursor },
-      };
-    },
-
-    'accounts.revokeKey': async (call) => {
-      const { userId, tokenId: own } = call.identity;
-      await refuseKey(own);
-      const key = await store.findToken(call.body.token_id);
-      // Another user's key is none.
-      if (key?.kind !== 'key' || key.userId !== userId) throw tokenNotFound();
-      const revoked = await store.tx(async (queries, tx) => {
-        const count = await queries.revokeTokens({ tokenId: key.tokenId });
-        await audit.record(tx, {
-          ...originOf(call),
-          action: call.operationId,
-          target: { kind: 'token', id: key.tokenId },
-          outcome: 'ok',
-        });
-        await changes.bump(tx);
-        return count;
-      });
-      return { status: 200, body: { revoked: revoked > 0 } };
     },
 
     'accounts.logout': async ({ identity }) => {
@@ -252,23 +85,110 @@ export function tokens({
   };
 }
 
-/** Which tokens an administrator means. Throws 404 for a token or a user that is not there. */
-async function ruled(
+async function issueToken(
+  { store, audit, machines }: TokensOptions,
+  queries: AccountsQueries,
+  tx: Tx,
+  call: IssueCall,
+) {
+  const { bureau_id: bureauId, user_id: userId, external_id: externalId, metadata, ttl } = call.body;
+  const limits = await limitsOf(machines, tx, call.identity);
+  const ensured =
+    externalId === undefined
+      ? null
+      : await store.ensureUser(tx, bureauId, externalPerson(externalId), id('usr'));
+  const user = requireIssuable(await queries.lockUser(ensured?.userId ?? userId ?? ''), bureauId);
+  // A machine credential may act only for users that its backend named; all others log in themselves.
+  if (limits.createdBy !== null && !(await queries.isExternalUser(user.userId))) throw userNotFound();
+  if (user.state === 'blocked')
+    throw new Problem('conflict', 'user_blocked', 'This user is blocked and cannot get a token.');
+  if (metadata !== undefined) await queries.setMetadata(user.userId, metadata);
+  const { userToken, record } = newUserToken({
+    userId: user.userId,
+    kind: 'issued',
+    ttlSeconds: ttl ?? defaultTtlSeconds,
+    ...limits,
+  });
+  const { expiresAt } = await queries.insertToken(record);
+  const facts = { user_id: user.userId, bureau_id: bureauId, expires_at: expiresAt.toISOString() };
+  await audit.record(tx, {
+    ...originOf(call),
+    action: call.operationId,
+    target: { kind: 'token', id: record.tokenId },
+    outcome: 'ok',
+    diff: facts,
+  });
+  const answer = {
+    status: 201 as const,
+    headers: { 'cache-control': 'no-store' },
+    body: { user_token: userToken, token_id: record.tokenId, ...facts },
+  };
+  await call.remember(tx, answer);
+  return answer;
+}
+
+/** Links the token to the machine credential that creates it and ends with it. Administrators' sessions set no limit. */
+async function limitsOf(
+  machines: MachinesPort,
+  tx: Tx,
+  { tokenId, bureauId }: AdminIdentity,
+): Promise<Pick<NewToken, 'createdBy' | 'latestExpiry'>> {
+  if (bureauId === undefined) return { createdBy: null, latestExpiry: null };
+  const machine = await machines.lockLive(tx, tokenId);
+  if (machine === null) throw invalidToken();
+  return { createdBy: tokenId, latestExpiry: machine.expiresAt };
+}
+
+/** Throws 404 for a user that is missing, removed or of another Bureau. */
+function requireIssuable(user: User | null, bureauId: string): User {
+  if (!user || user.bureauId !== bureauId || user.state === 'removed') throw userNotFound();
+  return user;
+}
+
+async function revokeTokens(
+  { loginAttempts, audit, changes }: TokensOptions,
+  queries: AccountsQueries,
+  tx: Tx,
+  { call, filter }: { call: RevokeCall; filter: TokenFilter },
+): Promise<number> {
+  const { tokenId, userId, bureauId } = filter;
+  const revoked = await queries.revokeTokens(filter);
+  // A finished login whose result was not read yet would still give a token after this.
+  if (userId !== undefined) await loginAttempts.within(tx).deleteForUser(userId);
+  if (bureauId !== undefined) await loginAttempts.within(tx).deleteForBureau(bureauId);
+  await audit.record(tx, {
+    ...originOf(call),
+    action: call.operationId,
+    target:
+      tokenId !== undefined
+        ? { kind: 'token', id: tokenId }
+        : userId !== undefined
+          ? { kind: 'user', id: userId }
+          : { kind: 'bureau', id: bureauId ?? '' },
+    outcome: 'ok',
+    diff: { revoked },
+  });
+  await changes.bump(tx);
+  return revoked;
+}
+
+/** The tokens that a revocation selects. Throws 404 for a token or a user outside the administrator's scope. */
+async function filterToRevoke(
   store: AccountsStore,
   { body, identity }: AdminCall & { body: { token_id?: string; user_id?: string; bureau_id?: string } },
-): Promise<TokenChoice> {
+): Promise<TokenFilter> {
   const { token_id: tokenId, user_id: userId, bureau_id: bureauId } = body;
   if (tokenId !== undefined) {
     const token = await store.findToken(tokenId);
-    if (!token || !mayRule(identity, token.bureauId)) throw tokenNotFound();
+    if (!token || !canAccessBureau(identity, token.bureauId)) throw tokenNotFound();
     return { tokenId };
   }
   if (userId !== undefined) {
     const user = await store.findUser(userId);
-    if (!user || user.state === 'removed' || !mayRule(identity, user.bureauId)) throw userNotFound();
+    if (!user || user.state === 'removed' || !canAccessBureau(identity, user.bureauId)) throw userNotFound();
     return { userId };
   }
-  if (bureauId === undefined) throw exactlyOne(['token_id', 'user_id', 'bureau_id']);
+  if (bureauId === undefined) throw exactlyOneRequired(['token_id', 'user_id', 'bureau_id']);
   return { bureauId: bureauFilter(identity, bureauId) ?? bureauId };
 }
 
@@ -276,18 +196,12 @@ function externalPerson(externalId: string) {
   return { issuer: externalIssuer, subject: externalId, email: null, displayName: null };
 }
 
-function choiceOf(given: { userId: string | undefined; bureauId: string | undefined }): TokenChoice {
-  return {
-    ...(given.userId !== undefined && { userId: given.userId }),
-    ...(given.bureauId !== undefined && { bureauId: given.bureauId }),
-  };
-}
-
-function afterOf(cursor: string | undefined): string | null {
+/** The position of a page's cursor; null for the first page. */
+export function afterCursor(cursor: string | undefined): string | null {
   return cursor === undefined ? null : decodeCursor(cursor, isCursorText);
 }
 
-function wireToken(token: Token): TokenRecord {
+export function serializeToken(token: Token): TokenRecord {
   return {
     token_id: token.tokenId,
     kind: token.kind,
@@ -303,39 +217,21 @@ function wireToken(token: Token): TokenRecord {
   };
 }
 
-// A key from before the ledger has no budget.
-function wireKey(
-  token: Token,
-  { cap, spent }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n },
-): ApiKey {
-  const { token_id, name, last4, models, created_at, expires_at, last_used_at } = wireToken(token);
-  return {
-    token_id,
-    name: name ?? '',
-    last4,
-    models,
-    credit_cap: cap === null ? null : Number(cap),
-    credits_spent: Number(spent),
-    created_at,
-    expires_at,
-    last_used_at,
-  };
-}
-
-function exactlyOne(members: readonly string[]): Problem {
+function exactlyOneRequired(members: readonly string[]): Problem {
   const message = `exactly one of ${members.join(', ')} is required`;
-  return new Problem('bad_request', 'invalid_request', `Of the members, ${message}.`, {
+  return new Problem('bad_request', 'invalid_request', `In the body, ${message}.`, {
     param: members[0] ?? null,
     details: members.map((path) => ({ path, message })),
   });
 }
 
-function invalidToken(): Problem {
+/** 401 for a credential that was revoked after the request was authenticated. */
+export function invalidToken(): Problem {
   return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
     headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
   });
 }
 
-function tokenNotFound(): Problem {
+export function tokenNotFound(): Problem {
   return new Problem('not_found', 'token_not_found', 'There is no such token.', { param: 'token_id' });
 }

@@ -1,24 +1,24 @@
-// How many guesses of a password are looked at. Three counters judge each try: one for the administrator ID
-// from one network, one for the ID from all networks that never logged in with it, one for the network over
-// all IDs. Whoever logged in before is not counted among the strangers, so nobody can lock an administrator out.
+// Limits on guessing administrators' passwords. Three counters apply to each attempt: the administrator ID from one
+// network, the ID from all networks that never logged in with it, and the network over all IDs. A network that has
+// logged in with the ID is exempt from the second one, so strangers cannot lock an administrator out.
 
-/** All settings, so that a test can pass small ones. Times in seconds. */
-export interface GuessBudgets {
-  /** Tries of one ID from one network before each further one has to wait, twice as long each time. */
+/** Every limit, so that a test can pass small ones. Times are in seconds. */
+export interface AdminAttemptLimits {
+  /** Attempts at one ID from one network before each further one is delayed, twice as long each time. */
   freeTries: number;
   firstDelaySeconds: number;
   maximumDelaySeconds: number;
-  /** Tries of one ID from networks that never logged in, before there is one an interval. */
+  /** Attempts at one ID from unknown networks before only one per interval is allowed. */
   strangerTries: number;
   strangerIntervalSeconds: number;
-  /** Tries of all IDs from one network within a window. */
+  /** Attempts at all IDs from one network in each window. */
   addressTries: number;
   addressWindowSeconds: number;
-  /** A counter that nobody touched for so long starts anew. */
+  /** A counter starts again after this long without an attempt. */
   forgetSeconds: number;
 }
 
-export const defaultGuessBudgets: GuessBudgets = {
+export const defaultAttemptLimits: AdminAttemptLimits = {
   freeTries: 5,
   firstDelaySeconds: 1,
   maximumDelaySeconds: 15 * 60,
@@ -29,53 +29,53 @@ export const defaultGuessBudgets: GuessBudgets = {
   forgetSeconds: 24 * 60 * 60,
 };
 
-export const guessScopes = ['address', 'id', 'pair'] as const;
-export type GuessScope = (typeof guessScopes)[number];
+/** The network, the administrator ID, and both together. */
+export const counterScopes = ['address', 'id', 'pair'] as const;
+export type CounterScope = (typeof counterScopes)[number];
 
-/** A counter as it stands; times in seconds before now. */
+/** A stored counter. Times are in seconds before now. */
 export interface Counter {
   tries: number;
-  /** Since its window was opened; the counter of an address alone has windows. */
+  /** Since its window began. Only the counter of a network has windows. */
   ageSeconds: number;
-  /** Since the try that was counted last. */
+  /** Since the last counted attempt. */
   idleSeconds: number;
-  /** Of a pair: whether the ID ever logged in from the network. */
+  /** For a pair: whether the ID has ever logged in from the network. */
   hasSucceeded: boolean;
 }
 
-export type Counters = Record<GuessScope, Counter>;
+export type Counters = Record<CounterScope, Counter>;
 
-/** What a try leads to: it waits, or it is counted, and then each counter has so many tries. */
-export type Verdict =
-  | { admitted: false; retryAfterSeconds: number }
-  | { admitted: true; tries: Record<GuessScope, number>; opensWindow: boolean };
+/** Whether an attempt is allowed, and then the new value of each counter. */
+export type Decision =
+  | { allowed: false; retryAfterSeconds: number }
+  | { allowed: true; tries: Record<CounterScope, number>; startsWindow: boolean };
 
-export function judgeGuess(counters: Counters, budgets: GuessBudgets): Verdict {
-  const { address, id, pair } = counters;
-  const fresh = ({ tries, idleSeconds }: Counter) => (idleSeconds >= budgets.forgetSeconds ? 0 : tries);
+export function decideAttempt({ address, id, pair }: Counters, limits: AdminAttemptLimits): Decision {
+  const currentTries = ({ tries, idleSeconds }: Counter) => (idleSeconds >= limits.forgetSeconds ? 0 : tries);
 
-  const opensWindow = address.tries === 0 || address.ageSeconds >= budgets.addressWindowSeconds;
-  const addressTries = opensWindow ? 0 : address.tries;
+  const startsWindow = address.tries === 0 || address.ageSeconds >= limits.addressWindowSeconds;
+  const addressTries = startsWindow ? 0 : address.tries;
   const addressWait =
-    addressTries < budgets.addressTries ? 0 : budgets.addressWindowSeconds - address.ageSeconds;
+    addressTries < limits.addressTries ? 0 : limits.addressWindowSeconds - address.ageSeconds;
 
-  const idTries = fresh(id);
+  const idTries = currentTries(id);
   const isStranger = !pair.hasSucceeded;
   const idWait =
-    isStranger && idTries >= budgets.strangerTries ? budgets.strangerIntervalSeconds - id.idleSeconds : 0;
+    isStranger && idTries >= limits.strangerTries ? limits.strangerIntervalSeconds - id.idleSeconds : 0;
 
-  const pairTries = fresh(pair);
-  const over = pairTries - budgets.freeTries;
+  const pairTries = currentTries(pair);
+  const delayedTries = pairTries - limits.freeTries;
   const pairWait =
-    over < 0
+    delayedTries < 0
       ? 0
-      : Math.min(budgets.firstDelaySeconds * 2 ** over, budgets.maximumDelaySeconds) - pair.idleSeconds;
+      : Math.min(limits.firstDelaySeconds * 2 ** delayedTries, limits.maximumDelaySeconds) - pair.idleSeconds;
 
-  const wait = Math.max(addressWait, idWait, pairWait);
-  if (wait > 0) return { admitted: false, retryAfterSeconds: Math.ceil(wait) };
+  const waitSeconds = Math.max(addressWait, idWait, pairWait);
+  if (waitSeconds > 0) return { allowed: false, retryAfterSeconds: Math.ceil(waitSeconds) };
   return {
-    admitted: true,
+    allowed: true,
     tries: { address: addressTries + 1, id: isStranger ? idTries + 1 : idTries, pair: pairTries + 1 },
-    opensWindow,
+    startsWindow,
   };
 }

@@ -1,5 +1,7 @@
-// The door of the administrators: the factory, its store, and the types that others may name.
-export { admin, type Admin, type AdminNeeds, type CredentialsSet } from './admin.ts';
-export { adminStore, type AdminStore, type Machine } from './store.ts';
+// What other modules may use of the administrators.
+export { admin, type Admin, type AdminOptions } from './admin.ts';
+export type { AdminAttemptLimits } from './attempt-limits.ts';
+export type { CredentialsSet } from './credentials.ts';
+export type { Machine } from './machines-store.ts';
 export type { MachineRequest, Machines } from './machines.ts';
-export type { GuessBudgets } from './attempt-limits.ts';
+export { adminStore, type AdminStore } from './store.ts';

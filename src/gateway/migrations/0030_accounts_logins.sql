@@ -5,7 +5,7 @@ alter table gateway.accounts_login_attempts
   add column inputs_left smallint not null default 5 check (inputs_left >= 0),
   -- Why it failed, a code of the contract.
   add column error text,
-  -- What its provider remembers between two inputs, sealed under the login_id (see secret-box.ts).
+  -- What its provider remembers between two inputs, sealed under the login_id (see sealed-secrets.ts).
   add column sealed_memory bytea,
   -- Bound to the browser that finishes it: where that one is sent, and the challenge whose verifier the result needs.
   add column redirect_to text,

@@ -1,7 +1,7 @@
 // How often secrets of one e-mail address may be guessed at, by network: a stranger must not lock its owner out.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createGuesses, type Guesses } from '../../../src/gateway/accounts/attempt-limits.ts';
-import { guessStore } from '../../../src/gateway/accounts/attempt-limits-store.ts';
+import { createAttemptLimits, type AttemptLimits } from '../../../src/gateway/accounts/attempt-limits.ts';
+import { attemptLimitsStore } from '../../../src/gateway/accounts/attempt-limits-store.ts';
 import type { Database } from '../../../src/kernel/data/database.ts';
 import { testDatabase } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
@@ -13,11 +13,11 @@ const network = (n: number) => `10.${n >> 8}.${n & 255}.1`;
 
 describe('guesses at one address', () => {
   let place: { database: Database; close(): Promise<void> };
-  let guesses: Guesses;
+  let limits: AttemptLimits;
   beforeAll(async () => {
     // The shift of the clock is a connection's own.
     place = await testDatabase({ limits: { maxConnections: 1, queueMs: 15_000 } });
-    guesses = createGuesses(guessStore(place.database));
+    limits = createAttemptLimits(attemptLimitsStore(place.database));
   });
   afterAll(() => place?.close());
 
@@ -30,7 +30,7 @@ describe('guesses at one address', () => {
     email: string,
     from: string,
   ): Promise<number> =>
-    guesses.count(kind, at(email, from)).then(
+    limits.count(kind, at(email, from)).then(
       () => 0,
       (error: unknown) => Number((error as { headers: Record<string, string> }).headers['retry-after']),
     );
@@ -98,8 +98,8 @@ describe('guesses at one address', () => {
 
   test('from a network that succeeded are not slowed down by strangers', async () => {
     const email = newAddress();
-    await guesses.count('passwords', at(email, network(5)));
-    await guesses.succeed('passwords', at(email, network(5)));
+    await limits.count('passwords', at(email, network(5)));
+    await limits.recordSuccess('passwords', at(email, network(5)));
     await waits(
       'passwords',
       email,

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import {
   createIdentityCache,
   type IdentityCache,
-  type Recognised,
+  type IdentityRecord,
 } from '../../../src/gateway/accounts/identity-cache.ts';
 
 let generation: number | null;
@@ -15,11 +15,11 @@ beforeEach(() => {
   cache = createIdentityCache({ generation: () => generation, clock: { monotonicMs: () => nowMs } });
 });
 
-const found = (userId = 'usr_1', restMs = 3_600_000): Recognised => ({
+const found = (userId = 'usr_1', restMs = 3_600_000): IdentityRecord => ({
   identity: { kind: 'user', userId, bureauId: 'local', tokenId: 'tok_1' },
-  restMs,
+  remainingMs: restMs,
 });
-const get = (recognised: Recognised | null = found(), key = 'a') =>
+const get = (recognised: IdentityRecord | null = found(), key = 'a') =>
   cache.get(key, async () => {
     reads += 1;
     return recognised;

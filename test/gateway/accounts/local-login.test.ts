@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mayLogInLocally } from '../../../src/gateway/accounts/index.ts';
 import { localLogin } from '../../../src/gateway/accounts/providers/local-login.ts';
-import { newSecret, seal, unseal } from '../../../src/gateway/accounts/secret-box.ts';
+import { newSecret, seal, unseal } from '../../../src/gateway/accounts/login/sealed-secrets.ts';
 import { startWorld, type World } from './world.ts';
 
 const neighbour = {

@@ -1,4 +1,4 @@
-// A real mail server for one test file: it takes what comes and shows it.
+// A mail server for one test file that stores every message it receives.
 import type { AddressInfo } from 'node:net';
 import { SMTPServer } from 'smtp-server';
 
@@ -29,7 +29,8 @@ export async function startMailbox(): Promise<Mailbox> {
       stream.setEncoding('utf8').on('data', (chunk: string) => (raw += chunk));
       stream.on('end', () => {
         const [head = '', ...rest] = raw.split('\r\n\r\n');
-        const text = rest.join('\r\n\r\n');
+        // Remove the soft line breaks of quoted-printable.
+        const text = rest.join('\r\n\r\n').replaceAll('=\r\n', '');
         const subject = /^Subject: (.*)$/m.exec(head)?.[1] ?? '';
         const code = /(\d{4}) (\d{4})/.exec(text)?.slice(1).join('') ?? '';
         for (const { address } of session.envelope.rcptTo) letters.push({ to: address, subject, text, code });

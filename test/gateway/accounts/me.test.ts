@@ -163,7 +163,7 @@ describe('identify', () => {
       throw new Error('nothing else is asked');
     };
     const slice = accounts({
-      stores: { accounts: store, attempts: store, tickets: store, guesses: store } as never,
+      stores: { accounts: store, loginAttempts: store, oneTimeTokens: store, attemptLimits: store } as never,
       bureaus: world.bureaus,
       log: { debug() {}, info() {}, warn() {}, error() {}, child: () => ({}) as never },
       clock: systemClock,

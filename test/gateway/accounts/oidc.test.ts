@@ -219,7 +219,7 @@ describe('the callback', () => {
     ['nothing at all', ''],
   ])('answers 400 in plain words to %s', async (_name, query) => {
     const { status, text } = await refused(`/v1/accounts/oauth/callback${query}`);
-    expect([status, text]).toEqual([400, expect.stringContaining('Begin again')]);
+    expect([status, text]).toEqual([400, expect.stringContaining('Start again')]);
   });
 
   test('takes a state once', async () => {
@@ -312,7 +312,7 @@ describe('the callback', () => {
     const back = await oidc.browse(url);
     oidc.bend = bend;
     const { status, text } = await refused(pathOf(back));
-    expect([status, text]).toEqual([400, expect.stringContaining('does not hold')]);
+    expect([status, text]).toEqual([400, expect.stringContaining('is invalid')]);
     expect(text).not.toContain('name="confirmation"');
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
     expect(await counts()).toEqual(before);
@@ -338,7 +338,7 @@ describe('the callback', () => {
     oidc.hangs.add('/token');
     const began = performance.now();
     const { status, text } = await refused(pathOf(back));
-    expect([status, text]).toEqual([504, expect.stringContaining('too slow')]);
+    expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
     expect(performance.now() - began).toBeLessThan(20_000);
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
   });

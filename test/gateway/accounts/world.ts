@@ -6,9 +6,9 @@ import {
   accounts,
   accountsStores,
   type Accounts,
-  type AccountsNeeds,
+  type AccountsOptions,
 } from '../../../src/gateway/accounts/index.ts';
-import { admin, adminStore, type Admin, type AdminNeeds } from '../../../src/gateway/admin/index.ts';
+import { admin, adminStore, type Admin, type AdminOptions } from '../../../src/gateway/admin/index.ts';
 import type { AuditEntry } from '../../../src/gateway/audit/index.ts';
 import { bureaus, bureausStore, type Bureaus } from '../../../src/gateway/bureaus/index.ts';
 import { creditsStore } from '../../../src/gateway/credits/index.ts';
@@ -96,10 +96,10 @@ export interface WorldOptions {
   maxConnections?: number;
   localLogin?: boolean;
   env?: Record<string, string>;
-  accounts?: Partial<AccountsNeeds>;
+  accounts?: Partial<AccountsOptions>;
   /** Null where nobody has said under which address browsers reach the server. */
   baseUrl?: null;
-  admin?: Partial<AdminNeeds>;
+  admin?: Partial<AdminOptions>;
   ready?: () => Promise<void>;
 }
 

@@ -1,8 +1,8 @@
 // Guessing an administrator's password: how many guesses are looked at, and who still gets in meanwhile.
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import {
-  defaultGuessBudgets as budgets,
-  judgeGuess,
+  defaultAttemptLimits as budgets,
+  decideAttempt,
   type Counters,
 } from '../../../src/gateway/admin/attempt-limits.ts';
 import { adminStore } from '../../../src/gateway/admin/index.ts';
@@ -51,7 +51,7 @@ describe('admin.login', () => {
     const store = adminStore(at.database);
     const counted = await Promise.all(
       Array.from({ length: 40 }, () =>
-        store.countGuess({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slow }),
+        store.countAttempt({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slow }),
       ),
     );
     expect(counted.filter((outcome) => outcome === 'counted')).toHaveLength(5);
@@ -107,15 +107,15 @@ describe('admin.login', () => {
     const patient = { ...budgets, strangerIntervalSeconds: 600 };
     const outcomes: unknown[] = [];
     for (let network = 0; network < 22; network += 1) {
-      outcomes.push(await store.countGuess({ adminId: 'admin', network: `10.0.0.${network}` }, patient));
+      outcomes.push(await store.countAttempt({ adminId: 'admin', network: `10.0.0.${network}` }, patient));
     }
     expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
     expect(outcomes[20]).toEqual({ retryAfterSeconds: expect.any(Number) });
     expect((await login(at, password)).status).toBe(200);
     // The strangers have one try an interval.
     await at.shiftClock('10 minutes');
-    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.1' }, patient)).toBe('counted');
-    expect(await store.countGuess({ adminId: 'admin', network: '10.0.1.2' }, patient)).not.toBe('counted');
+    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, patient)).toBe('counted');
+    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, patient)).not.toBe('counted');
   });
 
   test('remembers the guesses in the database, and forgets them after a day', async () => {
@@ -124,12 +124,12 @@ describe('admin.login', () => {
     // As another replica, or this one after a restart, sees them.
     const other = adminStore(at.database);
     const patient = { ...budgets, ...slow, freeTries: 2 };
-    expect(await other.countGuess({ adminId: 'admin', network: '127.0.0.1' }, patient)).not.toBe('counted');
+    expect(await other.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, patient)).not.toBe('counted');
     await at.shiftClock('25 hours');
     for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     expect((await login(at, 'wrong secret')).status).toBe(429);
     await at.shiftClock('50 hours');
-    await other.forgetOldGuesses(patient.forgetSeconds);
+    await other.deleteOldCounters(patient.forgetSeconds);
     expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
@@ -155,8 +155,8 @@ describe('the budgets', () => {
 
   test('double the delay of a pair with each try, up to a quarter of an hour', () => {
     const waits = [4, 5, 6, 7, 14, 15, 40].map((tries) => {
-      const verdict = judgeGuess(with_({ pair: { ...none, tries } }), budgets);
-      return verdict.admitted ? 0 : verdict.retryAfterSeconds;
+      const verdict = decideAttempt(with_({ pair: { ...none, tries } }), budgets);
+      return verdict.allowed ? 0 : verdict.retryAfterSeconds;
     });
     expect(waits).toEqual([0, 1, 2, 4, 512, 900, 900]);
   });
@@ -167,8 +167,11 @@ describe('the budgets', () => {
     let evaluated = 0;
     for (let second = 0; second < 60; second += 1) {
       for (let burst = 0; burst < 20; burst += 1) {
-        const verdict = judgeGuess(with_({ pair: { ...none, tries, idleSeconds: second - last } }), budgets);
-        if (!verdict.admitted) continue;
+        const verdict = decideAttempt(
+          with_({ pair: { ...none, tries, idleSeconds: second - last } }),
+          budgets,
+        );
+        if (!verdict.allowed) continue;
         tries = verdict.tries.pair;
         last = second;
         evaluated += 1;
@@ -178,22 +181,22 @@ describe('the budgets', () => {
   });
 
   test('do not count a known network among the strangers', () => {
-    const verdict = judgeGuess(
+    const verdict = decideAttempt(
       with_({ id: { ...none, tries: 20 }, pair: { ...none, hasSucceeded: true } }),
       budgets,
     );
-    expect(verdict).toMatchObject({ admitted: true, tries: { id: 20, pair: 1 } });
+    expect(verdict).toMatchObject({ allowed: true, tries: { id: 20, pair: 1 } });
   });
 
   test('open a new window for an address when its last is over', () => {
     const full = { ...none, tries: 30 };
-    expect(judgeGuess(with_({ address: { ...full, ageSeconds: 100.2 } }), budgets)).toEqual({
-      admitted: false,
+    expect(decideAttempt(with_({ address: { ...full, ageSeconds: 100.2 } }), budgets)).toEqual({
+      allowed: false,
       retryAfterSeconds: 500,
     });
-    expect(judgeGuess(with_({ address: { ...full, ageSeconds: 600 } }), budgets)).toMatchObject({
-      admitted: true,
-      opensWindow: true,
+    expect(decideAttempt(with_({ address: { ...full, ageSeconds: 600 } }), budgets)).toMatchObject({
+      allowed: true,
+      startsWindow: true,
       tries: { address: 1 },
     });
   });

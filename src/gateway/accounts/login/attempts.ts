@@ -1,19 +1,23 @@
-// The life of a login attempt: started, given its inputs or finished by a browser, read, spent. An attempt gives
-// one token, minted by the first read; an answer that got lost on its way can be read again for a short while.
-import { createHash } from 'node:crypto';
+// A login attempt: start it, give it inputs, finish it with a person. `result.ts` reads its result.
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { secretsEqual } from '../../../kernel/secrets/secret.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import { wrongPassword } from '../providers/password-login.ts';
-import type { InputStep, LoginContext, LoginInput, LoginProvider, Person } from '../providers/provider.ts';
-import { newSecret, newUserCode, seal, secretDigest, unseal } from '../secret-box.ts';
-import type { AccountsQueries, AccountsStore, User } from '../store.ts';
-import type { TicketStore } from '../one-time-tokens-store.ts';
-import { issueTicket, newTicketSecret } from '../one-time-tokens.ts';
-import { newUserToken } from '../user-token.ts';
-import type { Binding } from './redirect-target.ts';
-import type { Attempt, AttemptQueries, AttemptStore } from './store.ts';
+import type {
+  InputProvider,
+  InputStep,
+  LoginContext,
+  LoginInput,
+  LoginProvider,
+  Person,
+  RedirectProvider,
+} from '../providers/provider.ts';
+import type { AccountsStore } from '../store.ts';
+import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
+import { issueOneTimeToken, newOneTimeSecret } from './one-time-tokens.ts';
+import type { RedirectBinding } from './redirect-target.ts';
+import { newSecret, newUserCode, seal, secretDigest, unseal } from './sealed-secrets.ts';
+import type { LoginAttempt, LoginAttemptQueries, LoginAttemptStore, NewLoginAttempt } from './store.ts';
 
 export interface LoginTimes {
   /** How long an attempt lives. */
@@ -29,103 +33,67 @@ export const defaultLoginTimes: LoginTimes = {
   rereadSeconds: 60,
   tokenSeconds: 30 * 86_400,
 };
-const maximumInputs = 5;
+const maxInputs = 5;
 
-export interface AttemptNeeds {
-  store: AccountsStore;
-  attempts: AttemptStore;
-  tickets: TicketStore;
-  times: LoginTimes;
-  refuseUnlessActive: (state: BureauState) => void;
-  /** Where third parties send browsers back to; null while that is not known. */
-  callbackUrl: () => string | null;
-}
-
-/** What comes next in an attempt. */
+/** What the client does next. */
 export type NextStep =
   | { outcome: 'done' }
   | { outcome: 'input'; inputs: readonly LoginInput[] }
   | { outcome: 'redirect'; url: string; userCode?: string };
 
-export type LoginOutcome =
-  | { status: 'pending' | 'expired' }
-  | { status: 'failed'; error: string | null }
-  | { status: 'done'; userToken: string; expiresAt: Date; user: User };
-
-/** What the ticket of an OAuth state remembers until the browser is back. */
-export interface RedirectMemory {
+/** The content of an OAuth state token, read when the browser returns. */
+export interface RedirectState {
   providerId: string;
   callbackUrl: string;
   memory: string;
-  /** Absent where the attempt has a `redirect_to`. */
+  /** The code to compare on two screens. Absent where the attempt has a `redirect_to`. */
   userCode?: string;
 }
 
-/** What came back to the product with the browser, and the proof that the product began. */
-export interface Proof {
-  loginCode: string | undefined;
-  codeVerifier: string | undefined;
-}
-
-export interface Attempts {
-  /** Starts one and returns its `login_id`, which is kept nowhere else. */
+export interface LoginAttempts {
+  /** Starts an attempt. The `loginId` is a secret that is stored as a digest only. */
   start(
     provider: LoginProvider,
     bureau: Bureau,
-    binding: Binding | null,
+    binding: RedirectBinding | null,
   ): Promise<{ loginId: string; next: NextStep }>;
-  /** Throws 404 `login_not_found`, 410 `login_spent`, 409 where a browser is awaited, and what the provider throws. */
+  /** Throws 404 `login_not_found`, 410 `login_spent`, 409 while a browser is awaited, and the provider's Problems. */
   continue(
     loginId: string,
     input: Readonly<Record<string, string>>,
-    about: ContinueAbout,
+    resolver: ProviderResolver,
   ): Promise<{ provider: string; next: NextStep }>;
-  /** Throws 404 `login_not_found`, 410 `login_spent`, 401 for a wrong proof, or what `refuseUnlessActive` throws. */
-  read(loginId: string, proof: Proof): Promise<LoginOutcome>;
   /**
-   * The end of a pending attempt: the person is a user from now on, who gets the token. Throws 403
-   * `user_blocked`, and 410 when the attempt is over.
+   * Ends a pending attempt: the person becomes a user of the Bureau, if new, and the attempt's result a token for that
+   * user. Throws 403 `user_blocked`, and 410 when the attempt has ended.
    */
   finish(attemptDigest: Buffer, bureauId: string, person: Person, loginCodeDigest?: Buffer): Promise<void>;
 }
 
-export interface ContinueAbout {
-  /** The provider of the attempt as it is here and now. */
+export interface ProviderResolver {
+  /** Throws 404 for a provider that is not available in the context. */
   providerOf(providerId: string, context: LoginContext): LoginProvider;
   contextOf(bureauId: string): Promise<LoginContext>;
 }
 
-export function createAttempts(needs: AttemptNeeds): Attempts {
-  const { store, attempts, tickets, times, refuseUnlessActive } = needs;
+interface LoginAttemptOptions {
+  store: AccountsStore;
+  loginAttempts: LoginAttemptStore;
+  oneTimeTokens: OneTimeTokenStore;
+  times: LoginTimes;
+  /** Throws 403 for a Bureau that is paused or archived. */
+  refuseUnlessActive: (state: BureauState) => void;
+  /** The address to which third parties send browsers back; null while it is not known. */
+  callbackUrl: () => string | null;
+}
 
-  async function finish(
-    digest: Buffer,
-    bureauId: string,
-    person: Person,
-    loginCodeDigest?: Buffer,
-  ): Promise<void> {
-    const end = await store.tx(async (_queries, tx): Promise<'done' | 'blocked' | 'over'> => {
-      const { userId, state } = await store.ensureUser(tx, bureauId, person, id('usr'));
-      return settle(attempts.within(tx), digest, { userId, isBlocked: state !== 'active' }, loginCodeDigest);
-    });
-    refuseEnd(end);
-  }
-
-  async function finishWithPassword(
-    digest: Buffer,
-    { userId, passwordDigest }: { userId: string; passwordDigest: string },
-  ): Promise<void> {
-    const end = await store.tx(async (queries, tx) => {
-      // A reset takes the same lock, so that a login with the former password cannot end after it.
-      const user = await queries.lockUser(userId);
-      if ((await queries.findPasswordDigest(userId)) !== passwordDigest) throw wrongPassword();
-      return settle(attempts.within(tx), digest, { userId, isBlocked: user?.state !== 'active' });
-    });
-    refuseEnd(end);
-  }
+export function createLoginAttempts(options: LoginAttemptOptions): LoginAttempts {
+  const { store, loginAttempts, times, refuseUnlessActive } = options;
 
   return {
-    finish,
+    finish: (digest, bureauId, person, loginCodeDigest) =>
+      finishWithPerson(options, { digest, bureauId, person, loginCodeDigest }),
+
     async start(provider, bureau, binding) {
       const loginId = newSecret('login');
       const attempt = {
@@ -133,147 +101,162 @@ export function createAttempts(needs: AttemptNeeds): Attempts {
         bureauId: bureau.bureauId,
         provider: provider.id,
         ttlSeconds: times.attemptSeconds,
-        maxInputs: maximumInputs,
+        maxInputs,
       };
-      if (provider.kind === 'instant') {
-        await store.tx(async (_queries, tx) => {
-          const { userId } = await store.ensureUser(tx, bureau.bureauId, provider.person, id('usr'));
-          await attempts.within(tx).insert({ ...attempt, userId });
-        });
-        return { loginId, next: { outcome: 'done' } };
-      }
+      if (provider.kind === 'redirect')
+        return { loginId, next: await startRedirect(options, provider, attempt, binding) };
       if (provider.kind === 'input') {
-        await attempts.insert({ ...attempt, awaits: 'input' });
+        await loginAttempts.insert({ ...attempt, awaits: 'input' });
         return { loginId, next: { outcome: 'input', inputs: provider.inputs } };
       }
-      const callbackUrl = needs.callbackUrl();
-      if (callbackUrl === null)
-        throw new Error('A redirect provider is offered without an address to come back to.');
-      const state = newTicketSecret('oauth_state');
-      // Before anything is written: the third party may not be there.
-      const { url, memory } = await provider.start({ callbackUrl, state });
-      const userCode = binding === null ? newUserCode() : undefined;
-      const content: RedirectMemory = {
-        providerId: provider.id,
-        callbackUrl,
-        memory,
-        ...(userCode === undefined ? {} : { userCode }),
-      };
       await store.tx(async (_queries, tx) => {
-        await attempts.within(tx).insert({ ...attempt, awaits: 'redirect', ...binding });
-        await issueTicket(tickets.within(tx), {
-          purpose: 'oauth_state',
-          secret: state,
-          content,
-          attemptDigest: attempt.digest,
-          ttlSeconds: times.attemptSeconds,
-        });
+        const { userId } = await store.ensureUser(tx, bureau.bureauId, provider.person, id('usr'));
+        await loginAttempts.within(tx).insert({ ...attempt, userId });
       });
-      return { loginId, next: { outcome: 'redirect', url, ...(userCode === undefined ? {} : { userCode }) } };
+      return { loginId, next: { outcome: 'done' } };
     },
 
     async continue(loginId, input, { providerOf, contextOf }) {
       const digest = secretDigest(loginId);
-      const attempt = known(await attempts.find(digest));
+      const attempt = requireAttempt(await loginAttempts.find(digest));
       refuseUnlessActive(attempt.bureauState);
-      if (attempt.state !== 'pending' || attempt.isExpired || attempt.inputsLeft === 0) throw over();
+      if (attempt.state !== 'pending' || attempt.isExpired || attempt.inputsLeft === 0) throw ended();
       if (attempt.awaits !== 'input')
         throw new Problem('conflict', 'conflict', 'This login waits for the browser, not for an input.');
       const context = await contextOf(attempt.bureauId);
       const provider = providerOf(attempt.provider, context);
-      if (provider.kind !== 'input') throw over();
-      const memory = attempt.sealedMemory && unseal(loginId, 'login memory', attempt.sealedMemory);
-      checkInput(input, provider.inputsAfter(memory));
-      const left = await attempts.countInput(digest);
-      if (left === null) throw over();
-      const step = await stepOrEnd(() => provider.continue(input, memory, context), digest, left);
+      if (provider.kind !== 'input') throw ended();
+      const state =
+        attempt.sealedProviderState && unseal(loginId, 'login memory', attempt.sealedProviderState);
+      requireInputs(input, provider.inputsAfter(state));
+      const step = await countAndContinue(loginAttempts, digest, { provider, input, state, context });
       if (step.outcome === 'input') {
-        await attempts.remember(digest, seal(loginId, 'login memory', step.memory));
+        await loginAttempts.setProviderState(digest, seal(loginId, 'login memory', step.state));
         return { provider: provider.id, next: { outcome: 'input', inputs: step.inputs } };
       }
-      if ('person' in step) await finish(digest, attempt.bureauId, step.person);
-      else await finishWithPassword(digest, step);
+      if ('person' in step)
+        await finishWithPerson(options, { digest, bureauId: attempt.bureauId, person: step.person });
+      else await finishWithPassword(options, digest, step);
       return { provider: provider.id, next: { outcome: 'done' } };
     },
-
-    async read(loginId, proof) {
-      const digest = secretDigest(loginId);
-      const outcome = await store.tx(async (queries, tx): Promise<LoginOutcome | 'spent' | 'unproven'> => {
-        const own = attempts.within(tx);
-        const attempt = known(await own.lock(digest, times.rereadSeconds));
-        refuseUnlessActive(attempt.bureauState);
-        const isOver = attempt.wasRead ? false : attempt.isExpired;
-        if (isOver) return { status: 'expired' };
-        if (attempt.state === 'pending') return { status: 'pending' };
-        if (attempt.state === 'failed' || attempt.userId === null)
-          return { status: 'failed', error: attempt.error };
-        if (!isProven(attempt, proof)) return 'unproven';
-        if (attempt.wasRead) return readAgain(queries, own, { loginId, digest, attempt });
-        // Blocked since the attempt was done: it comes to nothing.
-        if (attempt.userState !== 'active') return { status: 'failed', error: null };
-        const { userToken, record } = newUserToken({
-          userId: attempt.userId,
-          kind: 'user',
-          ttlSeconds: times.tokenSeconds,
-        });
-        const { expiresAt } = await queries.insertToken(record);
-        await own.noteFirstRead(digest, {
-          tokenId: record.tokenId,
-          sealedToken: seal(loginId, 'login result', userToken),
-        });
-        return done(queries, attempt.userId, userToken, expiresAt);
-      });
-      if (outcome === 'unproven') throw unproven(proof);
-      // After the transaction, which had to commit for the sealed token to be gone.
-      if (outcome === 'spent')
-        throw new Problem(
-          'gone',
-          'login_spent',
-          'This login was read already; log in again for another token.',
-          { param: 'login_id' },
-        );
-      return outcome;
-    },
   };
+}
 
-  async function stepOrEnd(step: () => Promise<InputStep>, digest: Buffer, left: number): Promise<InputStep> {
-    try {
-      return await step();
-    } catch (error) {
-      const isWrong = error instanceof Problem && error.kind === 'unauthenticated';
-      // What was not looked at was no input.
-      if (!isWrong) await attempts.giveInputBack(digest);
-      else if (left === 0) await attempts.fail(digest, 'too_many_tries');
-      throw error;
-    }
+async function startRedirect(
+  { store, loginAttempts, oneTimeTokens, callbackUrl: currentCallbackUrl }: LoginAttemptOptions,
+  provider: RedirectProvider,
+  attempt: NewLoginAttempt,
+  binding: RedirectBinding | null,
+): Promise<NextStep> {
+  const callbackUrl = currentCallbackUrl();
+  if (callbackUrl === null) throw new Error('A redirect provider is available without a callback URL.');
+  const secret = newOneTimeSecret('oauth_state');
+  // Ask the third party before writing: it may be unreachable.
+  const { url, memory } = await provider.start({ callbackUrl, state: secret });
+  const userCode = binding === null ? newUserCode() : undefined;
+  const content: RedirectState = {
+    providerId: provider.id,
+    callbackUrl,
+    memory,
+    ...(userCode === undefined ? {} : { userCode }),
+  };
+  await store.tx(async (_queries, tx) => {
+    await loginAttempts.within(tx).insert({ ...attempt, awaits: 'redirect', ...binding });
+    await issueOneTimeToken(oneTimeTokens.within(tx), {
+      purpose: 'oauth_state',
+      secret,
+      content,
+      attemptDigest: attempt.digest,
+      ttlSeconds: attempt.ttlSeconds,
+    });
+  });
+  return { outcome: 'redirect', url, ...(userCode === undefined ? {} : { userCode }) };
+}
+
+/** Counts an input before the provider checks it. Only a wrong input stays counted; the last one ends the attempt. */
+async function countAndContinue(
+  loginAttempts: LoginAttemptStore,
+  digest: Buffer,
+  {
+    provider,
+    input,
+    state,
+    context,
+  }: {
+    provider: InputProvider;
+    input: Readonly<Record<string, string>>;
+    state: string | null;
+    context: LoginContext;
+  },
+): Promise<InputStep> {
+  const inputsLeft = await loginAttempts.countInput(digest);
+  if (inputsLeft === null) throw ended();
+  try {
+    return await provider.continue(input, state, context);
+  } catch (error) {
+    const isWrong = error instanceof Problem && error.kind === 'unauthenticated';
+    if (!isWrong) await loginAttempts.uncountInput(digest);
+    else if (inputsLeft === 0) await loginAttempts.fail(digest, 'too_many_tries');
+    throw error;
   }
 }
 
-async function settle(
-  attempts: AttemptQueries,
+type FinishResult = 'done' | 'blocked' | 'ended';
+
+async function finishWithPerson(
+  { store, loginAttempts }: LoginAttemptOptions,
+  {
+    digest,
+    bureauId,
+    person,
+    loginCodeDigest,
+  }: { digest: Buffer; bureauId: string; person: Person; loginCodeDigest?: Buffer | undefined },
+): Promise<void> {
+  const result = await store.tx(async (_queries, tx) => {
+    const { userId, state } = await store.ensureUser(tx, bureauId, person, id('usr'));
+    const user = { userId, isBlocked: state !== 'active' };
+    return finishAttempt(loginAttempts.within(tx), digest, user, loginCodeDigest);
+  });
+  requireDone(result);
+}
+
+async function finishWithPassword(
+  { store, loginAttempts }: LoginAttemptOptions,
   digest: Buffer,
-  who: { userId: string; isBlocked: boolean },
+  { userId, passwordDigest }: { userId: string; passwordDigest: string },
+): Promise<void> {
+  const result = await store.tx(async (queries, tx) => {
+    // A password reset takes the same lock, so a login with the former password cannot end after it.
+    const user = await queries.lockUser(userId);
+    if ((await queries.findPasswordDigest(userId)) !== passwordDigest) throw wrongPassword();
+    return finishAttempt(loginAttempts.within(tx), digest, { userId, isBlocked: user?.state !== 'active' });
+  });
+  requireDone(result);
+}
+
+async function finishAttempt(
+  queries: LoginAttemptQueries,
+  digest: Buffer,
+  { userId, isBlocked }: { userId: string; isBlocked: boolean },
   loginCodeDigest?: Buffer,
-): Promise<'done' | 'blocked' | 'over'> {
-  if (who.isBlocked) {
-    await attempts.fail(digest, 'user_blocked');
+): Promise<FinishResult> {
+  if (isBlocked) {
+    await queries.fail(digest, 'user_blocked');
     return 'blocked';
   }
-  const moved = await attempts.finish(digest, {
-    userId: who.userId,
-    ...(loginCodeDigest && { loginCodeDigest }),
-  });
-  return moved ? 'done' : 'over';
+  const isFinished = await queries.finish(digest, { userId, ...(loginCodeDigest && { loginCodeDigest }) });
+  return isFinished ? 'done' : 'ended';
 }
 
-// Thrown after the transaction, so that what it wrote stays.
-function refuseEnd(end: 'done' | 'blocked' | 'over'): void {
-  if (end === 'blocked')
+// Called after the transaction: throwing inside it would roll back the failed attempt's state.
+function requireDone(result: FinishResult): void {
+  if (result === 'blocked')
     throw new Problem('forbidden', 'user_blocked', 'This user is blocked and cannot log in.');
-  if (end === 'over') throw over();
+  if (result === 'ended') throw ended();
 }
 
-function known(attempt: Attempt | null): Attempt {
+/** Throws 404 `login_not_found` for null. */
+export function requireAttempt(attempt: LoginAttempt | null): LoginAttempt {
   if (!attempt)
     throw new Problem('not_found', 'login_not_found', 'There is no such login attempt.', {
       param: 'login_id',
@@ -281,71 +264,25 @@ function known(attempt: Attempt | null): Attempt {
   return attempt;
 }
 
-function over(): Problem {
-  return new Problem('gone', 'login_spent', 'This login attempt is over; start another one.', {
+function ended(): Problem {
+  return new Problem('gone', 'login_spent', 'This login attempt has ended; start another one.', {
     param: 'login_id',
   });
 }
 
-function checkInput(input: Readonly<Record<string, string>>, asked: readonly LoginInput[]): void {
-  const refuse = (name: string, message: string): never => {
-    const path = `input.${name}`;
-    throw new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
-      param: path,
-      details: [{ path, message }],
-    });
-  };
-  for (const { name, required } of asked) if (required && !input[name]) refuse(name, 'is required');
-  const unknown = Object.keys(input).find((name) => !asked.some((one) => one.name === name));
-  if (unknown !== undefined) refuse(/^\w{1,64}$/.test(unknown) ? unknown : 'input', 'is not asked for');
+/** Throws 400 for a required input that is missing and for an input that the provider did not ask for. */
+function requireInputs(input: Readonly<Record<string, string>>, expected: readonly LoginInput[]): void {
+  const missing = expected.find(({ name, required }) => required && !input[name]);
+  if (missing !== undefined) throw invalidInput(missing.name, 'is required');
+  const unknown = Object.keys(input).find((name) => !expected.some((one) => one.name === name));
+  if (unknown !== undefined)
+    throw invalidInput(/^\w{1,64}$/.test(unknown) ? unknown : 'input', 'is not one of the requested inputs');
 }
 
-function isProven({ codeChallenge, loginCodeDigest }: Attempt, { loginCode, codeVerifier }: Proof): boolean {
-  if (codeChallenge === null) return true;
-  if (loginCode === undefined || codeVerifier === undefined || loginCodeDigest === null) return false;
-  const challenge = createHash('sha256').update(codeVerifier, 'ascii').digest('base64url');
-  const isCode = secretsEqual(secretDigest(loginCode).toString('hex'), loginCodeDigest.toString('hex'));
-  return secretsEqual(challenge, codeChallenge) && isCode;
-}
-
-function unproven({ loginCode, codeVerifier }: Proof): Problem {
-  const missing =
-    loginCode === undefined ? 'login_code' : codeVerifier === undefined ? 'code_verifier' : null;
-  if (missing === null) {
-    return new Problem('unauthenticated', 'invalid_credentials', 'The code or its verifier is wrong.', {
-      headers: { 'www-authenticate': 'Bearer' },
-    });
-  }
-  const message = 'is required to read this login';
-  return new Problem('bad_request', 'invalid_request', `\`${missing}\` ${message}.`, {
-    param: missing,
-    details: [{ path: missing, message }],
+function invalidInput(name: string, message: string): Problem {
+  const path = `input.${name}`;
+  return new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
+    param: path,
+    details: [{ path, message }],
   });
-}
-
-async function readAgain(
-  queries: AccountsQueries,
-  attempts: AttemptQueries,
-  { loginId, digest, attempt }: { loginId: string; digest: Buffer; attempt: Attempt },
-): Promise<LoginOutcome | 'spent'> {
-  const { isReadable, sealedToken, tokenId, userId } = attempt;
-  if (!isReadable || sealedToken === null || tokenId === null || userId === null) {
-    if (sealedToken !== null) await attempts.dropSealedToken(digest);
-    return 'spent';
-  }
-  if (attempt.userState !== 'active') return { status: 'failed', error: null };
-  const stored = await queries.findToken(tokenId);
-  if (!stored) return 'spent';
-  return done(queries, userId, unseal(loginId, 'login result', sealedToken), stored.expiresAt);
-}
-
-async function done(
-  queries: AccountsQueries,
-  userId: string,
-  userToken: string,
-  expiresAt: Date,
-): Promise<LoginOutcome> {
-  const user = await queries.findUser(userId);
-  if (!user) throw new Error('A login attempt outlived its user.');
-  return { status: 'done', userToken, expiresAt, user };
 }

@@ -1,33 +1,24 @@
-// The end of a redirect login, in the person's browser. The rule it keeps: whoever starts an attempt and has
-// somebody else finish it gets nothing. With a `redirect_to` the token needs a code that only the finishing browser
-// brings to the product; without one the person compares a code first.
+// The end of a redirect login, in the person's browser. Someone who starts an attempt and tricks another person into
+// finishing it must not get that person's token. With a `redirect_to`, reading the token needs a code that only the
+// finishing browser receives; without one, the person compares a code on two screens first (RFC 8628).
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import type { Person, RedirectProvider } from '../providers/provider.ts';
-import { isSecret, newSecret, secretDigest } from '../secret-box.ts';
-import type { TicketStore } from '../one-time-tokens-store.ts';
-import { issueTicket, takeTicket } from '../one-time-tokens.ts';
-import type { Attempts, RedirectMemory } from './attempts.ts';
+import type { LoginAttempts, RedirectState } from './attempts.ts';
+import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
+import { consumeOneTimeToken, issueOneTimeToken } from './one-time-tokens.ts';
 import { pageHeaders, renderPage, type Page, type PageReply } from './pages.ts';
 import { returnAddress } from './redirect-target.ts';
-import type { Attempt, AttemptStore } from './store.ts';
-
-export interface CallbackNeeds {
-  attempts: Attempts;
-  attemptStore: AttemptStore;
-  tickets: TicketStore;
-  findBureau: (bureauId: string) => Promise<Bureau | null>;
-  refuseUnlessActive: (state: BureauState) => void;
-  /** The provider as it is here and now; undefined when it was taken away meanwhile. */
-  redirectProvider: (providerId: string) => RedirectProvider | undefined;
-  confirmSeconds: number;
-}
+import { isSecret, newSecret, secretDigest } from './sealed-secrets.ts';
+import type { LoginAttempt, LoginAttemptStore } from './store.ts';
 
 type PageStatus = 200 | 400 | 403 | 502 | 503 | 504;
-type Paged<Status extends PageStatus> = Status extends PageStatus ? { status: Status } & PageReply : never;
-type CallbackReply = Paged<PageStatus> | { status: 303; headers: Record<string, string> };
-// No third party has a part in a decision.
-type DecisionReply = Paged<Exclude<PageStatus, 502 | 504>>;
+type StatusPage<Status extends PageStatus> = Status extends PageStatus
+  ? { status: Status } & PageReply
+  : never;
+type CallbackReply = StatusPage<PageStatus> | { status: 303; headers: Record<string, string> };
+// A decision involves no third party, so it cannot fail with 502 or 504.
+type DecisionReply = StatusPage<Exclude<PageStatus, 502 | 504>>;
 
 type Log = { warn(fields: object, message: string): void };
 
@@ -37,146 +28,161 @@ interface Confirmation {
 }
 
 export interface LoginCallback {
-  /** The browser is back; `query` is what stood after the question mark. */
+  /** The browser returned from the third party. `search` is the raw query without its question mark. */
   receive(query: { state?: string }, search: string, log: Log): Promise<CallbackReply>;
-  /** The person has compared the codes. */
+  /** The person compared the codes and submitted the form. */
   decide(form: Uint8Array): Promise<DecisionReply>;
 }
 
-export function createCallback(needs: CallbackNeeds): LoginCallback {
-  const { attempts, attemptStore, tickets } = needs;
+interface CallbackOptions {
+  attempts: LoginAttempts;
+  loginAttempts: LoginAttemptStore;
+  oneTimeTokens: OneTimeTokenStore;
+  findBureau: (bureauId: string) => Promise<Bureau | null>;
+  /** Throws 403 for a Bureau that is paused or archived. */
+  refuseUnlessActive: (state: BureauState) => void;
+  /** The configured provider; undefined when it is no longer configured. */
+  redirectProvider: (providerId: string) => RedirectProvider | undefined;
+  confirmSeconds: number;
+}
 
-  async function finishWithRedirect(
-    digest: Buffer,
-    attempt: Attempt,
-    redirectTo: string,
-    person: Person,
-  ): Promise<CallbackReply> {
-    const loginCode = newSecret('code');
-    await attempts.finish(digest, attempt.bureauId, person, secretDigest(loginCode));
-    return sendBack(redirectTo, 'login_code', loginCode);
-  }
+/** An attempt whose browser is back, with what its OAuth state remembered. */
+interface ReturnedLogin {
+  digest: Buffer;
+  attempt: LoginAttempt;
+  redirect: RedirectState;
+}
 
-  async function askToCompare(
-    digest: Buffer,
-    attempt: Attempt,
-    userCode: string,
-    person: Person,
-  ): Promise<CallbackReply> {
-    const bureau = await needs.findBureau(attempt.bureauId);
-    const content: Confirmation = { bureauId: attempt.bureauId, person };
-    const { secret } = await issueTicket(tickets, {
-      purpose: 'confirmation',
-      content,
-      attemptDigest: digest,
-      ttlSeconds: needs.confirmSeconds,
-    });
-    return paged(200, {
-      title: `Log in to ${bureau?.name ?? attempt.bureauId}?`,
-      paragraphs: [
-        'Somebody is waiting to be logged in. Say yes only if this code stands on your own device, where you began. If anyone sent you here, say no.',
-      ],
-      form: { confirmation: secret, userCode },
-    });
-  }
+export function createCallback(options: CallbackOptions): LoginCallback {
+  const { attempts, loginAttempts, oneTimeTokens, refuseUnlessActive } = options;
 
-  async function complete(
-    search: string,
-    state: string,
-    ticket: { attemptDigest: Buffer | null; content: RedirectMemory },
-    log: Log,
-  ): Promise<CallbackReply> {
-    const { attemptDigest: digest, content } = ticket;
-    const attempt = digest && (await attemptStore.find(digest));
-    if (!digest || !attempt || attempt.state !== 'pending' || attempt.isExpired) return unknownState();
+  async function receive(state: string | undefined, search: string, log: Log): Promise<CallbackReply> {
+    if (state === undefined || !isSecret('state', state)) return unknownStatePage();
+    const token = await consumeOneTimeToken<RedirectState>(oneTimeTokens, 'oauth_state', state);
+    if (!token?.attemptDigest) return unknownStatePage();
+    const { attemptDigest: digest, content: redirect } = token;
+    const attempt = await loginAttempts.find(digest);
+    if (!attempt || attempt.state !== 'pending' || attempt.isExpired) return unknownStatePage();
+    const login = { digest, attempt, redirect };
     try {
-      needs.refuseUnlessActive(attempt.bureauState);
-      const provider = needs.redirectProvider(content.providerId);
-      if (!provider)
-        throw new Problem('bad_request', 'login_failed', 'This way to log in is not there any more.');
-      const person = await provider.finish({
-        callbackUrl: content.callbackUrl,
-        state,
-        query: search,
-        memory: content.memory,
-      });
-      if (attempt.redirectTo !== null)
-        return await finishWithRedirect(digest, attempt, attempt.redirectTo, person);
-      return await askToCompare(digest, attempt, content.userCode ?? '', person);
-    } catch (error) {
-      const problem = asProblem(error);
-      // What is ours may pass: the state is spent, but the attempt is not to blame.
-      log.warn(
-        { code: problem.code, provider: content.providerId, reason: reasonOf(problem) },
-        'a redirect login failed',
-      );
-      if (problem.kind === 'internal' || problem.kind === 'unavailable') throw problem;
-      await attemptStore.fail(digest, errorOf(problem));
+      refuseUnlessActive(attempt.bureauState);
+      const person = await identifyPerson(options, redirect, { state, query: search });
       return attempt.redirectTo === null
-        ? pageOf(problem)
-        : sendBack(attempt.redirectTo, 'login_error', errorOf(problem));
+        ? await askToCompare(options, login, person)
+        : await finishWithRedirect(options, login, attempt.redirectTo, person);
+    } catch (error) {
+      return failLogin(options, login, asProblem(error), log);
     }
   }
 
+  async function decide(form: Uint8Array): Promise<StatusPage<PageStatus>> {
+    const fields = new URLSearchParams(Buffer.from(form).toString('utf8'));
+    const confirmation = fields.get('confirmation') ?? '';
+    const decision = fields.get('decision');
+    if (decision !== 'confirm' && decision !== 'cancel') return unknownStatePage();
+    if (!isSecret('confirmation', confirmation)) return unknownStatePage();
+    const token = await consumeOneTimeToken<Confirmation>(oneTimeTokens, 'confirmation', confirmation);
+    if (!token?.attemptDigest) return unknownStatePage();
+    const { attemptDigest: digest, content } = token;
+    if (decision === 'cancel') {
+      await loginAttempts.fail(digest, 'login_denied');
+      return htmlPage(200, {
+        title: 'The login was refused',
+        paragraphs: ['No one was logged in. You can close this page.'],
+      });
+    }
+    const attempt = await loginAttempts.find(digest);
+    if (attempt) refuseUnlessActive(attempt.bureauState);
+    await attempts.finish(digest, content.bureauId, content.person);
+    return htmlPage(200, {
+      title: 'You are logged in',
+      paragraphs: ['Return to where you started the login. You can close this page.'],
+    });
+  }
+
   return {
-    async receive({ state }, search, log) {
-      try {
-        const ticket =
-          state !== undefined && isSecret('state', state)
-            ? await takeTicket<RedirectMemory>(tickets, 'oauth_state', state)
-            : null;
-        return state === undefined || ticket === null
-          ? unknownState()
-          : await complete(search, state, ticket, log);
-      } catch (error) {
-        return pageOf(asProblem(error));
-      }
-    },
-    async decide(form) {
-      try {
-        const fields = new URLSearchParams(Buffer.from(form).toString('utf8'));
-        const confirmation = fields.get('confirmation') ?? '';
-        const decision = fields.get('decision');
-        if (decision !== 'confirm' && decision !== 'cancel') return unknownState();
-        const ticket = isSecret('confirmation', confirmation)
-          ? await takeTicket<Confirmation>(tickets, 'confirmation', confirmation)
-          : null;
-        if (!ticket?.attemptDigest) return unknownState();
-        const { attemptDigest: digest, content } = ticket;
-        if (decision === 'cancel') {
-          await attemptStore.fail(digest, 'login_denied');
-          return paged(200, {
-            title: 'The login was refused',
-            paragraphs: ['Nobody was logged in. You can close this page.'],
-          });
-        }
-        const attempt = await attemptStore.find(digest);
-        if (attempt) needs.refuseUnlessActive(attempt.bureauState);
-        await attempts.finish(digest, content.bureauId, content.person);
-        return paged(200, {
-          title: 'You are logged in',
-          paragraphs: ['Go back to where you began. You can close this page.'],
-        });
-      } catch (error) {
-        return pageOf(asProblem(error)) as DecisionReply;
-      }
-    },
+    receive: ({ state }, search, log) =>
+      receive(state, search, log).catch((error: unknown) => problemPage(asProblem(error))),
+    decide: (form) =>
+      decide(form).catch((error: unknown) => problemPage(asProblem(error))) as Promise<DecisionReply>,
   };
+}
+
+async function identifyPerson(
+  { redirectProvider }: CallbackOptions,
+  { providerId, callbackUrl, memory }: RedirectState,
+  { state, query }: { state: string; query: string },
+): Promise<Person> {
+  const provider = redirectProvider(providerId);
+  if (!provider)
+    throw new Problem('bad_request', 'login_failed', 'This login provider is no longer available.');
+  return provider.finish({ callbackUrl, state, query, memory });
+}
+
+async function finishWithRedirect(
+  { attempts }: CallbackOptions,
+  { digest, attempt }: ReturnedLogin,
+  redirectTo: string,
+  person: Person,
+): Promise<CallbackReply> {
+  const loginCode = newSecret('code');
+  await attempts.finish(digest, attempt.bureauId, person, secretDigest(loginCode));
+  return sendBack(redirectTo, 'login_code', loginCode);
+}
+
+async function askToCompare(
+  { findBureau, oneTimeTokens, confirmSeconds }: CallbackOptions,
+  { digest, attempt, redirect }: ReturnedLogin,
+  person: Person,
+): Promise<CallbackReply> {
+  const bureau = await findBureau(attempt.bureauId);
+  const content: Confirmation = { bureauId: attempt.bureauId, person };
+  const { secret } = await issueOneTimeToken(oneTimeTokens, {
+    purpose: 'confirmation',
+    content,
+    attemptDigest: digest,
+    ttlSeconds: confirmSeconds,
+  });
+  return htmlPage(200, {
+    title: `Log in to ${bureau?.name ?? attempt.bureauId}?`,
+    paragraphs: [
+      'A device is waiting to be logged in. Say yes only if your own device, where you started the login, shows this code. If someone sent you here, say no.',
+    ],
+    form: { confirmation: secret, userCode: redirect.userCode ?? '' },
+  });
+}
+
+/** Fails the attempt and tells the browser. Rethrows an internal or temporary error, for which the attempt stays pending. */
+async function failLogin(
+  { loginAttempts }: CallbackOptions,
+  { digest, attempt, redirect }: ReturnedLogin,
+  problem: Problem,
+  log: Log,
+): Promise<CallbackReply> {
+  log.warn(
+    { code: problem.code, provider: redirect.providerId, reason: reasonOf(problem) },
+    'a redirect login failed',
+  );
+  if (problem.kind === 'internal' || problem.kind === 'unavailable') throw problem;
+  await loginAttempts.fail(digest, errorOf(problem));
+  return attempt.redirectTo === null
+    ? problemPage(problem)
+    : sendBack(attempt.redirectTo, 'login_error', errorOf(problem));
 }
 
 function sendBack(redirectTo: string, member: 'login_code' | 'login_error', value: string): CallbackReply {
   return { status: 303, headers: { ...pageHeaders, location: returnAddress(redirectTo, member, value) } };
 }
 
-function paged<const Status extends PageStatus>(status: Status, page: Page): Paged<Status> {
-  return { status, ...renderPage(page) } as Paged<Status>;
+function htmlPage<const Status extends PageStatus>(status: Status, page: Page): StatusPage<Status> {
+  return { status, ...renderPage(page) } as StatusPage<Status>;
 }
 
-function unknownState(): Paged<400> {
-  return paged(400, {
+function unknownStatePage(): StatusPage<400> {
+  return htmlPage(400, {
     title: 'This login cannot go on',
     paragraphs: [
-      'It is too old, or this page was opened a second time. Begin again where you wanted to log in.',
+      'It has expired, or this page was opened a second time. Start again where you wanted to log in.',
     ],
   });
 }
@@ -187,31 +193,31 @@ function errorOf({ code }: Problem): string {
     : 'login_failed';
 }
 
-// The class and code of what the library threw; its message may quote what came back.
+// The class and code of the library's error. Its message may quote the third party's answer.
 function reasonOf({ cause }: Problem): string | undefined {
   if (!(cause instanceof Error)) return undefined;
   const { code } = cause as { code?: unknown };
   return typeof code === 'string' ? `${cause.name} ${code}` : cause.name;
 }
 
-/** An internal fault is thrown on: it is logged, and the answer says nothing. */
-function pageOf(problem: Problem): Paged<PageStatus> {
-  const again = 'Begin again where you wanted to log in.';
+/** Rethrows an internal error: the server logs it and answers without details. */
+function problemPage(problem: Problem): StatusPage<PageStatus> {
+  const again = 'Start again where you wanted to log in.';
   if (problem.kind === 'internal') throw problem;
   if (problem.kind === 'unavailable')
-    return paged(503, {
-      title: 'Not now',
-      paragraphs: [`The server cannot look after you at the moment. ${again}`],
+    return htmlPage(503, {
+      title: 'Temporarily unavailable',
+      paragraphs: [`The server cannot log you in at the moment. ${again}`],
     });
   if (problem.kind === 'upstream_timeout')
-    return paged(504, { title: 'The provider was too slow', paragraphs: [again] });
+    return htmlPage(504, { title: 'The login provider did not answer in time', paragraphs: [again] });
   if (problem.kind === 'upstream_failed')
-    return paged(502, { title: 'The provider failed', paragraphs: [again] });
+    return htmlPage(502, { title: 'The login provider failed', paragraphs: [again] });
   if (problem.kind === 'forbidden')
-    return paged(403, { title: 'The login was refused', paragraphs: [problem.message] });
-  if (problem.kind === 'gone') return unknownState();
-  return paged(400, {
+    return htmlPage(403, { title: 'The login was refused', paragraphs: [problem.message] });
+  if (problem.kind === 'gone') return unknownStatePage();
+  return htmlPage(400, {
     title: 'This login cannot go on',
-    paragraphs: [`What came back from the provider does not hold. ${again}`],
+    paragraphs: [`The answer of the login provider is invalid. ${again}`],
   });
 }

@@ -1,35 +1,25 @@
-// The handlers of the login: which ways there are, and the steps of an attempt.
-import type { LoginOutcome as WireOutcome, LoginResult } from '../../../contract/gateway/types.gen.ts';
+// The handlers of logins: list the providers, start and continue an attempt, read its result, receive the browser.
+import type { LoginOutcome as LoginOutcomeBody, LoginResult } from '../../../contract/gateway/types.gen.ts';
 import type { Background } from '../../../kernel/background.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
-import type { Guesses } from '../attempt-limits.ts';
-import type { AccountsHandlers } from '../ports.ts';
+import type { AttemptLimits } from '../attempt-limits.ts';
+import type { AccountsHandlers, RequireActiveBureau } from '../ports.ts';
 import type { LoginContext, LoginProvider } from '../providers/provider.ts';
-import type { TicketStore } from '../one-time-tokens-store.ts';
-import { wireUser } from '../serialize-user.ts';
-import type { Attempts, NextStep } from './attempts.ts';
+import { serializeUser } from '../serialize-user.ts';
+import type { LoginAttempts, NextStep } from './attempts.ts';
 import type { LoginCallback } from './callback.ts';
-import { bindingOf } from './redirect-target.ts';
-import type { AttemptStore } from './store.ts';
-
-export interface LoginHandlerNeeds {
-  providers: readonly LoginProvider[];
-  attempts: Attempts;
-  attemptStore: AttemptStore;
-  tickets: TicketStore;
-  callback: LoginCallback;
-  guesses: Guesses;
-  background: Background;
-  servingBureau: (bureauId: string) => Promise<Bureau>;
-}
+import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
+import { redirectBinding } from './redirect-target.ts';
+import type { LoginOutcome, ReadLoginResult } from './result.ts';
+import type { LoginAttemptStore } from './store.ts';
 
 interface Caller {
   remoteAddress: string;
   request: { host: string; origin: string | undefined; headers: Readonly<Record<string, unknown>> };
 }
 
-// Headers that proxies, load balancers, tunnels and content networks add to a request that they pass on.
+// Headers that proxies, load balancers, tunnels and content delivery networks add to a request.
 const proxyHeader = new RegExp(
   [
     '^(?:forwarded|via|x-forwarded|cdn-loop|client-ip|x-cluster-client-ip|x-coming-from)$',
@@ -38,12 +28,30 @@ const proxyHeader = new RegExp(
   ].join('|'),
 );
 
-// A credential in an answer must not end up in a cache.
+// Answers with credentials must not be cached.
 const noStore = { 'cache-control': 'no-store' };
 
-export function loginHandlers(
-  needs: LoginHandlerNeeds,
-): Pick<
+export function loginHandlers({
+  providers,
+  attempts,
+  readResult,
+  callback,
+  loginAttempts,
+  oneTimeTokens,
+  attemptLimits,
+  background,
+  requireActiveBureau,
+}: {
+  providers: readonly LoginProvider[];
+  attempts: LoginAttempts;
+  readResult: ReadLoginResult;
+  callback: LoginCallback;
+  loginAttempts: Pick<LoginAttemptStore, 'deleteExpired'>;
+  oneTimeTokens: Pick<OneTimeTokenStore, 'deleteExpired'>;
+  attemptLimits: Pick<AttemptLimits, 'deleteOld'>;
+  background: Background;
+  requireActiveBureau: RequireActiveBureau;
+}): Pick<
   AccountsHandlers,
   | 'accounts.listProviders'
   | 'accounts.startLogin'
@@ -52,58 +60,58 @@ export function loginHandlers(
   | 'accounts.receiveOauthCallback'
   | 'accounts.decideLogin'
 > {
-  const { providers, attempts, callback, guesses, background, servingBureau } = needs;
-
   function providerOf(providerId: string, context: LoginContext): LoginProvider {
-    const found = providers.find((candidate) => candidate.id === providerId && candidate.available(context));
-    if (!found)
+    const provider = providers.find(
+      (candidate) => candidate.id === providerId && candidate.available(context),
+    );
+    if (!provider)
       throw new Problem('not_found', 'provider_not_found', 'There is no such login provider here.', {
         param: 'provider',
       });
-    return found;
+    return provider;
   }
 
-  function forgetOld(): void {
-    background.run('forget old attempts', () => needs.attemptStore.forgetOld());
-    background.run('forget old tickets', () => needs.tickets.forgetOld());
-    background.run('forget old guesses', () => guesses.forgetOld());
+  function cleanUp(): void {
+    background.run('delete expired login attempts', () => loginAttempts.deleteExpired());
+    background.run('delete expired one-time tokens', () => oneTimeTokens.deleteExpired());
+    background.run('delete old attempt counters', () => attemptLimits.deleteOld());
   }
 
   return {
     'accounts.listProviders': async (call) => {
-      const context = contextOf(await servingBureau(call.query.bureau_id), call);
-      const usable = providers.filter((provider) => provider.available(context));
+      const context = loginContext(await requireActiveBureau(call.query.bureau_id), call);
+      const available = providers.filter((provider) => provider.available(context));
       return {
         status: 200,
         body: {
-          items: usable.map(({ id, label, kind, inputs }) => ({ id, label, kind, inputs: [...inputs] })),
+          items: available.map(({ id, label, kind, inputs }) => ({ id, label, kind, inputs: [...inputs] })),
         },
       };
     },
     'accounts.startLogin': async (call) => {
-      const bureau = await servingBureau(call.body.bureau_id);
-      const provider = providerOf(call.body.provider, contextOf(bureau, call));
-      const binding = bindingOf(call.body, bureau);
+      const bureau = await requireActiveBureau(call.body.bureau_id);
+      const provider = providerOf(call.body.provider, loginContext(bureau, call));
+      const binding = redirectBinding(call.body, bureau);
       const { loginId, next } = await attempts.start(
         provider,
         bureau,
         provider.kind === 'redirect' ? binding : null,
       );
-      forgetOld();
-      return { status: 200, headers: noStore, body: wireOutcome(loginId, provider.id, next) };
+      cleanUp();
+      return { status: 200, headers: noStore, body: serializeOutcome(loginId, provider.id, next) };
     },
     'accounts.continueLogin': async (call) => {
       const { login_id: loginId, input } = call.body;
       const { provider, next } = await attempts.continue(loginId, input, {
         providerOf,
-        contextOf: async (bureauId) => contextOf(await servingBureau(bureauId), call),
+        contextOf: async (bureauId) => loginContext(await requireActiveBureau(bureauId), call),
       });
-      return { status: 200, headers: noStore, body: wireOutcome(loginId, provider, next) };
+      return { status: 200, headers: noStore, body: serializeOutcome(loginId, provider, next) };
     },
     'accounts.getLoginResult': async (call) => {
       const { login_id: loginId, login_code: loginCode, code_verifier: codeVerifier } = call.query;
-      const outcome = await attempts.read(loginId, { loginCode, codeVerifier });
-      return { status: 200, headers: noStore, body: wireResult(loginId, outcome) };
+      const outcome = await readResult(loginId, { loginCode, codeVerifier });
+      return { status: 200, headers: noStore, body: serializeResult(loginId, outcome) };
     },
     'accounts.receiveOauthCallback': async (call) => {
       const search = new URLSearchParams(call.query as Record<string, string>).toString();
@@ -113,7 +121,7 @@ export function loginHandlers(
   };
 }
 
-function contextOf(bureau: Bureau, { remoteAddress, request }: Caller): LoginContext {
+function loginContext(bureau: Bureau, { remoteAddress, request }: Caller): LoginContext {
   const isForwarded = Object.keys(request.headers).some((name) => proxyHeader.test(name));
   return {
     bureauId: bureau.bureauId,
@@ -125,7 +133,7 @@ function contextOf(bureau: Bureau, { remoteAddress, request }: Caller): LoginCon
   };
 }
 
-function wireOutcome(loginId: string, provider: string, next: NextStep): WireOutcome {
+function serializeOutcome(loginId: string, provider: string, next: NextStep): LoginOutcomeBody {
   const common = { login_id: loginId, provider, outcome: next.outcome };
   if (next.outcome === 'input') return { ...common, inputs: [...next.inputs] };
   if (next.outcome === 'redirect')
@@ -133,17 +141,17 @@ function wireOutcome(loginId: string, provider: string, next: NextStep): WireOut
   return common;
 }
 
-function wireResult(loginId: string, outcome: Awaited<ReturnType<Attempts['read']>>): LoginResult {
+function serializeResult(loginId: string, outcome: LoginOutcome): LoginResult {
   const common = { login_id: loginId, status: outcome.status };
   if (outcome.status === 'done') {
     return {
       ...common,
       user_token: outcome.userToken,
       expires_at: outcome.expiresAt.toISOString(),
-      user: wireUser(outcome.user),
+      user: serializeUser(outcome.user),
     };
   }
-  // What is stored is one of the contract's words; only this slice writes it.
+  // The stored error is one of the contract's values: only this slice writes the column.
   return outcome.status === 'failed' && outcome.error !== null
     ? { ...common, error: outcome.error as LoginResult['error'] }
     : common;

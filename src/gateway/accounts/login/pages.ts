@@ -1,13 +1,13 @@
-// The pages that a person's browser sees at the end of a redirect login. They hold no script, load nothing, and
-// can be put into no frame; whatever comes from elsewhere is escaped.
+// The pages that a browser shows at the end of a redirect login. They run no script, load nothing, cannot be framed, and
+// escape every text that comes from elsewhere.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../../kernel/http/html.ts';
 
 export { pageHeaders } from '../../../kernel/http/html.ts';
 
-/** What a page says. `form` asks the person to decide. */
 export interface Page {
   title: string;
   paragraphs: readonly string[];
+  /** Asks the person to compare the code and to confirm or cancel. */
   form?: { confirmation: string; userCode: string };
 }
 
@@ -21,7 +21,7 @@ export function renderPage({ title, paragraphs, form }: Page): PageReply {
   return renderHtml({ title, body });
 }
 
-// The address is relative to the callback's, so that it holds whatever path the server stands under.
+// The form's address is relative to the callback's, so it also works behind a path prefix.
 function renderForm({ confirmation, userCode }: { confirmation: string; userCode: string }): string {
   return `<p class="code">${escapeHtml(userCode)}</p>
 <form method="post" action="confirm">

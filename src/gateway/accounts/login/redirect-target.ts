@@ -1,39 +1,40 @@
-// Where a redirect login may send a browser at its end: only to origins that the Bureau has named. What the URL
-// parser made of the address is what counts and what is used, so no spelling of it means one thing here and
-// another in a browser.
+// Validates where a redirect login may send the browser at its end: only origins that the Bureau lists. The URL is used
+// as the parser normalized it, so it cannot mean one thing here and another in a browser.
 import { Problem } from '../../../kernel/problem.ts';
 import { isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 
-/** An attempt that is bound to the browser that finishes it. */
-export interface Binding {
+/** Binds an attempt to the browser that finishes it: the result needs the code that this address receives. */
+export interface RedirectBinding {
   redirectTo: string;
   codeChallenge: string;
 }
 
-/** Null when neither is given. Throws 400 when only one is, or when the Bureau has not named the origin. */
-export function bindingOf(
-  given: { redirect_to?: string; code_challenge?: string },
+/** Null when both members are absent. Throws 400 when one is missing or the Bureau does not list the origin. */
+export function redirectBinding(
+  {
+    redirect_to: redirectTo,
+    code_challenge: codeChallenge,
+  }: { redirect_to?: string; code_challenge?: string },
   bureau: Pick<Bureau, 'redirectOrigins' | 'serverUrl'>,
-): Binding | null {
-  const { redirect_to: redirectTo, code_challenge: codeChallenge } = given;
+): RedirectBinding | null {
   if (redirectTo === undefined && codeChallenge === undefined) return null;
-  if (redirectTo === undefined) throw refuse('redirect_to', 'is required beside `code_challenge`');
-  if (codeChallenge === undefined) throw refuse('code_challenge', 'is required beside `redirect_to`');
+  if (redirectTo === undefined) throw invalid('redirect_to', 'is required with `code_challenge`');
+  if (codeChallenge === undefined) throw invalid('code_challenge', 'is required with `redirect_to`');
   const url = URL.canParse(redirectTo) ? new URL(redirectTo) : undefined;
   if (!url || !isWebAddress(url))
-    throw refuse('redirect_to', 'must be an https address, or a plain one of this machine');
-  if (url.username !== '' || url.password !== '') throw refuse('redirect_to', 'must not hold credentials');
-  if (redirectTo.includes('#')) throw refuse('redirect_to', 'must not have a fragment');
-  const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((one) =>
-    URL.canParse(one) ? new URL(one).origin : null,
+    throw invalid('redirect_to', 'must be an https address, or an http address of this machine');
+  if (url.username !== '' || url.password !== '') throw invalid('redirect_to', 'must not hold credentials');
+  if (redirectTo.includes('#')) throw invalid('redirect_to', 'must not have a fragment');
+  const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
+    URL.canParse(address) ? new URL(address).origin : null,
   );
   if (!allowed.includes(url.origin))
-    throw refuse('redirect_to', 'has an origin that is not one of the Bureau’s');
+    throw invalid('redirect_to', `has the origin ${url.origin}, which is not one of the Bureau's`);
   return { redirectTo: url.href, codeChallenge };
 }
 
-/** The address with what the product is to read; a fragment, because no server is sent it. */
+/** Adds the result as a fragment, which browsers do not send to servers. */
 export function returnAddress(
   redirectTo: string,
   member: 'login_code' | 'login_error',
@@ -46,7 +47,7 @@ function isWebAddress({ protocol, host }: URL): boolean {
   return protocol === 'https:' || (protocol === 'http:' && isLoopbackHost(host));
 }
 
-function refuse(param: string, message: string): Problem {
+function invalid(param: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
     param,
     details: [{ path: param, message }],

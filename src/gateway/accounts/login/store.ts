@@ -1,10 +1,9 @@
-// The table of login attempts, and the only file that names it. Whether one has expired is judged here, by the
-// database's clock.
+// SQL for login attempts. The database's clock decides whether an attempt has expired.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import type { BureauState } from '../../bureaus/index.ts';
-import type { BureauStates, UserState } from '../store.ts';
+import type { BureauColumns, UserState } from '../store.ts';
 
-export interface Attempt {
+export interface LoginAttempt {
   bureauId: string;
   bureauState: BureauState;
   provider: string;
@@ -12,7 +11,7 @@ export interface Attempt {
   awaits: 'input' | 'redirect' | null;
   error: string | null;
   inputsLeft: number;
-  sealedMemory: Buffer | null;
+  sealedProviderState: Buffer | null;
   redirectTo: string | null;
   codeChallenge: string | null;
   loginCodeDigest: Buffer | null;
@@ -20,70 +19,57 @@ export interface Attempt {
   userState: UserState | null;
   isExpired: boolean;
   wasRead: boolean;
-  /** Whether the first read was so short ago that another may have the token. */
+  /** The first read is so recent that the result can be read again. */
   isReadable: boolean;
   tokenId: string | null;
   sealedToken: Buffer | null;
 }
 
-export interface NewAttempt {
+export interface NewLoginAttempt {
   digest: Buffer;
   bureauId: string;
   provider: string;
   ttlSeconds: number;
   maxInputs: number;
-  /** Done already, or waiting for something. */
+  /** The attempt is stored as done when this is set, as pending otherwise. */
   userId?: string;
   awaits?: 'input' | 'redirect';
   redirectTo?: string;
   codeChallenge?: string;
 }
 
-/** What can be done on one connection, in a transaction or alone. Moves are without effect, and say so, unless the attempt is pending and alive. */
-export interface AttemptQueries {
-  insert(attempt: NewAttempt): Promise<void>;
-  find(digest: Buffer): Promise<Attempt | null>;
-  /** Nobody else can read the attempt until the transaction ends. */
-  lock(digest: Buffer, rereadSeconds: number): Promise<Attempt | null>;
-  /** Uses up one input and says how many are left; null when there is none, or nothing is asked for. */
+/** Changes have no effect, and report so, unless the attempt is pending and has not expired. */
+export interface LoginAttemptQueries {
+  insert(attempt: NewLoginAttempt): Promise<void>;
+  find(digest: Buffer): Promise<LoginAttempt | null>;
+  /** Locks the attempt until the transaction ends. */
+  lock(digest: Buffer, rereadSeconds: number): Promise<LoginAttempt | null>;
+  /** Counts one input and returns how many are left; null when none is left or no input is expected. */
   countInput(digest: Buffer): Promise<number | null>;
-  giveInputBack(digest: Buffer): Promise<void>;
-  remember(digest: Buffer, sealedMemory: Buffer): Promise<void>;
-  finish(digest: Buffer, end: { userId: string; loginCodeDigest?: Buffer }): Promise<boolean>;
+  uncountInput(digest: Buffer): Promise<void>;
+  setProviderState(digest: Buffer, sealedProviderState: Buffer): Promise<void>;
+  finish(digest: Buffer, result: { userId: string; loginCodeDigest?: Buffer }): Promise<boolean>;
   fail(digest: Buffer, error: string): Promise<boolean>;
-  noteFirstRead(digest: Buffer, token: { tokenId: string; sealedToken: Buffer }): Promise<void>;
+  recordFirstRead(digest: Buffer, token: { tokenId: string; sealedToken: Buffer }): Promise<void>;
   dropSealedToken(digest: Buffer): Promise<void>;
-  forgetUser(userId: string): Promise<void>;
-  /** Likewise for all users of a Bureau. */
-  forgetBureau(bureauId: string): Promise<void>;
-  /** Forgets some attempts that ended more than a day ago. */
-  forgetOld(): Promise<void>;
+  deleteForUser(userId: string): Promise<void>;
+  /** Deletes the attempts of all users of a Bureau. */
+  deleteForBureau(bureauId: string): Promise<void>;
+  /** Deletes up to 100 attempts that expired more than a day ago. */
+  deleteExpired(): Promise<void>;
 }
 
-export interface AttemptStore extends AttemptQueries {
-  within(sql: Sql): AttemptQueries;
+export interface LoginAttemptStore extends LoginAttemptQueries {
+  /** The same queries on a transaction's connection. */
+  within(sql: Sql): LoginAttemptQueries;
 }
 
-export function attemptStore({ sql }: Database, bureaus: BureauStates): AttemptStore {
-  return { ...queries(sql, bureaus), within: (own) => queries(own, bureaus) };
+export function loginAttemptStore({ sql }: Database, bureaus: BureauColumns): LoginAttemptStore {
+  return { ...queries(sql, bureaus), within: (tx) => queries(tx, bureaus) };
 }
 
-function queries(sql: Sql, bureaus: BureauStates): AttemptQueries {
+function queries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
   const isPending = () => sql`state = 'pending' and expires_at > gateway.townhall_now()`;
-
-  async function read(digest: Buffer, rereadSeconds: number): Promise<Attempt | null> {
-    const [found] = await sql<Attempt[]>`
-      select a.bureau_id as "bureauId", ${bureaus.stateOf(sql, 'a.bureau_id')} as "bureauState", a.provider, a.state,
-        a.awaits, a.error, a.inputs_left as "inputsLeft", a.sealed_memory as "sealedMemory", a.redirect_to as "redirectTo",
-        a.code_challenge as "codeChallenge", a.login_code_digest as "loginCodeDigest", a.user_id as "userId",
-        (select u.state from gateway.accounts_users u where u.user_id = a.user_id) as "userState",
-        a.expires_at <= gateway.townhall_now() as "isExpired",
-        a.first_read_at is not null as "wasRead",
-        coalesce(a.first_read_at > gateway.townhall_now() - make_interval(secs => ${rereadSeconds}), false) as "isReadable",
-        a.token_id as "tokenId", a.sealed_token as "sealedToken"
-      from gateway.accounts_login_attempts a where a.digest = ${digest}`;
-    return found ?? null;
-  }
 
   return {
     async insert({
@@ -104,40 +90,40 @@ function queries(sql: Sql, bureaus: BureauStates): AttemptQueries {
           ${maxInputs}, ${redirectTo ?? null}, ${codeChallenge ?? null},
           gateway.townhall_now() + make_interval(secs => ${ttlSeconds}))`;
     },
-    find: (digest) => read(digest, 0),
+    find: (digest) => read(sql, bureaus, digest, 0),
     async lock(digest, rereadSeconds) {
-      // Two statements: one that waits for the lock sees the row as it is then, but a user whom the other
-      // transaction made not yet.
+      // Lock first, then read: a single statement would see the row as the lock's former holder left it, but not a
+      // user that the holder inserted.
       await sql`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
-      return read(digest, rereadSeconds);
+      return read(sql, bureaus, digest, rereadSeconds);
     },
     async countInput(digest) {
-      const [counted] = await sql<{ left: number }[]>`
+      const [row] = await sql<{ left: number }[]>`
         update gateway.accounts_login_attempts set inputs_left = inputs_left - 1
         where digest = ${digest} and ${isPending()} and awaits = 'input' and inputs_left > 0
         returning inputs_left as left`;
-      return counted?.left ?? null;
+      return row?.left ?? null;
     },
-    async giveInputBack(digest) {
+    async uncountInput(digest) {
       await sql`update gateway.accounts_login_attempts set inputs_left = inputs_left + 1 where digest = ${digest} and ${isPending()}`;
     },
-    async remember(digest, sealedMemory) {
-      await sql`update gateway.accounts_login_attempts set sealed_memory = ${sealedMemory} where digest = ${digest} and ${isPending()}`;
+    async setProviderState(digest, sealedProviderState) {
+      await sql`update gateway.accounts_login_attempts set sealed_memory = ${sealedProviderState} where digest = ${digest} and ${isPending()}`;
     },
     async finish(digest, { userId, loginCodeDigest }) {
-      const done = await sql`
+      const rows = await sql`
         update gateway.accounts_login_attempts
         set state = 'done', user_id = ${userId}, login_code_digest = ${loginCodeDigest ?? null}, sealed_memory = null, awaits = null
         where digest = ${digest} and ${isPending()} returning 1`;
-      return done.length > 0;
+      return rows.length > 0;
     },
     async fail(digest, error) {
-      const failed = await sql`
+      const rows = await sql`
         update gateway.accounts_login_attempts set state = 'failed', error = ${error}, sealed_memory = null, awaits = null
         where digest = ${digest} and ${isPending()} returning 1`;
-      return failed.length > 0;
+      return rows.length > 0;
     },
-    async noteFirstRead(digest, { tokenId, sealedToken }) {
+    async recordFirstRead(digest, { tokenId, sealedToken }) {
       await sql`
         update gateway.accounts_login_attempts
         set first_read_at = gateway.townhall_now(), token_id = ${tokenId}, sealed_token = ${sealedToken}
@@ -146,14 +132,14 @@ function queries(sql: Sql, bureaus: BureauStates): AttemptQueries {
     async dropSealedToken(digest) {
       await sql`update gateway.accounts_login_attempts set sealed_token = null where digest = ${digest}`;
     },
-    async forgetBureau(bureauId) {
+    async deleteForBureau(bureauId) {
       await sql`delete from gateway.accounts_login_attempts where bureau_id = ${bureauId} and user_id is not null`;
     },
-    async forgetUser(userId) {
+    async deleteForUser(userId) {
       await sql`delete from gateway.accounts_login_attempts where user_id = ${userId}`;
     },
-    async forgetOld() {
-      // A few at a time, so that no caller pays for many; two replicas do not wait for each other.
+    async deleteExpired() {
+      // A batch of 100 keeps the calling request fast; `skip locked` keeps replicas from waiting for each other.
       await sql`
         delete from gateway.accounts_login_attempts where digest in (
           select digest from gateway.accounts_login_attempts
@@ -161,4 +147,23 @@ function queries(sql: Sql, bureaus: BureauStates): AttemptQueries {
           order by expires_at limit 100 for update skip locked)`;
     },
   };
+}
+
+async function read(
+  sql: Sql,
+  bureaus: BureauColumns,
+  digest: Buffer,
+  rereadSeconds: number,
+): Promise<LoginAttempt | null> {
+  const [row] = await sql<LoginAttempt[]>`
+    select a.bureau_id as "bureauId", ${bureaus.stateOf(sql, 'a.bureau_id')} as "bureauState", a.provider, a.state,
+      a.awaits, a.error, a.inputs_left as "inputsLeft", a.sealed_memory as "sealedProviderState", a.redirect_to as "redirectTo",
+      a.code_challenge as "codeChallenge", a.login_code_digest as "loginCodeDigest", a.user_id as "userId",
+      (select u.state from gateway.accounts_users u where u.user_id = a.user_id) as "userState",
+      a.expires_at <= gateway.townhall_now() as "isExpired",
+      a.first_read_at is not null as "wasRead",
+      coalesce(a.first_read_at > gateway.townhall_now() - make_interval(secs => ${rereadSeconds}), false) as "isReadable",
+      a.token_id as "tokenId", a.sealed_token as "sealedToken"
+    from gateway.accounts_login_attempts a where a.digest = ${digest}`;
+  return row ?? null;
 }

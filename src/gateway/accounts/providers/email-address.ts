@@ -1,18 +1,19 @@
-// E-mail addresses: the one form in which an address is looked up, counted and written to.
+// E-mail addresses in the one normalized form in which they are stored, counted and written to.
+import type { Person } from './provider.ts';
 
 /**
- * The address as this server knows it: in lower case, which mail servers ignore. The contract admits ASCII
- * alone, where lower case never makes one address out of two.
+ * The trimmed address in lower case, or null when it is no address. Mail servers ignore case in practice. The contract
+ * allows ASCII only, so lower case never maps two different addresses to one.
  */
-export function normalAddress(given: string): string | null {
-  const address = given.trim().toLowerCase();
-  return address.length <= 254 && addressShape.test(address) ? address : null;
+export function normalizeAddress(input: string): string | null {
+  const address = input.trim().toLowerCase();
+  return address.length <= 254 && addressPattern.test(address) ? address : null;
 }
 
-// The contract's, for the inputs that no schema looks at.
-const addressShape = /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}$/;
+// The same pattern as the contract's, for login inputs, which no schema validates.
+const addressPattern = /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}$/;
 
-/** Who has proven an address, whichever way: there is one account for it in a Bureau. */
-export function emailPerson(address: string, displayName: string | null = null) {
+/** The person who proved an address. Every way of proving it leads to the same account of a Bureau. */
+export function emailPerson(address: string, displayName: string | null = null): Person {
   return { issuer: 'email', subject: address, email: address, displayName };
 }

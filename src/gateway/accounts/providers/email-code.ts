@@ -1,56 +1,68 @@
-// The login with a code that is sent to an e-mail address. A new address makes a new account.
+// The login with a code that is sent to an e-mail address. An address without an account gets a new one.
 import { Problem } from '../../../kernel/problem.ts';
-import { emailPerson, normalAddress } from './email-address.ts';
-import { isCode, sendCode, type Mailer } from './code-mail.ts';
-import type { Guesses } from '../attempt-limits.ts';
-import { newDigitCode } from '../secret-box.ts';
+import type { AttemptLimits } from '../attempt-limits.ts';
+import { matchesCode, newEmailCode, sendCode, type Mailer } from './code-mail.ts';
+import { emailPerson, normalizeAddress } from './email-address.ts';
 import { wrongInput } from './password-login.ts';
-import type { InputProvider, LoginInput } from './provider.ts';
+import type { InputProvider, InputStep, LoginContext, LoginInput } from './provider.ts';
 
-const first: readonly LoginInput[] = [
+const addressInputs: readonly LoginInput[] = [
   { name: 'email', type: 'email', label: 'E-mail address', required: true },
 ];
-const second: readonly LoginInput[] = [
+const codeInputs: readonly LoginInput[] = [
   { name: 'code', type: 'code', label: 'Code from the e-mail', required: true },
 ];
 
-interface Memory {
+interface SentCode {
   email: string;
   code: string;
 }
 
 export function emailCodeProvider({
-  guesses,
+  attemptLimits,
   mail,
   minutes,
 }: {
-  guesses: Guesses;
+  attemptLimits: Pick<AttemptLimits, 'count' | 'recordSuccess'>;
   mail: Mailer;
   minutes: number;
 }): InputProvider {
+  async function send(
+    address: string,
+    { bureauId, bureauName, remoteAddress }: LoginContext,
+  ): Promise<InputStep> {
+    const email = normalizeAddress(address);
+    if (email === null) throw notAnAddress();
+    await attemptLimits.count('sentCodes', { bureauId, email, remoteAddress });
+    const code = newEmailCode();
+    await sendCode(mail, { to: email, bureauName, code, purpose: 'log in', minutes });
+    const state: SentCode = { email, code };
+    return { outcome: 'input', inputs: codeInputs, state: JSON.stringify(state) };
+  }
+
+  async function check(
+    input: string,
+    { email, code }: SentCode,
+    { bureauId, remoteAddress }: LoginContext,
+  ): Promise<InputStep> {
+    const source = { bureauId, email, remoteAddress };
+    await attemptLimits.count('wrongCodes', source);
+    if (!matchesCode(input, code)) throw wrongInput('The code is wrong.');
+    await attemptLimits.recordSuccess('wrongCodes', source);
+    return { outcome: 'done', person: emailPerson(email) };
+  }
+
   return {
     id: 'email_code',
     label: 'E-mail code',
     kind: 'input',
-    inputs: first,
+    inputs: addressInputs,
     available: () => mail.isConfigured(),
-    inputsAfter: (memory) => (memory === null ? first : second),
-    async continue(input, memory, { bureauId, bureauName, remoteAddress }) {
-      if (memory === null) {
-        const email = normalAddress(input['email'] ?? '');
-        if (email === null) throw notAnAddress();
-        await guesses.count('sentCodes', { bureauId, email, remoteAddress });
-        const code = newDigitCode();
-        await sendCode(mail, { to: email, bureauName, code, purpose: 'log in', minutes });
-        return { outcome: 'input', inputs: second, memory: JSON.stringify({ email, code } satisfies Memory) };
-      }
-      const { email, code } = JSON.parse(memory) as Memory;
-      const at = { bureauId, email, remoteAddress };
-      await guesses.count('wrongCodes', at);
-      if (!isCode(input['code'] ?? '', code)) throw wrongInput('The code is wrong.');
-      await guesses.succeed('wrongCodes', at);
-      return { outcome: 'done', person: emailPerson(email) };
-    },
+    inputsAfter: (state) => (state === null ? addressInputs : codeInputs),
+    continue: (input, state, context) =>
+      state === null
+        ? send(input['email'] ?? '', context)
+        : check(input['code'] ?? '', JSON.parse(state) as SentCode, context),
   };
 }
 

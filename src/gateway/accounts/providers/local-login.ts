@@ -1,9 +1,9 @@
-// The login without credentials of the local edition. The rule it keeps: it is there only for somebody who
-// sits at this machine, which a proxy, another machine or a web page must not be able to pretend.
+// The login without credentials of the local edition. It must be unreachable for other machines, for proxies and for
+// web pages that the person has open.
 import { isLoopbackAddress, isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { InstantProvider, Person } from './provider.ts';
 
-/** The one user of the Bureau `local`. */
+/** The only user of the Bureau `local`. */
 export const localPerson: Person = {
   issuer: 'local',
   subject: 'local',
@@ -11,19 +11,23 @@ export const localPerson: Person = {
   displayName: 'Local user',
 };
 
-/** Whether a server with these settings may have the local login at all. */
-export function mayLogInLocally(settings: {
+/** Whether a server with these settings may offer the local login at all. */
+export function mayLogInLocally({
+  engine,
+  localLogin,
+  cityBaseUrl,
+  trustedProxies,
+}: {
   engine: 'postgres' | 'embedded';
   /** `LOCAL_LOGIN`: on unless it is false. */
   localLogin: boolean | undefined;
   cityBaseUrl: string | undefined;
   trustedProxies: readonly string[];
 }): boolean {
-  const { engine, localLogin, cityBaseUrl, trustedProxies } = settings;
-  // An address of its own or a proxy in front means that others are meant to reach this server, and behind
-  // a proxy every caller looks like a neighbour.
-  const isAlone = trustedProxies.length === 0 && (cityBaseUrl === undefined || isLoopbackUrl(cityBaseUrl));
-  return engine === 'embedded' && localLogin !== false && isAlone;
+  // A public address or a trusted proxy means that other machines reach this server. Behind a proxy every caller
+  // has a loopback address.
+  const isPrivate = trustedProxies.length === 0 && (cityBaseUrl === undefined || isLoopbackUrl(cityBaseUrl));
+  return engine === 'embedded' && localLogin !== false && isPrivate;
 }
 
 export const localLogin: InstantProvider = {
@@ -31,9 +35,8 @@ export const localLogin: InstantProvider = {
   label: 'This machine',
   kind: 'instant',
   inputs: [],
-  // The Host keeps out a name that an attacker made resolve to this machine; a browser sends Origin with
-  // every POST, so a page that the person happens to have open is kept out too.
-  // Behind a proxy on this machine everybody has a loopback address, and some proxies even write a loopback Host.
+  // Each check blocks one attack. Host: DNS rebinding. Origin, which browsers send with every POST: a page that is
+  // open in the browser. Forwarding headers: a proxy on this machine, whose requests come from a loopback address.
   available: ({ bureauId, remoteAddress, host, origin, isForwarded }) =>
     bureauId === 'local' &&
     isLoopbackAddress(remoteAddress) &&

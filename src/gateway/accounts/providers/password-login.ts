@@ -1,7 +1,7 @@
 // The login with an e-mail address and a password.
 import { Problem } from '../../../kernel/problem.ts';
-import { normalAddress } from './email-address.ts';
 import type { Mailer } from './code-mail.ts';
+import { normalizeAddress } from './email-address.ts';
 import type { Passwords } from './passwords.ts';
 import type { InputProvider, LoginInput } from './provider.ts';
 
@@ -10,8 +10,14 @@ const inputs: readonly LoginInput[] = [
   { name: 'password', type: 'password', label: 'Password', required: true },
 ];
 
-/** It exists where e-mail can be sent: without it nobody could register or get a new password. */
-export function passwordProvider({ passwords, mail }: { passwords: Passwords; mail: Mailer }): InputProvider {
+/** Available only when e-mail is configured: registration and password resets depend on it. */
+export function passwordProvider({
+  passwords,
+  mail,
+}: {
+  passwords: Pick<Passwords, 'check'>;
+  mail: Mailer;
+}): InputProvider {
   return {
     id: 'password',
     label: 'E-mail and password',
@@ -19,9 +25,9 @@ export function passwordProvider({ passwords, mail }: { passwords: Passwords; ma
     inputs,
     available: () => mail.isConfigured(),
     inputsAfter: () => inputs,
-    async continue(input, _memory, { bureauId, remoteAddress }) {
-      const email = normalAddress(input['email'] ?? '');
-      // What is no address is nobody's either, and nobody's password can be counted or checked.
+    async continue(input, _state, { bureauId, remoteAddress }) {
+      const email = normalizeAddress(input['email'] ?? '');
+      // A malformed address has no account; there is no attempt to count and no digest to check.
       const account =
         email === null
           ? null
@@ -32,11 +38,11 @@ export function passwordProvider({ passwords, mail }: { passwords: Passwords; ma
   };
 }
 
-/** The refusal of an e-mail address and password that do not match. */
 export function wrongPassword(): Problem {
   return wrongInput('The e-mail address or the password is wrong.');
 }
 
+/** 401 `invalid_credentials` with the challenge header that RFC 9110 requires. */
 export function wrongInput(message: string): Problem {
   return new Problem('unauthenticated', 'invalid_credentials', message, {
     headers: { 'www-authenticate': 'Bearer' },

@@ -1,4 +1,4 @@
-// The passwords of users: how one is checked, and that checking costs the same for an address that nobody has.
+// Checks and digests the passwords of users. A check costs the same time for an address without an account.
 import {
   checkPassword,
   digestPassword,
@@ -8,75 +8,80 @@ import {
 } from '../../../kernel/secrets/password.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { ConcurrencyLimit } from '../../../kernel/secrets/concurrency-limit.ts';
-import { tooMany, type GuessAt, type Guesses } from '../attempt-limits.ts';
+import { tooManyAttempts, type AttemptLimits, type AttemptSource } from '../attempt-limits.ts';
 import type { AccountsStore } from '../store.ts';
 
-export interface PasswordNeeds {
-  store: AccountsStore;
-  guesses: Guesses;
-  /** How many digests are made at once. */
-  turnstile: ConcurrencyLimit;
-  /** Rounds of PBKDF2 for new digests; a digest with fewer is renewed at the next login. */
-  rounds?: number;
-}
-
 export interface Passwords {
-  /** Throws 400 for an unfit password. */
-  requireFit(password: string, param: string, email: string | null): void;
-  /** What is stored of it. Throws 429 when too many are at work. */
+  /** Throws 400 for a password that is too short, too common or part of the address. */
+  requireAcceptable(password: string, param: string, email: string | null): void;
+  /** Throws 429 when too many digests are being computed. */
   digest(password: string): Promise<string>;
   /**
-   * The account that has the password, after the guess was counted. Null when it is wrong, or when there is
-   * no such account. Throws 429 when there were too many guesses.
+   * Counts an attempt and checks the password. Null when it is wrong or the address has no account. Throws 429 after
+   * too many attempts.
    */
-  check(at: GuessAt, password: string): Promise<{ userId: string; passwordDigest: string } | null>;
+  check(source: AttemptSource, password: string): Promise<{ userId: string; passwordDigest: string } | null>;
 }
 
-export function createPasswords(needs: PasswordNeeds): Passwords {
-  const { store, guesses, turnstile } = needs;
-  const rounds = needs.rounds ?? minimumRounds;
-  const nobodysDigest = dummyDigest(rounds);
-
-  async function inTurn<T>(work: (turn: () => Promise<void>) => Promise<T>): Promise<T> {
-    const place = turnstile.tryAcquire();
-    if (!place) throw tooMany(1);
-    try {
-      return await work(() => place.start());
-    } finally {
-      place.release();
-    }
-  }
+export function createPasswords({
+  store,
+  attemptLimits,
+  turnstile,
+  rounds = minimumRounds,
+}: {
+  store: Pick<AccountsStore, 'findEmailAccount' | 'changePassword'>;
+  attemptLimits: Pick<AttemptLimits, 'count' | 'recordSuccess'>;
+  /** Limits how many digests are computed at once. */
+  turnstile: ConcurrencyLimit;
+  /** Rounds of PBKDF2 for new digests. A digest with fewer rounds is replaced at the next login. */
+  rounds?: number;
+}): Passwords {
+  const unknownAccountDigest = dummyDigest(rounds);
 
   return {
-    requireFit(password, param, email) {
-      const fault = passwordError(password, email === null ? [] : [email, ...email.split('@')]);
-      if (fault !== null)
-        throw new Problem('bad_request', 'invalid_request', fault, {
-          param,
-          details: [{ path: param, message: fault }],
-        });
+    requireAcceptable(password, param, email) {
+      const message = passwordError(password, email === null ? [] : [email, ...email.split('@')]);
+      if (message === null) return;
+      throw new Problem('bad_request', 'invalid_request', message, {
+        param,
+        details: [{ path: param, message }],
+      });
     },
     digest: (password) =>
-      inTurn(async (turn) => {
+      queued(turnstile, async (turn) => {
         await turn();
         return digestPassword(password, rounds);
       }),
-    check: (at, password) =>
-      // The place first: who is sent away at the door has not guessed.
-      inTurn(async (turn) => {
-        await guesses.count('passwords', at);
+    check: (source, password) =>
+      // Join the queue before counting: a request that the full queue rejects is not an attempt.
+      queued(turnstile, async (turn) => {
+        await attemptLimits.count('passwords', source);
         await turn();
-        const account = await store.findEmailAccount(at.bureauId, at.email);
+        const account = await store.findEmailAccount(source.bureauId, source.email);
         const stored = account?.passwordDigest ?? null;
-        const check = await checkPassword(password, stored ?? nobodysDigest);
-        if (!account || stored === null || !check.matches) return null;
+        const result = await checkPassword(password, stored ?? unknownAccountDigest);
+        if (!account || stored === null || !result.matches) return null;
         let passwordDigest = stored;
-        if (check.rounds < rounds) {
+        if (result.rounds < rounds) {
           passwordDigest = await digestPassword(password, rounds);
           await store.changePassword(account.userId, stored, passwordDigest);
         }
-        await guesses.succeed('passwords', at);
+        await attemptLimits.recordSuccess('passwords', source);
         return { userId: account.userId, passwordDigest };
       }),
   };
+}
+
+/** Runs the work with a place in the queue. `turn` resolves when a digest may be computed. Throws 429 when it is full. */
+async function queued<T>(
+  turnstile: ConcurrencyLimit,
+  work: (turn: () => Promise<void>) => Promise<T>,
+): Promise<T> {
+  const place = turnstile.tryAcquire();
+  if (!place) throw tooManyAttempts(1);
+  try {
+    return await work(() => place.start());
+  } finally {
+    place.release();
+  }
 }

@@ -1,7 +1,7 @@
-// What a way to log in is to the accounts: a plain value. A provider knows who a person is; attempts, users
-// and tokens are not its business.
+// The interface of a login provider. A provider only determines who a person is; login attempts, users and tokens are
+// the business of the code that calls it.
 
-/** Who a provider says that a person is. (issuer, subject) is the key; the rest is what it knows beside it. */
+/** The identity that a provider reports. (issuer, subject) is the key of the account; the rest is its profile. */
 export interface Person {
   issuer: string;
   subject: string;
@@ -11,14 +11,14 @@ export interface Person {
   avatarUrl?: string | null;
 }
 
-/** What a provider may judge an attempt by. */
+/** The facts of a request that decide whether a provider is available. */
 export interface LoginContext {
   bureauId: string;
   bureauName: string;
   remoteAddress: string;
   host: string;
   origin: string | undefined;
-  /** The request says of itself that a proxy passed it on. */
+  /** The request has a header that proxies add. */
   isForwarded: boolean;
 }
 
@@ -30,40 +30,40 @@ export interface LoginInput {
 }
 
 /**
- * What an input led to: somebody is known, a person or a user that there is already, or more is asked.
- * `memory` is what the provider wants to remember until then; it is stored where only the caller can open it.
+ * The result of an input: a person, an existing user, or a request for more input. The provider gets `state` back with
+ * the next input. It is stored encrypted under the caller's `login_id`.
  */
 export type InputStep =
   | { outcome: 'done'; person: Person }
-  /** The digest is the one that the password matched; a password that was replaced since then proves nothing. */
+  /** The digest that the password matched. The login fails when the password is changed before it ends. */
   | { outcome: 'done'; userId: string; passwordDigest: string }
-  | { outcome: 'input'; inputs: readonly LoginInput[]; memory: string };
+  | { outcome: 'input'; inputs: readonly LoginInput[]; state: string };
 
 interface Provider {
   id: string;
   /** The name for people. */
   label: string;
-  /** What it asks for first. */
+  /** The first inputs. */
   inputs: readonly LoginInput[];
-  /** Whether it can be used here and now. To a caller for whom it cannot, it does not exist. */
+  /** Whether this caller can use the provider now. To any other caller it does not exist. */
   available(context: LoginContext): boolean;
 }
 
-/** Knows at once who it is. */
+/** Knows the person without any input. */
 export interface InstantProvider extends Provider {
   kind: 'instant';
   person: Person;
 }
 
-/** Asks the person for something. */
+/** Asks the person for inputs. */
 export interface InputProvider extends Provider {
   kind: 'input';
-  /** The inputs that are asked for after this memory; without one, those of the start. */
-  inputsAfter(memory: string | null): readonly LoginInput[];
-  /** Throws 401 `invalid_credentials` for a wrong input, 429 where there were too many. */
+  /** The inputs that are expected next; those of the start when `state` is null. */
+  inputsAfter(state: string | null): readonly LoginInput[];
+  /** Throws 401 `invalid_credentials` for a wrong input, 429 after too many attempts. */
   continue(
     input: Readonly<Record<string, string>>,
-    memory: string | null,
+    state: string | null,
     context: LoginContext,
   ): Promise<InputStep>;
 }
@@ -71,11 +71,11 @@ export interface InputProvider extends Provider {
 /** Sends the person's browser to a third party. */
 export interface RedirectProvider extends Provider {
   kind: 'redirect';
-  /** Throws 502 or 504 where the third party cannot be reached. */
+  /** `memory` is the provider's own state until the browser returns. Throws 502 or 504 when the third party fails. */
   start(request: { callbackUrl: string; state: string }): Promise<{ url: string; memory: string }>;
   /**
-   * Who came back with this query. Throws 403 `login_denied` when the person refused, 400 `login_failed` when
-   * what came back does not hold, 502 and 504.
+   * Exchanges the callback's query for a person. Throws 403 `login_denied` when the person refused, 400 `login_failed`
+   * when the query or the third party's answer is invalid, 502 and 504.
    */
   finish(answer: { callbackUrl: string; state: string; query: string; memory: string }): Promise<Person>;
 }

@@ -1,5 +1,5 @@
-// The third parties: GitHub, Google, and any OpenID provider. Their addresses and credentials are declared keys,
-// looked up for every login, so that an operator's change needs no restart.
+// Logins with third parties: GitHub, Google and any OpenID provider. Their addresses and credentials are read from the
+// environment for every login, so that a change needs no restart.
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
 import type { EnvReader } from '../ports.ts';
@@ -9,18 +9,18 @@ import type { Person, RedirectProvider } from './provider.ts';
 const keys = (name: string, title: string): Requirement[] => [
   {
     key: `${name}_CLIENT_ID`,
-    description: `The client id of the login with ${title}.`,
+    description: `The client ID for logging in with ${title}.`,
     required: false,
     secret: false,
   },
   {
     key: `${name}_CLIENT_SECRET`,
-    description: `The client secret of the login with ${title}.`,
+    description: `The client secret for logging in with ${title}.`,
     required: false,
   },
 ];
 
-/** The keys that turn the third parties on. */
+/** The variables that enable and configure the third parties. */
 export const thirdPartyKeys: readonly Requirement[] = [
   {
     key: 'OIDC_ISSUER',
@@ -32,17 +32,41 @@ export const thirdPartyKeys: readonly Requirement[] = [
   ...keys('GITHUB', 'GitHub'),
   {
     key: 'GITHUB_BASE_URL',
-    description: 'Where an enterprise has its own GitHub; https://github.com without it.',
+    description: 'The address of a GitHub Enterprise Server; https://github.com by default.',
     required: false,
     secret: false,
   },
   {
     key: 'GITHUB_API_BASE_URL',
-    description: 'Where its API is; https://api.github.com without it.',
+    description: 'The address of its API; https://api.github.com by default.',
     required: false,
     secret: false,
   },
   ...keys('GOOGLE', 'Google'),
+];
+
+/** A third party and how to read a person from its grant. `party` is null while it is not configured. */
+interface ThirdPartyLogin {
+  id: string;
+  label: string;
+  party(env: EnvReader): ThirdParty | null;
+  person(grant: Grant, env: EnvReader): Promise<Person>;
+}
+
+const logins: readonly ThirdPartyLogin[] = [
+  { id: 'github', label: 'GitHub', party: githubParty, person: githubPerson },
+  {
+    id: 'google',
+    label: 'Google',
+    party: (env) => openIdParty(env, 'GOOGLE', env.get('GOOGLE_BASE_URL') ?? 'https://accounts.google.com'),
+    person: openIdPerson,
+  },
+  {
+    id: 'oidc',
+    label: 'Single sign-on',
+    party: (env) => openIdParty(env, 'OIDC', env.get('OIDC_ISSUER')),
+    person: openIdPerson,
+  },
 ];
 
 export function thirdParties({
@@ -52,118 +76,98 @@ export function thirdParties({
 }: {
   env: EnvReader;
   openId: OpenId;
+  /** Whether the server knows the address that browsers return to. */
   hasCallback: () => boolean;
 }): RedirectProvider[] {
-  function provider(about: {
-    id: string;
-    label: string;
-    party: () => ThirdParty | null;
-    person: (grant: Grant) => Promise<Person>;
-  }): RedirectProvider {
-    const required = (): ThirdParty => {
-      const party = about.party();
-      if (party === null)
-        throw new Problem('bad_request', 'login_failed', 'This way to log in is not there any more.');
-      return party;
-    };
+  return logins.map(({ id, label, party, person }) => {
+    function requireParty(): ThirdParty {
+      const current = party(env);
+      if (current === null)
+        throw new Problem('bad_request', 'login_failed', `Logging in with ${label} is no longer available.`);
+      return current;
+    }
     return {
-      id: about.id,
-      label: about.label,
+      id,
+      label,
       kind: 'redirect',
       inputs: [],
-      available: () => hasCallback() && about.party() !== null,
-      start: (request) => openId.begin(required(), request),
-      finish: (answer) => openId.end(required(), answer, about.person),
+      available: () => hasCallback() && party(env) !== null,
+      start: (request) => openId.begin(requireParty(), request),
+      finish: (answer) => openId.end(requireParty(), answer, (grant) => person(grant, env)),
     };
-  }
+  });
+}
 
-  function credentials(name: string): { clientId: string; clientSecret: string } | null {
-    const clientId = env.get(`${name}_CLIENT_ID`);
-    const clientSecret = env.get(`${name}_CLIENT_SECRET`);
-    return clientId && clientSecret ? { clientId, clientSecret } : null;
-  }
+function credentials(env: EnvReader, name: string): { clientId: string; clientSecret: string } | null {
+  const clientId = env.get(`${name}_CLIENT_ID`);
+  const clientSecret = env.get(`${name}_CLIENT_SECRET`);
+  return clientId && clientSecret ? { clientId, clientSecret } : null;
+}
 
-  function openIdParty(name: string, issuer: string | undefined): ThirdParty | null {
-    const own = credentials(name);
-    return own && issuer && isUsableIssuer(issuer)
-      ? { ...own, scope: 'openid email profile', server: { issuer } }
-      : null;
-  }
+function openIdParty(env: EnvReader, name: string, issuer: string | undefined): ThirdParty | null {
+  const registration = credentials(env, name);
+  return registration && issuer && isUsableIssuer(issuer)
+    ? { ...registration, scope: 'openid email profile', server: { issuer } }
+    : null;
+}
 
-  // The addresses can be set, for an enterprise's own GitHub.
-  const githubUrl = () => withoutSlash(env.get('GITHUB_BASE_URL') ?? 'https://github.com');
-  const githubApiUrl = () => withoutSlash(env.get('GITHUB_API_BASE_URL') ?? 'https://api.github.com');
-  function githubParty(): ThirdParty | null {
-    const own = credentials('GITHUB');
-    const base = githubUrl();
-    if (!own || !isUsableIssuer(base) || !isUsableIssuer(githubApiUrl())) return null;
-    const server = {
-      issuer: base,
-      authorizationUrl: `${base}/login/oauth/authorize`,
-      tokenUrl: `${base}/login/oauth/access_token`,
-      isPlain: true as const,
-    };
-    return { ...own, scope: 'read:user user:email', server };
-  }
+function githubUrls(env: EnvReader): { base: string; api: string } {
+  return {
+    base: withoutSlash(env.get('GITHUB_BASE_URL') ?? 'https://github.com'),
+    api: withoutSlash(env.get('GITHUB_API_BASE_URL') ?? 'https://api.github.com'),
+  };
+}
 
-  return [
-    provider({
-      id: 'github',
-      label: 'GitHub',
-      party: githubParty,
-      person: (grant) => githubPerson(grant, { issuer: githubUrl(), api: githubApiUrl() }),
-    }),
-    provider({
-      id: 'google',
-      label: 'Google',
-      party: () => openIdParty('GOOGLE', env.get('GOOGLE_BASE_URL') ?? 'https://accounts.google.com'),
-      person: openIdPerson,
-    }),
-    provider({
-      id: 'oidc',
-      label: 'Single sign-on',
-      party: () => openIdParty('OIDC', env.get('OIDC_ISSUER')),
-      person: openIdPerson,
-    }),
-  ];
+function githubParty(env: EnvReader): ThirdParty | null {
+  const registration = credentials(env, 'GITHUB');
+  const { base, api } = githubUrls(env);
+  if (!registration || !isUsableIssuer(base) || !isUsableIssuer(api)) return null;
+  const server = {
+    issuer: base,
+    authorizationUrl: `${base}/login/oauth/authorize`,
+    tokenUrl: `${base}/login/oauth/access_token`,
+    isPlain: true as const,
+  };
+  return { ...registration, scope: 'read:user user:email', server };
 }
 
 async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
-  if (claims === undefined)
-    throw new Problem('bad_request', 'login_failed', 'The provider did not say who this is.');
-  if (!subjectShape.test(claims.sub))
-    throw new Problem('bad_request', 'login_failed', 'The provider did not say who this is.');
-  const known = { ...(claims['email'] === undefined ? await userInfo() : {}), ...claims };
-  // An address that the provider has not verified may be anybody's.
-  const email = known['email_verified'] === true ? text(known['email'], 254) : null;
+  if (claims === undefined || !subjectPattern.test(claims.sub)) throw unidentified();
+  const profile = { ...(claims['email'] === undefined ? await userInfo() : {}), ...claims };
+  // An unverified address may belong to someone else.
+  const email = profile['email_verified'] === true ? text(profile['email'], 254) : null;
   return {
     issuer: claims.iss,
     subject: claims.sub,
     email,
-    displayName: text(known['name'], 200),
-    avatarUrl: webAddress(known['picture']),
+    displayName: text(profile['name'], 200),
+    avatarUrl: webAddress(profile['picture']),
   };
 }
 
-// OpenID Connect Core 2 bounds it to 255 characters. An empty one would make one user of all people of a provider.
-const subjectShape = /^(?=.*\S)\P{Cc}{1,255}$/u;
+// OpenID Connect Core 1.0, section 2, limits `sub` to 255 characters. An empty one would merge all people of a provider.
+const subjectPattern = /^(?=.*\S)\P{Cc}{1,255}$/u;
 
-async function githubPerson(grant: Grant, { issuer, api }: { issuer: string; api: string }): Promise<Person> {
+async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
+  const { base, api } = githubUrls(env);
   const [user, emails] = await Promise.all([grant.read(`${api}/user`), grant.read(`${api}/user/emails`)]);
   const { id, login, name, avatar_url: avatar } = record(user);
-  // The number stays; a login name can be given up and taken by another person.
-  if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 1)
-    throw new Problem('bad_request', 'login_failed', 'The provider did not say who this is.');
-  const own = (Array.isArray(emails) ? emails : [])
+  // Use the numeric id: a login name can be given up and taken by another person.
+  if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 1) throw unidentified();
+  const primaryEmail = (Array.isArray(emails) ? emails : [])
     .map(record)
     .find(({ primary, verified }) => primary === true && verified === true);
   return {
-    issuer,
+    issuer: base,
     subject: String(id),
-    email: text(own?.['email'], 254),
+    email: text(primaryEmail?.['email'], 254),
     displayName: text(name, 200) ?? text(login, 200),
     avatarUrl: webAddress(avatar),
   };
+}
+
+function unidentified(): Problem {
+  return new Problem('bad_request', 'login_failed', 'The login provider did not identify you.');
 }
 
 function record(value: unknown): Record<string, unknown> {
@@ -172,18 +176,18 @@ function record(value: unknown): Record<string, unknown> {
 
 function text(value: unknown, maximumLength: number): string | null {
   if (typeof value !== 'string') return null;
-  // Nothing that a terminal or a header would take for a command.
-  const shown = value
+  // Control characters could act as commands in a terminal or a header.
+  const cleaned = value
     .replace(/\p{Cc}/gu, ' ')
     .trim()
     .slice(0, maximumLength)
     .toWellFormed();
-  return shown === '' ? null : shown;
+  return cleaned === '' ? null : cleaned;
 }
 
 function webAddress(value: unknown): string | null {
-  const given = text(value, 2048);
-  return given !== null && URL.canParse(given) && /^https?:$/.test(new URL(given).protocol) ? given : null;
+  const url = text(value, 2048);
+  return url !== null && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) ? url : null;
 }
 
 function withoutSlash(url: string): string {

@@ -1,0 +1,142 @@
+// API keys: user tokens that a user creates, names, limits and revokes.
+import type { ApiKey } from '../../contract/gateway/types.gen.ts';
+import { pageLimit, pageOf } from '../../kernel/contract/page.ts';
+import type { Tx } from '../../kernel/data/database.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { originOf } from '../identity.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from './ports.ts';
+import type { AccountsQueries, AccountsStore, Token } from './store.ts';
+import { afterCursor, invalidToken, serializeToken, tokenNotFound } from './tokens.ts';
+import { newUserToken } from './user-token.ts';
+
+const defaultTtlSeconds = 365 * 86_400;
+
+interface ApiKeysOptions {
+  store: AccountsStore;
+  audit: AuditPort;
+  changes: ChangesPort;
+  credits: Pick<CreditsPort, 'openKey' | 'keys'>;
+}
+
+type CreateCall = Parameters<AccountsHandlers['accounts.createKey']>[0];
+
+export function apiKeys(
+  options: ApiKeysOptions,
+): Pick<AccountsHandlers, 'accounts.createKey' | 'accounts.listKeys' | 'accounts.revokeKey'> {
+  const { store, audit, changes, credits } = options;
+
+  async function isKey(tokenId: string): Promise<boolean> {
+    return (await store.findToken(tokenId))?.kind === 'key';
+  }
+
+  async function refuseKey(tokenId: string): Promise<void> {
+    if (await isKey(tokenId))
+      throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot manage API keys.');
+  }
+
+  return {
+    'accounts.createKey': async (call) => {
+      await refuseKey(call.identity.tokenId);
+      return store.tx((queries, tx) => createKey(options, queries, tx, call));
+    },
+
+    'accounts.listKeys': async ({ query, identity }) => {
+      const limit = pageLimit(query);
+      const { userId, tokenId } = identity;
+      // An API key sees only itself.
+      const keys = await store.listTokens(
+        { userId, kinds: ['key'], isLive: true, ...((await isKey(tokenId)) ? { tokenId } : {}) },
+        { after: afterCursor(query.cursor), limit },
+      );
+      const { items, next_cursor } = pageOf(keys, limit, (key) => key.tokenId);
+      const budgets = await credits.keys(items.map((key) => key.tokenId));
+      const budgetOf = new Map(budgets.map((budget) => [budget.tokenId, budget]));
+      return {
+        status: 200,
+        body: { items: items.map((key) => serializeKey(key, budgetOf.get(key.tokenId))), next_cursor },
+      };
+    },
+
+    'accounts.revokeKey': async (call) => {
+      const { userId, tokenId } = call.identity;
+      await refuseKey(tokenId);
+      const key = await store.findToken(call.body.token_id);
+      if (key?.kind !== 'key' || key.userId !== userId) throw tokenNotFound();
+      const count = await store.tx(async (queries, tx) => {
+        const revoked = await queries.revokeTokens({ tokenId: key.tokenId });
+        await audit.record(tx, {
+          ...originOf(call),
+          action: call.operationId,
+          target: { kind: 'token', id: key.tokenId },
+          outcome: 'ok',
+        });
+        await changes.bump(tx);
+        return revoked;
+      });
+      return { status: 200, body: { revoked: count > 0 } };
+    },
+  };
+}
+
+async function createKey(
+  { audit, credits }: ApiKeysOptions,
+  queries: AccountsQueries,
+  tx: Tx,
+  call: CreateCall,
+) {
+  const { userId, tokenId } = call.identity;
+  const { name, models = null, credit_cap: cap = null, ttl = defaultTtlSeconds } = call.body;
+  const creator = await queries.lockLiveToken(tokenId);
+  if (creator === null) throw invalidToken();
+  const { userToken, record } = newUserToken({
+    userId,
+    kind: 'key',
+    ttlSeconds: ttl,
+    name,
+    models,
+    createdBy: tokenId,
+    latestExpiry: creator.expiresAt,
+  });
+  const { expiresAt } = await queries.insertToken(record);
+  await credits.openKey(tx, { tokenId: record.tokenId, userId, cap: cap === null ? null : BigInt(cap) });
+  await audit.record(tx, {
+    ...originOf(call),
+    action: call.operationId,
+    target: { kind: 'token', id: record.tokenId },
+    outcome: 'ok',
+    diff: { models, credit_cap: cap },
+  });
+  const answer = {
+    status: 201 as const,
+    headers: { 'cache-control': 'no-store' },
+    body: {
+      user_token: userToken,
+      token_id: record.tokenId,
+      name,
+      models,
+      credit_cap: cap,
+      expires_at: expiresAt.toISOString(),
+    },
+  };
+  await call.remember(tx, answer);
+  return answer;
+}
+
+// Keys from before the ledger have no budget.
+function serializeKey(
+  token: Token,
+  { cap, spent }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n },
+): ApiKey {
+  const { token_id, name, last4, models, created_at, expires_at, last_used_at } = serializeToken(token);
+  return {
+    token_id,
+    name: name ?? '',
+    last4,
+    models,
+    credit_cap: cap === null ? null : Number(cap),
+    credits_spent: Number(spent),
+    created_at,
+    expires_at,
+    last_used_at,
+  };
+}

@@ -1,0 +1,149 @@
+// Forgotten and changed passwords. A new password revokes the user's other tokens and keys, and pending logins.
+import type { Background } from '../../../kernel/background.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import { originOf } from '../../identity.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort } from '../ports.ts';
+import { newEmailCode } from '../providers/code-mail.ts';
+import { wrongInput } from '../providers/password-login.ts';
+import type { Passwords } from '../providers/passwords.ts';
+import type { AccountsQueries, AccountsStore } from '../store.ts';
+import type { EmailVerification, PendingVerification } from './email-verification.ts';
+import { userBlocked } from './registration.ts';
+import type { LoginAttemptStore } from './store.ts';
+
+interface PasswordReset extends PendingVerification {
+  /** Null where the address has no active account. */
+  userId: string | null;
+}
+
+type UserCall = Parameters<AccountsHandlers['accounts.changePassword']>[0];
+type ResetCall = Parameters<AccountsHandlers['accounts.resetPassword']>[0];
+
+interface PasswordChangeOptions {
+  store: AccountsStore;
+  loginAttempts: LoginAttemptStore;
+  passwords: Passwords;
+  verification: EmailVerification;
+  audit: AuditPort;
+  changes: ChangesPort;
+  background: Background;
+}
+
+export function passwordChange(
+  options: PasswordChangeOptions,
+): Pick<
+  AccountsHandlers,
+  'accounts.requestPasswordReset' | 'accounts.resetPassword' | 'accounts.changePassword'
+> {
+  const { store, passwords, verification, background } = options;
+
+  return {
+    'accounts.requestPasswordReset': async ({ body, remoteAddress }) => {
+      const { bureau, email } = await verification.requireAddress(body);
+      await verification.countCode(bureau, email, remoteAddress);
+      const account = await store.findEmailAccount(bureau.bureauId, email);
+      const isActive = account?.state === 'active';
+      const code = isActive ? newEmailCode() : null;
+      const content: PasswordReset = {
+        bureauId: bureau.bureauId,
+        email,
+        userId: isActive ? account.userId : null,
+        code,
+      };
+      const answer = await verification.start('password_reset', content);
+      // Send in the background: the duration of the request would reveal that there is an account.
+      if (code !== null)
+        background.run(answer.body.verification_id, () =>
+          verification.sendCode(bureau, { to: email, code, purpose: 'set a new password' }),
+        );
+      return answer;
+    },
+
+    'accounts.resetPassword': async (call) => {
+      const { body } = call;
+      passwords.requireAcceptable(body.password, 'password', null);
+      const { userId } = await verification.prove<PasswordReset>('password_reset', body, call.remoteAddress);
+      if (userId === null) throw new Error('A code matched a password reset without a user.');
+      const passwordDigest = await passwords.digest(body.password);
+      const isBlocked = await store.tx(async (queries, tx) => {
+        const user = await queries.lockUser(userId);
+        if (user?.state !== 'active') return true;
+        await replacePassword(options, { queries, tx, call, userId, passwordDigest });
+        return false;
+      });
+      if (isBlocked) throw userBlocked();
+      return { status: 200, body: { changed: true } };
+    },
+
+    'accounts.changePassword': async (call) => {
+      const { userId, bureauId, tokenId } = call.identity;
+      const email = await requireChangeable(store, userId, tokenId);
+      passwords.requireAcceptable(call.body.new_password, 'new_password', email);
+      const account = await passwords.check(
+        { bureauId, email, remoteAddress: call.remoteAddress },
+        call.body.current_password,
+      );
+      if (account?.userId !== userId) throw wrongCurrentPassword();
+      const passwordDigest = await passwords.digest(call.body.new_password);
+      await store.tx(async (queries, tx) => {
+        // A login takes the same lock, so a login with the former password cannot end after this.
+        await queries.lockUser(userId);
+        if ((await queries.findPasswordDigest(userId)) !== account.passwordDigest)
+          throw wrongCurrentPassword();
+        await replacePassword(options, { queries, tx, call, userId, passwordDigest, exceptTokenId: tokenId });
+      });
+      return { status: 200, body: { changed: true } };
+    },
+  };
+}
+
+/** The user's e-mail address. Throws 403 for an API key and 409 for a user without a password. */
+async function requireChangeable(store: AccountsStore, userId: string, tokenId: string): Promise<string> {
+  const [user, token] = await Promise.all([store.findUser(userId), store.findToken(tokenId)]);
+  if (token?.kind === 'key')
+    throw new Problem('forbidden', 'forbidden_for_identity', 'An API key cannot change the password.');
+  const hasPassword = (await store.findPasswordDigest(userId)) !== null;
+  if (user?.email && hasPassword) return user.email;
+  throw new Problem(
+    'conflict',
+    'conflict',
+    'This user has no password to change; set one for an e-mail account with `/v1/accounts/password/forgot`.',
+  );
+}
+
+/** Sets the password and revokes what the former one gave access to, in the caller's transaction. */
+async function replacePassword(
+  { loginAttempts, audit, changes }: PasswordChangeOptions,
+  {
+    queries,
+    tx,
+    call,
+    userId,
+    passwordDigest,
+    exceptTokenId,
+  }: {
+    queries: AccountsQueries;
+    tx: Tx;
+    call: UserCall | ResetCall;
+    userId: string;
+    passwordDigest: string;
+    /** The token of the call, which stays valid. */
+    exceptTokenId?: string;
+  },
+): Promise<void> {
+  await queries.setPassword(userId, passwordDigest);
+  await queries.revokeTokens({ userId, ...(exceptTokenId !== undefined && { except: exceptTokenId }) });
+  await loginAttempts.within(tx).deleteForUser(userId);
+  await audit.record(tx, {
+    ...originOf(call),
+    action: call.operationId,
+    target: { kind: 'user', id: userId },
+    outcome: 'ok',
+  });
+  await changes.bump(tx);
+}
+
+function wrongCurrentPassword(): Problem {
+  return wrongInput('The current password is wrong.');
+}

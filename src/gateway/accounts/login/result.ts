@@ -1,0 +1,139 @@
+// The result of a login attempt. The first read issues the token; a client that lost the answer can read the same token
+// again for a short time.
+import { createHash } from 'node:crypto';
+import { Problem } from '../../../kernel/problem.ts';
+import { secretsEqual } from '../../../kernel/secrets/secret.ts';
+import type { BureauState } from '../../bureaus/index.ts';
+import type { AccountsQueries, AccountsStore, User } from '../store.ts';
+import { newUserToken } from '../user-token.ts';
+import { requireAttempt, type LoginTimes } from './attempts.ts';
+import { seal, secretDigest, unseal } from './sealed-secrets.ts';
+import type { LoginAttempt, LoginAttemptQueries, LoginAttemptStore } from './store.ts';
+
+export type LoginOutcome =
+  | { status: 'pending' | 'expired' }
+  | { status: 'failed'; error: string | null }
+  | { status: 'done'; userToken: string; expiresAt: Date; user: User };
+
+/** Proves that the reader started the attempt (PKCE verifier) and that its browser finished it (login code). */
+export interface Proof {
+  loginCode: string | undefined;
+  codeVerifier: string | undefined;
+}
+
+/** Throws 404 `login_not_found`, 410 `login_spent`, 401 for a wrong proof, 400 for a missing one. */
+export type ReadLoginResult = (loginId: string, proof: Proof) => Promise<LoginOutcome>;
+
+export function createResultReader({
+  store,
+  loginAttempts,
+  times,
+  refuseUnlessActive,
+}: {
+  store: AccountsStore;
+  loginAttempts: LoginAttemptStore;
+  times: Pick<LoginTimes, 'rereadSeconds' | 'tokenSeconds'>;
+  refuseUnlessActive: (state: BureauState) => void;
+}): ReadLoginResult {
+  async function readLocked(
+    loginId: string,
+    proof: Proof,
+    queries: AccountsQueries,
+    attempts: LoginAttemptQueries,
+  ): Promise<LoginOutcome | 'spent' | 'unproven'> {
+    const digest = secretDigest(loginId);
+    const attempt = requireAttempt(await attempts.lock(digest, times.rereadSeconds));
+    refuseUnlessActive(attempt.bureauState);
+    if (attempt.isExpired && !attempt.wasRead) return { status: 'expired' };
+    if (attempt.state === 'pending') return { status: 'pending' };
+    if (attempt.state === 'failed' || attempt.userId === null)
+      return { status: 'failed', error: attempt.error };
+    if (!isProven(attempt, proof)) return 'unproven';
+    if (attempt.wasRead) return readAgain(queries, attempts, { loginId, digest, attempt });
+    // The user was blocked after the attempt was finished.
+    if (attempt.userState !== 'active') return { status: 'failed', error: null };
+    const { userToken, record } = newUserToken({
+      userId: attempt.userId,
+      kind: 'user',
+      ttlSeconds: times.tokenSeconds,
+    });
+    const { expiresAt } = await queries.insertToken(record);
+    await attempts.recordFirstRead(digest, {
+      tokenId: record.tokenId,
+      sealedToken: seal(loginId, 'login result', userToken),
+    });
+    return doneOutcome(queries, attempt.userId, userToken, expiresAt);
+  }
+
+  return async (loginId, proof) => {
+    const outcome = await store.tx(async (queries, tx) =>
+      readLocked(loginId, proof, queries, loginAttempts.within(tx)),
+    );
+    // Thrown after the commit: a spent attempt has just lost its sealed token.
+    if (outcome === 'unproven') throw unproven(proof);
+    if (outcome === 'spent') throw spent();
+    return outcome;
+  };
+}
+
+async function readAgain(
+  queries: AccountsQueries,
+  attempts: LoginAttemptQueries,
+  { loginId, digest, attempt }: { loginId: string; digest: Buffer; attempt: LoginAttempt },
+): Promise<LoginOutcome | 'spent'> {
+  const { isReadable, sealedToken, tokenId, userId } = attempt;
+  if (!isReadable || sealedToken === null || tokenId === null || userId === null) {
+    if (sealedToken !== null) await attempts.dropSealedToken(digest);
+    return 'spent';
+  }
+  if (attempt.userState !== 'active') return { status: 'failed', error: null };
+  const token = await queries.findToken(tokenId);
+  if (!token) return 'spent';
+  return doneOutcome(queries, userId, unseal(loginId, 'login result', sealedToken), token.expiresAt);
+}
+
+async function doneOutcome(
+  queries: AccountsQueries,
+  userId: string,
+  userToken: string,
+  expiresAt: Date,
+): Promise<LoginOutcome> {
+  const user = await queries.findUser(userId);
+  if (!user) throw new Error('The user of a finished login attempt does not exist.');
+  return { status: 'done', userToken, expiresAt, user };
+}
+
+function isProven(
+  { codeChallenge, loginCodeDigest }: LoginAttempt,
+  { loginCode, codeVerifier }: Proof,
+): boolean {
+  if (codeChallenge === null) return true;
+  if (loginCode === undefined || codeVerifier === undefined || loginCodeDigest === null) return false;
+  const challenge = createHash('sha256').update(codeVerifier, 'ascii').digest('base64url');
+  const isCode = secretsEqual(secretDigest(loginCode).toString('hex'), loginCodeDigest.toString('hex'));
+  return secretsEqual(challenge, codeChallenge) && isCode;
+}
+
+function unproven({ loginCode, codeVerifier }: Proof): Problem {
+  const missing =
+    loginCode === undefined ? 'login_code' : codeVerifier === undefined ? 'code_verifier' : null;
+  if (missing === null) {
+    return new Problem('unauthenticated', 'invalid_credentials', 'The code or its verifier is wrong.', {
+      headers: { 'www-authenticate': 'Bearer' },
+    });
+  }
+  const message = 'is required to read this login';
+  return new Problem('bad_request', 'invalid_request', `\`${missing}\` ${message}.`, {
+    param: missing,
+    details: [{ path: missing, message }],
+  });
+}
+
+function spent(): Problem {
+  return new Problem(
+    'gone',
+    'login_spent',
+    'The result of this login was read already; log in again for another token.',
+    { param: 'login_id' },
+  );
+}

@@ -1,0 +1,79 @@
+// Secrets that a caller holds, and texts sealed under a key derived from such a secret. The database stores the
+// secret's digest and the sealed text, so a copy of the database cannot decrypt it.
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, randomInt } from 'node:crypto';
+import { randomText, tokenDigest } from '../../../kernel/secrets/secret.ts';
+
+const nonceBytes = 12;
+const tagBytes = 16;
+
+/** A text sealed for one purpose cannot be unsealed for another. */
+export type SealPurpose =
+  | 'login result'
+  | 'login memory'
+  | 'oauth state'
+  | 'login confirmation'
+  | 'e-mail code';
+
+// The log's redactor recognises secrets by these prefixes.
+const prefixes = {
+  login: 'lgn_',
+  code: 'lgc_',
+  state: 'lgs_',
+  confirmation: 'lgf_',
+  verification: 'lgv_',
+} as const;
+
+export type SecretKind = keyof typeof prefixes;
+
+/** A new secret of 256 random bits. The secret of a login is its `login_id`. */
+export function newSecret(kind: SecretKind): string {
+  return prefixes[kind] + randomText();
+}
+
+/** Whether the text has the shape of such a secret. Check it before a database lookup. */
+export function isSecret(kind: SecretKind, text: string): boolean {
+  return text.startsWith(prefixes[kind]) && /^[0-9A-Za-z]{43}$/.test(text.slice(prefixes[kind].length));
+}
+
+/** The SHA-256 digest under which a secret is stored. */
+export function secretDigest(secret: string): Buffer {
+  return tokenDigest(secret);
+}
+
+/** Encrypts a text with AES-256-GCM under a key derived from the secret: nonce, ciphertext, tag. */
+export function seal(secret: string, purpose: SealPurpose, text: string): Buffer {
+  const nonce = randomBytes(nonceBytes);
+  const cipher = createCipheriv('aes-256-gcm', sealingKey(secret, purpose), nonce);
+  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+  return Buffer.concat([nonce, sealed, cipher.getAuthTag()]);
+}
+
+/** Throws when the secret or the purpose differs, or when the bytes were changed. */
+export function unseal(secret: string, purpose: SealPurpose, sealed: Buffer): string {
+  const decipher = createDecipheriv(
+    'aes-256-gcm',
+    sealingKey(secret, purpose),
+    sealed.subarray(0, nonceBytes),
+  );
+  decipher.setAuthTag(sealed.subarray(-tagBytes));
+  return Buffer.concat([decipher.update(sealed.subarray(nonceBytes, -tagBytes)), decipher.final()]).toString(
+    'utf8',
+  );
+}
+
+// Consonants that are hard to confuse. Without vowels no words appear.
+const userCodeLetters = 'BCDFGHJKLMNPQRSTVWXZ';
+
+/** A code for a person to compare on two screens (RFC 8628), such as `WDJB-MJHT`. */
+export function newUserCode(): string {
+  const letters = Array.from({ length: 8 }, () => userCodeLetters[randomInt(userCodeLetters.length)]).join(
+    '',
+  );
+  return `${letters.slice(0, 4)}-${letters.slice(4)}`;
+}
+
+// HKDF without a salt: the secret already has 256 random bits. The stored digest is a plain SHA-256 of the secret,
+// which is independent of this key.
+function sealingKey(secret: string, purpose: SealPurpose): Buffer {
+  return Buffer.from(hkdfSync('sha256', secret, '', `townhall ${purpose}`, 32));
+}

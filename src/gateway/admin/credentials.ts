@@ -1,0 +1,88 @@
+// The administrator's ID and password: the first ones, and their replacement by a command on this machine.
+import type { Tx } from '../../kernel/data/database.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import {
+  digestPassword,
+  isShortPassword,
+  minimumRounds,
+  passwordError,
+} from '../../kernel/secrets/password.ts';
+import type { AuditEntry } from '../audit/index.ts';
+import { adminIdError, systemOrigin } from '../identity.ts';
+import type { AdminStore } from './store.ts';
+
+export interface CredentialsSet {
+  adminId: string;
+  /** The password is accepted, but shorter than the recommended fifteen characters. */
+  isShort: boolean;
+}
+
+export interface Credentials {
+  /** Whether there is an administrator. */
+  exists(): Promise<boolean>;
+  /** Creates the first administrator. Throws 400 for an invalid ID or password and 409 when there already is one. */
+  setup(adminId: string, password: string): Promise<CredentialsSet>;
+  /** Replaces the credentials and revokes every session. Throws 400 like `setup`. */
+  reset(adminId: string, password: string): Promise<CredentialsSet>;
+}
+
+export function createCredentials({
+  store,
+  log,
+  audit,
+  changes,
+  rounds = minimumRounds,
+}: {
+  store: Pick<AdminStore, 'exists' | 'insertFirst' | 'replaceAll'>;
+  log: Log;
+  audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
+  changes: { bump(tx: Tx): Promise<void> };
+  rounds: number | undefined;
+}): Credentials {
+  const record = (tx: Tx, action: string, adminId: string) =>
+    audit.record(tx, {
+      ...systemOrigin,
+      action,
+      target: { kind: 'administrator', id: adminId },
+      outcome: 'ok',
+    });
+
+  return {
+    exists: () => store.exists(),
+    async setup(adminId, password) {
+      requireAcceptable(adminId, password);
+      const digest = await digestPassword(password, rounds);
+      const isFirst = await store.insertFirst(adminId, digest, (tx) => record(tx, 'admin.setup', adminId));
+      if (!isFirst)
+        throw new Problem(
+          'conflict',
+          'conflict',
+          'There is an administrator already; replace the credentials with `townhall admin reset`.',
+        );
+      log.info({ adminId }, 'made the first administrator');
+      return { adminId, isShort: isShortPassword(password) };
+    },
+    async reset(adminId, password) {
+      requireAcceptable(adminId, password);
+      const digest = await digestPassword(password, rounds);
+      await store.replaceAll(adminId, digest, async (tx) => {
+        await record(tx, 'admin.reset', adminId);
+        await changes.bump(tx);
+      });
+      log.info({ adminId }, 'replaced the administrator and revoked every session');
+      return { adminId, isShort: isShortPassword(password) };
+    },
+  };
+}
+
+function requireAcceptable(adminId: string, password: string): void {
+  const idFault = adminIdError(adminId);
+  if (idFault !== null) throw invalid('admin_id', idFault);
+  const fault = passwordError(password, [adminId]);
+  if (fault !== null) throw invalid('password', fault);
+}
+
+function invalid(param: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', message, { param });
+}

@@ -1,0 +1,55 @@
+// Checks an administrator's password: limits attempts, and takes the same time for an ID that does not exist.
+import { Problem } from '../../kernel/problem.ts';
+import { checkPassword, digestPassword, dummyDigest, minimumRounds } from '../../kernel/secrets/password.ts';
+import type { ConcurrencyLimit } from '../../kernel/secrets/concurrency-limit.ts';
+import type { AdminAttemptLimits } from './attempt-limits.ts';
+import type { LoginSource } from './attempt-counters-store.ts';
+import type { AdminStore } from './store.ts';
+
+/** The stored digest that the password matches, or null. Throws 429 when a limit or the queue of checks is reached. */
+export type CheckPassword = (source: LoginSource, password: string) => Promise<string | null>;
+
+export function createPasswordCheck({
+  store,
+  attemptLimits,
+  turnstile,
+  rounds = minimumRounds,
+}: {
+  store: Pick<AdminStore, 'countAttempt' | 'findPasswordDigest' | 'changePasswordDigest'>;
+  attemptLimits: AdminAttemptLimits;
+  turnstile: ConcurrencyLimit;
+  rounds: number | undefined;
+}): CheckPassword {
+  const unknownAdminDigest = dummyDigest(rounds);
+
+  async function check({ adminId }: LoginSource, password: string): Promise<string | null> {
+    const stored = await store.findPasswordDigest(adminId);
+    const result = await checkPassword(password, stored ?? unknownAdminDigest);
+    if (stored === null || !result.matches) return null;
+    if (result.rounds >= rounds) return stored;
+    const renewed = await digestPassword(password, rounds);
+    await store.changePasswordDigest(adminId, stored, renewed);
+    return renewed;
+  }
+
+  return async (source, password) => {
+    // Join the queue before counting: a request that the full queue rejects is not an attempt.
+    const place = turnstile.tryAcquire();
+    if (!place) throw tooManyAttempts(1);
+    try {
+      const count = await store.countAttempt(source, attemptLimits);
+      if (count !== 'counted') throw tooManyAttempts(count.retryAfterSeconds);
+      await place.start();
+      return await check(source, password);
+    } finally {
+      place.release();
+    }
+  };
+}
+
+// The same text for every limit: a caller cannot tell from it which IDs exist.
+function tooManyAttempts(retryAfterSeconds: number): Problem {
+  return new Problem('rate_limited', 'rate_limited', 'Too many attempts; try again later.', {
+    headers: { 'retry-after': String(retryAfterSeconds) },
+  });
+}
