@@ -3,10 +3,10 @@
 import { SettingError } from '../kernel/settings.ts';
 import { keepCompiledCode } from './code-cache.ts';
 import { commands } from './commands.ts';
-import { nearest, suggestion } from './nearest.ts';
-import { shapeOf, wordsBehind } from './shape.ts';
-import { messageOf } from './system-fault.ts';
-import { version } from './version.ts';
+import { nearest, suggestion } from './command-line/nearest.ts';
+import { shapeOf, wordsBehind } from './command-line/shape.ts';
+import { messageOf } from './command-line/error-message.ts';
+import { version } from './command-line/version.ts';
 
 const print = (line: string): void => void (isHeard() && process.stdout.write(`${line}\n`));
 const complain = (line: string): void => void process.stderr.write(`${line}\n`);

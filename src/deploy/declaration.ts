@@ -3,7 +3,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { compileDocumentSchema, type JsonSchema, type ValidationError } from '../kernel/contract/schema.ts';
-import { JsonError, offsetOf, parseJsonPlaces, placeOf, type JsonNode } from './json-places.ts';
+import { JsonError, offsetOf, parseJsonPlaces, placeOf, type JsonNode } from './json-positions.ts';
 import schema from './townhall.schema.json' with { type: 'json' };
 
 const declarationFile = 'townhall.json';

@@ -2,7 +2,7 @@
 // the file stays as its author wrote it.
 import { readFile, rename, rm, stat, writeFile, access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
-import { JsonError, offsetOf, parseJsonPlaces, placeOf } from './json-places.ts';
+import { JsonError, offsetOf, parseJsonPlaces, placeOf } from './json-positions.ts';
 
 const file = 'package.json';
 

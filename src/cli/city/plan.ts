@@ -8,7 +8,7 @@ import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import type { CommandInput } from '../command.ts';
+import type { CommandInput } from '../command-line/command.ts';
 import { ownRunner, passesOn } from './environment.ts';
 
 // An entry that does not come to an end would hold up the deployment for ever.

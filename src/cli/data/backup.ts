@@ -8,9 +8,15 @@ import { envStore } from '../../gateway/env/index.ts';
 import { connect, type Database } from '../../kernel/data/database.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import type { CommandInput } from '../command.ts';
+import type { CommandInput } from '../command-line/command.ts';
 import type { Survey } from './gateway-data.ts';
-import { askServer, commandLog, requireDatabase, withDatabase, type DatabasePlace } from './place.ts';
+import {
+  askServer,
+  commandLog,
+  requireDatabase,
+  withDatabase,
+  type DatabasePlace,
+} from './database-location.ts';
 import { addressOf, findTool, majorWithin, run } from './postgres-tools.ts';
 
 export interface BackedUp {

@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore, unlock } from '../../gateway/env/index.ts';
 import type { Database } from '../../kernel/data/database.ts';
 import { databaseFacts, type DatabaseFacts } from '../../kernel/data/database-facts.ts';
-import { commandLog, gatewayPlace } from './place.ts';
+import { commandLog, gatewayPlace } from './database-location.ts';
 
 export interface GatewayFacts extends DatabaseFacts {
   /** The names of the variables that are stored; their values stay where they are. */

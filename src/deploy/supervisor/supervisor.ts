@@ -7,7 +7,7 @@ import { serveControl, type Control } from '../../kernel/control.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CityFolder, CityState } from '../city-folder.ts';
-import { createGeneration, type Generation, type GenerationSpec } from './generations.ts';
+import { createGeneration, type Generation, type GenerationSpec } from './generation.ts';
 import { localUrl, openListeningSocket, type ListeningSocket } from './listening-socket.ts';
 import type { CityRecord } from './messages.ts';
 

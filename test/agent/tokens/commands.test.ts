@@ -3,7 +3,7 @@ import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { agentCommand } from '../../../src/cli/servers/agent.ts';
+import { agentCommand } from '../../../src/cli/commands/agent.ts';
 import { connect } from '../../../src/kernel/data/database.ts';
 import { parseToken } from '../../../src/kernel/secrets/secret.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';

@@ -1,7 +1,7 @@
 // The reconciliation: a ledger that was worked with agrees with itself, and one row that was altered by force is found
 // and named, by the function, by the hourly round and by the command.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ledgerCommand } from '../../../src/cli/data/ledger.ts';
+import { ledgerCommand } from '../../../src/cli/commands/ledger.ts';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, facts, force, startLedger, stillTimes, type LedgerWorld } from './world.ts';
 

@@ -1,15 +1,15 @@
 // Where a command finds the data it is about: a running local edition holds its embedded database, so it is
 // asked through its control socket; otherwise the command opens the database itself.
 import { join } from 'node:path';
-import { createGateway } from '../gateway/compose.ts';
-import type { Gateway } from '../gateway/compose.ts';
-import type { GatewayConfig } from '../gateway/config.ts';
-import { systemClock } from '../kernel/clock.ts';
-import { callControl } from '../kernel/control.ts';
-import { createLog, type LogLevel } from '../kernel/log.ts';
-import { Problem } from '../kernel/problem.ts';
-import { createRedactor } from '../kernel/secrets/secret.ts';
-import type { CommandInput } from './command.ts';
+import { createGateway } from '../../gateway/compose.ts';
+import type { Gateway } from '../../gateway/compose.ts';
+import type { GatewayConfig } from '../../gateway/config.ts';
+import { systemClock } from '../../kernel/clock.ts';
+import { callControl } from '../../kernel/control.ts';
+import { createLog, type LogLevel } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { createRedactor } from '../../kernel/secrets/secret.ts';
+import type { CommandInput } from '../command-line/command.ts';
 
 /** Asks the running server, or does the same `otherwise`. */
 export async function askRunning<T>(

@@ -1,8 +1,8 @@
 // `townhall init NAME`: a new project that deploys at once.
 import { makeProject } from '../../deploy/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { Command } from '../command.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command } from '../command-line/command.ts';
 
 export const initCommand: Command = {
   help: () =>

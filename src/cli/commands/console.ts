@@ -5,9 +5,9 @@ import { consoleSettings, createConsole, readConsoleConfig } from '../../console
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { describeSettings } from '../../kernel/settings.ts';
-import { flagsOf, parseFlagsAlone } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
-import { untilStopped } from './until-stopped.ts';
+import { flagsOf, parseFlagsAlone } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
+import { untilStopped } from '../servers/until-stopped.ts';
 
 export const consoleCommand: Command = {
   help: () =>

@@ -21,13 +21,13 @@ import { makeFolder } from '../../kernel/folder.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError, describeSettings } from '../../kernel/settings.ts';
-import { flagsOf, parseFlagsAlone } from '../command.ts';
-import type { Command } from '../command.ts';
-import { keepStreamsYoung } from './heap.ts';
-import { agentAddresses, gatewayAddresses, opened, requireAddresses } from './opened.ts';
-import { untilStopped } from './until-stopped.ts';
-import { version } from '../version.ts';
-import { welcome } from './welcome.ts';
+import { flagsOf, parseFlagsAlone } from '../command-line/command.ts';
+import type { Command } from '../command-line/command.ts';
+import { keepStreamsYoung } from '../servers/heap.ts';
+import { agentAddresses, gatewayAddresses, opened, requireAddresses } from '../servers/addresses.ts';
+import { untilStopped } from '../servers/until-stopped.ts';
+import { version } from '../command-line/version.ts';
+import { welcome } from '../servers/welcome.ts';
 
 export const startCommand: Command = {
   help: () =>

@@ -13,11 +13,11 @@ import {
 } from '../../deploy/index.ts';
 import type { Plan, Survey, Verified } from '../../deploy/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { ownRunner } from './environment.ts';
-import { deployNeeds, planOf, readTimeout } from './plan.ts';
-import { parseFlagsAlone } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
-import { version } from '../version.ts';
+import { ownRunner } from '../city/environment.ts';
+import { deployNeeds, planOf, readTimeout } from '../city/plan.ts';
+import { parseFlagsAlone } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
+import { version } from '../command-line/version.ts';
 
 export const deployCommand: Command = {
   help: () =>

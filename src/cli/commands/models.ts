@@ -7,11 +7,11 @@ import { join } from 'node:path';
 import type { ProviderCheck } from '../../gateway/ai/index.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
-import { gatewayConfigHere, hereHelp } from '../data/here.ts';
-import { gatewayPlace, hasDatabase } from '../data/place.ts';
-import { askRunning, withGateway } from '../running-server.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
+import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
+import { gatewayPlace, hasDatabase } from '../data/database-location.ts';
+import { askRunning, withGateway } from '../data/running-gateway.ts';
 
 export const modelsCommand: Command = {
   help: () =>

@@ -11,7 +11,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { announceListening } from '../servers/announce.ts';
 import { keepStreamsYoung } from '../servers/heap.ts';
-import { version } from '../version.ts';
+import { version } from '../command-line/version.ts';
 
 /** Runs until the supervisor ends it. */
 export async function serveSupervised(env: Readonly<Record<string, string | undefined>>): Promise<number> {

@@ -8,12 +8,12 @@ import type { CityFolder, Survey } from '../../deploy/index.ts';
 import { inspectProject } from '../../gateway/compose.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { ownRunner } from './environment.ts';
-import { runSupervisor } from './run.ts';
-import { serveSupervised } from './serve.ts';
-import { deployNeeds, planOf, readTimeout } from './plan.ts';
-import { parseFlags } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
+import { ownRunner } from '../city/environment.ts';
+import { runSupervisor } from '../city/run-supervisor.ts';
+import { serveSupervised } from '../city/serve-supervised.ts';
+import { deployNeeds, planOf, readTimeout } from '../city/plan.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
 
 export const cityCommand: Command = {
   help: () =>

@@ -6,11 +6,11 @@ import { envStore } from '../../gateway/env/index.ts';
 import { migrate } from '../../kernel/data/database.ts';
 import type { DatabaseFacts } from '../../kernel/data/database-facts.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { backUp, restore } from './backup.ts';
-import { parseFlags } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
-import { checkMasterKey, type Survey } from './gateway-data.ts';
-import { gatewayConfigHere, hereHelp } from './here.ts';
+import { backUp, restore } from '../data/backup.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
+import { checkMasterKey, type Survey } from '../data/gateway-data.ts';
+import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
 import {
   agentPlace,
   askServer,
@@ -19,7 +19,7 @@ import {
   requireDatabase,
   withDatabase,
   type DatabasePlace,
-} from './place.ts';
+} from '../data/database-location.ts';
 
 export const dbCommand: Command = {
   help: () =>

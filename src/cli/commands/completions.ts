@@ -1,8 +1,8 @@
 // `townhall completions bash|zsh|fish`: a script for the shell, made from the table of commands and their help.
-import { SettingError } from '../kernel/settings.ts';
-import { parseFlags } from './command.ts';
-import type { Command } from './command.ts';
-import { shapeOf, wordsBehind, type CommandShape } from './shape.ts';
+import { SettingError } from '../../kernel/settings.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command } from '../command-line/command.ts';
+import { shapeOf, wordsBehind, type CommandShape } from '../command-line/shape.ts';
 
 interface Known {
   name: string;

@@ -3,11 +3,11 @@ import type { GatewayConfig } from '../../gateway/config.ts';
 import { creditsStore, verifyLedger } from '../../gateway/credits/index.ts';
 import type { LedgerFault, LedgerVerdict } from '../../gateway/credits/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { Command } from '../command.ts';
-import { gatewayConfigHere, hereHelp } from './here.ts';
-import { gatewayPlace, withDatabase } from './place.ts';
-import { askRunning } from '../running-server.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command } from '../command-line/command.ts';
+import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
+import { gatewayPlace, withDatabase } from '../data/database-location.ts';
+import { askRunning } from '../data/running-gateway.ts';
 
 export const ledgerCommand: Command = {
   help: () =>

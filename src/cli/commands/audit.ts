@@ -4,11 +4,11 @@ import type { ChainFault, ChainVerdict } from '../../gateway/audit/index.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { Command } from '../command.ts';
-import { gatewayConfigHere, hereHelp } from './here.ts';
-import { commandLog, gatewayPlace, withDatabase } from './place.ts';
-import { askRunning } from '../running-server.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command } from '../command-line/command.ts';
+import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
+import { commandLog, gatewayPlace, withDatabase } from '../data/database-location.ts';
+import { askRunning } from '../data/running-gateway.ts';
 
 export const auditCommand: Command = {
   help: () =>

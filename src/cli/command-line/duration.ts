@@ -1,5 +1,5 @@
 // How long something lives, as it is typed: seconds, or a number with its unit.
-import { SettingError } from '../kernel/settings.ts';
+import { SettingError } from '../../kernel/settings.ts';
 
 const unitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
 const maximumSeconds = 3_650 * 86_400;

@@ -1,6 +1,6 @@
 // What a command is to the command line, and how its arguments become flags and words.
 import { parseArgs } from 'node:util';
-import { SettingError } from '../kernel/settings.ts';
+import { SettingError } from '../../kernel/settings.ts';
 import { suggestion } from './nearest.ts';
 
 /** One command of `townhall`. */

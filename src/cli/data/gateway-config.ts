@@ -3,7 +3,7 @@
 import { cityData } from '../../deploy/index.ts';
 import { readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
-import type { CommandInput } from '../command.ts';
+import type { CommandInput } from '../command-line/command.ts';
 
 /** For the help of the commands. */
 export const hereHelp = [

@@ -18,9 +18,9 @@ import { createLog } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { CommandInput } from '../command.ts';
-import { readTtl } from '../ttl.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { CommandInput } from '../command-line/command.ts';
+import { readTtl } from '../command-line/duration.ts';
 
 export const agentToolsHelp = [
   '       townhall agent token create [NAME] [--ttl 90d] [--json]',

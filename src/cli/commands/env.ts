@@ -10,11 +10,11 @@ import {
   type SealingKeys,
 } from '../../gateway/env/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
-import { gatewayConfigHere, hereHelp } from './here.ts';
-import { commandLog, gatewayPlace, requireDatabase, withDatabase } from './place.ts';
-import { askRunning, withGateway } from '../running-server.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
+import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
+import { commandLog, gatewayPlace, requireDatabase, withDatabase } from '../data/database-location.ts';
+import { askRunning, withGateway } from '../data/running-gateway.ts';
 
 export const envCommand: Command = {
   help: () =>

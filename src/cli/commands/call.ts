@@ -3,9 +3,9 @@
 import { open, readFile, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { Command, CommandInput, ParsedArguments } from '../command.ts';
-import { suggestion } from '../nearest.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command, CommandInput, ParsedArguments } from '../command-line/command.ts';
+import { suggestion } from '../command-line/nearest.ts';
 import {
   type CallableOperation,
   isText,
@@ -13,7 +13,7 @@ import {
   readOperations,
   type Surface,
   surfaces,
-} from './operations.ts';
+} from '../call/operations.ts';
 
 const local: Record<Surface, { url: string; tokenFile: string }> = {
   gateway: { url: 'http://127.0.0.1:43127', tokenFile: 'data/local.token' },

@@ -1,13 +1,13 @@
 // `townhall admin setup` and `reset`: the administrator's credentials. `townhall admin token` has a file of its own.
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { runAdminToken } from './token.ts';
-import { parseFlags } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
-import { gatewayConfigHere, hereHelp } from '../data/here.ts';
-import { gatewayPlace, requireDatabase } from '../data/place.ts';
-import { lineFromTerminal, passwordFromPipe, passwordFromTerminal } from './password.ts';
-import { askRunning, withGateway } from '../running-server.ts';
+import { runAdminToken } from '../admin/machine-tokens.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
+import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
+import { gatewayPlace, requireDatabase } from '../data/database-location.ts';
+import { lineFromTerminal, passwordFromPipe, passwordFromTerminal } from '../admin/password.ts';
+import { askRunning, withGateway } from '../data/running-gateway.ts';
 
 type Action = 'setup' | 'reset';
 

@@ -6,13 +6,13 @@ import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { describeSettings } from '../../kernel/settings.ts';
-import { flagsOf, parseFlagsAlone } from '../command.ts';
-import type { Command } from '../command.ts';
-import { announceListening } from './announce.ts';
-import { keepStreamsYoung } from './heap.ts';
-import { gatewayAddresses, opened, orClosed, requireAddresses } from './opened.ts';
-import { version } from '../version.ts';
-import { untilStopped } from './until-stopped.ts';
+import { flagsOf, parseFlagsAlone } from '../command-line/command.ts';
+import type { Command } from '../command-line/command.ts';
+import { announceListening } from '../servers/announce.ts';
+import { keepStreamsYoung } from '../servers/heap.ts';
+import { gatewayAddresses, opened, orClosed, requireAddresses } from '../servers/addresses.ts';
+import { version } from '../command-line/version.ts';
+import { untilStopped } from '../servers/until-stopped.ts';
 
 // Whoever distributes callers over several gateways looks at /ready some times a second, and has looked elsewhere by then;
 // what was on its way over an open connection is still answered. New work is refused within a second of the signal.

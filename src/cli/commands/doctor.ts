@@ -10,11 +10,11 @@ import { gatewaySettings } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
 import { isSingleExecutable } from '../../kernel/assets.ts';
-import { flagsOf, parseFlagsAlone } from '../command.ts';
-import type { Command, CommandInput } from '../command.ts';
-import { gatewayConfigHere } from '../data/here.ts';
+import { flagsOf, parseFlagsAlone } from '../command-line/command.ts';
+import type { Command, CommandInput } from '../command-line/command.ts';
+import { gatewayConfigHere } from '../data/gateway-config.ts';
 import { checkMasterKey, gatewayFacts, type GatewayFacts } from '../data/gateway-data.ts';
-import { askServer, gatewayPlace, hasDatabase, withDatabase } from '../data/place.ts';
+import { askServer, gatewayPlace, hasDatabase, withDatabase } from '../data/database-location.ts';
 import {
   checkContract,
   checkDisk,
@@ -26,7 +26,7 @@ import {
   ok,
   warn,
   type Finding,
-} from './machine-checks.ts';
+} from '../checks/machine-checks.ts';
 
 export const doctorCommand: Command = {
   help: () =>

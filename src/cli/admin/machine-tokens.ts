@@ -1,12 +1,12 @@
 // `townhall admin token create|list|revoke`: the machine credentials of products' backends.
 import type { Machine, Machines } from '../../gateway/admin/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command.ts';
-import type { CommandInput } from '../command.ts';
-import { gatewayConfigHere } from '../data/here.ts';
-import { gatewayPlace, requireDatabase } from '../data/place.ts';
-import { askRunning, withGateway } from '../running-server.ts';
-import { readTtl } from '../ttl.ts';
+import { parseFlags } from '../command-line/command.ts';
+import type { CommandInput } from '../command-line/command.ts';
+import { gatewayConfigHere } from '../data/gateway-config.ts';
+import { gatewayPlace, requireDatabase } from '../data/database-location.ts';
+import { askRunning, withGateway } from '../data/running-gateway.ts';
+import { readTtl } from '../command-line/duration.ts';
 
 /** A machine as the control socket carries it too: times are texts there. */
 type Shown = {

@@ -3,7 +3,7 @@ import { cityFolder, openLogFile, startSupervisor, supervision } from '../../dep
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
-import { orClosed } from '../servers/opened.ts';
+import { orClosed } from '../servers/addresses.ts';
 import { ownRunner } from './environment.ts';
 import { planOf } from './plan.ts';
 

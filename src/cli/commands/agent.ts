@@ -4,14 +4,14 @@ import { openAgentDatabase } from '../../agent/data/index.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { describeSettings } from '../../kernel/settings.ts';
-import { flagsOf, parseFlagsAlone } from '../command.ts';
-import type { Command } from '../command.ts';
-import { agentToolsHelp, runAgentCall, runAgentToken } from './agent-tools.ts';
-import { announceListening } from './announce.ts';
-import { keepYoungSmall } from './heap.ts';
-import { agentAddresses, opened, orClosed, requireAddresses } from './opened.ts';
-import { version } from '../version.ts';
-import { untilStopped } from './until-stopped.ts';
+import { flagsOf, parseFlagsAlone } from '../command-line/command.ts';
+import type { Command } from '../command-line/command.ts';
+import { agentToolsHelp, runAgentCall, runAgentToken } from '../agent/agent-tokens.ts';
+import { announceListening } from '../servers/announce.ts';
+import { keepYoungSmall } from '../servers/heap.ts';
+import { agentAddresses, opened, orClosed, requireAddresses } from '../servers/addresses.ts';
+import { version } from '../command-line/version.ts';
+import { untilStopped } from '../servers/until-stopped.ts';
 
 export const agentCommand: Command = {
   help: () =>
