@@ -68,6 +68,7 @@ export const agentSettings = {
   ...telemetryRows({ prefix: 'AGENT_', serviceName: 'townhall-agent' }),
   plugins: list('AGENT_PLUGINS', 'Files of further plugins, separated by commas; the flag may be repeated.', {
     flag: 'plugin',
+    isRepeatable: true,
   }),
   pluginConfig: optionalText(
     'AGENT_PLUGIN_CONFIG',

@@ -1,75 +1,85 @@
-// The one list of commands. Each is loaded only when it is asked for, so that `--help` does not wait for a server's code.
-import type { Command } from './command-line/command.ts';
+// The list of commands. Each file is loaded only when its command is called, so that the overview does not wait for the
+// code of a server. To add a command, add its file and one entry here.
+import type { CommandEntry } from './command-line/command.ts';
 
-/** A command's line in the overview, and how to get at the rest. */
-export interface CommandEntry {
-  summary: string;
-  load(): Promise<Command>;
-}
-
-export const commands: Readonly<Record<string, CommandEntry>> = {
-  start: {
+/** In the order of the overview. */
+export const commands: readonly CommandEntry[] = [
+  {
+    name: 'start',
     summary: 'Run the local edition: a gateway and an agent beside it.',
-    load: async () => (await import('./commands/start.ts')).startCommand,
+    load: () => import('./commands/start.ts'),
   },
-  gateway: {
-    summary: 'Run the gateway.',
-    load: async () => (await import('./commands/gateway.ts')).gatewayCommand,
-  },
-  agent: {
+  { name: 'gateway', summary: 'Run the gateway.', load: () => import('./commands/gateway.ts') },
+  {
+    name: 'agent',
     summary: 'Run an agent that works through a gateway.',
-    load: async () => (await import('./commands/agent.ts')).agentCommand,
+    load: () => import('./commands/agent.ts'),
   },
-  console: {
+  {
+    name: 'console',
     summary: 'Serve pages for a running agent: chat, sessions, plugins, services, approvals.',
-    load: async () => (await import('./commands/console.ts')).consoleCommand,
+    load: () => import('./commands/console.ts'),
   },
-  init: {
-    summary: 'Make a project with a service of its own, which deploys as it is.',
-    load: async () => (await import('./commands/init.ts')).initCommand,
+  {
+    name: 'init',
+    summary: 'Create a project with a service of its own, ready to deploy.',
+    load: () => import('./commands/init.ts'),
   },
-  deploy: {
-    summary: 'Bring the project of this folder into service, without refusing a request.',
-    load: async () => (await import('./commands/deploy.ts')).deployCommand,
+  {
+    name: 'deploy',
+    summary: 'Deploy the project in this folder without refusing a request.',
+    load: () => import('./commands/deploy.ts'),
   },
-  city: {
+  {
+    name: 'city',
     summary: 'Look after what was deployed: status, rollback, stop, start, logs.',
-    load: async () => (await import('./commands/city.ts')).cityCommand,
+    load: () => import('./commands/city.ts'),
   },
-  admin: {
-    summary: "Administrator's credentials, and those of products' backends.",
-    load: async () => (await import('./commands/admin.ts')).adminCommand,
+  {
+    name: 'admin',
+    summary: "Manage the administrator's credentials and those of products' backends.",
+    load: () => import('./commands/admin.ts'),
   },
-  audit: {
-    summary: 'Verify the chain of the audit log.',
-    load: async () => (await import('./commands/audit.ts')).auditCommand,
+  {
+    name: 'audit',
+    summary: 'Verify the hash chain of the audit log.',
+    load: () => import('./commands/audit.ts'),
   },
-  ledger: {
+  {
+    name: 'ledger',
     summary: 'Verify that balances, charges and usage agree.',
-    load: async () => (await import('./commands/ledger.ts')).ledgerCommand,
+    load: () => import('./commands/ledger.ts'),
   },
-  call: {
+  {
+    name: 'call',
     summary: 'Call any operation of a running server by its name in the contract.',
-    load: async () => (await import('./commands/call.ts')).callCommand,
+    load: () => import('./commands/call.ts'),
   },
-  models: {
-    summary: 'Call each configured model provider once and say what is wrong.',
-    load: async () => (await import('./commands/models.ts')).modelsCommand,
+  {
+    name: 'models',
+    summary: 'Call each configured model provider once and report what is wrong.',
+    load: () => import('./commands/models.ts'),
   },
-  env: {
+  {
+    name: 'env',
     summary: 'Seal stored secrets under a new master key, and list the keys in use.',
-    load: async () => (await import('./commands/env.ts')).envCommand,
+    load: () => import('./commands/env.ts'),
   },
-  db: {
+  {
+    name: 'db',
     summary: 'Back the database up, restore it, or bring it up to date.',
-    load: async () => (await import('./commands/db.ts')).dbCommand,
+    load: () => import('./commands/db.ts'),
   },
-  doctor: {
-    summary: 'Look whether everything is as a server needs it, and say what to do where it is not.',
-    load: async () => (await import('./commands/doctor.ts')).doctorCommand,
+  {
+    name: 'doctor',
+    summary: 'Check the machine, the settings and the data, and say what to do about each problem.',
+    load: () => import('./commands/doctor.ts'),
   },
-  completions: {
+  {
+    name: 'completions',
     summary: 'Print completions for bash, zsh or fish.',
-    load: async () => (await import('./commands/completions.ts')).completionsCommand(() => commands),
+    load: async () => ({
+      command: (await import('./commands/completions.ts')).completionsCommand(commands),
+    }),
   },
-};
+];

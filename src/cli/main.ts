@@ -1,119 +1,92 @@
 // The command line: finds the command, runs it, and turns what it throws into a line and an exit code.
-// 0 is success, 1 a failure, 2 a command or an option that does not exist or cannot be read.
+// 0 is success, 1 a failure, 2 a command, an option or a setting that does not exist or cannot be read.
 import { SettingError } from '../kernel/settings.ts';
-import { keepCompiledCode } from './code-cache.ts';
-import { commands } from './commands.ts';
-import { nearest, suggestion } from './command-line/nearest.ts';
-import { shapeOf, wordsBehind } from './command-line/shape.ts';
-import { messageOf } from './command-line/error-message.ts';
+import { enableCodeCache } from './command-line/code-cache.ts';
+import type { CommandContext } from './command-line/command.ts';
+import { errorMessage } from './command-line/error-message.ts';
+import { renderHelp, renderOverview } from './command-line/help.ts';
+import { runCommand } from './command-line/parse.ts';
+import { suggestion } from './command-line/suggestion.ts';
 import { version } from './command-line/version.ts';
+import { commands } from './commands.ts';
 
-const print = (line: string): void => void (isHeard() && process.stdout.write(`${line}\n`));
-const complain = (line: string): void => void process.stderr.write(`${line}\n`);
-
-// Whoever reads along may leave (`| head -1`), and nothing under way ends for it, be it a server or a deployment.
-let lost: NodeJS.ErrnoException | undefined;
-const isHeard = (): boolean => lost === undefined;
+// A reader may close the pipe (`| head -1`). Servers and deployments go on; their output is dropped.
+let outputError: NodeJS.ErrnoException | undefined;
 process.stdout.on('error', (error) => {
-  lost ??= error;
+  outputError ??= error;
 });
 process.stderr.on('error', () => {});
 
-const output = {
-  isTerminal: process.stdout.isTTY,
-  write: (piece: Uint8Array) =>
-    new Promise<void>((resolve) => (isHeard() ? process.stdout.write(piece, () => resolve()) : resolve())),
+const isOutputOpen = (): boolean => outputError === undefined;
+const printError = (line: string): void => void process.stderr.write(`${line}\n`);
+
+const context: CommandContext = {
+  env: process.env,
+  print: (line) => void (isOutputOpen() && process.stdout.write(`${line}\n`)),
+  printError,
+  isOutputOpen,
+  output: {
+    isTerminal: process.stdout.isTTY,
+    write: (bytes) =>
+      new Promise((resolve) => (isOutputOpen() ? process.stdout.write(bytes, () => resolve()) : resolve())),
+  },
 };
 
-/** A result that could not be written is none, unless its reader had seen enough. */
-function codeOf(code: number): number {
-  if (lost === undefined || lost.code === 'EPIPE') return code;
-  complain(`townhall: standard output cannot be written to: ${messageOf(lost)}`);
-  return code === 0 ? 1 : code;
-}
-
-function overview(): string {
-  const width = Math.max(...Object.keys(commands).map((name) => name.length)) + 2;
-  const rows = Object.entries(commands).map(([name, command]) => `  ${name.padEnd(width)}${command.summary}`);
-  return [
-    'Townhall: a model gateway and an agent runtime.',
-    '',
-    'Usage: townhall COMMAND [OPTIONS]',
-    '',
-    ...rows,
-    '',
-    'townhall COMMAND --help says what a command takes; townhall --version prints the version.',
-  ].join('\n');
-}
-
-/** The whole of what was probably meant, when one of the words behind the command is none of its own. */
-function meantWords(name: string, help: string, rest: readonly string[]): string | undefined {
-  const shape = shapeOf(name, help);
-  const said: string[] = [];
-  for (const word of rest.filter((part) => !part.startsWith('-'))) {
-    const known = wordsBehind(shape, said);
-    if (known.length === 0) return undefined;
-    if (!known.includes(word)) {
-      const meant = nearest(word, known);
-      return meant === undefined ? undefined : ['townhall', name, ...said, meant].join(' ');
-    }
-    said.push(word);
-  }
-  return undefined;
-}
-
-async function main(given: readonly string[]): Promise<number> {
-  const [name, ...rest] = given;
+async function main(words: readonly string[]): Promise<number> {
+  const [name, ...rest] = words;
   if (name === 'help' && rest[0] !== undefined && !rest[0].startsWith('-')) return main([rest[0], '--help']);
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
-    print(overview());
+    context.print(renderOverview(commands));
     return name === undefined ? 2 : 0;
   }
   if (name === '--version' || name === '-v') {
-    print(version);
+    context.print(version);
     return 0;
   }
-  const entry = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  const entry = commands.find((each) => each.name === name);
   if (entry === undefined) {
-    complain(
-      `townhall: there is no command "${name}"; townhall --help lists them.${suggestion(name, Object.keys(commands), (word) => `"townhall ${word}"`)}`,
-    );
+    const names = commands.map((each) => each.name);
+    const hint = suggestion(name, names, (word) => `"townhall ${word}"`);
+    printError(`townhall: there is no command "${name}"; townhall --help lists them.${hint}`);
     return 2;
   }
-  keepCompiledCode(process.env);
-  const command = await entry.load();
+  enableCodeCache(process.env);
+  const { command } = await entry.load();
   if (rest.includes('--help') || rest.includes('-h')) {
-    print(command.help());
+    context.print(renderHelp(name, command));
     return 0;
   }
   try {
-    return await command.run({ arguments: rest, env: process.env, print, complain, isHeard, output });
+    return await runCommand(name, command, rest, context);
   } catch (error) {
-    complain(`townhall ${name}: ${messageOf(error)}`);
-    if (!(error instanceof SettingError)) return 1;
-    const meant = meantWords(name, command.help(), rest);
-    if (meant !== undefined) complain(`Did you mean "${meant}"?`);
-    return 2;
+    printError(`townhall ${name}: ${errorMessage(error)}`);
+    return error instanceof SettingError ? 2 : 1;
   }
 }
 
-// A command that has returned has closed what it opened. Should something be left that keeps the process alive, a
-// service manager must still see an end.
-const exitMs = 10_000;
+/** Output that could not be written fails the command, unless its reader closed the pipe. */
+function exitCodeOf(code: number): number {
+  if (outputError === undefined || outputError.code === 'EPIPE') return code;
+  printError(`townhall: standard output cannot be written to: ${errorMessage(outputError)}`);
+  return code === 0 ? 1 : code;
+}
 
-function endWithin(ms: number): void {
-  const timer = setTimeout(() => {
-    complain('townhall: something was still open; the process is ended.');
+// A command closes what it opened before it returns. If something still keeps the process alive, end it after this, so
+// that a service manager sees an exit.
+const exitTimeoutMs = 10_000;
+
+function exitAfterTimeout(): void {
+  setTimeout(() => {
+    printError('townhall: something was still open; the process is ended.');
     process.exit();
-  }, ms);
-  timer.unref();
+  }, exitTimeoutMs).unref();
 }
 
 void main(process.argv.slice(2)).then((code) => {
-  // Once the last line has been written, or refused.
+  // The empty write calls back once everything before it was written or refused.
   process.stdout.write('', (error) => {
-    lost ??= error ?? undefined;
-    process.exitCode = codeOf(code);
-    endWithin(exitMs);
+    outputError ??= error ?? undefined;
+    process.exitCode = exitCodeOf(code);
+    exitAfterTimeout();
   });
 });

@@ -11,13 +11,13 @@ import { makeDatabase } from './database.ts';
 import { declarationSchema } from './declaration.ts';
 import { askCity, askHealth } from './health.ts';
 import { reachedAt, type Plan } from './plan.ts';
-import { startDetached, supervision, type Supervision } from './supervision.ts';
+import { startDetached, supervisorClient, type SupervisorClient } from './supervision.ts';
 import type { Runner } from './supervisor/gateway-process.ts';
 import type { CityRecord } from './supervisor/messages.ts';
 
 export type Step = 'provision' | 'keep' | 'supervise' | 'trial' | 'switch' | 'record' | 'raise' | 'confirm';
 
-export interface DeployNeeds {
+export interface DeployOptions {
   runner: Runner;
   clock: Clock;
   log: Log;
@@ -49,7 +49,7 @@ interface Release {
 }
 
 /** Deploys what the plan says. Throws with the reason, and then nothing has changed. */
-export async function deploy(plan: Plan, needs: DeployNeeds): Promise<Deployed> {
+export async function deploy(plan: Plan, needs: DeployOptions): Promise<Deployed> {
   const { folder, version } = plan;
   return bringIn(plan, needs, {
     isNew: true,
@@ -61,7 +61,7 @@ export async function deploy(plan: Plan, needs: DeployNeeds): Promise<Deployed> 
 }
 
 /** Brings a kept version back, the one before the present when none is named. The project's folder stays as it is. */
-export async function rollBack(plan: Plan, to: string | null, needs: DeployNeeds): Promise<Deployed> {
+export async function rollBack(plan: Plan, to: string | null, needs: DeployOptions): Promise<Deployed> {
   const { folder, state } = plan;
   if (state === null) throw new Error('Nothing was deployed from here yet.');
   const target = to ?? state.previous;
@@ -79,11 +79,11 @@ export async function rollBack(plan: Plan, to: string | null, needs: DeployNeeds
   });
 }
 
-async function bringIn(plan: Plan, needs: DeployNeeds, release: Release): Promise<Deployed> {
+async function bringIn(plan: Plan, needs: DeployOptions, release: Release): Promise<Deployed> {
   const { folder } = plan;
   const { progress } = needs;
   const undo: (() => Promise<unknown>)[] = [];
-  const asked = supervision(folder);
+  const asked = supervisorClient(folder);
   await folder.make();
   const lock = await lockDeployment(folder);
   try {
@@ -143,7 +143,7 @@ async function lockDeployment(folder: CityFolder): Promise<{ release(): void }> 
   }
 }
 
-async function provision({ folder, folders, database }: Plan, { log }: DeployNeeds): Promise<void> {
+async function provision({ folder, folders, database }: Plan, { log }: DeployOptions): Promise<void> {
   for (const path of folders) await mkdir(path, { recursive: true, mode: 0o700 });
   await writeFile(
     join(folder.root, 'townhall.schema.json'),
@@ -177,8 +177,8 @@ const lookEveryMs = 250;
 
 /** Does the work and tells meanwhile what the supervisor is busy with. */
 async function told<T>(
-  asked: Supervision,
-  { progress, clock }: DeployNeeds,
+  asked: SupervisorClient,
+  { progress, clock }: DeployOptions,
   work: () => Promise<T>,
 ): Promise<T> {
   const done = new AbortController();
@@ -204,7 +204,7 @@ async function told<T>(
 const wellMs = 10_000;
 
 /** As callers find it, through the address itself. */
-async function requireWell(url: string, { clock }: Pick<DeployNeeds, 'clock'>): Promise<void> {
+async function requireWell(url: string, { clock }: Pick<DeployOptions, 'clock'>): Promise<void> {
   const lateMs = clock.monotonicMs() + wellMs;
   for (;;) {
     const { ready, problem } = await askHealth({ url });
@@ -215,7 +215,7 @@ async function requireWell(url: string, { clock }: Pick<DeployNeeds, 'clock'>): 
   }
 }
 
-export interface Verified {
+export interface Verification {
   ok: boolean;
   url: string;
   version: string | null;
@@ -225,7 +225,7 @@ export interface Verified {
 /** Looks at what runs and changes nothing. */
 export async function verify(
   plan: Pick<Plan, 'declaration' | 'running' | 'state' | 'address'>,
-): Promise<Verified> {
+): Promise<Verification> {
   const url = reachedAt(plan);
   // Which port a first deployment will take is known to nobody yet.
   if (plan.state === null && plan.running === null && plan.address.port === 0)

@@ -15,13 +15,13 @@ export {
   rollBack,
   verify,
   type Deployed,
-  type DeployNeeds,
+  type DeployOptions,
   type Step,
-  type Verified,
+  type Verification,
 } from './deploy.ts';
 export {
   makePlan,
-  passedOn,
+  forwardedEnv,
   survey,
   type DeployContext,
   type InspectedService,
@@ -30,9 +30,15 @@ export {
   type Survey,
 } from './plan.ts';
 export { makeProject } from './template.ts';
-export { renderProject } from './render.ts';
-export { startDetached, supervision, type Supervision } from './supervision.ts';
+export { isRendered, renderProject } from './render.ts';
+export { startDetached, supervisorClient, type SupervisorClient } from './supervision.ts';
 export { readPid, startSupervisor } from './supervisor/supervisor.ts';
 export { openLogFile } from './supervisor/log-file.ts';
 export type { Runner } from './supervisor/gateway-process.ts';
-export { listeningFd, type Answer, type Question, type StartRequest } from './supervisor/messages.ts';
+export {
+  listeningFd,
+  type GatewayMessage,
+  type GatewayReply,
+  type GatewayRequest,
+  type StartRequest,
+} from './supervisor/messages.ts';

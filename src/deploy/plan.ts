@@ -7,7 +7,7 @@ import { cityFolder, type CityFolder, type CityState } from './city-folder.ts';
 import { databaseUrl, lookForDatabase, mayNot, placeOfDatabase } from './database.ts';
 import { readDeclaration, storagePath, type Declaration } from './declaration.ts';
 import { readPackageVersion, type PackageVersion } from './package-version.ts';
-import { supervision } from './supervision.ts';
+import { supervisorClient } from './supervision.ts';
 import { localUrl } from './supervisor/listening-socket.ts';
 import type { SupervisorStatus } from './supervisor/supervisor.ts';
 
@@ -24,7 +24,7 @@ export interface DeployContext {
   /** The environment of whoever deploys. */
   env: Readonly<Record<string, string | undefined>>;
   /** Whether the gateway gets the key from it. */
-  passesOn(key: string): boolean;
+  isForwarded(key: string): boolean;
   /** Runs the entry of a project in a process of its own; throws with the entry's words. */
   inspect(directory: string, env: Readonly<Record<string, string>>): Promise<InspectedService[]>;
   log: Log;
@@ -67,7 +67,7 @@ export async function survey({
 }: Pick<DeployContext, 'directory' | 'cityDirectory' | 'env'>): Promise<Survey> {
   const declaration = await readDeclaration(directory);
   const folder = cityFolder(cityDirectory ?? directory);
-  const [running, state] = await Promise.all([supervision(folder).status(), folder.readState()]);
+  const [running, state] = await Promise.all([supervisorClient(folder).status(), folder.readState()]);
   const { deployment } = declaration;
   const address = {
     host: given(env['HOST']) ?? deployment.host ?? '0.0.0.0',
@@ -81,7 +81,7 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
   const directory = resolve(context.directory);
   const { folder, declaration, address, running, state } = await survey({ ...context, directory });
   const version = await readPackageVersion(directory);
-  const services = await context.inspect(directory, passedOn(context, []));
+  const services = await context.inspect(directory, forwardedEnv(context, []));
   const { env, log } = context;
   const { deployment } = declaration;
   const baseUrl = given(env['TOWNHALL_CITY_BASE_URL']) ?? deployment.baseUrl ?? null;
@@ -161,7 +161,7 @@ function gatewayEnvironment(
     DATABASE_URL: _url,
     TOWNHALL_PROJECT: _project,
     ...passed
-  } = passedOn(
+  } = forwardedEnv(
     context,
     services.flatMap((service) => service.env),
   );
@@ -186,14 +186,14 @@ const pathKeys = [
 ];
 
 /** What of the environment a gateway gets, with the keys that its services ask for. */
-export function passedOn(
-  { env, passesOn }: Pick<DeployContext, 'env' | 'passesOn'>,
+export function forwardedEnv(
+  { env, isForwarded }: Pick<DeployContext, 'env' | 'isForwarded'>,
   asked: readonly string[],
 ): Record<string, string> {
   const wanted = new Set(asked);
   const passed: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {
-    if (value === undefined || value === '' || !(wanted.has(key) || passesOn(key))) continue;
+    if (value === undefined || value === '' || !(wanted.has(key) || isForwarded(key))) continue;
     passed[key] = pathKeys.includes(key) ? resolve(value) : value;
   }
   passed['PATH'] ??= ['/usr/local/bin', '/usr/bin', '/bin'].join(delimiter);

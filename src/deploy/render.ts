@@ -60,6 +60,11 @@ function anywhere(pattern: string): string {
   return `**/${pattern}`;
 }
 
+/** Whether the text of a file was rendered by this command, so that it may be overwritten. */
+export function isRendered(text: string): boolean {
+  return text.includes('Rendered by "townhall deploy --render"');
+}
+
 /** The files by their names. */
 export function renderProject(facts: RenderFacts): Record<string, string> {
   return {

@@ -9,7 +9,7 @@ import type { Runner } from './supervisor/gateway-process.ts';
 import type { CityRecord } from './supervisor/messages.ts';
 import type { SupervisorStatus, TrialRequest, TrialResult } from './supervisor/supervisor.ts';
 
-export interface Supervision {
+export interface SupervisorClient {
   /** Null when none runs. */
   status(): Promise<SupervisorStatus | null>;
   trial(request: TrialRequest): Promise<TrialResult>;
@@ -21,7 +21,7 @@ export interface Supervision {
   stop(): Promise<boolean>;
 }
 
-export function supervision(folder: CityFolder): Supervision {
+export function supervisorClient(folder: CityFolder): SupervisorClient {
   const call = (name: string, input: unknown = null): Promise<unknown> =>
     callControl(folder.socket, name, input);
   return {
@@ -96,7 +96,7 @@ export async function startDetached({
     child.once('error', (error) => (ended = error.message));
     child.once('exit', (code, signal) => (ended = `it ended with ${signal ?? `code ${code}`}`));
     child.unref();
-    const asked = supervision(folder);
+    const asked = supervisorClient(folder);
     const lateMs = clock.monotonicMs() + startMs;
     while ((await asked.status()) === null) {
       if (ended !== null || clock.monotonicMs() > lateMs) {

@@ -2,12 +2,12 @@
 import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { passwordError } from '../kernel/secrets/password.ts';
-import type { Setting } from '../kernel/settings.ts';
 import {
   SettingError,
   choice,
   integer,
   list,
+  optionalInteger,
   optionalSwitch,
   optionalText,
   postgresUrl,
@@ -20,19 +20,6 @@ import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-
 import { adminIdError } from './identity.ts';
 
 const day = 24 * 60 * 60 * 1000;
-const credits = integer(
-  'STARTING_CREDITS',
-  0,
-  'Credits of a new user: 1,000,000 in the local edition, else 0. A Bureau may say otherwise.',
-  { min: 0, max: 1e12 },
-);
-// Its default depends on the edition.
-const startingCredits: Setting<number | undefined> = {
-  key: credits.key,
-  flag: credits.flag,
-  description: credits.description,
-  read: (given) => (given === undefined ? undefined : credits.read(given)),
-};
 const deadline = { min: 1, max: day };
 
 /** Every setting of `townhall gateway`; `--help` is made from it. */
@@ -109,7 +96,11 @@ export const gatewaySettings = {
     'Videos of a provider that are larger are not kept.',
     { min: 1, max: 2 ** 40 },
   ),
-  startingCredits,
+  startingCredits: optionalInteger(
+    'STARTING_CREDITS',
+    'Credits of a new user: 1,000,000 in the local edition, else 0. A Bureau may say otherwise.',
+    { min: 0, max: 1e12 },
+  ),
   usageDays: integer('USAGE_DAYS', 400, 'How long usage records are kept, in days.', { min: 1, max: 3_650 }),
   journalPath: optionalText(
     'JOURNAL_PATH',

@@ -1,21 +1,25 @@
-// Settings of a program: one table says each setting's environment key, its flag, its default and what it is for.
-// Flags win over the environment; a secret has no flag, since arguments are visible to every user of a machine.
+// The settings of a program: one table gives each setting its environment key, flag, default and purpose. Flags win over
+// the environment. Secrets have no flag, because every user of a machine can read the arguments of a process.
 
-/** One row of a settings table. The flag is the key in kebab-case unless the row says otherwise. */
+/** One row of a settings table. */
 export interface Setting<T> {
   /** The environment key, such as `DATABASE_URL`. */
   key: string;
-  /** What it is for, in one line of `--help`. */
+  /** One line of `--help` and of the guide. */
   description: string;
-  /** The flag without its dashes, or null when there is none (secrets). */
+  /** The flag without its dashes; null when there is none. */
   flag: string | null;
+  /** Whether the flag may be repeated; its values are joined by commas. */
+  isRepeatable?: boolean;
+  /** The value when neither flag nor environment gives one. */
+  fallback: T;
   /** How `--help` shows the default; absent when there is none. */
   shownDefault?: string;
-  /** Turns the given text into the value, or the absence into the default. Throws a SettingError. */
-  read(text: string | undefined): T;
+  /** Throws a SettingError for a text that it does not take. */
+  parse(text: string): T;
 }
 
-/** A setting that cannot be used; its message names the setting and what it takes. A command exits 2 on it. */
+/** A setting that cannot be used; the message names the setting and what it takes. The command line exits with 2. */
 export class SettingError extends Error {
   override name: string = 'SettingError';
 }
@@ -24,49 +28,52 @@ type Values<Table extends Record<string, Setting<unknown>>> = {
   [Name in keyof Table]: Table[Name] extends Setting<infer T> ? T : never;
 };
 
-/** Reads a whole table. Unknown flags are refused, an empty text counts as absent. */
+/** Reads a whole table. An empty text counts as absent. Throws a SettingError for unknown flags and unusable texts. */
 export function readSettings<Table extends Record<string, Setting<unknown>>>(
   table: Table,
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
 ): Values<Table> {
-  const known = new Set(
-    Object.values(table).flatMap((setting) => (setting.flag === null ? [] : [setting.flag])),
-  );
+  const known = new Set(Object.values(table).map(({ flag }) => flag));
   for (const flag of Object.keys(flags)) {
     if (!known.has(flag)) throw new SettingError(`--${flag} is not an option here; see --help.`);
   }
   const values: Record<string, unknown> = {};
-  for (const [name, setting] of Object.entries(table)) {
-    const flagged = setting.flag === null ? undefined : flags[setting.flag];
-    values[name] = setting.read(present(flagged) ?? present(env[setting.key]));
+  for (const [name, { key, flag, fallback, parse }] of Object.entries(table)) {
+    const flagText = flag === null ? undefined : flags[flag];
+    // An empty text falls through, hence || instead of ??.
+    const text = flagText || env[key] || undefined;
+    values[name] = text === undefined ? fallback : parse(text);
   }
   return values as Values<Table>;
 }
 
-/** The lines of `--help` for a table: flag or key, default, purpose. */
+/** The lines of `--help` for a table: flag, key, purpose and default. */
 export function describeSettings(table: Readonly<Record<string, Setting<unknown>>>): string {
-  const rows = Object.values(table).map((setting) => {
-    const flag = setting.flag === null ? '' : `--${setting.flag}`;
-    const shown = setting.shownDefault === undefined ? '' : ` (${setting.shownDefault})`;
-    return { left: `  ${flag.padEnd(26)} ${setting.key}`, right: `${setting.description}${shown}` };
+  const rows = Object.values(table).map(({ flag, key, description, shownDefault }) => {
+    const option = flag === null ? '' : `--${flag}`;
+    const ending = shownDefault === undefined ? '' : ` (${shownDefault})`;
+    return { left: `  ${option.padEnd(26)} ${key}`, right: `${description}${ending}` };
   });
   const width = Math.max(...rows.map((row) => row.left.length)) + 2;
   return rows.map((row) => `${row.left.padEnd(width)}${row.right}`).join('\n');
 }
 
-interface Options {
-  /** Overrides the flag's name; null for none. */
+interface RowOptions {
+  /** The flag's name; null for none. The key in kebab-case unless input. */
   flag?: string | null;
+  isRepeatable?: boolean;
 }
 
-/** A text that may be absent. */
+type Bounds = RowOptions & { min: number; max: number };
+
+/** A text without a default. */
 export function optionalText(
   key: string,
   description: string,
-  options: Options = {},
+  options: RowOptions = {},
 ): Setting<string | undefined> {
-  return { ...common(key, description, options), read: (text) => text };
+  return { ...row(key, description, options), fallback: undefined, parse: (input) => input };
 }
 
 /** A text with a default. */
@@ -74,86 +81,87 @@ export function text(
   key: string,
   fallback: string,
   description: string,
-  options: Options = {},
+  options: RowOptions = {},
 ): Setting<string> {
-  return { ...common(key, description, options), shownDefault: fallback, read: (given) => given ?? fallback };
+  return {
+    ...row(key, description, options),
+    fallback,
+    shownDefault: fallback,
+    parse: (input) => input,
+  };
 }
 
-/** A text that must not appear among a process's arguments. */
+/** A secret: a text without a default and without a flag. */
 export function secretText(key: string, description: string): Setting<string | undefined> {
   return optionalText(key, description, { flag: null });
 }
 
-/** The address of a PostgreSQL. It carries a password, so a refusal does not repeat it. */
+/** The address of a PostgreSQL. Errors do not repeat the text, because it contains a password. */
 export function postgresUrl(
   key: string,
   description: string,
-  options: Options = {},
+  options: RowOptions = {},
 ): Setting<string | undefined> {
   return {
-    ...common(key, description, options),
-    read(given) {
-      if (given !== undefined && !isPostgresUrl(given)) {
-        throw new SettingError(
-          `${key} takes the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/townhall.`,
-        );
-      }
-      return given;
+    ...row(key, description, options),
+    fallback: undefined,
+    parse(input) {
+      if (isPostgresUrl(input)) return input;
+      throw new SettingError(
+        `${key} takes the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/townhall.`,
+      );
     },
   };
 }
 
-// An address may name several hosts, separated by commas, which are no URL until one of them is left.
-function isPostgresUrl(given: string): boolean {
-  const [, scheme, authority = '', rest = ''] = /^(postgres(?:ql)?):\/\/([^/?#]*)(.*)$/s.exec(given) ?? [];
-  const host = authority.slice(authority.lastIndexOf('@') + 1);
-  const credentials = authority.slice(0, authority.length - host.length);
+// libpq addresses may name several hosts, separated by commas. That is no URL, so each host is tried by itself.
+function isPostgresUrl(input: string): boolean {
+  const [, scheme, authority = '', rest = ''] = /^(postgres(?:ql)?):\/\/([^/?#]*)(.*)$/s.exec(input) ?? [];
+  const hosts = authority.slice(authority.lastIndexOf('@') + 1);
+  const credentials = authority.slice(0, authority.length - hosts.length);
   return (
     scheme !== undefined &&
-    host.split(',').every((one) => URL.canParse(`${scheme}://${credentials}${one}${rest}`))
+    hosts.split(',').every((host) => URL.canParse(`${scheme}://${credentials}${host}${rest}`))
   );
 }
 
 /** A whole number within bounds. */
-export function integer(
-  key: string,
-  fallback: number,
-  description: string,
-  bounds: Options & { min: number; max: number },
-): Setting<number> {
+export function integer(key: string, fallback: number, description: string, bounds: Bounds): Setting<number> {
   return {
-    ...common(key, description, bounds),
+    ...row(key, description, bounds),
+    fallback,
     shownDefault: String(fallback),
-    read(given) {
-      if (given === undefined) return fallback;
-      const value = /^\d{1,15}$/.test(given) ? Number(given) : Number.NaN;
-      if (!(value >= bounds.min && value <= bounds.max)) {
-        throw new SettingError(
-          `${key} takes a whole number from ${bounds.min} to ${bounds.max}, not "${given}".`,
-        );
-      }
-      return value;
-    },
+    parse: (input) => parseInteger(key, input, bounds),
   };
 }
 
-/** A whole number within bounds that may be absent. */
+/** A whole number within bounds, without a default. */
 export function optionalInteger(
   key: string,
   description: string,
-  bounds: Options & { min: number; max: number },
+  bounds: Bounds,
 ): Setting<number | undefined> {
-  const given = integer(key, bounds.min, description, bounds);
   return {
-    ...common(key, description, bounds),
-    read: (text) => (text === undefined ? undefined : given.read(text)),
+    ...row(key, description, bounds),
+    fallback: undefined,
+    parse: (input) => parseInteger(key, input, bounds),
   };
 }
 
-/** A limit a minute, or `off`, which is null. */
+function parseInteger(key: string, input: string, { min, max }: Bounds): number {
+  const number = /^\d{1,15}$/.test(input) ? Number(input) : Number.NaN;
+  if (number >= min && number <= max) return number;
+  throw new SettingError(`${key} takes a whole number from ${min} to ${max}, not "${input}".`);
+}
+
+/** A limit per minute; `off` is null. */
 export function rate(key: string, fallback: number, description: string): Setting<number | null> {
-  const bounded = integer(key, fallback, description, { min: 1, max: 1_000_000 });
-  return { ...bounded, read: (given) => (given === 'off' ? null : bounded.read(given)) };
+  return {
+    ...row(key, description, {}),
+    fallback,
+    shownDefault: String(fallback),
+    parse: (input) => (input === 'off' ? null : parseInteger(key, input, { min: 1, max: 1_000_000 })),
+  };
 }
 
 /** One of a few words. */
@@ -162,59 +170,54 @@ export function choice<const Word extends string>(
   words: readonly Word[],
   fallback: Word,
   description: string,
-  options: Options = {},
+  options: RowOptions = {},
 ): Setting<Word> {
   return {
-    ...common(key, description, options),
+    ...row(key, description, options),
+    fallback,
     shownDefault: `${fallback}; one of ${words.join(', ')}`,
-    read(given) {
-      if (given === undefined) return fallback;
-      const word = words.find((candidate) => candidate === given);
-      if (word === undefined)
-        throw new SettingError(`${key} takes one of ${words.join(', ')}, not "${given}".`);
-      return word;
+    parse(input) {
+      const word = words.find((candidate) => candidate === input);
+      if (word !== undefined) return word;
+      throw new SettingError(`${key} takes one of ${words.join(', ')}, not "${input}".`);
     },
   };
 }
 
-/** `true` or `false`; absent when not given, for settings whose default depends on others. */
+/** `true` or `false`, without a default: for settings whose default depends on others. */
 export function optionalSwitch(
   key: string,
   description: string,
-  options: Options = {},
+  options: RowOptions = {},
 ): Setting<boolean | undefined> {
   return {
-    ...common(key, description, options),
-    read(given) {
-      if (given === undefined) return undefined;
-      if (given === 'true') return true;
-      if (given === 'false') return false;
-      throw new SettingError(`${key} takes true or false, not "${given}".`);
+    ...row(key, description, options),
+    fallback: undefined,
+    parse(input) {
+      if (input === 'true') return true;
+      if (input === 'false') return false;
+      throw new SettingError(`${key} takes true or false, not "${input}".`);
     },
   };
 }
 
-/** A list, separated by commas. */
-export function list(key: string, description: string, options: Options = {}): Setting<readonly string[]> {
+/** A list separated by commas; empty by default. */
+export function list(key: string, description: string, options: RowOptions = {}): Setting<readonly string[]> {
   return {
-    ...common(key, description, options),
-    read: (given) =>
-      (given ?? '')
+    ...row(key, description, options),
+    fallback: [],
+    parse: (input) =>
+      input
         .split(',')
         .map((item) => item.trim())
         .filter((item) => item !== ''),
   };
 }
 
-function common(
+function row(
   key: string,
   description: string,
-  options: Options,
-): Pick<Setting<never>, 'key' | 'description' | 'flag'> {
-  const flag = options.flag === undefined ? key.toLowerCase().replaceAll('_', '-') : options.flag;
-  return { key, description, flag };
-}
-
-function present(given: string | undefined): string | undefined {
-  return given === undefined || given === '' ? undefined : given;
+  { flag = key.toLowerCase().replaceAll('_', '-'), isRepeatable = false }: RowOptions,
+): Pick<Setting<never>, 'key' | 'description' | 'flag' | 'isRepeatable'> {
+  return { key, description, flag, isRepeatable };
 }

@@ -1,8 +1,8 @@
-// How the programs of PostgreSQL are told where a database is.
+// The environment in which pg_dump and pg_restore find a database.
 import { describe, expect, test } from 'vitest';
-import { addressOf } from '../../src/cli/data/postgres-tools.ts';
+import { connectionVariables } from '../../src/cli/data/postgres-tools.ts';
 
-describe('addressOf', () => {
+describe('connectionVariables', () => {
   test.each([
     ['', undefined, undefined],
     ['?sslmode=require', 'require', undefined],
@@ -10,14 +10,14 @@ describe('addressOf', () => {
     ['?ssl=true', 'verify-full', 'system'],
     ['?sslmode=verify-full&sslrootcert=/etc/ca.pem', 'verify-full', '/etc/ca.pem'],
     ['?sslrootcert=system', 'verify-full', 'system'],
-  ])('asks for TLS as the server does with %j', (query, mode, root) => {
-    const address = addressOf(`postgres://user:p%40ss@db.example/town${query}`);
-    expect(address).toMatchObject({
+  ])('asks for TLS as the gateway does with %j', (query, mode, root) => {
+    const variables = connectionVariables(`postgres://user:p%40ss@db.example/town${query}`);
+    expect(variables).toMatchObject({
       PGHOST: 'db.example',
       PGUSER: 'user',
       PGPASSWORD: 'p@ss',
       PGDATABASE: 'town',
     });
-    expect([address['PGSSLMODE'], address['PGSSLROOTCERT']]).toEqual([mode, root]);
+    expect([variables['PGSSLMODE'], variables['PGSSLROOTCERT']]).toEqual([mode, root]);
   });
 });

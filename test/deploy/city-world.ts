@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import { inject } from 'vitest';
-import { supervision, cityFolder, type Supervision } from '../../src/deploy/index.ts';
+import { supervisorClient, cityFolder, type SupervisorClient } from '../../src/deploy/index.ts';
 import { connect } from '../../src/kernel/data/database.ts';
 import { townhall } from '../cli/townhall.ts';
 import { freePort } from '../support/free-port.ts';
@@ -28,7 +28,7 @@ export interface CityWorld {
   /** The version in package.json. */
   version(): Promise<string>;
   declare(members: object): Promise<void>;
-  supervision: Supervision;
+  supervision: SupervisorClient;
   /** Where the City answers. */
   url(): Promise<string>;
   get(path: string): Promise<{ status: number; body: unknown }>;
@@ -64,7 +64,7 @@ export async function makeCity(): Promise<CityWorld> {
   if ((await made.ended) !== 0) throw new Error(made.screen());
   const resources = { database: { type: engine, binding: 'db', name: databaseName } };
   const folder = cityFolder(directory);
-  const asked = supervision(folder);
+  const asked = supervisorClient(folder);
 
   const world: CityWorld = {
     engine,

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { cityFolder, deploy, makePlan, type DeployNeeds, type Step } from '../../src/deploy/index.ts';
+import { cityFolder, deploy, makePlan, type DeployOptions, type Step } from '../../src/deploy/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { freePort } from '../support/free-port.ts';
 import { silentLog } from '../support/template.ts';
@@ -55,11 +55,11 @@ describe(
         const plan = await makePlan({
           directory: city.directory,
           env: { ...city.env, PATH: process.env['PATH'] },
-          passesOn: () => true,
+          isForwarded: () => true,
           inspect: async () => [],
           log: silentLog,
         });
-        const needs: DeployNeeds = {
+        const needs: DeployOptions = {
           runner,
           clock: systemClock,
           log: silentLog,

@@ -1,6 +1,6 @@
 // A gateway in a process of its own, for the tests that kill it. Takes its settings from the environment as the command
 // does, and prints where it listens and a token of the local user.
-import { keepStreamsYoung } from '../../src/cli/servers/heap.ts';
+import { limitStreamGarbage } from '../../src/cli/servers/heap.ts';
 import { createGateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -15,7 +15,7 @@ const gateway = await createGateway(config, { env: process.env, log, redactor, c
 await gateway.database.sql`
   insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
 const { url } = await gateway.listen();
-keepStreamsYoung();
+limitStreamGarbage();
 const { userToken } = await gateway.issueLocalToken();
 process.stdout.write(`${JSON.stringify({ msg: 'listening', url, userToken })}\n`);
 process.once('SIGTERM', () => void gateway.close());

@@ -1,105 +1,151 @@
 // `townhall admin token create|list|revoke`: the machine credentials of products' backends.
 import type { Machine, Machines } from '../../gateway/admin/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command-line/command.ts';
-import type { CommandInput } from '../command-line/command.ts';
-import { gatewayConfigHere } from '../data/gateway-config.ts';
-import { gatewayPlace, requireDatabase } from '../data/database-location.ts';
-import { askRunning, withGateway } from '../data/running-gateway.ts';
-import { readTtl } from '../command-line/duration.ts';
+import { action, type CommandContext } from '../command-line/command.ts';
+import { readTtlSeconds } from '../command-line/duration.ts';
+import { askServer, gatewayDatabase, requireDatabase } from '../data/database-location.ts';
+import { dataOptions, readConfigHere } from '../data/gateway-config.ts';
+import { withGateway } from '../data/gateway.ts';
 
-/** A machine as the control socket carries it too: times are texts there. */
-type Shown = {
+/** A machine as either the gateway or its control socket returns it; over the socket dates are strings. */
+type MachineRecord = {
   [Name in keyof Machine]: Machine[Name] extends Date | null ? Date | string | null : Machine[Name];
 };
 
-/** Runs with the words behind `townhall admin token`. */
-export async function runAdminToken(input: CommandInput): Promise<number> {
-  const { flags, words } = parseFlags(input.arguments, {
-    flags: ['scope', 'bureau', 'ttl', 'database-path'],
-    switches: ['json', 'keep-tokens'],
-  });
-  const [, action, credentialId, ...surplus] = words;
-  const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
-  const asJson = flags['json'] === 'true';
-  const keepTokens = flags['keep-tokens'] === 'true';
-  const ask = <T>(name: string, given: unknown, work: (machines: Machines) => Promise<T>): Promise<T> =>
-    askRunning(config, { name: `admin.token.${name}`, input: given }, () => {
-      requireDatabase(gatewayPlace(config));
-      return withGateway(config, input, (gateway) => work(gateway.machines));
-    });
-
-  if (action === 'create' && credentialId === undefined) {
-    const request = readRequest(flags);
-    const made: Shown & { credential: string } = await ask('create', request, (machines) =>
-      machines.create(request),
+const createCredential = action({
+  path: 'token create',
+  summary: "Create a machine credential for a product's backend and show it once.",
+  options: {
+    scope: {
+      kind: 'value',
+      placeholder: 'SCOPES',
+      summary: 'What the credential may do: tokens.issue, bureaus.current.',
+    },
+    bureau: { kind: 'value', placeholder: 'ID', summary: 'The one Bureau that it may act for.' },
+    ttl: {
+      kind: 'value',
+      placeholder: 'TIME',
+      summary: 'How long it is valid, such as 12h or 90d; 90d without it, 365d at most.',
+    },
+    ...dataOptions,
+  },
+  async run({ options, ...context }) {
+    const request = readRequest(options);
+    const machine: MachineRecord & { credential: string } = await askMachines(
+      options,
+      context,
+      { name: 'create', input: request },
+      (machines) => machines.create(request),
     );
-    if (asJson) input.print(JSON.stringify({ ...wire(made), token: made.credential }));
+    if (options.json)
+      context.print(JSON.stringify({ ...serializeMachine(machine), token: machine.credential }));
     else {
-      input.print(made.credential);
-      input.complain(`This credential is shown once. Its id is ${made.credentialId}; ${lifetime(made)}.`);
+      context.print(machine.credential);
+      context.printError(
+        `This credential is shown once. Its id is ${machine.credentialId}; ${validityOf(machine)}.`,
+      );
     }
     return 0;
-  }
-  if (action === 'list' && credentialId === undefined) {
-    const machines: Shown[] = await ask('list', null, (room) => room.list());
-    if (asJson) input.print(JSON.stringify({ items: machines.map(wire) }));
-    else if (machines.length === 0) input.print('There are no machine credentials.');
-    else
-      for (const machine of machines)
-        input.print(
-          [
-            machine.credentialId,
-            `…${machine.last4}`,
-            machine.bureauId,
-            machine.scopes.join(','),
-            lifetime(machine),
-          ].join('  '),
-        );
-    return 0;
-  }
-  if (action === 'revoke' && credentialId !== undefined && surplus.length === 0) {
-    const { revoked } = await ask('revoke', { credentialId, keepTokens }, (machines) =>
-      machines.revoke(credentialId, { keepTokens }),
+  },
+});
+
+const listCredentials = action({
+  path: 'token list',
+  summary: 'List the machine credentials.',
+  options: dataOptions,
+  async run({ options, ...context }) {
+    const machines: MachineRecord[] = await askMachines(
+      options,
+      context,
+      { name: 'list', input: null },
+      (service) => service.list(),
     );
-    if (asJson) input.print(JSON.stringify({ credential_id: credentialId, revoked }));
-    else input.print(revoked ? `${credentialId} is revoked.` : `${credentialId} was revoked already.`);
+    if (options.json) context.print(JSON.stringify({ items: machines.map(serializeMachine) }));
+    else if (machines.length === 0) context.print('There are no machine credentials.');
+    else for (const machine of machines) context.print(describeMachine(machine));
     return 0;
-  }
-  throw new SettingError('say "townhall admin token create", "list" or "revoke ID"; see --help.');
+  },
+});
+
+const revokeCredential = action({
+  path: 'token revoke',
+  summary: 'Revoke a machine credential and the user tokens that it issued.',
+  arguments: { credentialId: { placeholder: 'ID' } },
+  options: {
+    'keep-tokens': {
+      kind: 'switch',
+      summary: 'Revoke the credential and leave the user tokens that it issued.',
+    },
+    ...dataOptions,
+  },
+  async run({ arguments: { credentialId }, options, ...context }) {
+    const keepTokens = options['keep-tokens'];
+    const { revoked } = await askMachines(
+      options,
+      context,
+      { name: 'revoke', input: { credentialId, keepTokens } },
+      (machines) => machines.revoke(credentialId, { keepTokens }),
+    );
+    if (options.json) context.print(JSON.stringify({ credential_id: credentialId, revoked }));
+    else context.print(revoked ? `${credentialId} is revoked.` : `${credentialId} was revoked already.`);
+    return 0;
+  },
+});
+
+export const machineTokenActions = [createCredential, listCredentials, revokeCredential];
+
+async function askMachines<T>(
+  options: { 'database-path': string | undefined },
+  context: CommandContext,
+  { name, input }: { name: string; input: unknown },
+  work: (machines: Machines) => Promise<T>,
+): Promise<T> {
+  const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+  const location = gatewayDatabase(config);
+  return askServer(location, { name: `admin.token.${name}`, input }, () => {
+    requireDatabase(location);
+    return withGateway(config, context, (gateway) => work(gateway.machines));
+  });
 }
 
-function readRequest(flags: Record<string, string | undefined>): {
-  scopes: string[];
-  bureauId: string;
-  ttlSeconds?: number;
-} {
-  const { scope, bureau, ttl } = flags;
+function readRequest({
+  scope,
+  bureau,
+  ttl,
+}: {
+  scope: string | undefined;
+  bureau: string | undefined;
+  ttl: string | undefined;
+}): { scopes: string[]; bureauId: string; ttlSeconds?: number } {
   if (scope === undefined || bureau === undefined)
     throw new SettingError('a machine credential needs --scope and --bureau.');
   const scopes = scope.split(',').map((name) => name.trim());
-  return { scopes, bureauId: bureau, ...(ttl === undefined ? {} : { ttlSeconds: readTtl(ttl) }) };
+  return { scopes, bureauId: bureau, ...(ttl === undefined ? {} : { ttlSeconds: readTtlSeconds(ttl) }) };
 }
 
-function wire(machine: Shown) {
+function serializeMachine(machine: MachineRecord) {
   const { credentialId, bureauId, scopes, last4, createdAt, expiresAt, revokedAt, lastUsedAt } = machine;
   return {
     credential_id: credentialId,
     bureau_id: bureauId,
     scopes,
     last4,
-    created_at: time(createdAt),
-    expires_at: time(expiresAt),
-    revoked_at: time(revokedAt),
-    last_used_at: time(lastUsedAt),
+    created_at: timestamp(createdAt),
+    expires_at: timestamp(expiresAt),
+    revoked_at: timestamp(revokedAt),
+    last_used_at: timestamp(lastUsedAt),
   };
 }
 
-function lifetime({ revokedAt, expiresAt }: Shown): string {
-  if (revokedAt !== null) return `revoked ${time(revokedAt)}`;
-  return `expires ${time(expiresAt)}`;
+function describeMachine(machine: MachineRecord): string {
+  const { credentialId, last4, bureauId, scopes } = machine;
+  return [credentialId, `…${last4}`, bureauId, scopes.join(','), validityOf(machine)].join('  ');
 }
 
-function time(value: Date | string | null): string | null {
-  return value instanceof Date ? value.toISOString() : value;
+function validityOf({ revokedAt, expiresAt }: MachineRecord): string {
+  return revokedAt === null ? `expires ${timestamp(expiresAt)}` : `revoked ${timestamp(revokedAt)}`;
+}
+
+function timestamp(time: Date | string | null): string | null {
+  return time instanceof Date ? time.toISOString() : time;
 }

@@ -1,32 +1,46 @@
-// How a command asks for a password: from a pipe when told so, else on the terminal without showing it.
+// Reads a password: from a pipe when told to, else from the terminal without showing it.
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { SettingError } from '../../kernel/settings.ts';
 
 /** Reads standard input to its end; one newline at the end is not part of the password. */
 export async function passwordFromPipe(): Promise<string> {
-  const pieces: Buffer[] = [];
-  for await (const piece of process.stdin) pieces.push(Buffer.from(piece as Uint8Array));
-  return Buffer.concat(pieces)
+  const chunks: Buffer[] = [];
+  for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk as Uint8Array));
+  return Buffer.concat(chunks)
     .toString('utf8')
     .replace(/\r?\n$/, '');
 }
 
-/** Asks twice on the terminal. Throws when there is no terminal or the two differ. */
+/** Asks twice. Throws without a terminal, and when the two passwords differ. */
 export async function passwordFromTerminal(): Promise<string> {
   if (!process.stdin.isTTY)
     throw new SettingError('There is no terminal to ask for the password; use --password-stdin.');
-  const first = await ask('Password: ');
-  const second = await ask('Again: ');
+  const first = await askHidden('Password: ');
+  const second = await askHidden('Again: ');
   if (first !== second) throw new Error('The two passwords differ; nothing was changed.');
   return first;
 }
 
-/** Asks for one line that is shown while it is typed. */
+/** Asks for one line, shown while it is typed. */
 export async function lineFromTerminal(question: string): Promise<string> {
   if (!process.stdin.isTTY)
     throw new SettingError(`There is no terminal to ask "${question.trim()}"; give it as an option.`);
-  const reader = createInterface({ input: process.stdin, output: process.stdout });
+  return readLine(createInterface({ input: process.stdin, output: process.stdout }), question);
+}
+
+async function askHidden(question: string): Promise<string> {
+  process.stdout.write(question);
+  // readline echoes the input to its output; this one discards it.
+  const discard = new Writable({ write: (_chunk, _encoding, done) => done() });
+  try {
+    return await readLine(createInterface({ input: process.stdin, output: discard, terminal: true }), '');
+  } finally {
+    process.stdout.write('\n');
+  }
+}
+
+async function readLine(reader: ReturnType<typeof createInterface>, question: string): Promise<string> {
   try {
     return await new Promise<string>((resolve, reject) => {
       reader.on('SIGINT', () => reject(new Error('Cancelled; nothing was changed.')));
@@ -34,21 +48,5 @@ export async function lineFromTerminal(question: string): Promise<string> {
     });
   } finally {
     reader.close();
-  }
-}
-
-async function ask(question: string): Promise<string> {
-  process.stdout.write(question);
-  // readline echoes what is typed to its output; this one swallows it.
-  const nowhere = new Writable({ write: (_piece, _encoding, done) => done() });
-  const reader = createInterface({ input: process.stdin, output: nowhere, terminal: true });
-  try {
-    return await new Promise<string>((resolve, reject) => {
-      reader.on('SIGINT', () => reject(new Error('Cancelled; nothing was changed.')));
-      reader.question('', resolve);
-    });
-  } finally {
-    reader.close();
-    process.stdout.write('\n');
   }
 }

@@ -1,5 +1,4 @@
-// The operations of a surface as its contract has them, for calling them by name: what each takes and where it goes.
-// The bundled document is the only source, so that an operation is on the command line from the moment it is written.
+// The operations of a surface for `townhall call`, read from the bundled contract: what each takes and where it goes.
 import { readText, assetPath } from '../../kernel/assets.ts';
 
 export const surfaces = ['gateway', 'agent'] as const;
@@ -8,27 +7,27 @@ export type Surface = (typeof surfaces)[number];
 export interface CallableOperation {
   operationId: string;
   method: string;
-  /** With `{name}` where a member of the path stands. */
+  /** With `{name}` for each member of the path. */
   path: string;
   summary: string;
   description: string;
-  /** Who may call it: `userToken`, `adminSession`, `agentToken`; none for whoever likes. */
+  /** Who may call it: `userToken`, `adminSession`, `agentToken`; empty when anyone may. */
   credentials: readonly string[];
   members: readonly Member[];
-  /** The media types of its answers that are no text, such as `audio/wav`. */
+  /** The media types of its binary responses, such as `audio/wav`. */
   binaryTypes: readonly string[];
-  /** The media type of its body, undefined without one. */
+  /** The media type of its body; undefined when it takes none. */
   bodyType: string | undefined;
-  /** Its body is whatever a project's own service takes, so the contract names no member. */
+  /** The contract names no member of the body: a project's own service defines it. */
   isBodyOpen: boolean;
 }
 
-/** What can be said as `NAME=VALUE`. */
+/** A part of the request that is given as `NAME=VALUE`. */
 export interface Member {
   name: string;
   place: 'path' | 'query' | 'header' | 'body';
   isRequired: boolean;
-  /** As JSON Schema has them; empty where the schema says none, or several that depend on each other. */
+  /** JSON Schema types; empty when the schema names none. */
   types: readonly string[];
   description: string;
 }
@@ -69,60 +68,74 @@ type Document = { paths: Record<string, Record<string, Operation> & { parameters
 
 const methods = ['get', 'post', 'put', 'patch', 'delete'];
 
+type Resolve = <T extends { $ref?: string }>(node: T) => T;
+
 /** In the order of the contract. */
 export async function readOperations(surface: Surface): Promise<CallableOperation[]> {
   const document = JSON.parse(await readText(assetPath(`src/contract/${surface}/bundle.json`))) as Document;
-  const follow = <T extends { $ref?: string }>(value: T): T =>
-    value.$ref === undefined ? value : follow(targetOf(document, value.$ref) as T);
+  const resolve: Resolve = (node) =>
+    node.$ref === undefined ? node : resolve(targetOf(document, node.$ref) as typeof node);
   return Object.entries(document.paths).flatMap(([path, item]) =>
-    methods.flatMap((method): CallableOperation[] => {
+    methods.flatMap((method) => {
       const operation = item[method];
-      if (operation === undefined) return [];
-      const parameters = [...(item.parameters ?? []), ...(operation.parameters ?? [])].map(follow);
-      const content = Object.entries(
-        operation.requestBody === undefined ? {} : (follow(operation.requestBody).content ?? {}),
-      );
-      const [bodyType, body] = content.find(([type]) => type === 'application/json') ?? content[0] ?? [];
-      const said = body?.schema === undefined ? [] : bodyMembers(body.schema, follow);
-      return [
-        {
-          operationId: operation.operationId,
-          method: method.toUpperCase(),
-          path,
-          summary: operation.summary ?? '',
-          description: operation.description ?? '',
-          credentials: (operation.security ?? []).flatMap((one) => Object.keys(one)),
-          members: [
-            ...parameters.map(({ name, in: place, required, description, schema }) => ({
-              name,
-              place,
-              isRequired: required === true,
-              types: typesOf(schema ?? {}, follow),
-              description: description ?? '',
-            })),
-            ...said,
-          ],
-          binaryTypes: answerTypes(operation, follow).filter((type) => !isText(type)),
-          bodyType,
-          isBodyOpen: bodyType !== undefined && said.length === 0,
-        },
-      ];
+      return operation === undefined
+        ? []
+        : [callableOperation({ path, method, operation, shared: item.parameters ?? [] }, resolve)];
     }),
   );
 }
 
-/** Whether an answer of the media type can be printed as text. */
+function callableOperation(
+  {
+    path,
+    method,
+    operation,
+    shared,
+  }: { path: string; method: string; operation: Operation; shared: Parameter[] },
+  resolve: Resolve,
+): CallableOperation {
+  const parameters = [...shared, ...(operation.parameters ?? [])].map(resolve);
+  const content = Object.entries(
+    operation.requestBody === undefined ? {} : (resolve(operation.requestBody).content ?? {}),
+  );
+  const [bodyType, body] = content.find(([type]) => type === 'application/json') ?? content[0] ?? [];
+  const bodyFields = body?.schema === undefined ? [] : bodyMembers(body.schema, resolve);
+  return {
+    operationId: operation.operationId,
+    method: method.toUpperCase(),
+    path,
+    summary: operation.summary ?? '',
+    description: operation.description ?? '',
+    credentials: (operation.security ?? []).flatMap((requirement) => Object.keys(requirement)),
+    members: [...parameters.map((parameter) => parameterMember(parameter, resolve)), ...bodyFields],
+    binaryTypes: responseTypes(operation, resolve).filter((type) => !isText(type)),
+    bodyType,
+    isBodyOpen: bodyType !== undefined && bodyFields.length === 0,
+  };
+}
+
+function parameterMember(
+  { name, in: place, required, description, schema }: Parameter,
+  resolve: Resolve,
+): Member {
+  return {
+    name,
+    place,
+    isRequired: required === true,
+    types: typesOf(schema ?? {}, resolve),
+    description: description ?? '',
+  };
+}
+
+/** Whether a response of the media type can be printed as text. */
 export function isText(type: string): boolean {
   return type.startsWith('text/') || type === 'application/x-ndjson' || /[/+]json$/.test(type);
 }
 
-/** The media types of the answers of a call that succeeds. */
-function answerTypes(
-  { responses = {} }: Operation,
-  follow: <T extends { $ref?: string }>(value: T) => T,
-): string[] {
-  const answers = Object.entries(responses).filter(([status]) => status.startsWith('2'));
-  return [...new Set(answers.flatMap(([, response]) => Object.keys(follow(response).content ?? {})))];
+/** The media types of successful responses. */
+function responseTypes({ responses = {} }: Operation, resolve: Resolve): string[] {
+  const successes = Object.entries(responses).filter(([status]) => status.startsWith('2'));
+  return [...new Set(successes.flatMap(([, response]) => Object.keys(resolve(response).content ?? {})))];
 }
 
 function targetOf(document: object, reference: string): unknown {
@@ -130,38 +143,37 @@ function targetOf(document: object, reference: string): unknown {
     .slice(2)
     .split('/')
     .reduce<unknown>(
-      (at, name) => (at as Record<string, unknown>)[name.replaceAll('~1', '/').replaceAll('~0', '~')],
+      (node, name) => (node as Record<string, unknown>)[name.replaceAll('~1', '/').replaceAll('~0', '~')],
       document,
     );
 }
 
-// Of alternatives every member can be said, and none is required that one of them can do without; the server knows the rest.
-function bodyMembers(given: Schema, follow: (schema: Schema) => Schema): Member[] {
-  const schema = follow(given);
+// Members of all alternatives can be given; none of them is required, since another alternative may do without it. The
+// server validates the combination.
+function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
+  const schema = resolve(reference);
   const own = Object.entries(schema.properties ?? {}).map(([name, property]): Member => ({
     name,
     place: 'body',
     isRequired: schema.required?.includes(name) ?? false,
-    types: typesOf(property, follow),
-    description: property.description ?? follow(property).description ?? '',
+    types: typesOf(property, resolve),
+    description: property.description ?? resolve(property).description ?? '',
   }));
+  const parts = (schema.allOf ?? []).flatMap((part) => bodyMembers(part, resolve));
   const alternatives = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])]
-    .flatMap((one) => bodyMembers(one, follow))
+    .flatMap((alternative) => bodyMembers(alternative, resolve))
     .map((member) => ({ ...member, isRequired: false }));
-  const all = [...own, ...(schema.allOf ?? []).flatMap((one) => bodyMembers(one, follow)), ...alternatives];
-  return [...new Map(all.toReversed().map((member) => [member.name, member])).values()].reverse();
+  // The first member of a name wins.
+  const members = [...own, ...parts, ...alternatives].toReversed();
+  return [...new Map(members.map((member) => [member.name, member])).values()].reverse();
 }
 
-function typesOf(given: Schema, follow: (schema: Schema) => Schema): string[] {
-  const schema = follow(given);
+function typesOf(reference: Schema, resolve: Resolve): string[] {
+  const schema = resolve(reference);
   if (schema.type !== undefined) return [schema.type].flat();
-  const values = schema.enum ?? (schema.const === undefined ? [] : [schema.const]);
-  if (values.length > 0) return [...new Set(values.map((value) => (value === null ? 'null' : typeof value)))];
-  return [
-    ...new Set(
-      [...(schema.anyOf ?? []), ...(schema.oneOf ?? []), ...(schema.allOf ?? [])].flatMap((one) =>
-        typesOf(one, follow),
-      ),
-    ),
-  ];
+  const constants = schema.enum ?? (schema.const === undefined ? [] : [schema.const]);
+  if (constants.length > 0)
+    return [...new Set(constants.map((constant) => (constant === null ? 'null' : typeof constant)))];
+  const branches = [...(schema.anyOf ?? []), ...(schema.oneOf ?? []), ...(schema.allOf ?? [])];
+  return [...new Set(branches.flatMap((branch) => typesOf(branch, resolve)))];
 }

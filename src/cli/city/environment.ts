@@ -1,10 +1,10 @@
-// What of the operator's environment a deployed gateway gets: its own settings, the keys that providers and services
-// declare, and what any program needs. Nothing else of a shell goes into a process that stays.
+// Which environment variables of the operator a deployed gateway gets: its own settings, the keys that providers and
+// services declare, and what any program needs. Nothing else of a shell goes into a long-running process.
 import { isSingleExecutable } from '../../kernel/assets.ts';
 import { isStartupKey } from '../../gateway/config.ts';
 import type { Runner } from '../../deploy/index.ts';
 
-const ofPrograms = new Set([
+const systemKeys = new Set([
   'PATH',
   'HOME',
   'USER',
@@ -16,18 +16,19 @@ const ofPrograms = new Set([
   'SSL_CERT_DIR',
   'UV_THREADPOOL_SIZE',
 ]);
-const declared = new Set(['SMTP_URL', 'MAIL_FROM', 'CREDITS_PER_UNIT']);
-// As the model providers, the payment providers and the logins name theirs.
-const declaredShape =
+const featureKeys = new Set(['SMTP_URL', 'MAIL_FROM', 'CREDITS_PER_UNIT']);
+// How the keys of model providers, payment providers and logins are named.
+const providerKeyShape =
   /_(?:API_KEY|BASE_URL|SECRET_KEY|WEBHOOK_SECRET|WEBHOOK_SECRET_PREVIOUS|CLIENT_ID|CLIENT_SECRET|ISSUER|PRODUCT_ID|CURRENCY)$/;
 
-export function passesOn(key: string): boolean {
+/** Whether a deployed gateway gets the variable from the operator's environment. */
+export function isForwarded(key: string): boolean {
   return (
-    ofPrograms.has(key) ||
+    systemKeys.has(key) ||
     key.startsWith('LC_') ||
     key.startsWith('OTEL_') ||
-    declared.has(key) ||
-    declaredShape.test(key) ||
+    featureKeys.has(key) ||
+    providerKeyShape.test(key) ||
     isStartupKey(key) ||
     key.startsWith('TOWNHALL_') ||
     key === 'no_proxy' ||
@@ -35,7 +36,7 @@ export function passesOn(key: string): boolean {
   );
 }
 
-/** How another process of this installation is started. */
+/** The command that starts another process of this installation. */
 export function ownRunner(): Runner {
   const [, program] = process.argv;
   return {

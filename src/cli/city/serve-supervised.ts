@@ -1,7 +1,7 @@
-// `townhall city serve`: a gateway under a supervisor, over the channel that it was started with. It takes callers from
-// the supervisor's listening socket when it is told to, and ends when the supervisor does.
+// `townhall city serve`: a gateway under a supervisor, controlled over the IPC channel that it was started with. It accepts
+// from the supervisor's listening socket when it is told to, and ends when the supervisor does.
 import { listeningFd, openProject } from '../../deploy/index.ts';
-import type { Answer, Question } from '../../deploy/index.ts';
+import type { GatewayMessage, GatewayReply, GatewayRequest, StartRequest } from '../../deploy/index.ts';
 import { createGateway } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
 import { readGatewayConfig, requireFolders } from '../../gateway/config.ts';
@@ -9,88 +9,96 @@ import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { announceListening } from '../servers/announce.ts';
-import { keepStreamsYoung } from '../servers/heap.ts';
 import { version } from '../command-line/version.ts';
+import { announceListening } from '../servers/announce.ts';
+import { limitStreamGarbage } from '../servers/heap.ts';
 
-/** Runs until the supervisor ends it. */
-export async function serveSupervised(env: Readonly<Record<string, string | undefined>>): Promise<number> {
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Runs until the supervisor ends it. Returns the exit code. */
+export async function serveSupervised(env: Environment): Promise<number> {
   if (process.send === undefined)
     throw new SettingError(
       '"townhall city serve" is for the supervisor; run "townhall gateway" or "townhall city run".',
     );
+  const server = supervisedGateway(env);
+  process.on('message', (message: GatewayMessage) => {
+    const reply = (result: GatewayReply): void => void process.send?.(result, undefined, {}, () => undefined);
+    server.handle(message).then(
+      () => reply({ id: message.id, ok: true }),
+      (error: unknown) =>
+        reply({ id: message.id, ok: false, message: error instanceof Error ? error.message : String(error) }),
+    );
+  });
+  // Without a supervisor nobody hands over callers any more.
+  process.on('disconnect', () => server.close(0));
+  // A terminal or a service manager may signal the whole process group; only the supervisor decides when to end.
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
+  await server.closed;
+  if (process.connected) process.disconnect();
+  return 0;
+}
+
+interface SupervisedGateway {
+  /** Resolves when the request is done; rejects with the reason for the supervisor. */
+  handle(request: GatewayRequest): Promise<void>;
+  /** Starts to close; later calls do nothing. */
+  close(lingerMs: number): void;
+  readonly closed: Promise<void>;
+}
+
+function supervisedGateway(env: Environment): SupervisedGateway {
   let gateway: Gateway | undefined;
-  const ended = Promise.withResolvers<number>();
+  let isClosing = false;
+  const closed = Promise.withResolvers<void>();
 
-  async function answer(question: Question): Promise<void> {
-    switch (question.kind) {
-      case 'start': {
-        const { project, stateDirectory, socket, url } = question.input;
-        const config = readGatewayConfig({}, env);
-        await requireFolders(config);
-        const redactor = createRedactor();
-        const log = createLog({ level: config.logLevel, redactor });
-        gateway = await createGateway(config, {
-          env,
-          log,
-          redactor,
-          clock: systemClock,
-          version,
-          project: await openProject(project, stateDirectory),
-        });
-        await gateway.listen({ path: socket, url });
-        return;
-      }
-      case 'adopt':
-        await required().listen({ fd: listeningFd, url: question.input.url });
-        announceListening(question.input.url);
-        keepStreamsYoung();
-        return;
-      case 'record':
-        await required().recordCity(question.input);
-        return;
-      default:
-        // Its doors are closed when this returns; what it still does is waited for by its end.
-        void leave(question.input.lingerMs);
-    }
-  }
-
-  function required(): Gateway {
+  function requireGateway(): Gateway {
     if (gateway === undefined) throw new Error('The gateway has not been started yet.');
     return gateway;
   }
 
-  let leaving: Promise<void> | undefined;
-  function leave(lingerMs: number): Promise<void> {
-    leaving ??= (async () => {
-      try {
-        await gateway?.close({ lingerMs });
-        ended.resolve(0);
-      } catch (error) {
-        ended.reject(error);
-      }
-    })();
-    return leaving;
+  function close(lingerMs: number): void {
+    if (isClosing) return;
+    isClosing = true;
+    Promise.resolve(gateway?.close({ lingerMs })).then(closed.resolve, closed.reject);
   }
 
-  process.on('message', (question: Question) => {
-    const reply = (result: Answer): void => void process.send?.(result, undefined, {}, () => undefined);
-    answer(question).then(
-      () => reply({ id: question.id, ok: true }),
-      (error: unknown) =>
-        reply({
-          id: question.id,
-          ok: false,
-          message: error instanceof Error ? error.message : String(error),
-        }),
-    );
-  });
-  // Nobody is left who could hand callers over.
-  process.on('disconnect', () => void leave(0));
-  // A terminal or a service manager may tell the whole group; the supervisor says when it is time.
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
+  return {
+    closed: closed.promise,
+    close,
+    async handle(request) {
+      switch (request.kind) {
+        case 'start':
+          gateway = await createSupervised(request.input, env);
+          return void (await gateway.listen({ path: request.input.socket, url: request.input.url }));
+        case 'adopt':
+          await requireGateway().listen({ fd: listeningFd, url: request.input.url });
+          announceListening(request.input.url);
+          return limitStreamGarbage();
+        case 'record':
+          return requireGateway().recordCity(request.input);
+        case 'leave':
+          // The reply means that it accepts no more; the supervisor waits for the process to finish its requests.
+          return close(request.input.lingerMs);
+      }
+    },
+  };
+}
 
-  const code = await ended.promise;
-  if (process.connected) process.disconnect();
-  return code;
+async function createSupervised(
+  { project, stateDirectory }: StartRequest,
+  env: Environment,
+): Promise<Gateway> {
+  const config = readGatewayConfig({}, env);
+  await requireFolders(config);
+  const redactor = createRedactor();
+  const log = createLog({ level: config.logLevel, redactor });
+  return createGateway(config, {
+    env,
+    log,
+    redactor,
+    clock: systemClock,
+    version,
+    project: await openProject(project, stateDirectory),
+  });
 }

@@ -1,104 +1,155 @@
-// What a command is to the command line, and how its arguments become flags and words.
-import { parseArgs } from 'node:util';
-import { SettingError } from '../../kernel/settings.ts';
-import { suggestion } from './nearest.ts';
+// What a command of `townhall` is: a table entry. Help, parsing, suggestions and completions are all derived from it.
+import type { Setting } from '../../kernel/settings.ts';
 
-/** One command of `townhall`. */
-export interface Command {
-  /** The whole text of `--help`. */
-  help(): string;
-  /** Runs to the end and gives the exit code; a server runs until it is told to stop. */
-  run(input: CommandInput): Promise<number>;
-}
-
-/** What a command gets from the process; nothing below reads the process itself. */
-export interface CommandInput {
-  /** The arguments behind the command's name. */
-  arguments: readonly string[];
+/** What the process gives to a command. Commands read none of it from `process` themselves, so tests can replace it. */
+export interface CommandContext {
   env: Readonly<Record<string, string | undefined>>;
   /** Writes one line to standard output. */
   print(line: string): void;
-  /** Whether somebody still reads what is printed; for what would go on printing for ever. */
-  isHeard(): boolean;
   /** Writes one line to standard error. */
-  complain(line: string): void;
-  /** Standard output for what is no text. */
+  printError(line: string): void;
+  /** False once the reader of standard output has gone (`| head -1`), for commands that would print forever. */
+  isOutputOpen(): boolean;
+  /** Standard output for binary data. */
   output: BinaryOutput;
 }
 
 export interface BinaryOutput {
-  /** Bytes of an image or of sound do not belong on a screen. */
+  /** Images and sound are not written to a terminal. */
   isTerminal: boolean;
-  /** Resolves once the bytes were taken, or their reader has left. */
-  write(piece: Uint8Array): Promise<void>;
+  /** Resolves once the bytes were written, or the reader has gone. */
+  write(bytes: Uint8Array): Promise<void>;
 }
 
-/** Flags by name, and the words that are not flags. */
-export interface ParsedArguments {
-  flags: Record<string, string | undefined>;
-  words: readonly string[];
+/** `--name VALUE` or `--name`. Townhall itself passes internal switches; neither help nor completions name them. */
+export type Option =
+  | { kind: 'value'; placeholder: string; summary: string; isRepeatable?: boolean }
+  | { kind: 'switch'; summary: string; isInternal?: boolean };
+
+/** A word behind the command. With `choices` it is one of a few; with `isRest` it takes all words that are left. */
+export interface Argument {
+  placeholder: string;
+  isOptional?: boolean;
+  isRest?: boolean;
+  choices?: readonly string[];
 }
 
-/**
- * Reads `--name value`, `--name=value` and the given switches (`--json`), which take no value. What is `repeatable`
- * becomes one value, separated by commas.
- * Throws a SettingError for anything else, such as a flag given twice or without its value.
- */
-export function parseFlags(
-  given: readonly string[],
-  known: { flags: readonly string[]; switches?: readonly string[]; repeatable?: readonly string[] },
-): ParsedArguments {
-  const options: Record<string, { type: 'string' | 'boolean'; multiple?: boolean }> = {};
-  for (const flag of known.flags)
-    options[flag] = { type: 'string', multiple: known.repeatable?.includes(flag) ?? false };
-  for (const name of known.switches ?? []) options[name] = { type: 'boolean' };
-  try {
-    const { values, positionals, tokens } = parseArgs({
-      args: [...given],
-      options,
-      allowPositionals: true,
-      strict: true,
-      tokens: true,
-    });
-    const seen = new Set<string>();
-    for (const { name } of tokens.filter((token) => token.kind === 'option')) {
-      if (seen.has(name) && options[name]?.multiple === false)
-        throw new SettingError(`the option --${name} is given twice.`);
-      seen.add(name);
-    }
-    const flags: Record<string, string | undefined> = {};
-    for (const [name, value] of Object.entries(values)) flags[name] = String(value);
-    return { flags, words: positionals };
-  } catch (error) {
-    if (error instanceof SettingError) throw error;
-    throw new SettingError(faultOf(error, given, Object.keys(options)));
+export type Options = Readonly<Record<string, Option>>;
+/** In the order in which they are typed. */
+export type Arguments = Readonly<Record<string, Argument>>;
+export type SettingsTable = Readonly<Record<string, Setting<unknown>>>;
+
+type OptionValues<Table extends Options> = {
+  [Name in keyof Table]: Table[Name] extends { kind: 'switch' } ? boolean : string | undefined;
+};
+
+type ArgumentValues<Table extends Arguments> = {
+  [Name in keyof Table]: Table[Name] extends { isRest: true }
+    ? readonly string[]
+    : Table[Name] extends { isOptional: true }
+      ? string | undefined
+      : string;
+};
+
+/** One call of an action: what was typed, and the process around it. */
+export interface ActionCall<
+  O extends Options = Options,
+  A extends Arguments = Arguments,
+> extends CommandContext {
+  options: OptionValues<O>;
+  arguments: ArgumentValues<A>;
+  /** The options that belong to the settings table, by flag. */
+  settings: Readonly<Record<string, string | undefined>>;
+}
+
+/** One form of a command, such as `townhall admin token create`. */
+export interface Action<O extends Options = Options, A extends Arguments = Arguments> {
+  /** The words behind the command's name, such as `token create`; absent for the command itself. */
+  path?: string;
+  /** A sentence for the help of a command with several actions. */
+  summary?: string;
+  arguments?: A;
+  options?: O;
+  /** Every setting of the table with a flag is an option too. With `sameAs` the help refers to another command's list. */
+  settings?: { table: SettingsTable; sameAs?: string };
+  /** Started by Townhall itself; neither help nor completions name it. */
+  isInternal?: boolean;
+  /** Returns the exit code; a server returns when it was stopped. */
+  run(call: ActionCall<O, A>): Promise<number>;
+}
+
+/** A command's entry in the list of commands; the rest is loaded when it is called. */
+export interface CommandEntry {
+  name: string;
+  /** The line of the overview. */
+  summary: string;
+  load(): Promise<{ command: Command }>;
+}
+
+/** What the file of a command declares. */
+export interface Command {
+  description: readonly string[];
+  actions: readonly Action[];
+  /** The last lines of the help, such as further environment keys or examples. */
+  notes?: readonly string[];
+}
+
+/** Gives `run` the types of the options and arguments that the action declares. */
+export function action<const O extends Options = Options, const A extends Arguments = Arguments>(
+  definition: Action<O, A>,
+): Action {
+  return definition as Action;
+}
+
+/** The option of a setting: its flag, purpose and default are those of the settings table. */
+export function settingOption(
+  setting: Setting<unknown>,
+  placeholder: string,
+): { kind: 'value'; placeholder: string; summary: string } {
+  const shownDefault = setting.shownDefault === undefined ? '' : ` (${setting.shownDefault})`;
+  return { kind: 'value', placeholder, summary: `${setting.description}${shownDefault}` };
+}
+
+export const jsonOption = { kind: 'switch', summary: 'Print the result as JSON.' } as const;
+
+/** Whether neither help nor completions name the option. */
+export function isInternalOption(option: Option): boolean {
+  return option.kind === 'switch' && option.isInternal === true;
+}
+
+/** The words of an action's path. */
+export function pathOf(entry: Action): string[] {
+  return entry.path === undefined ? [] : entry.path.split(' ');
+}
+
+/** All options of an action, those of its settings included, in the order of the help. */
+export function optionsOf(entry: Action): Map<string, Option> {
+  const options = new Map(Object.entries(entry.options ?? {}));
+  for (const setting of Object.values(entry.settings?.table ?? {})) {
+    if (setting.flag === null) continue;
+    const isRepeatable = setting.isRepeatable ?? false;
+    options.set(setting.flag, { ...settingOption(setting, 'VALUE'), isRepeatable });
   }
+  return options;
 }
 
-/** The flags of a command that takes nothing else; any word is refused as well. */
-export function parseFlagsAlone(
-  given: readonly string[],
-  known: Parameters<typeof parseFlags>[1],
-): ParsedArguments['flags'] {
-  const { flags, words } = parseFlags(given, known);
-  if (words[0] !== undefined) throw new SettingError(`"${words[0]}" has no meaning here; see --help.`);
-  return flags;
+/** What is typed for an action, such as `townhall db backup FILE`. */
+export function usageOf(name: string, entry: Action): string {
+  const words = Object.values(entry.arguments ?? {}).map(({ placeholder, choices, isOptional, isRest }) => {
+    const word = `${choices?.join('|') ?? placeholder}${isRest === true ? ' ...' : ''}`;
+    return isOptional === true || isRest === true ? `[${word}]` : word;
+  });
+  return ['townhall', name, ...pathOf(entry), ...words].join(' ');
 }
 
-// The words of parseArgs are for whoever wrote the program.
-function faultOf(error: unknown, given: readonly string[], known: readonly string[]): string {
-  const { code, message } = error as { code?: unknown; message?: unknown };
-  const named = /'(-[^' ,]*)/.exec(String(message))?.[1] ?? '';
-  if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
-    return `there is no option ${named} here; see --help.${suggestion(named.replace(/^-+/, ''), known, (word) => `--${word}`)}`;
+/** The fixed words that may follow `before`: parts of paths, and arguments that are one of a few words. */
+export function wordsAfter({ actions }: Command, before: readonly string[]): string[] {
+  const next = new Set<string>();
+  for (const entry of actions.filter(({ isInternal }) => isInternal !== true)) {
+    const choices = Object.values(entry.arguments ?? {}).map((argument) => argument.choices ?? []);
+    const positions = [...pathOf(entry).map((word) => [word]), ...choices];
+    if (before.every((word, index) => positions[index]?.includes(word) === true))
+      for (const word of positions[before.length] ?? []) next.add(word);
   }
-  if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') return String(message);
-  const flag = /--[a-z0-9-]+/.exec(String(message))?.[0] ?? named;
-  const isSwitch = given.some((word) => word.startsWith(`${flag}=`)) && /does not take/.test(String(message));
-  return isSwitch ? `the option ${flag} takes no value.` : `the option ${flag} takes a value.`;
-}
-
-/** The flags of a settings table. */
-export function flagsOf(table: Readonly<Record<string, { flag: string | null }>>): string[] {
-  return Object.values(table).flatMap((setting) => (setting.flag === null ? [] : [setting.flag]));
+  return [...next];
 }

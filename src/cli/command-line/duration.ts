@@ -1,14 +1,14 @@
-// How long something lives, as it is typed: seconds, or a number with its unit.
+// Durations as they are typed: seconds, or a number with its unit.
 import { SettingError } from '../../kernel/settings.ts';
 
 const unitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
-const maximumSeconds = 3_650 * 86_400;
+const maxSeconds = 3_650 * 86_400;
 
-/** The seconds of `--ttl`. */
-export function readTtl(text: string): number {
+/** The seconds of `--ttl`. Throws a SettingError. */
+export function readTtlSeconds(text: string): number {
   const [, amount, unit = 's'] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
   const ttlSeconds = Number(amount) * (unitSeconds[unit] ?? 1);
-  if (!(ttlSeconds >= 1 && ttlSeconds <= maximumSeconds))
+  if (!(ttlSeconds >= 1 && ttlSeconds <= maxSeconds))
     throw new SettingError(
       `--ttl takes seconds, or a number with m, h or d such as 90d, ten years at most; not "${text}".`,
     );

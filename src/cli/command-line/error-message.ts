@@ -1,21 +1,21 @@
-// What the operating system refused, in words: its own name a call and a code, which say little to whoever typed a command.
+// Error messages for the terminal. Those of the operating system name a call and a code; here they say what to do.
 
-const words: Readonly<Record<string, string>> = {
-  EACCES: 'this user may not use it; run the command as the user whom it belongs to, or name another place.',
-  EPERM: 'this user may not use it; run the command as the user whom it belongs to, or name another place.',
-  EROFS: 'it lies where nothing can be written; name another place.',
-  ENOENT: 'it is not there.',
-  ENOTDIR: 'a part of this path is no folder.',
+const advice: Readonly<Record<string, string>> = {
+  EACCES: 'this user may not use it; run the command as the user that owns it, or give another path.',
+  EPERM: 'this user may not use it; run the command as the user that owns it, or give another path.',
+  EROFS: 'the file system is read-only; give another path.',
+  ENOENT: 'it does not exist.',
+  ENOTDIR: 'a part of this path is not a folder.',
   EEXIST: 'it is there already; name a new file.',
   EISDIR: 'it is a folder.',
   ENOSPC: 'the disk is full.',
 };
 
-/** The message of an error; of one about a file or a socket file, which one and what to do. */
-export function messageOf(error: unknown): string {
+/** The message of an error; of a system error about a file or a socket, its path and what to do. */
+export function errorMessage(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code = '', path, address } = error as NodeJS.ErrnoException & { address?: string };
   const place = path ?? address;
-  const said = words[code];
-  return said === undefined || place === undefined ? error.message : `${place}: ${said}`;
+  const sentence = advice[code];
+  return sentence === undefined || place === undefined ? error.message : `${place}: ${sentence}`;
 }

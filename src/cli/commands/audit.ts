@@ -1,58 +1,52 @@
-// `townhall audit verify`: walks the chain of the audit log and exits 1 when an entry was altered or is gone.
+// `townhall audit verify`: walks the hash chain of the audit log and exits 1 when an entry was altered or removed.
 import { audit, auditStore } from '../../gateway/audit/index.ts';
 import type { ChainFault, ChainVerdict } from '../../gateway/audit/index.ts';
-import type { GatewayConfig } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command-line/command.ts';
-import type { Command } from '../command-line/command.ts';
-import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
-import { commandLog, gatewayPlace, withDatabase } from '../data/database-location.ts';
-import { askRunning } from '../data/running-gateway.ts';
+import { action, type Command } from '../command-line/command.ts';
+import { stderrLog } from '../command-line/stderr-log.ts';
+import { askServer, gatewayDatabase, withDatabase } from '../data/database-location.ts';
+import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
 
-export const auditCommand: Command = {
-  help: () =>
-    [
-      'Usage: townhall audit verify [OPTIONS]',
-      '',
-      'Walks the chain of the audit log. Exits 1 and names the entries when one was altered, removed or slipped in.',
-      'The head that it prints is the last hash: keep it elsewhere, and give it with --head to see that the log still',
-      'holds what it held then.',
-      '',
-      '  --head HASH            a hash printed earlier, which the chain must still contain',
-      '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
-      '  --json                 print the result as JSON',
-      '',
-      ...hereHelp,
-    ].join('\n'),
-  async run(input) {
-    const { flags, words } = parseFlags(input.arguments, {
-      flags: ['database-path', 'head'],
-      switches: ['json'],
-    });
-    if (words.length !== 1 || words[0] !== 'verify')
-      throw new SettingError('say "townhall audit verify"; see --help.');
-    const head = flags['head'] ?? null;
-    if (head !== null && !/^[0-9a-f]{64}$/.test(head))
-      throw new SettingError('--head takes a hash of 64 hexadecimal digits.');
-    const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
-    const verdict = await askRunning(config, { name: 'audit.verify', input: head }, () =>
-      verifyHere(config, head),
-    );
-    if (flags['json'] === 'true') input.print(JSON.stringify(wire(verdict)));
-    else for (const line of describe(verdict)) (verdict.ok ? input.print : input.complain)(line);
-    return verdict.ok ? 0 : 1;
-  },
+export const command: Command = {
+  description: [
+    'Walks the hash chain of the audit log. Exits 1 and names the entries when one was altered, removed or inserted.',
+    'The head that it prints is the last hash: store it elsewhere, and pass it with --head later to prove that the log',
+    'still contains what it contained then.',
+  ],
+  actions: [
+    action({
+      path: 'verify',
+      options: {
+        head: {
+          kind: 'value',
+          placeholder: 'HASH',
+          summary: 'A hash printed earlier, which the chain must still contain.',
+        },
+        ...dataOptions,
+      },
+      async run({ options, ...context }) {
+        const head = options.head ?? null;
+        if (head !== null && !/^[0-9a-f]{64}$/.test(head))
+          throw new SettingError('--head takes a hash of 64 hexadecimal digits.');
+        const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+        const location = gatewayDatabase(config);
+        // Reads the database without the master key: the log contains no secrets, and an auditor needs none.
+        const verdict = await askServer(location, { name: 'audit.verify', input: head }, () =>
+          withDatabase(location, (database) =>
+            audit({ store: auditStore(database), log: stderrLog().log, clock: systemClock }).verify(head),
+          ),
+        );
+        if (options.json) context.print(JSON.stringify(serializeVerdict(verdict)));
+        else for (const line of describe(verdict)) (verdict.ok ? context.print : context.printError)(line);
+        return verdict.ok ? 0 : 1;
+      },
+    }),
+  ],
+  notes: dataNotes,
 };
 
-// Beside the servers and without the master key: the log holds no secrets, and whoever examines it need not.
-async function verifyHere(config: GatewayConfig, head: string | null): Promise<ChainVerdict> {
-  return withDatabase(gatewayPlace(config), (database) =>
-    audit({ store: auditStore(database), log: commandLog().log, clock: systemClock }).verify(head),
-  );
-}
-
-function wire({ ok, batches, entries, pending, head, faults }: ChainVerdict) {
+function serializeVerdict({ ok, batches, entries, pending, head, faults }: ChainVerdict) {
   return {
     ok,
     batches,
@@ -63,7 +57,7 @@ function wire({ ok, batches, entries, pending, head, faults }: ChainVerdict) {
   };
 }
 
-const words: Record<ChainFault['fault'], string> = {
+const predicates: Record<ChainFault['fault'], string> = {
   entry_altered: 'was altered',
   entry_missing: 'is gone',
   entry_not_chained: 'is not part of the chain',
@@ -72,18 +66,16 @@ const words: Record<ChainFault['fault'], string> = {
   head_missing: 'is not in the chain any more',
 };
 
-function describe(verdict: ChainVerdict): string[] {
-  const { ok, batches, entries, pending, head } = verdict;
+function describe({ ok, batches, entries, pending, head, faults }: ChainVerdict): string[] {
   const size = `${entries} entries in ${batches} batches, ${pending} not chained yet; head ${head ?? 'none'}`;
   if (ok) return [`The audit log is whole: ${size}.`];
-  const faults = verdict.faults.map(({ fault, batch, entryId }) => {
-    const what =
-      entryId === null
-        ? batch === null
-          ? 'The given head'
-          : `Batch ${batch}`
-        : `Entry ${entryId}${batch === null ? '' : ` of batch ${batch}`}`;
-    return `${what} ${words[fault]}.`;
-  });
-  return [`The audit log is not whole: ${size}.`, ...faults];
+  return [
+    `The audit log is not whole: ${size}.`,
+    ...faults.map((fault) => `${subjectOf(fault)} ${predicates[fault.fault]}.`),
+  ];
+}
+
+function subjectOf({ entryId, batch }: ChainFault): string {
+  if (entryId !== null) return `Entry ${entryId}${batch === null ? '' : ` of batch ${batch}`}`;
+  return batch === null ? 'The given head' : `Batch ${batch}`;
 }

@@ -1,210 +1,231 @@
-// `townhall city`: looks after what `townhall deploy` brought into service. Two of its words are for the deployment's own
-// processes: `run` is the supervisor, `serve` a gateway under it.
+// `townhall city`: looks after what `townhall deploy` brought into service. Its internal actions are processes of the
+// deployment: `serve` is a gateway under the supervisor, `check` inspects the entry of a project.
 import { createReadStream, existsSync } from 'node:fs';
 import { stat, watch } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { cityFolder, openProject, rollBack, startDetached, supervision, survey } from '../../deploy/index.ts';
+import {
+  cityFolder,
+  openProject,
+  rollBack,
+  startDetached,
+  supervisorClient,
+  survey,
+} from '../../deploy/index.ts';
 import type { CityFolder, Survey } from '../../deploy/index.ts';
 import { inspectProject } from '../../gateway/compose.ts';
 import { systemClock } from '../../kernel/clock.ts';
-import { SettingError } from '../../kernel/settings.ts';
 import { ownRunner } from '../city/environment.ts';
+import { deployOptions, planOf, readTimeoutMs } from '../city/plan.ts';
 import { runSupervisor } from '../city/run-supervisor.ts';
 import { serveSupervised } from '../city/serve-supervised.ts';
-import { deployNeeds, planOf, readTimeout } from '../city/plan.ts';
-import { parseFlags } from '../command-line/command.ts';
-import type { Command, CommandInput } from '../command-line/command.ts';
+import { stopCity } from '../city/stop.ts';
+import {
+  action,
+  jsonOption,
+  type ActionCall,
+  type Command,
+  type CommandContext,
+} from '../command-line/command.ts';
 
-export const cityCommand: Command = {
-  help: () =>
-    [
-      'Usage: townhall city status|stop|start|run [OPTIONS]',
-      '       townhall city rollback [--to VERSION] [OPTIONS]',
-      '       townhall city logs [--follow] [OPTIONS]',
-      '',
-      'Looks after what "townhall deploy" brought into service.',
-      '',
-      '  status                 which version serves, where, and which are kept; the exit code is 1 when none serves',
-      '  stop                   let it finish what it does, and end it',
-      '  start                  start again what was deployed last, as after a reboot; give the same environment',
-      '  run                    the same as start, in the foreground, for a service manager',
-      '  rollback               bring the version before back, or another one that is kept',
-      '  logs                   print the log; --follow goes on with what comes',
-      '',
-      '  --project DIR          the project, instead of this folder',
-      '  --timeout SECONDS      how long a version may take to be ready (60)',
-      '  --json                 print the result as JSON',
-    ].join('\n'),
-  async run(input) {
-    const { flags, words } = parseFlags(input.arguments, {
-      flags: ['project', 'to', 'timeout'],
-      switches: ['json', 'follow', 'detached', 'wait'],
-    });
-    const [word, ...surplus] = words;
-    const work = word !== undefined && Object.hasOwn(works, word) ? works[word] : undefined;
-    if (work === undefined || surplus.length > 0)
-      throw new SettingError(
-        'say "townhall city status", "rollback", "stop", "start", "logs" or "run"; see --help.',
-      );
-    return work({
-      input,
-      flags,
-      directory: resolve(flags['project'] ?? '.'),
-      isJson: flags['json'] === 'true',
-    });
+const cityOptions = {
+  project: { kind: 'value', placeholder: 'DIR', summary: 'The project, instead of this folder.' },
+  timeout: {
+    kind: 'value',
+    placeholder: 'SECONDS',
+    summary: 'How long a version may take to be ready (60).',
   },
+  json: jsonOption,
+} as const;
+
+type CityCall<O extends object = object> = Omit<ActionCall<typeof cityOptions>, 'options'> & {
+  options: ActionCall<typeof cityOptions>['options'] & O;
 };
 
-interface Asked {
-  input: CommandInput;
-  flags: Record<string, string | undefined>;
-  directory: string;
-  isJson: boolean;
+export const command: Command = {
+  description: ['Looks after what "townhall deploy" brought into service.'],
+  actions: [
+    action({
+      path: 'status',
+      summary: 'Print which version serves, where, and which are kept; the exit code is 1 when none serves.',
+      options: cityOptions,
+      run: printStatus,
+    }),
+    action({
+      path: 'stop',
+      summary: 'Let it finish what it does, and end it.',
+      options: cityOptions,
+      run: ({ options, ...context }) =>
+        stopCity(cityFolder(directoryOf(options)), { ...context, isJson: options.json }),
+    }),
+    action({
+      path: 'start',
+      summary: 'Start again what was deployed last, as after a reboot; give the same environment.',
+      options: cityOptions,
+      run: startAgain,
+    }),
+    action({
+      path: 'run',
+      summary: 'The same as start, in the foreground, for a service manager.',
+      options: {
+        ...cityOptions,
+        // A deployment starts the supervisor with these two.
+        detached: { kind: 'switch', summary: '', isInternal: true },
+        wait: { kind: 'switch', summary: '', isInternal: true },
+      },
+      run: ({ options, env }) =>
+        runSupervisor({
+          directory: directoryOf(options),
+          env,
+          isDetached: options.detached,
+          isForDeployment: options.wait,
+        }),
+    }),
+    action({
+      path: 'rollback',
+      summary: 'Bring the version before back, or another one that is kept.',
+      options: {
+        to: { kind: 'value', placeholder: 'VERSION', summary: 'The version, instead of the one before.' },
+        ...cityOptions,
+      },
+      run: rollBackCity,
+    }),
+    action({
+      path: 'logs',
+      summary: 'Print the log.',
+      options: { follow: { kind: 'switch', summary: 'Go on with what comes.' }, ...cityOptions },
+      run: printLogs,
+    }),
+    action({
+      path: 'serve',
+      isInternal: true,
+      run: ({ env }) => serveSupervised(env),
+    }),
+    action({ path: 'check', isInternal: true, options: cityOptions, run: inspectEntry }),
+  ],
+};
+
+function directoryOf({ project }: { project: string | undefined }): string {
+  return resolve(project ?? '.');
 }
 
-const works: Readonly<Record<string, (asked: Asked) => Promise<number>>> = {
-  status,
-  rollback,
-  stop,
-  start,
-  logs,
-  run: ({ input, flags, directory }) =>
-    runSupervisor({
-      directory,
-      env: input.env,
-      isDetached: flags['detached'] === 'true',
-      waits: flags['wait'] === 'true',
-    }),
-  serve: ({ input }) => serveSupervised(input.env),
-  check,
-};
-
-async function status({ input, directory, isJson }: Asked): Promise<number> {
-  const { running, state, folder, declaration } = await surveyOf(directory, input);
-  const kept = await folder.versions();
-  const live =
-    running?.version === undefined || running.version === null
-      ? null
-      : { ...running, version: running.version };
-  if (isJson)
-    input.print(
+async function printStatus({ options, env, print }: CityCall): Promise<number> {
+  const { running, state, folder, declaration } = await survey({ directory: directoryOf(options), env });
+  const versions = await folder.versions();
+  const isLive = running !== null && running.version !== null;
+  if (options.json)
+    print(
       JSON.stringify({
-        running: live !== null,
+        running: isLive,
         ...running,
         city_id: declaration.id,
         base_url: state?.baseUrl ?? null,
-        kept,
+        kept: versions,
       }),
     );
-  else if (live === null)
-    input.print(
-      state === null
-        ? 'Nothing was deployed from here yet.'
-        : `Stopped; ${state.version} was deployed last. Start it: townhall city start`,
-    );
-  else {
+  else if (isLive) {
     const rows = [
       ['city', `${declaration.name} (${declaration.id})`],
-      ['version', live.version],
-      ['url', live.url ?? ''],
-      ['gateway', `process ${live.gatewayPid ?? 'none'}, restarted ${live.restarts} times`],
-      ['supervisor', `process ${live.pid}`],
-      ['kept', kept.join(', ')],
+      ['version', running.version ?? ''],
+      ['url', running.url ?? ''],
+      ['gateway', `process ${running.gatewayPid ?? 'none'}, restarted ${running.restarts} times`],
+      ['supervisor', `process ${running.pid}`],
+      ['kept', versions.join(', ')],
     ];
-    for (const [name = '', value = ''] of rows) input.print(`${name.padEnd(12)}${value}`);
-  }
-  return live === null ? 1 : 0;
+    for (const [name = '', text = ''] of rows) print(`${name.padEnd(12)}${text}`);
+  } else if (state === null) print('Nothing was deployed from here yet.');
+  else print(`Stopped; ${state.version} was deployed last. Start it: townhall city start`);
+  return isLive ? 0 : 1;
 }
 
-async function rollback({ input, flags, directory, isJson }: Asked): Promise<number> {
-  const tell = (line: string): void => (isJson ? input.complain(line) : input.print(line));
-  const { folder, state } = await surveyOf(directory, input);
-  const to = flags['to'] ?? null;
-  // The plan is that of the version's own declaration, entry and services; the address and the folder are the City's.
+async function rollBackCity({ options, ...context }: CityCall<{ to: string | undefined }>): Promise<number> {
+  const { print, printError, env } = context;
+  const printProgress = (line: string): void => (options.json ? printError(line) : print(line));
+  const directory = directoryOf(options);
+  const { folder, state } = await survey({ directory, env });
+  const to = options.to ?? null;
   const target = to ?? state?.previous ?? null;
-  const kept =
-    target === null || !(await folder.versions()).includes(target) ? directory : folder.versionPath(target);
-  const plan = await planOf(kept, input, { cityDirectory: directory });
-  const { version, url } = await rollBack(plan, to, deployNeeds(tell, readTimeout(flags['timeout'])));
-  if (isJson) input.print(JSON.stringify({ outcome: 'rolled_back', version, url }));
-  else input.print(`${version} serves at ${url}`);
+  // The version's own copy has its declaration, entry and services; the address and the folder are the City's.
+  const hasCopy = target !== null && (await folder.versions()).includes(target);
+  const projectPath = hasCopy ? folder.versionPath(target) : directory;
+  const plan = await planOf(projectPath, context, { cityDirectory: directory });
+  const startMs = readTimeoutMs(options.timeout);
+  const { version, url } = await rollBack(plan, to, deployOptions(printProgress, startMs));
+  if (options.json) print(JSON.stringify({ outcome: 'rolled_back', version, url }));
+  else print(`${version} serves at ${url}`);
   return 0;
 }
 
-async function stop({ input, directory, isJson }: Asked): Promise<number> {
-  const stopped = await supervision(cityFolder(directory)).stop();
-  if (isJson) input.print(JSON.stringify({ stopped }));
-  else input.print(stopped ? 'Stopped.' : 'Nothing runs.');
-  return 0;
-}
-
-async function start({ input, directory, isJson }: Asked): Promise<number> {
-  const { folder, state, running } = await surveyOf(directory, input);
+async function startAgain({ options, ...context }: CityCall): Promise<number> {
+  const directory = directoryOf(options);
+  const { folder, state, running } = await survey({ directory, env: context.env });
   if (running !== null) throw new Error(`Version ${running.version} runs already, at ${running.url}.`);
   if (state === null) throw new Error('Nothing was deployed from here yet; run: townhall deploy');
-  const { gatewayEnv: env } = await planOf(folder.versionPath(state.version), input, {
-    cityDirectory: directory,
+  const plan = await planOf(folder.versionPath(state.version), context, { cityDirectory: directory });
+  await startDetached({
+    folder,
+    runner: ownRunner(),
+    env: plan.gatewayEnv,
+    clock: systemClock,
+    isForDeployment: false,
   });
-  await startDetached({ folder, runner: ownRunner(), env, clock: systemClock, isForDeployment: false });
-  const found = await waitUntilServing(folder);
-  if (isJson) input.print(JSON.stringify({ outcome: 'started', version: found.version, url: found.url }));
-  else input.print(`${found.version} serves at ${found.url}`);
+  const { version, url } = await waitUntilServing(folder);
+  if (options.json) context.print(JSON.stringify({ outcome: 'started', version, url }));
+  else context.print(`${version} serves at ${url}`);
   return 0;
 }
 
-const servingMs = 60_000;
+const servingTimeoutMs = 60_000;
 
 async function waitUntilServing(folder: CityFolder): Promise<NonNullable<Survey['running']>> {
-  const asked = supervision(folder);
-  const lateMs = systemClock.monotonicMs() + servingMs;
+  const supervisor = supervisorClient(folder);
+  const deadlineMs = systemClock.monotonicMs() + servingTimeoutMs;
   for (;;) {
-    const found = await asked.status();
-    if (found === null) throw new Error(`The supervisor ended; ${folder.logFile} says why.`);
-    if (found.isServing) return found;
-    if (systemClock.monotonicMs() > lateMs)
+    const status = await supervisor.status();
+    if (status === null) throw new Error(`The supervisor ended; ${folder.logFile} says why.`);
+    if (status.isServing) return status;
+    if (systemClock.monotonicMs() > deadlineMs)
       throw new Error(`It does not serve yet; ${folder.logFile} says why.`);
     await systemClock.sleep(100);
   }
 }
 
-async function logs({ input, flags, directory }: Asked): Promise<number> {
-  const { logFile } = cityFolder(directory);
+async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>): Promise<number> {
+  const { logFile } = cityFolder(directoryOf(options));
   if (!existsSync(logFile)) throw new Error('Nothing was deployed from here yet; run: townhall deploy');
-  let at = await printFrom(logFile, 0, input);
-  if (flags['follow'] !== 'true') return 0;
+  let offset = await printFrom(logFile, 0, context);
+  if (!options.follow) return 0;
   for await (const _change of watch(logFile)) {
     const { size } = await stat(logFile);
-    // Set aside and begun anew.
-    if (size < at) at = 0;
-    at = await printFrom(logFile, at, input);
-    if (!input.isHeard()) break;
+    // The file was rotated.
+    if (size < offset) offset = 0;
+    offset = await printFrom(logFile, offset, context);
+    if (!context.isOutputOpen()) break;
   }
   return 0;
 }
 
-async function printFrom(path: string, start: number, { print, isHeard }: CommandInput): Promise<number> {
-  let rest = '';
-  let at = start;
-  for await (const piece of createReadStream(path, { start, encoding: 'utf8' }) as AsyncIterable<string>) {
-    at += Buffer.byteLength(piece);
-    const lines = (rest + piece).split('\n');
-    rest = lines.pop() ?? '';
+/** Prints the whole lines from an offset and returns the offset behind the last one. */
+async function printFrom(
+  path: string,
+  start: number,
+  { print, isOutputOpen }: CommandContext,
+): Promise<number> {
+  let partialLine = '';
+  let offset = start;
+  for await (const chunk of createReadStream(path, { start, encoding: 'utf8' }) as AsyncIterable<string>) {
+    offset += Buffer.byteLength(chunk);
+    const lines = (partialLine + chunk).split('\n');
+    partialLine = lines.pop() ?? '';
     for (const line of lines) print(line);
-    if (!isHeard()) break;
+    if (!isOutputOpen()) break;
   }
-  return at - Buffer.byteLength(rest);
+  return offset - Buffer.byteLength(partialLine);
 }
 
-/** For the deployment itself: what the entry of a project exports, when it exports what can be served. */
-async function check({ directory }: Asked): Promise<number> {
-  const services = await inspectProject(await openProject(directory));
-  await new Promise<void>((written) =>
-    process.stdout.write(`${JSON.stringify(services)}\n`, () => written()),
-  );
-  // An entry may have opened what keeps a process alive.
+/** Prints the services that the entry of a project exports, as one line of JSON. */
+async function inspectEntry({ options }: CityCall): Promise<number> {
+  const services = await inspectProject(await openProject(directoryOf(options)));
+  await new Promise<void>((done) => process.stdout.write(`${JSON.stringify(services)}\n`, () => done()));
+  // The entry may have opened something that would keep the process alive.
   process.exit(0);
-}
-
-function surveyOf(directory: string, { env }: Pick<CommandInput, 'env'>): Promise<Survey> {
-  return survey({ directory, env });
 }

@@ -1,100 +1,113 @@
-// `townhall db migrate|backup|restore`: the care of a database on either engine, the gateway's or, with --agent, an
-// agent's. Where the two share one PostgreSQL, a backup of it holds both.
+// `townhall db migrate|backup|restore`: maintains a database on either engine, the gateway's or, with --agent, an agent's.
+// Where the two share one PostgreSQL, a backup contains both.
 import { agentSettings, readAgentData } from '../../agent/config.ts';
 import { readGatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
 import { migrate } from '../../kernel/data/database.ts';
 import type { DatabaseFacts } from '../../kernel/data/database-facts.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { backUp, restore } from '../data/backup.ts';
-import { parseFlags } from '../command-line/command.ts';
-import type { Command, CommandInput } from '../command-line/command.ts';
-import { checkMasterKey, type Survey } from '../data/gateway-data.ts';
-import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
 import {
-  agentPlace,
+  action,
+  settingOption,
+  type ActionCall,
+  type Command,
+  type CommandContext,
+} from '../command-line/command.ts';
+import { stderrLog } from '../command-line/stderr-log.ts';
+import { backUp, restore } from '../data/backup.ts';
+import {
+  agentDatabase,
   askServer,
-  commandLog,
-  gatewayPlace,
+  gatewayDatabase,
   requireDatabase,
   withDatabase,
-  type DatabasePlace,
+  type DatabaseLocation,
 } from '../data/database-location.ts';
+import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
+import { checkMasterKey, type MasterKeyVerdict, type SealSurvey } from '../data/gateway-data.ts';
 
-export const dbCommand: Command = {
-  help: () =>
-    [
-      'Usage: townhall db migrate [OPTIONS]         brings the database up to date, without serving',
-      '       townhall db backup FILE [OPTIONS]     writes all of it into one new file, also beside a running server',
-      '       townhall db restore FILE [OPTIONS]    puts a backup into an empty database or a folder without one',
-      '',
-      "Looks after the gateway's database or, with --agent, an agent's. Where both share one PostgreSQL, one backup holds both.",
-      '',
-      'A backup holds secrets only as they are sealed: keep the master key apart from it, since without the key a restored',
-      'database does not start. A restore tries the key first and changes nothing when it is another one. Not part of a',
-      "backup are files: images and videos in the storage folder; an agent's attachments, workspace and token file in its",
-      'data folder. A PostgreSQL needs its programs pg_dump and pg_restore here.',
-      '',
-      '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
-      "  --agent                the agent's database instead of the gateway's",
-      "  --data-dir PATH        with --agent: the agent's data folder (./data/agent)",
-      '  --database-url URL     with --agent: its PostgreSQL, which AGENT_DATABASE_URL also names',
-      '  --json                 print the result as JSON',
-      '',
-      'TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE give the master key, else master.key in the folder is it.',
-      ...hereHelp,
-    ].join('\n'),
-  async run(input) {
-    const { flags, words } = parseFlags(input.arguments, {
-      flags: ['database-path', 'data-dir', 'database-url'],
-      switches: ['agent', 'json'],
-    });
-    const [action, file, ...surplus] = words;
-    const asJson = flags['json'] === 'true';
-    if (action === 'migrate' && file === undefined)
-      return report(input, asJson, await migrateHere(await subjectOf(flags, input)));
-    if (action === 'backup' && file !== undefined && surplus.length === 0)
-      return report(input, asJson, await runBackup(input, await subjectOf(flags, input), file));
-    if (action === 'restore' && file !== undefined && surplus.length === 0)
-      return report(input, asJson, await runRestore(input, await subjectOf(flags, input), file));
-    throw new SettingError(
-      'say "townhall db migrate", "townhall db backup FILE" or "townhall db restore FILE"; see --help.',
-    );
+const dbOptions = {
+  'database-path': dataOptions['database-path'],
+  agent: { kind: 'switch', summary: "The agent's database instead of the gateway's." },
+  'data-dir': {
+    ...settingOption(agentSettings.dataDir, 'PATH'),
+    summary: `With --agent: the agent's data folder (${agentSettings.dataDir.shownDefault}).`,
   },
+  'database-url': {
+    ...settingOption(agentSettings.databaseUrl, 'URL'),
+    summary: 'With --agent: its PostgreSQL, which AGENT_DATABASE_URL also names.',
+  },
+  json: dataOptions.json,
+} as const;
+
+type DbOptions = ActionCall<typeof dbOptions>['options'];
+
+export const command: Command = {
+  description: [
+    'A backup contains secrets only as they are sealed. Keep the master key apart from it: without the key a restored',
+    'database does not start. A restore tries the key first and changes nothing when it is another one.',
+    '',
+    'A backup does not contain files: images and videos in the storage folder; attachments, workspace and token file in',
+    "an agent's data folder. With PostgreSQL the programs pg_dump and pg_restore are needed here.",
+  ],
+  actions: [
+    action({
+      path: 'migrate',
+      summary: 'Bring the database up to date, without serving.',
+      options: dbOptions,
+      run: async ({ options, ...context }) =>
+        report(context, options, await migrateDatabase(await targetOf(options, context))),
+    }),
+    action({
+      path: 'backup',
+      summary: 'Write all of it into one new file, also beside a running server.',
+      arguments: { file: { placeholder: 'FILE' } },
+      options: dbOptions,
+      run: async ({ arguments: { file }, options, ...context }) =>
+        report(context, options, await runBackup(await targetOf(options, context), file, context)),
+    }),
+    action({
+      path: 'restore',
+      summary: 'Put a backup into an empty database or a folder without one.',
+      arguments: { file: { placeholder: 'FILE' } },
+      options: dbOptions,
+      run: async ({ arguments: { file }, options, ...context }) =>
+        report(context, options, await runRestore(await targetOf(options, context), file, context)),
+    }),
+  ],
+  notes: [
+    'TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE give the master key; without them it is master.key in the folder.',
+    ...dataNotes,
+  ],
 };
 
-/** The database in question, and how the master key is tried on what of it is sealed. */
-interface Subject {
-  place: DatabasePlace;
-  checkKey(survey: Survey): Promise<'fits' | 'nothing sealed'>;
+/** The database to work on, and how the master key is checked against what is sealed in it. */
+interface Target {
+  location: DatabaseLocation;
+  checkKey(survey: SealSurvey): Promise<MasterKeyVerdict>;
 }
 
-async function subjectOf(
-  flags: Readonly<Record<string, string | undefined>>,
-  input: CommandInput,
-): Promise<Subject> {
-  const isAgent = flags['agent'] === 'true';
-  const foreign = (isAgent ? ['database-path'] : ['data-dir', 'database-url']).find(
-    (name) => flags[name] !== undefined,
-  );
+async function targetOf(options: DbOptions, context: CommandContext): Promise<Target> {
+  const foreign = (
+    options.agent ? (['database-path'] as const) : (['data-dir', 'database-url'] as const)
+  ).find((name) => options[name] !== undefined);
   if (foreign !== undefined)
-    throw new SettingError(`--${foreign} ${isAgent ? 'does not go with' : 'needs'} --agent; see --help.`);
-  if (!isAgent) {
-    const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
-    return { place: gatewayPlace(config), checkKey: (survey) => checkMasterKey(config, survey) };
+    throw new SettingError(
+      `--${foreign} ${options.agent ? 'does not go with' : 'needs'} --agent; see --help.`,
+    );
+  if (!options.agent) {
+    const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+    return { location: gatewayDatabase(config), checkKey: (survey) => checkMasterKey(config, survey) };
   }
-  const { dataDir, databaseUrl } = agentSettings;
-  const place = agentPlace(
-    readAgentData(
-      { [dataDir.flag ?? '']: flags['data-dir'], [databaseUrl.flag ?? '']: flags['database-url'] },
-      input.env,
-    ),
+  const { 'data-dir': dataDir, 'database-url': databaseUrl } = options;
+  const location = agentDatabase(
+    readAgentData({ 'data-dir': dataDir, 'database-url': databaseUrl }, context.env),
   );
-  // A gateway's secrets are in it only where the two share a PostgreSQL.
+  // It contains a gateway's secrets only where the two share one PostgreSQL.
   return {
-    place,
+    location,
     checkKey: (survey) =>
-      checkMasterKey({ ...readGatewayConfig({}, input.env), databaseUrl: place.databaseUrl }, survey),
+      checkMasterKey({ ...readGatewayConfig({}, context.env), databaseUrl: location.databaseUrl }, survey),
   };
 }
 
@@ -103,60 +116,60 @@ interface Report {
   line: string;
 }
 
-function report(input: CommandInput, asJson: boolean, { result, line }: Report): number {
-  input.print(asJson ? JSON.stringify(result) : line);
+function report({ print }: CommandContext, { json }: DbOptions, { result, line }: Report): number {
+  print(json ? JSON.stringify(result) : line);
   return 0;
 }
 
-async function runBackup(input: CommandInput, { place }: Subject, file: string): Promise<Report> {
-  const done = await backUp(place, file, {
-    env: input.env,
-    progress: (step) => input.complain(`  ${step} …`),
-  });
-  const rest =
-    place.surface === 'agent'
+async function runBackup(
+  { location }: Target,
+  file: string,
+  { env, printError }: CommandContext,
+): Promise<Report> {
+  const backup = await backUp(location, file, { env, progress: (step) => printError(`  ${step} …`) });
+  const advice =
+    location.surface === 'agent'
       ? "Attachments and the workspace are files of the agent's data folder: copy them too."
       : 'Keep the master key elsewhere.';
   return {
-    result: done,
-    line: `The database is backed up: ${done.file}, ${(done.bytes / 1e6).toFixed(1)} MB. ${rest}`,
+    result: backup,
+    line: `The database is backed up: ${backup.file}, ${(backup.bytes / 1e6).toFixed(1)} MB. ${advice}`,
   };
 }
 
-async function runRestore(input: CommandInput, { place, checkKey }: Subject, file: string): Promise<Report> {
-  const done = await restore(place, file, {
-    env: input.env,
-    progress: (step) => input.complain(`  ${step} …`),
+async function runRestore(
+  { location, checkKey }: Target,
+  path: string,
+  { env, printError }: CommandContext,
+): Promise<Report> {
+  const { file, engine, masterKey } = await restore(location, path, {
+    env,
+    progress: (step) => printError(`  ${step} …`),
     checkKey,
   });
-  const result = {
-    file: done.file,
-    engine: done.engine,
-    master_key: done.masterKey === 'fits' ? 'fits' : 'nothing_sealed',
-  };
-  const key =
-    done.masterKey === 'fits'
-      ? 'The master key fits.'
-      : 'Nothing in it is sealed, so no master key was needed.';
+  const keySentence =
+    masterKey === 'fits' ? 'The master key fits.' : 'Nothing in it is sealed, so no master key was needed.';
   return {
-    result,
-    line: `The database is restored. ${key} Start the ${place.surface}; it brings the database up to date.`,
+    result: { file, engine, master_key: masterKey === 'fits' ? 'fits' : 'nothing_sealed' },
+    line: `The database is restored. ${keySentence} Start the ${location.surface}; it brings the database up to date.`,
   };
 }
 
-async function migrateHere({ place, checkKey }: Subject): Promise<Report> {
-  const served = (await askServer(place, 'db.facts', null)) as DatabaseFacts | undefined;
-  if (served !== undefined) {
+async function migrateDatabase({ location, checkKey }: Target): Promise<Report> {
+  const facts = await askServer<DatabaseFacts | undefined>(
+    location,
+    { name: 'db.facts', input: null },
+    async () => undefined,
+  );
+  if (facts !== undefined)
     return {
-      result: { applied: [], pending: served.migrations.pending },
+      result: { applied: [], pending: facts.migrations.pending },
       line: 'A running server holds the database; its start has brought it up to date.',
     };
-  }
-  requireDatabase(place);
-  const { log } = commandLog();
-  const { applied } = await withDatabase(place, async (database) => {
-    if (place.surface === 'gateway') await checkKey(await envStore(database).survey());
-    return migrate(database, { ...place.migrations, log });
+  requireDatabase(location);
+  const { applied } = await withDatabase(location, async (database) => {
+    if (location.surface === 'gateway') await checkKey(await envStore(database).survey());
+    return migrate(database, { ...location.migrations, log: stderrLog().log });
   });
   return {
     result: { applied },

@@ -1,120 +1,134 @@
-// `townhall deploy`: the way of a project into service, and looks at it that change nothing.
+// `townhall deploy`: brings a project into service. Its other modes check, stop or render and change nothing in service.
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join, resolve } from 'node:path';
 import {
   cityFolder,
   deploy,
+  isRendered,
   readDeclaration,
   renderProject,
-  supervision,
+  supervisorClient,
   survey,
   verify,
 } from '../../deploy/index.ts';
-import type { Plan, Survey, Verified } from '../../deploy/index.ts';
+import type { Plan, Verification } from '../../deploy/index.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { ownRunner } from '../city/environment.ts';
-import { deployNeeds, planOf, readTimeout } from '../city/plan.ts';
-import { parseFlagsAlone } from '../command-line/command.ts';
-import type { Command, CommandInput } from '../command-line/command.ts';
+import { deployOptions, planOf, readTimeoutMs } from '../city/plan.ts';
+import { stopCity } from '../city/stop.ts';
+import { action, jsonOption, type Command, type CommandContext } from '../command-line/command.ts';
 import { version } from '../command-line/version.ts';
 
-export const deployCommand: Command = {
-  help: () =>
-    [
-      'Usage: townhall deploy [OPTIONS]',
-      '',
-      'Brings the project of this folder into service: makes what is missing, tries the new version, switches to it',
-      'without refusing a request, and raises the version in package.json. When a step fails the version before goes on.',
-      'Settings are those of the environment, as for "townhall gateway"; see its --help.',
-      '',
-      '  --project DIR          the project, instead of this folder',
-      '  --dry-run              check everything and print the plan; nothing is changed',
-      '  --verify-only          look at what runs; the exit code is 1 when nothing healthy does',
-      '  --timeout SECONDS      how long the new version may take to be ready (60)',
-      '  --render DIR           write a Dockerfile, a compose file and a systemd unit into a folder of the project',
-      '  --stop                 stop what runs, as "townhall city stop" does',
-      '  --json                 print the result as JSON',
-      '',
-      'townhall city --help says how to look after what runs.',
-    ].join('\n'),
-  async run(input) {
-    const flags = parseFlagsAlone(input.arguments, {
-      flags: ['project', 'timeout', 'render'],
-      switches: ['dry-run', 'verify-only', 'stop', 'json'],
-    });
-    const modes = ['dry-run', 'verify-only', 'stop', 'render'].filter((name) => flags[name] !== undefined);
-    if (modes.length > 1) throw new SettingError(`--${modes.join(' and --')} do not go together.`);
-    const directory = resolve(flags['project'] ?? '.');
-    const startMs = readTimeout(flags['timeout']);
-    const show: Show = { input, isJson: flags['json'] === 'true' };
-    if (flags['render'] !== undefined) return render(directory, flags['render'], show);
-    if (modes[0] === 'verify-only')
-      return showVerdict(await verify(await survey({ directory, env: input.env })), show);
-    if (modes[0] === 'stop') return stop(await survey({ directory, env: input.env }), show);
-    return bringIn(directory, { show, startMs, isDry: modes[0] === 'dry-run' }).catch(
-      async (error: unknown) => {
-        // Whoever reads that it failed asks next whether anything serves.
-        const served =
-          (
-            await supervision(cityFolder(directory))
-              .status()
-              .catch(() => null)
-          )?.version ?? null;
-        if (served === null || !(error instanceof Error) || error instanceof SettingError) throw error;
-        throw new Error(`${error.message}\nVersion ${served} serves on; nothing was changed.`, {
-          cause: error,
-        });
+export const command: Command = {
+  description: [
+    'Brings the project of this folder into service: makes what is missing, tries the new version, switches to it',
+    'without refusing a request, and raises the version in package.json. When a step fails the version before goes on.',
+    'Settings are those of the environment, as for "townhall gateway"; see its --help.',
+  ],
+  actions: [
+    action({
+      options: {
+        project: { kind: 'value', placeholder: 'DIR', summary: 'The project, instead of this folder.' },
+        'dry-run': { kind: 'switch', summary: 'Check everything and print the plan; nothing is changed.' },
+        'verify-only': {
+          kind: 'switch',
+          summary: 'Look at what runs; the exit code is 1 when nothing healthy does.',
+        },
+        timeout: {
+          kind: 'value',
+          placeholder: 'SECONDS',
+          summary: 'How long the new version may take to be ready (60).',
+        },
+        render: {
+          kind: 'value',
+          placeholder: 'DIR',
+          summary: 'Write a Dockerfile, a compose file and a systemd unit into a folder of the project.',
+        },
+        stop: { kind: 'switch', summary: 'Stop what runs, as "townhall city stop" does.' },
+        json: jsonOption,
       },
-    );
-  },
+      async run({ options, ...context }) {
+        const modes = (['dry-run', 'verify-only', 'stop', 'render'] as const).filter(
+          (name) => options[name] !== undefined && options[name] !== false,
+        );
+        if (modes.length > 1) throw new SettingError(`--${modes.join(' and --')} do not go together.`);
+        const directory = resolve(options.project ?? '.');
+        const startMs = readTimeoutMs(options.timeout);
+        const output: Output = { ...context, isJson: options.json };
+        if (options.render !== undefined) return render(directory, options.render, output);
+        if (options['verify-only'])
+          return printVerification(await verify(await survey({ directory, env: context.env })), output);
+        if (options.stop) return stopCity((await survey({ directory, env: context.env })).folder, output);
+        return deployProject(directory, { output, startMs, isDryRun: options['dry-run'] });
+      },
+    }),
+  ],
+  notes: ['townhall city --help says how to look after what runs.'],
 };
 
-interface Show {
-  input: CommandInput;
+interface Output extends CommandContext {
   isJson: boolean;
 }
 
-async function bringIn(
+async function deployProject(
   directory: string,
-  { show: { input, isJson }, startMs, isDry }: { show: Show; startMs: number; isDry: boolean },
+  options: { output: Output; startMs: number; isDryRun: boolean },
 ): Promise<number> {
-  const plan = await planOf(directory, input);
-  const tell = (line: string): void => (isJson ? input.complain(line) : input.print(line));
-  for (const line of linesOf(plan)) tell(line);
-  if (isDry) {
-    if (isJson) input.print(JSON.stringify({ outcome: 'planned', ...facts(plan) }));
-    else input.print('Nothing was changed.');
+  try {
+    return await planAndDeploy(directory, options);
+  } catch (error) {
+    if (!(error instanceof Error) || error instanceof SettingError) throw error;
+    // After a failure the next question is whether anything serves.
+    const status = await supervisorClient(cityFolder(directory))
+      .status()
+      .catch(() => null);
+    if (status === null || status.version === null) throw error;
+    throw new Error(`${error.message}\nVersion ${status.version} serves on; nothing was changed.`, {
+      cause: error,
+    });
+  }
+}
+
+async function planAndDeploy(
+  directory: string,
+  { output, startMs, isDryRun }: { output: Output; startMs: number; isDryRun: boolean },
+): Promise<number> {
+  const { print, printError, isJson } = output;
+  const plan = await planOf(directory, output);
+  const printProgress = (line: string): void => (isJson ? printError(line) : print(line));
+  for (const line of describePlan(plan)) printProgress(line);
+  if (isDryRun) {
+    print(isJson ? JSON.stringify({ outcome: 'planned', ...serializePlan(plan) }) : 'Nothing was changed.');
     return 0;
   }
-  tell('');
-  const { url, baseUrl, version: live } = await deploy(plan, deployNeeds(tell, startMs));
-  if (isJson)
-    input.print(
-      JSON.stringify({ outcome: 'deployed', ...facts(plan), version: live, url, base_url: baseUrl }),
-    );
-  else {
-    input.print('');
-    input.print(
-      `${plan.declaration.name} ${live} serves at ${url}${baseUrl === url ? '' : `, for users at ${baseUrl}`}`,
-    );
-    input.print(`  curl ${url}/health`);
+  printProgress('');
+  const deployed = await deploy(plan, deployOptions(printProgress, startMs));
+  const { url, baseUrl } = deployed;
+  if (isJson) {
+    const result = { version: deployed.version, url, base_url: baseUrl };
+    print(JSON.stringify({ outcome: 'deployed', ...serializePlan(plan), ...result }));
+  } else {
+    const forUsers = baseUrl === url ? '' : `, for users at ${baseUrl}`;
+    print('');
+    print(`${plan.declaration.name} ${deployed.version} serves at ${url}${forUsers}`);
+    print(`  curl ${url}/health`);
   }
   return 0;
 }
 
-const states = { found: 'is there', made: 'will be made', changed: 'will be raised' };
+const stateWords = { found: 'is there', made: 'will be made', changed: 'will be raised' };
 
-function linesOf({ declaration, services, lines }: Plan): string[] {
+function describePlan({ declaration, services, lines }: Plan): string[] {
   const width = Math.max(...lines.map(({ what }) => what.length)) + 2;
   return [
     `Plan for ${declaration.name} (${declaration.id})`,
     `  ${'services'.padEnd(width)}${services.map(({ id }) => id).join(', ')}`,
-    ...lines.map(({ what, state, detail }) => `  ${what.padEnd(width)}${states[state]}: ${detail}`),
+    ...lines.map(({ what, state, detail }) => `  ${what.padEnd(width)}${stateWords[state]}: ${detail}`),
   ];
 }
 
-function facts({ declaration, services, lines, version: { current, next } }: Plan) {
+function serializePlan({ declaration, services, lines, version: { current, next } }: Plan) {
   return {
     city_id: declaration.id,
     name: declaration.name,
@@ -125,22 +139,17 @@ function facts({ declaration, services, lines, version: { current, next } }: Pla
   };
 }
 
-function showVerdict(verdict: Verified, { input, isJson }: Show): number {
-  const { ok, url, version: live, problem } = verdict;
-  if (isJson) input.print(JSON.stringify({ outcome: 'verified', ok, url, version: live, problem }));
-  else if (ok) input.print(`Healthy: version ${live} at ${url}.`);
-  else input.complain(`Nothing healthy serves at ${url}: ${problem}`);
+function printVerification(
+  { ok, url, version: liveVersion, problem }: Verification,
+  { print, printError, isJson }: Output,
+): number {
+  if (isJson) print(JSON.stringify({ outcome: 'verified', ok, url, version: liveVersion, problem }));
+  else if (ok) print(`Healthy: version ${liveVersion} at ${url}.`);
+  else printError(`Nothing healthy serves at ${url}: ${problem}`);
   return ok ? 0 : 1;
 }
 
-async function stop({ folder }: Survey, { input, isJson }: Show): Promise<number> {
-  const stopped = await supervision(folder).stop();
-  if (isJson) input.print(JSON.stringify({ stopped }));
-  else input.print(stopped ? 'Stopped.' : 'Nothing runs.');
-  return 0;
-}
-
-async function render(project: string, folder: string, { input, isJson }: Show): Promise<number> {
+async function render(project: string, folder: string, { print, isJson }: Output): Promise<number> {
   const declaration = await readDeclaration(project);
   const runner = ownRunner();
   const target = resolve(project, folder);
@@ -153,17 +162,16 @@ async function render(project: string, folder: string, { input, isJson }: Show):
     command: [runner.command, ...runner.arguments],
   });
   for (const [name, text] of Object.entries(files)) {
-    const found = await readFile(join(target, name), 'utf8').catch(() => null);
-    if (found !== null && found !== text && !found.includes('Rendered by "townhall deploy --render"'))
+    const existing = await readFile(join(target, name), 'utf8').catch(() => null);
+    if (existing !== null && existing !== text && !isRendered(existing))
       throw new Error(`${join(target, name)} is there already and was not rendered by this command.`);
   }
   await mkdir(target, { recursive: true });
   for (const [name, text] of Object.entries(files)) await writeFile(join(target, name), text);
-  if (isJson)
-    input.print(JSON.stringify({ outcome: 'rendered', directory: target, files: Object.keys(files) }));
+  if (isJson) print(JSON.stringify({ outcome: 'rendered', directory: target, files: Object.keys(files) }));
   else {
-    for (const name of Object.keys(files)) input.print(join(target, name));
-    input.print('Their form is checked; they have not been run.');
+    for (const name of Object.keys(files)) print(join(target, name));
+    print('Their form is checked; they have not been run.');
   }
   return 0;
 }

@@ -1,48 +1,34 @@
-// `townhall ledger verify`: holds the ledger against itself and exits 1 when a row does not fit.
-import type { GatewayConfig } from '../../gateway/config.ts';
+// `townhall ledger verify`: checks the ledger against itself and exits 1 when a row does not agree.
 import { creditsStore, verifyLedger } from '../../gateway/credits/index.ts';
 import type { LedgerFault, LedgerVerdict } from '../../gateway/credits/index.ts';
-import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command-line/command.ts';
-import type { Command } from '../command-line/command.ts';
-import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
-import { gatewayPlace, withDatabase } from '../data/database-location.ts';
-import { askRunning } from '../data/running-gateway.ts';
+import { action, type Command } from '../command-line/command.ts';
+import { askServer, gatewayDatabase, withDatabase } from '../data/database-location.ts';
+import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
 
-export const ledgerCommand: Command = {
-  help: () =>
-    [
-      'Usage: townhall ledger verify [OPTIONS]',
-      '',
-      'Holds balances against entries, holds against charges, and charges against usage records. Exits 1 and names the',
-      'rows when something does not fit. It may run beside servers that are at work.',
-      '',
-      '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
-      '  --json                 print the result as JSON',
-      '',
-      'USAGE_DAYS says how long usage records are kept; older ones are not missed.',
-      ...hereHelp,
-    ].join('\n'),
-  async run(input) {
-    const { flags, words } = parseFlags(input.arguments, { flags: ['database-path'], switches: ['json'] });
-    if (words.length !== 1 || words[0] !== 'verify')
-      throw new SettingError('say "townhall ledger verify"; see --help.');
-    const config = await gatewayConfigHere({ 'database-path': flags['database-path'] }, input);
-    const verdict = await askRunning(config, { name: 'ledger.verify', input: null }, () =>
-      verifyHere(config),
-    );
-    if (flags['json'] === 'true') input.print(JSON.stringify(verdict));
-    else for (const line of describe(verdict)) (verdict.ok ? input.print : input.complain)(line);
-    return verdict.ok ? 0 : 1;
-  },
+export const command: Command = {
+  description: [
+    'Compares balances with entries, holds with charges, and charges with usage records. Exits 1 and names the rows that',
+    'do not agree. It may run beside working servers.',
+  ],
+  actions: [
+    action({
+      path: 'verify',
+      options: dataOptions,
+      async run({ options, ...context }) {
+        const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+        const location = gatewayDatabase(config);
+        // Reads the database without the master key: the ledger contains no secrets, and an auditor needs none.
+        const verdict = await askServer(location, { name: 'ledger.verify', input: null }, () =>
+          withDatabase(location, (database) => verifyLedger(creditsStore(database), config.usageDays)),
+        );
+        if (options.json) context.print(JSON.stringify(verdict));
+        else for (const line of describe(verdict)) (verdict.ok ? context.print : context.printError)(line);
+        return verdict.ok ? 0 : 1;
+      },
+    }),
+  ],
+  notes: ['USAGE_DAYS says how long usage records are kept; older ones are not missed.', ...dataNotes],
 };
-
-// Beside the servers and without the master key: the ledger holds no secrets, and whoever examines it need not.
-async function verifyHere(config: GatewayConfig): Promise<LedgerVerdict> {
-  return withDatabase(gatewayPlace(config), (database) =>
-    verifyLedger(creditsStore(database), config.usageDays),
-  );
-}
 
 const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
   tx_not_balanced: ({ row, found }) => `The entries of transaction ${row} come to ${found}, not to nothing.`,

@@ -1,72 +1,62 @@
-// `townhall models check`: calls each configured provider once and says what is wrong. A running local edition does it
-// itself, asked through the control socket, since it alone can read the keys that are stored; otherwise the command
-// opens the database, where there is one.
+// `townhall models check`: calls each configured provider once and reports what is wrong. A running local edition is asked
+// through its control socket, because only it can read the stored keys; otherwise the command opens the database, if any.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ProviderCheck } from '../../gateway/ai/index.ts';
-import type { GatewayConfig } from '../../gateway/config.ts';
-import { SettingError } from '../../kernel/settings.ts';
-import { parseFlags } from '../command-line/command.ts';
-import type { Command, CommandInput } from '../command-line/command.ts';
-import { gatewayConfigHere, hereHelp } from '../data/gateway-config.ts';
-import { gatewayPlace, hasDatabase } from '../data/database-location.ts';
-import { askRunning, withGateway } from '../data/running-gateway.ts';
+import { gatewaySettings, type GatewayConfig } from '../../gateway/config.ts';
+import { action, settingOption, type Command, type CommandContext } from '../command-line/command.ts';
+import { askServer, gatewayDatabase, hasDatabase } from '../data/database-location.ts';
+import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
+import { withGateway } from '../data/gateway.ts';
 
-export const modelsCommand: Command = {
-  help: () =>
-    [
-      'Usage: townhall models check [OPTIONS]',
-      '',
-      'Calls one model of each model provider whose key is set, with a prompt of a few words, and says what is wrong.',
-      'The exit code is 1 when a provider does not answer as it should. Such a call costs what a few tokens cost.',
-      '',
-      '  --models-file FILE     the providers and models of your own (MODELS_FILE)',
-      '  --database-path PATH   folder of the embedded database (./data/townhall.db)',
-      '  --json                 print the result as JSON',
-      '',
-      ...hereHelp,
-    ].join('\n'),
-  async run(input) {
-    const { flags, words } = parseFlags(input.arguments, {
-      flags: ['database-path', 'models-file'],
-      switches: ['json'],
-    });
-    if (words.length !== 1 || words[0] !== 'check')
-      throw new SettingError('say "townhall models check"; see --help.');
-    const own = { 'database-path': flags['database-path'], 'models-file': flags['models-file'] };
-    const checks = await check(await gatewayConfigHere(own, input), input);
-    if (flags['json'] === 'true') input.print(JSON.stringify(checks));
-    else for (const line of linesOf(checks)) input.print(line);
-    return checks.some(({ state }) => state === 'failing') ? 1 : 0;
-  },
+export const command: Command = {
+  description: [
+    'Calls one model of each model provider whose key is set, with a prompt of a few words, and reports what is wrong.',
+    'Exits 1 when a provider does not answer as it should. Each call costs what a few tokens cost.',
+  ],
+  actions: [
+    action({
+      path: 'check',
+      options: { 'models-file': settingOption(gatewaySettings.modelsFile, 'FILE'), ...dataOptions },
+      async run({ options: { json, ...flags }, ...context }) {
+        const checks = await checkProviders(await readConfigHere(flags, context), context);
+        if (json) context.print(JSON.stringify(checks));
+        else for (const line of describe(checks)) context.print(line);
+        return checks.some(({ state }) => state === 'failing') ? 1 : 0;
+      },
+    }),
+  ],
+  notes: dataNotes,
 };
 
-function linesOf(checks: readonly ProviderCheck[]): string[] {
-  const asked = checks.filter(({ state }) => state !== 'not_configured');
-  const idle = checks
-    .filter(({ state }) => state === 'not_configured')
-    .map(({ provider, message }) => `${provider} (${message.replace(/\.$/, '')})`);
-  const lines = asked.map(({ provider, state, model, message, duration_ms: ms }) => {
-    const subject = state === 'well' ? `${provider} is well: ${model}` : `${provider} is failing: ${model}`;
-    return `${subject} ${message.replace(/\.$/, '')}${ms === null ? '' : `, after ${ms} ms`}.`;
-  });
-  if (asked.length === 0) lines.push('No model provider is configured; the local models need none.');
-  if (idle.length > 0) lines.push(`Not configured: ${idle.join(', ')}.`);
-  return lines;
-}
-
-function check(config: GatewayConfig, { env }: CommandInput): Promise<ProviderCheck[]> {
-  return askRunning(config, { name: 'models.check', input: null }, async () => {
-    const checkOver = (over: GatewayConfig) =>
-      withGateway(over, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders());
-    if (hasDatabase(gatewayPlace(config))) return checkOver(config);
-    // Before the first start nothing is stored, and a look leaves nothing behind.
+function checkProviders(config: GatewayConfig, { env }: CommandContext): Promise<ProviderCheck[]> {
+  const location = gatewayDatabase(config);
+  return askServer(location, { name: 'models.check', input: null }, async () => {
+    const checkWith = (gatewayConfig: GatewayConfig) =>
+      withGateway(gatewayConfig, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders());
+    if (hasDatabase(location)) return checkWith(config);
+    // Before the first start nothing is stored; a temporary database leaves nothing behind.
     const folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
     try {
-      return await checkOver({ ...config, databasePath: folder });
+      return await checkWith({ ...config, databasePath: folder });
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
   });
+}
+
+function describe(checks: readonly ProviderCheck[]): string[] {
+  const [called, unconfigured] = [
+    checks.filter(({ state }) => state !== 'not_configured'),
+    checks.filter(({ state }) => state === 'not_configured'),
+  ];
+  const lines = called.map(({ provider, state, model, message, duration_ms: ms }) => {
+    const subject = state === 'well' ? `${provider} is well: ${model}` : `${provider} is failing: ${model}`;
+    return `${subject} ${message.replace(/\.$/, '')}${ms === null ? '' : `, after ${ms} ms`}.`;
+  });
+  if (called.length === 0) lines.push('No model provider is configured; the local models need none.');
+  const names = unconfigured.map(({ provider, message }) => `${provider} (${message.replace(/\.$/, '')})`);
+  if (names.length > 0) lines.push(`Not configured: ${names.join(', ')}.`);
+  return lines;
 }

@@ -1,5 +1,5 @@
-// `townhall start`, which is `npm start`: the local edition for a newcomer, a gateway and an agent in one process,
-// with a screen that shows the tokens and the calls to paste.
+// `townhall start`, which is `npm start`: the local edition, a gateway and an agent in one process, with a screen that
+// shows the tokens and the calls to paste.
 import { randomInt } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -18,115 +18,116 @@ import {
 import { systemClock } from '../../kernel/clock.ts';
 import { closedOnError, createClosers } from '../../kernel/closers.ts';
 import { makeFolder } from '../../kernel/folder.ts';
-import { createLog } from '../../kernel/log.ts';
-import { createRedactor } from '../../kernel/secrets/secret.ts';
-import { SettingError, describeSettings } from '../../kernel/settings.ts';
-import { flagsOf, parseFlagsAlone } from '../command-line/command.ts';
-import type { Command } from '../command-line/command.ts';
-import { keepStreamsYoung } from '../servers/heap.ts';
-import { agentAddresses, gatewayAddresses, opened, requireAddresses } from '../servers/addresses.ts';
-import { untilStopped } from '../servers/until-stopped.ts';
+import { SettingError } from '../../kernel/settings.ts';
+import { action, type ActionCall, type Command } from '../command-line/command.ts';
+import { stderrLog } from '../command-line/stderr-log.ts';
 import { version } from '../command-line/version.ts';
-import { welcome } from '../servers/welcome.ts';
+import {
+  agentAddresses,
+  explainListenErrors,
+  gatewayAddresses,
+  requireAddresses,
+} from '../servers/addresses.ts';
+import { limitStreamGarbage } from '../servers/heap.ts';
+import { untilStopped } from '../servers/until-stopped.ts';
+import { welcome, type Welcome } from '../servers/welcome.ts';
 
-export const startCommand: Command = {
-  help: () =>
-    [
-      'Usage: townhall start [OPTIONS]',
-      '',
-      'Runs a gateway on the embedded database and an agent that works through it, and shows calls to paste.',
-      'The agent takes its settings from AGENT_… in the environment; see townhall agent --help.',
-      '',
-      describeSettings(gatewaySettings),
-    ].join('\n'),
-  async run(input) {
-    const flags = parseFlagsAlone(input.arguments, { flags: flagsOf(gatewaySettings) });
-    // A newcomer reads the screen, so only what went wrong is logged unless asked otherwise.
-    const env = { LOG_LEVEL: 'warn', ...input.env };
-    const config = readGatewayConfig(flags, env);
-    if (config.databaseUrl !== undefined) {
-      throw new SettingError(
-        'this is the local edition; with DATABASE_URL run "townhall gateway" and "townhall agent".',
-      );
-    }
-    const redactor = createRedactor();
-    const log = createLog({
-      level: config.logLevel,
-      redactor,
-      write: (line) => void process.stderr.write(line),
-    });
-    const dataFolder = dirname(config.databasePath);
-    const tokenFile = join(dataFolder, 'local.token');
-    const agentEnv = {
-      AGENT_DATA_DIR: join(dataFolder, 'agent'),
-      AGENT_GATEWAY_TOKEN_FILE: tokenFile,
-      ...env,
-    };
-    const agentConfig = readAgentConfig({}, agentEnv);
-    await requireFolders(config);
-    await requireAddresses([...gatewayAddresses(config), ...agentAddresses(agentConfig)]);
-
-    input.print(`Townhall ${version}, local edition`);
-    const progress = (step: string): void => input.print(`  ${step} …`);
-    // As the agent's own command does: its database is opened while the gateway is put together.
-    const closers = createClosers();
-    const opening = openAgentDatabase(agentConfig, log);
-    // The agent's start below throws it; until then a rejection must not end the process.
-    opening.catch(() => {});
-    closers.defer(async () => (await opening.catch(() => undefined))?.close());
-    return closedOnError(closers, async () => {
-      const project = config.project === undefined ? undefined : await openProject(config.project);
-      const gateway = await createGateway(config, {
-        project,
-        env,
-        log,
-        redactor,
-        clock: systemClock,
-        progress,
-      });
-      closers.defer(() => gateway.close());
-      const userToken = await localToken(gateway, tokenFile);
-      const { url: gatewayUrl } = await opened(gateway.listen(), (port) =>
-        port !== undefined && port === config.metricsPort ? 'METRICS_PORT' : 'PORT',
-      );
-      progress('starting the agent');
-      const wholeEnv = { ...agentEnv, AGENT_GATEWAY_URL: gatewayUrl };
-      const agent = await createAgent(readAgentConfig({}, wholeEnv), {
-        log,
-        redactor,
-        env: wholeEnv,
-        version,
-        opening,
-        hidden: [tokenFile, ...gatewaySecrets(config)],
-      });
-      closers.defer(() => agent.close());
-      const { url: agentUrl } = await opened(agent.listen(), (port) =>
-        port !== undefined && port === agentConfig.metricsPort ? 'AGENT_METRICS_PORT' : 'AGENT_PORT',
-      );
-      keepStreamsYoung();
-      const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
-      // Last: a password that is shown once must not be made by a start that comes to nothing.
-      const administrator = await firstAdministrator(gateway);
-      const screen = welcome({
-        gatewayUrl,
-        agentUrl,
-        userToken,
-        agentToken,
-        administrator,
-        notice: gateway.hasLocalLogin() ? localLoginNotice : undefined,
-      });
-      return untilStopped(
-        () => screen.forEach((line) => input.print(line)),
-        () => {
-          input.print('Stopping …');
-          return closers.close();
-        },
-      );
-    });
-  },
+export const command: Command = {
+  description: [
+    'Runs a gateway on the embedded database and an agent that works through it, and shows calls to paste.',
+    'The agent takes its settings from AGENT_… in the environment; see townhall agent --help.',
+  ],
+  actions: [action({ settings: { table: gatewaySettings }, run: startLocalEdition })],
 };
 
-/** Where the gateway keeps its data and keys. The agent runs beside it, and its workspace may contain these folders. */
+interface LocalEdition {
+  config: GatewayConfig;
+  /** With the defaults of the local edition. */
+  env: Readonly<Record<string, string | undefined>>;
+  /** The user token that the agent works with. */
+  tokenFile: string;
+}
+
+async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall): Promise<number> {
+  const { config, env, tokenFile } = readLocalEdition(settings, givenEnv);
+  const agentConfig = readAgentConfig({}, env);
+  await requireFolders(config);
+  const addresses = { gateway: gatewayAddresses(config), agent: agentAddresses(agentConfig) };
+  await requireAddresses([...addresses.gateway, ...addresses.agent]);
+
+  print(`Townhall ${version}, local edition`);
+  const progress = (step: string): void => print(`  ${step} …`);
+  const { log, redactor } = stderrLog({ level: config.logLevel });
+  const closers = createClosers();
+  // The agent's database opens while the gateway is put together; each takes about half of the start.
+  const opening = openAgentDatabase(agentConfig, log);
+  // createAgent below throws a failure of it; until then an unhandled rejection would end the process.
+  opening.catch(() => {});
+  closers.defer(async () => (await opening.catch(() => undefined))?.close());
+  return closedOnError(closers, async () => {
+    const project = config.project === undefined ? undefined : await openProject(config.project);
+    const gateway = await createGateway(config, {
+      project,
+      env,
+      log,
+      redactor,
+      clock: systemClock,
+      progress,
+    });
+    closers.defer(() => gateway.close());
+    const userToken = await localToken(gateway, tokenFile);
+    const { url: gatewayUrl } = await explainListenErrors(gateway.listen(), addresses.gateway);
+    progress('starting the agent');
+    const agentEnv = { ...env, AGENT_GATEWAY_URL: gatewayUrl };
+    const agent = await createAgent(readAgentConfig({}, agentEnv), {
+      log,
+      redactor,
+      env: agentEnv,
+      version,
+      opening,
+      hidden: [tokenFile, ...gatewaySecrets(config)],
+    });
+    closers.defer(() => agent.close());
+    const { url: agentUrl } = await explainListenErrors(agent.listen(), addresses.agent);
+    limitStreamGarbage();
+    const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
+    const screen = welcome({
+      gatewayUrl,
+      agentUrl,
+      userToken,
+      agentToken,
+      // Last of all: the password is shown once, so a start that fails must not have set it.
+      administrator: await firstAdministrator(gateway),
+      notice: gateway.hasLocalLogin() ? localLoginNotice : undefined,
+    });
+    return untilStopped(
+      () => screen.forEach((line) => print(line)),
+      () => {
+        print('Stopping …');
+        return closers.close();
+      },
+    );
+  });
+}
+
+function readLocalEdition(flags: ActionCall['settings'], givenEnv: ActionCall['env']): LocalEdition {
+  // The screen is for a newcomer to read, so only warnings are logged by default.
+  const env = { LOG_LEVEL: 'warn', ...givenEnv };
+  const config = readGatewayConfig(flags, env);
+  if (config.databaseUrl !== undefined)
+    throw new SettingError(
+      'this is the local edition; with DATABASE_URL run "townhall gateway" and "townhall agent".',
+    );
+  const dataFolder = dirname(config.databasePath);
+  const tokenFile = join(dataFolder, 'local.token');
+  return {
+    config,
+    tokenFile,
+    env: { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env },
+  };
+}
+
+/** The gateway's data and keys. They are hidden from the agent, whose workspace may contain these folders. */
 function gatewaySecrets({
   databasePath,
   storagePath,
@@ -139,26 +140,23 @@ function gatewaySecrets({
   );
 }
 
-async function firstAdministrator(
-  gateway: Gateway,
-): Promise<{ adminId: string; password: string } | undefined> {
+async function firstAdministrator(gateway: Gateway): Promise<Welcome['administrator']> {
   if (await gateway.hasAdministrator()) return undefined;
   const administrator = { adminId: 'admin', password: newPassword() };
   await gateway.setupAdministrator(administrator.adminId, administrator.password);
   return administrator;
 }
 
-// Four groups of five from 32 characters are 100 random bits; no character looks like another.
+// Four groups of five from 32 characters are 100 random bits. l, i, o and 0 are left out: they look like others.
 function newPassword(): string {
   const alphabet = 'abcdefghjkmnpqrstuvwxyz123456789';
   const group = (): string => Array.from({ length: 5 }, () => alphabet[randomInt(alphabet.length)]).join('');
   return [group(), group(), group(), group()].join('-');
 }
 
-/** The local user's token of the last start while it is still good, else a new one; kept in a file for its owner alone. */
+/** The local user's token of the last start while it is valid, else a new one; the file is readable by its owner only. */
 async function localToken(gateway: Gateway, path: string): Promise<string> {
-  const kept = await readFile(path, 'utf8').catch(() => '');
-  const token = kept.trim();
+  const token = (await readFile(path, 'utf8').catch(() => '')).trim();
   if (token !== '' && (await gateway.identify(token)) !== null) return token;
   const { userToken } = await gateway.issueLocalToken();
   await makeFolder(dirname(path));

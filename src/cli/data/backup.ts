@@ -1,6 +1,6 @@
-// A backup of a database in one file, and back: of an embedded database a packed copy of its folder, of PostgreSQL what
-// pg_dump writes. The rule of a restore: into an empty target alone, only what the database is for, and only when the
-// master key that is given opens what the backup holds; otherwise nothing is changed.
+// Backup and restore of a database in one file: of an embedded database a packed copy of its folder, of PostgreSQL what
+// pg_dump writes. A restore goes only into an empty target of the same surface, and only when the given master key opens
+// what the backup contains; otherwise nothing is changed.
 import { existsSync } from 'node:fs';
 import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -8,56 +8,45 @@ import { envStore } from '../../gateway/env/index.ts';
 import { connect, type Database } from '../../kernel/data/database.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import type { CommandInput } from '../command-line/command.ts';
-import type { Survey } from './gateway-data.ts';
-import {
-  askServer,
-  commandLog,
-  requireDatabase,
-  withDatabase,
-  type DatabasePlace,
-} from './database-location.ts';
-import { addressOf, findTool, majorWithin, run } from './postgres-tools.ts';
+import type { CommandContext } from '../command-line/command.ts';
+import { stderrLog } from '../command-line/stderr-log.ts';
+import { askServer, requireDatabase, withDatabase, type DatabaseLocation } from './database-location.ts';
+import type { MasterKeyVerdict, SealSurvey } from './gateway-data.ts';
+import { connectionVariables, findTool, majorVersion, runTool, type Tool } from './postgres-tools.ts';
 
-export interface BackedUp {
+type Engine = 'embedded' | 'postgres';
+type Progress = (step: string) => void;
+type PostgresLocation = DatabaseLocation & { databaseUrl: string };
+
+export interface BackupResult {
   file: string;
   bytes: number;
-  engine: 'embedded' | 'postgres';
+  engine: Engine;
 }
 
-type Progress = (step: string) => void;
+interface BackupOptions {
+  env: CommandContext['env'];
+  progress: Progress;
+}
 
-/** Writes the backup to a file that is not there yet, readable by its owner alone. What was begun is removed when it fails. */
+/** Writes the backup to a new file, readable by its owner only. A failed backup removes its file. */
 export async function backUp(
-  place: DatabasePlace,
-  given: string,
-  { env, progress }: { env: CommandInput['env']; progress: Progress },
-): Promise<BackedUp> {
-  const file = resolve(given);
-  requireDatabase(place);
+  location: DatabaseLocation,
+  path: string,
+  options: BackupOptions,
+): Promise<BackupResult> {
+  const file = resolve(path);
+  requireDatabase(location);
   const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
-    throw codeIn(error) === 'EEXIST'
+    throw codeOf(error) === 'EEXIST'
       ? new Error(`${file} is there already; a backup goes into a new file.`)
       : error;
   });
   try {
-    if (place.databaseUrl === undefined) {
-      progress('asking the server that holds the database');
-      const answered = (await askServer(place, 'db.backup', { file })) as { bytes: number } | undefined;
-      if (answered === undefined) {
-        progress('no server runs; copying the database here');
-        const bytes = await withDatabase(
-          place,
-          async (database) => (await database.dump?.()) ?? new Uint8Array(),
-        );
-        await handle.writeFile(bytes);
-      }
-    } else {
-      await dumpPostgres(place.databaseUrl, file, {
-        env,
-        progress,
-        version: await withDatabase(place, async ({ version }) => version),
-      });
+    if (isPostgres(location)) await dumpPostgres(location, file, options);
+    else {
+      const bytes = await copyEmbedded(location, file, options);
+      if (bytes !== undefined) await handle.writeFile(bytes);
     }
     await handle.sync();
   } catch (error) {
@@ -67,77 +56,91 @@ export async function backUp(
     await handle.close();
   }
   await syncFolder(dirname(file));
-  return {
-    file,
-    bytes: (await stat(file)).size,
-    engine: place.databaseUrl === undefined ? 'embedded' : 'postgres',
-  };
+  return { file, bytes: (await stat(file)).size, engine: isPostgres(location) ? 'postgres' : 'embedded' };
+}
+
+/** The packed copy, or undefined when the server that holds the database has written the file itself. */
+async function copyEmbedded(
+  location: DatabaseLocation,
+  file: string,
+  { progress }: BackupOptions,
+): Promise<Uint8Array | undefined> {
+  progress('asking the server that holds the database');
+  let bytes: Uint8Array | undefined;
+  await askServer(location, { name: 'db.backup', input: { file } }, async () => {
+    progress('no server runs; copying the database here');
+    bytes = await withDatabase(location, async (database) => (await database.dump?.()) ?? new Uint8Array());
+  });
+  return bytes;
 }
 
 async function dumpPostgres(
-  databaseUrl: string,
+  location: PostgresLocation,
   file: string,
-  { env, progress, version }: { env: CommandInput['env']; progress: Progress; version: string },
+  { env, progress }: BackupOptions,
 ): Promise<void> {
-  const tool = await findTool('pg_dump', env, majorWithin(version));
-  let tables = 0;
+  const version = await withDatabase(location, async (database) => database.version);
+  const tool = await findTool('pg_dump', env, majorVersion(version));
   progress(`running pg_dump ${tool.major}`);
-  await run(tool.path, ['--format=custom', '--no-owner', '--no-privileges', '--verbose', `--file=${file}`], {
-    env: { ...env, ...addressOf(databaseUrl) },
-    onLine: (line) => {
-      const table = /dumping contents of table "([^"]+)"/.exec(line)?.[1];
-      if (table === undefined) return;
-      tables += 1;
-      if (tables % 10 === 0) progress(`${tables} tables, now ${table}`);
+  await runTool(
+    tool.path,
+    ['--format=custom', '--no-owner', '--no-privileges', '--verbose', `--file=${file}`],
+    {
+      env: { ...env, ...connectionVariables(location.databaseUrl) },
+      onLine: tableCounter(/dumping contents of table "([^"]+)"/, progress),
     },
-  });
-}
-
-export interface Restored {
-  file: string;
-  engine: 'embedded' | 'postgres';
-  /** Whether the master key was held against what is sealed; a backup may hold nothing that is. */
-  masterKey: 'fits' | 'nothing sealed';
-}
-
-export interface RestoreNeeds {
-  env: CommandInput['env'];
-  progress: Progress;
-  /** Throws unless the master key that is given opens what is sealed. */
-  checkKey(survey: Survey): Promise<Restored['masterKey']>;
-}
-
-/** Throws, and has changed nothing, when the target is not empty, the file is no backup for it, or the master key is another one. */
-export async function restore(place: DatabasePlace, given: string, needs: RestoreNeeds): Promise<Restored> {
-  const file = resolve(given);
-  const kind = await kindOf(file);
-  const { databaseUrl } = place;
-  const wanted = databaseUrl === undefined ? 'embedded' : 'postgres';
-  if (kind !== wanted) {
-    throw new SettingError(
-      kind === 'embedded'
-        ? `this is a backup of an embedded database, which is restored into a folder; leave ${addressKeys[place.surface]} unset.`
-        : `this is a backup of a PostgreSQL, which is restored into one; set ${addressKeys[place.surface]}.`,
-    );
-  }
-  const masterKey =
-    databaseUrl === undefined
-      ? await restoreFolder(place, file, needs)
-      : await restorePostgres({ ...place, databaseUrl }, file, needs);
-  return { file, engine: kind, masterKey };
-}
-
-const addressKeys = { gateway: 'DATABASE_URL', agent: 'AGENT_DATABASE_URL' };
-
-function wrongSurface(file: string, { surface }: DatabasePlace): Error {
-  return new Error(
-    `${file} is a backup, but of no ${surface}'s database; ${surface === 'agent' ? 'leave --agent out for the gateway' : 'say --agent for an agent'}.`,
   );
 }
 
-async function kindOf(file: string): Promise<Restored['engine']> {
+/** Reports every tenth table that a tool names on standard error. */
+function tableCounter(pattern: RegExp, progress: Progress): (line: string) => void {
+  let tables = 0;
+  return (line) => {
+    const table = pattern.exec(line)?.[1];
+    if (table === undefined) return;
+    tables += 1;
+    if (tables % 10 === 0) progress(`${tables} tables, now ${table}`);
+  };
+}
+
+export interface RestoreResult {
+  file: string;
+  engine: Engine;
+  /** `nothing sealed` when the backup contains no secrets, so that no key was needed. */
+  masterKey: MasterKeyVerdict;
+}
+
+export interface RestoreOptions extends BackupOptions {
+  /** Throws unless the given master key opens what is sealed. */
+  checkKey(survey: SealSurvey): Promise<MasterKeyVerdict>;
+}
+
+/** Throws without having changed anything when the target is not empty, the file is no backup for it, or the key differs. */
+export async function restore(
+  location: DatabaseLocation,
+  path: string,
+  options: RestoreOptions,
+): Promise<RestoreResult> {
+  const file = resolve(path);
+  const engine = await engineOf(file);
+  if (engine !== (isPostgres(location) ? 'postgres' : 'embedded')) {
+    const key = { gateway: 'DATABASE_URL', agent: 'AGENT_DATABASE_URL' }[location.surface];
+    throw new SettingError(
+      engine === 'embedded'
+        ? `this is a backup of an embedded database, which is restored into a folder; leave ${key} unset.`
+        : `this is a backup of a PostgreSQL, which is restored into one; set ${key}.`,
+    );
+  }
+  const masterKey = isPostgres(location)
+    ? await restorePostgres(location, file, options)
+    : await restoreFolder(location, file, options);
+  return { file, engine, masterKey };
+}
+
+/** By the file's first bytes: pg_dump's custom format, or a gzip. */
+async function engineOf(file: string): Promise<Engine> {
   const handle = await open(file, 'r').catch((error: unknown) => {
-    throw new Error(`${file} cannot be read: ${codeIn(error)}.`);
+    throw new Error(`${file} cannot be read: ${codeOf(error)}.`);
   });
   const start = Buffer.alloc(5);
   try {
@@ -150,119 +153,145 @@ async function kindOf(file: string): Promise<Restored['engine']> {
   throw new Error(`${file} is no backup of this program.`);
 }
 
-// The cluster grows beside its place, is opened and asked there, and is moved to its place when all is well.
+// Unpacks into a folder beside the target, checks it there, and renames it into place only when all is well.
 async function restoreFolder(
-  place: DatabasePlace,
+  location: DatabaseLocation,
   file: string,
-  { progress, checkKey }: RestoreNeeds,
-): Promise<Restored['masterKey']> {
-  const target = resolve(place.databasePath);
+  { progress, checkKey }: RestoreOptions,
+): Promise<MasterKeyVerdict> {
+  const target = resolve(location.databasePath);
   if (existsSync(join(target, 'pg')))
     throw new Error(`${target} holds a database already; a restore goes into a folder without one.`);
   const parent = dirname(target);
   await makeFolder(parent);
-  const growing = await mkdtemp(join(parent, `.${basename(target)}-restoring-`));
+  const staging = await mkdtemp(join(parent, `.${basename(target)}-restoring-`));
   try {
     progress('unpacking the backup');
-    const database = await connect({ path: growing, seed: file }, { log: commandLog().log });
-    let survey: Survey;
-    try {
-      if (!(await holds(database, place))) throw wrongSurface(file, place);
-      survey = await envStore(database).survey();
-    } finally {
-      await database.close();
-    }
+    const survey = await unpackAndSurvey(location, file, staging);
     if (survey.canary !== null) progress('trying the master key');
     const masterKey = await checkKey(survey);
     await makeFolder(target);
-    await rename(join(growing, 'pg'), join(target, 'pg'));
+    await rename(join(staging, 'pg'), join(target, 'pg'));
     await syncFolder(target);
     return masterKey;
   } finally {
-    await rm(growing, { recursive: true, force: true });
+    await rm(staging, { recursive: true, force: true });
   }
 }
 
-async function holds({ sql }: Database, { migrations: { schema } }: DatabasePlace): Promise<boolean> {
+async function unpackAndSurvey(
+  location: DatabaseLocation,
+  file: string,
+  staging: string,
+): Promise<SealSurvey> {
+  const database = await connect({ path: staging, seed: file }, { log: stderrLog().log });
+  try {
+    if (!(await hasSchema(database, location))) throw wrongSurface(file, location);
+    return await envStore(database).survey();
+  } finally {
+    await database.close();
+  }
+}
+
+async function hasSchema({ sql }: Database, { migrations: { schema } }: DatabaseLocation): Promise<boolean> {
   const [row] = await sql<
-    { found: boolean }[]
-  >`select to_regclass(${`${schema}.migrations`}) is not null as found`;
-  return row?.found ?? false;
+    { exists: boolean }[]
+  >`select to_regclass(${`${schema}.migrations`}) is not null as exists`;
+  return row?.exists ?? false;
+}
+
+function wrongSurface(file: string, { surface }: DatabaseLocation): Error {
+  const remedy = surface === 'agent' ? 'leave --agent out for the gateway' : 'say --agent for an agent';
+  return new Error(`${file} is a backup, but of no ${surface}'s database; ${remedy}.`);
 }
 
 async function restorePostgres(
-  place: DatabasePlace & { databaseUrl: string },
+  location: PostgresLocation,
   file: string,
-  { env, progress, checkKey }: RestoreNeeds,
-): Promise<Restored['masterKey']> {
-  const version = await withDatabase(place, async (database) => {
-    const taken = await database.sql<{ name: string }[]>`
-      select nspname as name from pg_namespace where nspname in ('gateway', 'agent', 'pgboss', 'project') order by nspname`;
-    if (taken.length > 0)
-      throw new Error(
-        `The database holds ${taken.map(({ name }) => name).join(', ')} already; a restore goes into an empty one.`,
-      );
-    return database.version;
+  { env, progress, checkKey }: RestoreOptions,
+): Promise<MasterKeyVerdict> {
+  const version = await requireEmpty(location);
+  const tool = await findTool('pg_restore', env, majorVersion(version));
+  let contents = '';
+  await runTool(tool.path, ['--list', file], {
+    env,
+    onOutput: (chunk) => (contents += chunk.toString('utf8')),
   });
-  const tool = await findTool('pg_restore', env, majorWithin(version));
-  let content = '';
-  await run(tool.path, ['--list', file], { env, onOutput: (piece) => (content += piece.toString('utf8')) });
-  if (!new RegExp(` SCHEMA - ${place.migrations.schema} `).test(content)) throw wrongSurface(file, place);
-  const survey = await surveyOf(file, tool.path, env);
+  if (!new RegExp(` SCHEMA - ${location.migrations.schema} `).test(contents))
+    throw wrongSurface(file, location);
+  const survey = await surveyBackup(file, tool, env);
   if (survey.canary !== null) progress('trying the master key');
   const masterKey = await checkKey(survey);
-  let items = 0;
   progress(`running pg_restore ${tool.major}`);
-  // In one transaction: a restore that breaks off leaves the target empty.
-  await run(
+  const variables = connectionVariables(location.databaseUrl);
+  await runTool(
     tool.path,
     [
       '--exit-on-error',
+      // An interrupted restore leaves the target empty.
       '--single-transaction',
       '--no-owner',
       '--no-privileges',
       '--verbose',
-      `--dbname=${addressOf(place.databaseUrl)['PGDATABASE'] ?? ''}`,
+      `--dbname=${variables['PGDATABASE'] ?? ''}`,
       file,
     ],
     {
-      env: { ...env, ...addressOf(place.databaseUrl) },
-      onLine: (line) => {
-        const table = /processing data for table "([^"]+)"/.exec(line)?.[1];
-        if (table === undefined) return;
-        items += 1;
-        if (items % 10 === 0) progress(`${items} tables, now ${table}`);
-      },
+      env: { ...env, ...variables },
+      onLine: tableCounter(/processing data for table "([^"]+)"/, progress),
     },
   );
   return masterKey;
 }
 
-// Read from the file itself, before the target is touched.
-async function surveyOf(file: string, tool: string, env: CommandInput['env']): Promise<Survey> {
-  const rows = async (table: string): Promise<Record<string, string>[]> => {
-    let text = '';
-    await run(tool, ['--data-only', '--schema=gateway', `--table=${table}`, '--file=-', file], {
-      env,
-      onOutput: (piece) => (text += piece.toString('utf8')),
-    });
-    const [, columns = '', body = ''] =
-      /^COPY [^(]+\(([^)]*)\) FROM stdin;\n([\s\S]*?)^\\\.$/m.exec(text) ?? [];
-    const names = columns.split(', ');
-    return body
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => Object.fromEntries(line.split('\t').map((value, index) => [names[index] ?? '', value])));
-  };
-  const [canary] = await rows('env_canary');
-  return { canary: canary?.['sealed'] ?? null, variables: (await rows('env_variables')).length };
+/** Returns the server's version. Throws when the database has schemas of Townhall already. */
+function requireEmpty(location: DatabaseLocation): Promise<string> {
+  return withDatabase(location, async (database) => {
+    const schemas = await database.sql<{ name: string }[]>`
+      select nspname as name from pg_namespace where nspname in ('gateway', 'agent', 'pgboss', 'project') order by nspname`;
+    if (schemas.length > 0)
+      throw new Error(
+        `The database holds ${schemas.map(({ name }) => name).join(', ')} already; a restore goes into an empty one.`,
+      );
+    return database.version;
+  });
 }
 
-function codeIn(error: unknown): string {
+/** Reads what is sealed from the backup file itself, so that the key is checked before the target is touched. */
+async function surveyBackup(file: string, tool: Tool, env: CommandContext['env']): Promise<SealSurvey> {
+  const rowsOf = async (table: string): Promise<Record<string, string>[]> => {
+    let text = '';
+    await runTool(tool.path, ['--data-only', '--schema=gateway', `--table=${table}`, '--file=-', file], {
+      env,
+      onOutput: (chunk) => (text += chunk.toString('utf8')),
+    });
+    return parseCopyStatement(text);
+  };
+  const [canary] = await rowsOf('env_canary');
+  return { canary: canary?.['sealed'] ?? null, variables: (await rowsOf('env_variables')).length };
+}
+
+/** The rows of the one `COPY … FROM stdin` in a dump: tab-separated columns, ended by `\.`. */
+function parseCopyStatement(text: string): Record<string, string>[] {
+  const [, columns = '', body = ''] =
+    /^COPY [^(]+\(([^)]*)\) FROM stdin;\n([\s\S]*?)^\\\.$/m.exec(text) ?? [];
+  const names = columns.split(', ');
+  return body
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => Object.fromEntries(line.split('\t').map((cell, index) => [names[index] ?? '', cell])));
+}
+
+function isPostgres(location: DatabaseLocation): location is PostgresLocation {
+  return location.databaseUrl !== undefined;
+}
+
+function codeOf(error: unknown): string {
   const { code } = error as { code?: unknown };
   return typeof code === 'string' ? code : 'unknown';
 }
 
+/** Makes a new or renamed entry of the folder survive a power cut. */
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r');
   try {

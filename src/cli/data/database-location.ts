@@ -1,5 +1,5 @@
-// The two databases that commands look after, the gateway's and the agent's: where each is, who may hold it, and how it
-// is opened when nobody does. Nothing else of a server is needed for that.
+// The two databases that commands work on, the gateway's and the agent's: where each is, which server may hold it open,
+// and how a command opens it itself. Needs nothing else of a server.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AgentData } from '../../agent/config.ts';
@@ -8,23 +8,26 @@ import type { GatewayConfig } from '../../gateway/config.ts';
 import { assetPath } from '../../kernel/assets.ts';
 import { callControl } from '../../kernel/control.ts';
 import { connect, withSettingName, type Database } from '../../kernel/data/database.ts';
-import { createLog, type Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { createRedactor, type Redactor } from '../../kernel/secrets/secret.ts';
+import { stderrLog } from '../command-line/stderr-log.ts';
 
-export interface DatabasePlace {
+export interface DatabaseLocation {
   /** Whose database it is. */
   surface: 'gateway' | 'agent';
   databaseUrl: string | undefined;
   databasePrepare: boolean | undefined;
-  /** Folder of the embedded database, which counts where there is no address. */
+  /** Folder of the embedded database; used without a `databaseUrl`. */
   databasePath: string;
-  /** Where a server that holds the folder can be asked. */
+  /** Control socket of a server that holds the embedded database. */
   socket: string;
   migrations: { schema: string; directory: string };
 }
 
-export function gatewayPlace({ databaseUrl, databasePrepare, databasePath }: GatewayConfig): DatabasePlace {
+export function gatewayDatabase({
+  databaseUrl,
+  databasePrepare,
+  databasePath,
+}: GatewayConfig): DatabaseLocation {
   return {
     surface: 'gateway',
     databaseUrl,
@@ -35,7 +38,7 @@ export function gatewayPlace({ databaseUrl, databasePrepare, databasePath }: Gat
   };
 }
 
-export function agentPlace({ dataDir, databaseUrl }: AgentData): DatabasePlace {
+export function agentDatabase({ dataDir, databaseUrl }: AgentData): DatabaseLocation {
   return {
     surface: 'agent',
     databaseUrl,
@@ -46,66 +49,58 @@ export function agentPlace({ dataDir, databaseUrl }: AgentData): DatabasePlace {
   };
 }
 
-/** Whether there is a database to open; a PostgreSQL is taken to be. */
-export function hasDatabase({ databaseUrl, databasePath }: DatabasePlace): boolean {
+/** Whether there is a database to open; a PostgreSQL is assumed to exist. */
+export function hasDatabase({ databaseUrl, databasePath }: DatabaseLocation): boolean {
   return databaseUrl !== undefined || existsSync(join(databasePath, 'pg'));
 }
 
-/** For commands about what is there already: one that mistakes the folder must not leave a new database in it. */
-export function requireDatabase(place: DatabasePlace): void {
-  if (hasDatabase(place)) return;
-  const elsewhere = place.surface === 'gateway' ? '--database-path' : '--data-dir';
+/** Throws without a database, so that a command with a mistyped folder does not create one. */
+export function requireDatabase(location: DatabaseLocation): void {
+  if (hasDatabase(location)) return;
+  const option = location.surface === 'gateway' ? '--database-path' : '--data-dir';
   throw new Error(
-    `There is no database at ${place.databasePath}; the first start of the ${place.surface} makes one. Where it lies elsewhere, say so with ${elsewhere}.`,
+    `There is no database at ${location.databasePath}; the first start of the ${location.surface} makes one. If it is elsewhere, name it with ${option}.`,
   );
 }
 
-/** Asks the server that holds the embedded database, or undefined when none runs. */
-export async function askServer(
-  { databaseUrl, socket }: DatabasePlace,
-  name: string,
-  input: unknown,
-): Promise<unknown> {
-  if (databaseUrl !== undefined) return undefined;
-  try {
-    return await callControl(socket, name, input);
-  } catch (error) {
-    if (error instanceof Problem && error.code === 'not_ready') return undefined;
-    throw error;
+/**
+ * Asks the server that holds the embedded database through its control socket. Runs `otherwise` when no server runs, and
+ * for a PostgreSQL, which a command can open beside its servers.
+ */
+export async function askServer<T>(
+  { databaseUrl, socket }: Pick<DatabaseLocation, 'databaseUrl' | 'socket'>,
+  request: { name: string; input: unknown },
+  otherwise: () => Promise<T>,
+): Promise<T> {
+  if (databaseUrl === undefined) {
+    try {
+      return (await callControl(socket, request.name, request.input)) as T;
+    } catch (error) {
+      if (!(error instanceof Problem && error.code === 'not_ready')) throw error;
+    }
   }
+  return otherwise();
 }
 
-/** Opens the database, which must be there, for the length of the work. */
+/** Opens the database, which must exist, and closes it after the work. */
 export async function withDatabase<T>(
-  place: DatabasePlace,
+  location: DatabaseLocation,
   work: (database: Database) => Promise<T>,
 ): Promise<T> {
-  requireDatabase(place);
-  const { databaseUrl, databasePrepare, databasePath } = place;
-  const { log } = commandLog();
-  const opening = connect(
+  requireDatabase(location);
+  const { databaseUrl, databasePrepare, databasePath } = location;
+  const { log } = stderrLog();
+  const connection = connect(
     databaseUrl === undefined
       ? { path: databasePath }
       : { url: databaseUrl, ...(databasePrepare === undefined ? {} : { prepare: databasePrepare }) },
     { log },
   );
-  const database = await withSettingName(
-    place.surface === 'agent' ? 'AGENT_DATABASE_URL' : 'DATABASE_URL',
-    databaseUrl,
-    opening,
-  );
+  const setting = location.surface === 'agent' ? 'AGENT_DATABASE_URL' : 'DATABASE_URL';
+  const database = await withSettingName(setting, databaseUrl, connection);
   try {
     return await work(database);
   } finally {
     await database.close();
   }
-}
-
-/** What is logged goes to standard error, and only when it matters. */
-export function commandLog(): { log: Log; redactor: Redactor } {
-  const redactor = createRedactor();
-  return {
-    redactor,
-    log: createLog({ level: 'warn', redactor, write: (line) => void process.stderr.write(line) }),
-  };
 }

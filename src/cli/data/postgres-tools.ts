@@ -1,5 +1,5 @@
-// pg_dump and pg_restore: found, asked for their version, and run with the address of the database in their environment,
-// since every user of a machine can read the arguments of a program.
+// Finds and runs pg_dump and pg_restore. The database's address is passed in their environment, because every user of a
+// machine can read the arguments of a process.
 import { spawn } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, readdir } from 'node:fs/promises';
@@ -9,114 +9,110 @@ export type ToolName = 'pg_dump' | 'pg_restore';
 
 export interface Tool {
   path: string;
-  /** Of PostgreSQL, such as 18. */
+  /** The major version of PostgreSQL, such as 18. */
   major: number;
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-// Where Debian keeps the tools of each version; what is on the path is often an older one.
+// Debian keeps the tools of each version here; the one on the PATH is often older.
 const versionedFolders = '/usr/lib/postgresql';
 
-/** The tool for a server of that version: the newest there is, which is at least as new. Throws saying what to install. */
+/** The newest tool on this machine. Throws with what to install when none is at least as new as the server. */
 export async function findTool(name: ToolName, env: Environment, serverMajor: number): Promise<Tool> {
   const versions = await readdir(versionedFolders).catch(() => []);
   const folders = [
     ...(env['PATH'] ?? '').split(delimiter),
     ...versions.map((version) => join(versionedFolders, version, 'bin')),
   ].filter((folder) => folder !== '');
-  const found: Tool[] = [];
+  const tools: Tool[] = [];
   for (const folder of new Set(folders)) {
     const path = join(folder, name);
-    const isThere = await access(path, constants.X_OK).then(
+    const isExecutable = await access(path, constants.X_OK).then(
       () => true,
       () => false,
     );
-    const major = isThere ? await majorOf(path, env) : undefined;
-    if (major !== undefined) found.push({ path, major });
+    const major = isExecutable ? await majorOf(path, env) : undefined;
+    if (major !== undefined) tools.push({ path, major });
   }
-  const best = found.sort((one, other) => other.major - one.major)[0];
+  const newest = tools.sort((one, other) => other.major - one.major)[0];
   const advice = `Install the client programs of PostgreSQL ${serverMajor} or newer (on Debian and Ubuntu: postgresql-client-${serverMajor}; on macOS: brew install libpq).`;
-  if (best === undefined) throw new Error(`${name} is not here. ${advice}`);
-  if (best.major < serverMajor)
-    throw new Error(`${name} is of version ${best.major}, and the server of ${serverMajor}. ${advice}`);
-  return best;
+  if (newest === undefined) throw new Error(`${name} is not here. ${advice}`);
+  if (newest.major < serverMajor)
+    throw new Error(`${name} is of version ${newest.major}, and the server of ${serverMajor}. ${advice}`);
+  return newest;
 }
 
 async function majorOf(path: string, env: Environment): Promise<number | undefined> {
   let text = '';
-  await run(path, ['--version'], { env, onOutput: (piece) => (text += piece.toString('utf8')) }).catch(
+  await runTool(path, ['--version'], { env, onOutput: (chunk) => (text += chunk.toString('utf8')) }).catch(
     () => {},
   );
   const major = /\(PostgreSQL\) (\d+)/.exec(text)?.[1];
   return major === undefined ? undefined : Number(major);
 }
 
-/** The major version within what `select version()` says. */
-export function majorWithin(version: string): number {
+/** The major version in the result of `select version()`. */
+export function majorVersion(version: string): number {
   return Number(/PostgreSQL (\d+)/.exec(version)?.[1] ?? 0);
 }
 
-/** The variables by which the tools find a database; its password stands in none of their arguments. */
-export function addressOf(databaseUrl: string): Record<string, string> {
+/** The libpq environment variables for a database's address, password included. */
+export function connectionVariables(databaseUrl: string): Record<string, string> {
   const url = new URL(databaseUrl);
-  const given = {
+  const variables = {
     PGHOST: url.searchParams.get('host') ?? url.hostname.replace(/^\[|\]$/g, ''),
     PGPORT: url.port || '5432',
     PGUSER: decodeURIComponent(url.username),
     PGPASSWORD: decodeURIComponent(url.password),
     PGDATABASE: decodeURIComponent(url.pathname.slice(1)),
-    ...encryptionOf(url.searchParams),
+    ...tlsVariables(url.searchParams),
     PGCONNECT_TIMEOUT: '10',
   };
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== ''));
+  return Object.fromEntries(Object.entries(variables).filter(([, text]) => text !== ''));
 }
 
-// postgres.js also takes `ssl`, and refuses a connection without TLS for most of its values. The tools would fall back to
-// a plain one: their default is `prefer`.
-function encryptionOf(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCERT: string } {
+// postgres.js also takes `ssl`, and for most of its values requires TLS. The tools would fall back to a plain connection:
+// their default is `prefer`.
+function tlsVariables(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCERT: string } {
   const root = query.get('sslrootcert') ?? '';
   const sslSetting = query.get('sslmode') ?? query.get('ssl') ?? '';
   const mode = root === 'system' || sslSetting === 'true' ? 'verify-full' : sslSetting;
-  // Certificates are held against those of the system, as Node holds them against its own.
+  // Verified against the system's certificates, as Node verifies against its own.
   return { PGSSLMODE: mode, PGSSLROOTCERT: root === '' && sslSetting === 'true' ? 'system' : root };
 }
 
-export interface RunOptions {
+export interface RunToolOptions {
   env: Environment;
-  onOutput?: (piece: Buffer) => void;
-  /** Each line of standard error, such as what `--verbose` tells. */
+  onOutput?: (chunk: Buffer) => void;
+  /** Each line of standard error, such as those of `--verbose`. */
   onLine?: (line: string) => void;
 }
 
-/** Runs to the end. Throws with what the program said last when it fails. */
-export async function run(
+/** Resolves when the tool exits with 0; else throws with its last error lines. */
+export async function runTool(
   path: string,
-  given: readonly string[],
-  { env, onOutput, onLine }: RunOptions,
+  args: readonly string[],
+  { env, onOutput, onLine }: RunToolOptions,
 ): Promise<void> {
-  const child = spawn(path, given, { env: { ...env, LC_ALL: 'C' }, stdio: ['ignore', 'pipe', 'pipe'] });
-  const last: string[] = [];
-  let rest = '';
-  child.stdout.on('data', (piece: Buffer) => onOutput?.(piece));
-  child.stderr.on('data', (piece: Buffer) => {
-    const lines = (rest + piece.toString('utf8')).split('\n');
-    rest = lines.pop() ?? '';
+  const child = spawn(path, args, { env: { ...env, LC_ALL: 'C' }, stdio: ['ignore', 'pipe', 'pipe'] });
+  const lastLines: string[] = [];
+  let partialLine = '';
+  child.stdout.on('data', (chunk: Buffer) => onOutput?.(chunk));
+  child.stderr.on('data', (chunk: Buffer) => {
+    const lines = (partialLine + chunk.toString('utf8')).split('\n');
+    partialLine = lines.pop() ?? '';
     for (const line of lines) {
       onLine?.(line);
-      last.push(line);
-      if (last.length > 20) last.shift();
+      lastLines.push(line);
+      if (lastLines.length > 20) lastLines.shift();
     }
   });
   const code = await new Promise<number>((resolve, reject) => {
     child.on('error', reject);
-    child.on('close', (ended) => resolve(ended ?? 1));
+    child.on('close', (exitCode) => resolve(exitCode ?? 1));
   });
   if (code === 0) return;
-  const said =
-    [...last, rest]
-      .filter((line) => /error|fatal/i.test(line))
-      .slice(-3)
-      .join(' ') || `it ended with ${code}`;
-  throw new Error(`${path} failed: ${said}`);
+  const errors = [...lastLines, partialLine].filter((line) => /error|fatal/i.test(line)).slice(-3);
+  throw new Error(`${path} failed: ${errors.join(' ') || `it ended with ${code}`}`);
 }

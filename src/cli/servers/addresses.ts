@@ -1,14 +1,45 @@
-// How a server command opens its ports: an address that cannot be had is told with what to do about it, and whatever
-// was started before then is ended, so that the command ends too.
-
+// The addresses that server commands listen on. An address that cannot be used is reported with what to do about it.
 import type { AgentConfig } from '../../agent/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { requireFreePort } from '../../kernel/http/free-port.ts';
 
-/** Rejects, where the system refuses an address, in words that name the setting by which another one is taken. */
-export async function opened<T>(
+interface ListenAddress {
+  /** The setting that chooses the port. */
+  setting: string;
+  host: string;
+  port: number;
+}
+
+type AddressSettings = Pick<GatewayConfig | AgentConfig, 'host' | 'port' | 'metricsHost' | 'metricsPort'>;
+
+/** Where `townhall gateway` listens. */
+export function gatewayAddresses(config: AddressSettings): ListenAddress[] {
+  return addressesOf(config, { port: 'PORT', metricsPort: 'METRICS_PORT' });
+}
+
+/** Where `townhall agent` listens. */
+export function agentAddresses(config: AddressSettings): ListenAddress[] {
+  return addressesOf(config, { port: 'AGENT_PORT', metricsPort: 'AGENT_METRICS_PORT' });
+}
+
+function addressesOf(
+  { host, port, metricsHost, metricsPort }: AddressSettings,
+  settings: { port: string; metricsPort: string },
+): ListenAddress[] {
+  const api = { setting: settings.port, host, port };
+  if (metricsPort === undefined) return [api];
+  return [api, { setting: settings.metricsPort, host: metricsHost, port: metricsPort }];
+}
+
+/** Tries every address before anything is opened. Rejects for the first that cannot be used. */
+export async function requireAddresses(addresses: readonly ListenAddress[]): Promise<void> {
+  for (const address of addresses) await explainListenErrors(requireFreePort(address), [address]);
+}
+
+/** Waits for a server that starts to listen. A refused address rejects with the setting that chooses another one. */
+export async function explainListenErrors<T>(
   listening: Promise<T>,
-  settingOf: (port: number | undefined) => string,
+  addresses: readonly ListenAddress[],
 ): Promise<T> {
   try {
     return await listening;
@@ -19,67 +50,31 @@ export async function opened<T>(
       hostname?: string;
     };
     if (syscall !== 'listen' && syscall !== 'getaddrinfo') throw cause;
-    const setting = settingOf(port);
-    if (code === 'EADDRINUSE') {
-      throw new Error(
-        `The port ${port} is taken: "townhall doctor" says by whom. Stop that program, or give another port with ${setting}; 0 takes any free one.`,
-        { cause },
-      );
-    }
-    if (code === 'EACCES')
-      throw new Error(`This user may not open the port ${port}; give one above 1023 with ${setting}.`, {
-        cause,
-      });
-    throw new Error(
-      `"${address ?? hostname}" is no address of this machine (${code}); give one of its own with ${setting.replace('PORT', 'HOST')}, or 0.0.0.0 for all.`,
-      { cause },
-    );
+    const setting = (addresses.findLast((each) => each.port === port) ?? addresses[0])?.setting ?? 'PORT';
+    throw new Error(sentenceFor({ code, port, host: address ?? hostname, setting }), { cause });
   }
 }
 
-interface ListenAddress {
-  /** The setting that takes another port. */
+function sentenceFor({
+  code,
+  port,
+  host,
+  setting,
+}: {
+  code: string | undefined;
+  port: number | undefined;
+  host: string | undefined;
   setting: string;
-  host: string;
-  port: number;
+}): string {
+  if (code === 'EADDRINUSE')
+    return `The port ${port} is taken: "townhall doctor" says by whom. Stop that program, or give another port with ${setting}; 0 takes any free one.`;
+  if (code === 'EACCES')
+    return `This user may not open the port ${port}; give one above 1023 with ${setting}.`;
+  return `"${host}" is no address of this machine (${code}); give one of its own with ${setting.replace('PORT', 'HOST')}, or 0.0.0.0 for all.`;
 }
 
-/** Where `townhall gateway` listens by its settings. */
-export function gatewayAddresses({
-  host,
-  port,
-  metricsHost,
-  metricsPort,
-}: Pick<GatewayConfig, 'host' | 'port' | 'metricsHost' | 'metricsPort'>): ListenAddress[] {
-  return [
-    { setting: 'PORT', host, port },
-    ...(metricsPort === undefined ? [] : [{ setting: 'METRICS_PORT', host: metricsHost, port: metricsPort }]),
-  ];
-}
-
-/** Where `townhall agent` listens by its settings. */
-export function agentAddresses({
-  host,
-  port,
-  metricsHost,
-  metricsPort,
-}: Pick<AgentConfig, 'host' | 'port' | 'metricsHost' | 'metricsPort'>): ListenAddress[] {
-  return [
-    { setting: 'AGENT_PORT', host, port },
-    ...(metricsPort === undefined
-      ? []
-      : [{ setting: 'AGENT_METRICS_PORT', host: metricsHost, port: metricsPort }]),
-  ];
-}
-
-/** Asks the system for every address before anything else is opened. Rejects as `opened` does, for the first that cannot be had. */
-export async function requireAddresses(addresses: readonly ListenAddress[]): Promise<void> {
-  for (const { setting, host, port } of addresses)
-    await opened(requireFreePort({ host, port }), () => setting);
-}
-
-/** Closes what was opened for nothing. */
-export async function orClosed<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
+/** Awaits the work; when it fails, closes first what was opened for it. */
+export async function closingOnFailure<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
   try {
     return await work;
   } catch (error) {

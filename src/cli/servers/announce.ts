@@ -1,8 +1,8 @@
-// The line that scripts wait for. It belongs to the command line's promise and not to the log, so it comes at any level.
+// The line that scripts wait for. It is part of the command line's interface, so it is written at any log level.
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 
-/** Writes `{"msg":"listening","url":"…"}`, in the form of a log line, once the server serves. */
+/** Writes `{"msg":"listening","url":"…"}` in the form of a log line. */
 export function announceListening(url: string): void {
   createLog({ level: 'info', redactor: createRedactor() }).info({ url }, 'listening');
 }

@@ -1,15 +1,15 @@
-// How a server command ends: the first SIGTERM or SIGINT asks it to stop, a second one ends the process at once.
+// How a server command ends: the first SIGTERM or SIGINT stops it, a second one ends the process at once.
 
 /**
- * Says that it runs, waits for a signal, then runs `stop` to its end and gives the exit code 0. It listens for the signal
- * before `announce` says anything, since whoever reads that may answer with one at once.
+ * Announces the server, waits for a signal, then runs `stop` and returns the exit code 0. The handlers are installed
+ * before `announce`, because a script may answer the announcement with a signal at once.
  */
 export async function untilStopped(announce: () => void, stop: () => Promise<void>): Promise<number> {
   await new Promise<void>((resolve) => {
-    let asked = false;
+    let isStopping = false;
     const onSignal = (): void => {
-      if (asked) process.exit(1);
-      asked = true;
+      if (isStopping) process.exit(1);
+      isStopping = true;
       resolve();
     };
     process.on('SIGTERM', onSignal);

@@ -1,13 +1,13 @@
-// The screen of `townhall start`: where everything is, the tokens, and five calls that work as pasted.
+// The screen of `townhall start`: the addresses, the tokens, and five calls that work as pasted.
 
-/** What the screen shows. The administrator is there only on the start that made it. */
+/** What the screen shows. The administrator is set only on the start that created it. */
 export interface Welcome {
   gatewayUrl: string;
   agentUrl: string;
   userToken: string;
   agentToken: string;
   administrator: { adminId: string; password: string } | undefined;
-  /** What has to be known of the login without credentials; absent where there is none. */
+  /** The warning about the login without credentials; absent when it is turned off. */
   notice?: string | undefined;
 }
 

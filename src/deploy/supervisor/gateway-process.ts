@@ -1,7 +1,7 @@
 // One gateway that the supervisor started: what is asked of it, what it writes, and how it ends. It never outlives the
 // time that its end is given.
 import { spawn } from 'node:child_process';
-import type { Answer, Question, Request } from './messages.ts';
+import type { GatewayReply, GatewayMessage, GatewayRequest } from './messages.ts';
 
 /** How to start a program of this installation: the command, and the arguments before its own. */
 export interface Runner {
@@ -22,7 +22,7 @@ export interface GatewayProcessOptions {
 export interface GatewayProcess {
   readonly pid: number | undefined;
   /** Rejects with the gateway's own words, and when it ends before it has answered. */
-  ask(request: Request, deadlineMs: number): Promise<void>;
+  ask(request: GatewayRequest, deadlineMs: number): Promise<void>;
   /**
    * Resolves when it takes no more callers; `ended` when it has finished what it did. It is killed when that takes longer
    * than its own deadlines allow.
@@ -56,7 +56,7 @@ export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProc
     complaints = (complaints + piece.toString('utf8')).slice(-tailBytes);
     write(piece);
   });
-  child.on('message', (message: Answer) => {
+  child.on('message', (message: GatewayReply) => {
     const asked = waiting.get(message.id);
     waiting.delete(message.id);
     if (message.ok) asked?.resolve();
@@ -74,10 +74,10 @@ export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProc
   child.on('error', (error) => finish(error.message));
   child.on('close', (code, signal) => finish(signal === null ? `code ${code}` : signal));
 
-  async function ask(request: Request, deadlineMs: number): Promise<void> {
+  async function ask(request: GatewayRequest, deadlineMs: number): Promise<void> {
     if (over) throw new Error('The gateway has ended.');
     const id = nextId++;
-    const question: Question = { ...request, id };
+    const question: GatewayMessage = { ...request, id };
     let timer: NodeJS.Timeout | undefined;
     try {
       await new Promise<void>((resolve, reject) => {

@@ -24,11 +24,11 @@ export interface CityRecord {
   status: 'live' | 'retired';
 }
 
-export type Request =
+export type GatewayRequest =
   | { kind: 'start'; input: StartRequest }
   | { kind: 'adopt'; input: { url: string } }
   | { kind: 'record'; input: CityRecord }
   | { kind: 'leave'; input: { lingerMs: number } };
 
-export type Question = Request & { id: number };
-export type Answer = { id: number; ok: true } | { id: number; ok: false; message: string };
+export type GatewayMessage = GatewayRequest & { id: number };
+export type GatewayReply = { id: number; ok: true } | { id: number; ok: false; message: string };

@@ -3,27 +3,17 @@ import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { agentCommand } from '../../../src/cli/commands/agent.ts';
 import { connect } from '../../../src/kernel/data/database.ts';
 import { parseToken } from '../../../src/kernel/secrets/secret.ts';
+import { runInProcess } from '../../cli/in-process.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
-async function run(...given: string[]): Promise<{ out: string[]; err: string[] }> {
-  const out: string[] = [];
-  const err: string[] = [];
-  expect(
-    await agentCommand.run({
-      arguments: given,
-      env: {},
-      print: (line) => void out.push(line),
-      isHeard: () => true,
-      output: { isTerminal: false, write: async () => {} },
-      complain: (line) => void err.push(line),
-    }),
-  ).toBe(0);
-  return { out, err };
+async function run(...words: string[]): Promise<{ out: string[]; err: string[] }> {
+  const { code, output, errors } = await runInProcess(['agent', ...words]);
+  expect(code).toBe(0);
+  return { out: output, err: errors };
 }
 
 const json = async (...given: string[]) =>

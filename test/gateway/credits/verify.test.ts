@@ -1,7 +1,7 @@
 // The reconciliation: a ledger that was worked with agrees with itself, and one row that was altered by force is found
 // and named, by the function, by the hourly round and by the command.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ledgerCommand } from '../../../src/cli/commands/ledger.ts';
+import { runInProcess } from '../../cli/in-process.ts';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, facts, force, startLedger, stillTimes, type LedgerWorld } from './world.ts';
 
@@ -169,14 +169,8 @@ describe('townhall ledger verify', () => {
     // The embedded engine has one process; the command opens the folder when it was closed here.
     if ('path' in options) await world.place.database.close();
     const env = 'url' in options ? { DATABASE_URL: options.url } : { DATABASE_PATH: options.path };
-    const [out, complaints]: [string[], string[]] = [[], []];
-    const code = await ledgerCommand.run({
-      arguments: ['verify', ...args],
-      env,
-      print: (line: string) => void out.push(line),
-      complain: (line: string) => void complaints.push(line),
-    } as never);
-    return { code: code ?? 0, out, complaints };
+    const { code, output, errors } = await runInProcess(['ledger', 'verify', ...args], env);
+    return { code, out: output, complaints: errors };
   }
 
   test('exits 0 on a ledger that agrees', async () => {

@@ -1,0 +1,142 @@
+// Builds the request of `townhall call` from what was typed: each NAME=VALUE goes to the path, the query, the headers or
+// the body, as the contract has it.
+import { readFile } from 'node:fs/promises';
+import { agentSettings } from '../../agent/config.ts';
+import { consoleSettings } from '../../console/config.ts';
+import { SettingError } from '../../kernel/settings.ts';
+import { suggestion } from '../command-line/suggestion.ts';
+import type { CallableOperation, Member, Surface } from './operations.ts';
+
+/** A local edition started in this folder. */
+export const localServers: Record<Surface, { url: string; tokenFile: string }> = {
+  gateway: { url: agentSettings.gatewayUrl.fallback, tokenFile: 'data/local.token' },
+  agent: { url: consoleSettings.agentUrl.fallback, tokenFile: 'data/agent/agent.token' },
+};
+
+export interface RequestOptions {
+  surface: Surface;
+  body: string | undefined;
+  url: string | undefined;
+  tokenFile: string | undefined;
+  env: Readonly<Record<string, string | undefined>>;
+}
+
+/** Throws a SettingError for a pair that the operation does not take, and for a missing part of its path. */
+export async function buildRequest(
+  operation: CallableOperation,
+  pairs: readonly string[],
+  options: RequestOptions,
+): Promise<Request> {
+  const { path, query, headers, body } = placeMembers(operation, pairs);
+  const url = new URL(requireHttpUrl(options.url ?? localServers[options.surface].url));
+  url.pathname = `${url.pathname.replace(/\/$/, '')}${path}`;
+  for (const [name, text] of query) url.searchParams.append(name, text);
+  const bodyText = await bodyOf(operation, body, options.body);
+  const token = await tokenFor(options);
+  if (token !== undefined) headers.set('authorization', `Bearer ${token}`);
+  headers.set('accept', '*/*');
+  if (operation.bodyType !== undefined) headers.set('content-type', operation.bodyType);
+  return new Request(url, { method: operation.method, headers, body: bodyText });
+}
+
+interface PlacedMembers {
+  /** The operation's path with all parts filled in. */
+  path: string;
+  query: [name: string, text: string][];
+  headers: Headers;
+  body: Record<string, unknown>;
+}
+
+function placeMembers(operation: CallableOperation, pairs: readonly string[]): PlacedMembers {
+  const placed: PlacedMembers = { path: operation.path, query: [], headers: new Headers(), body: {} };
+  const names = new Set<string>();
+  for (const pair of pairs) {
+    const [, name = '', text = ''] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
+    if (name === '') throw new SettingError(`"${pair}" is no NAME=VALUE; see --help.`);
+    const member = memberOf(operation, name);
+    if (names.has(member.name)) throw new SettingError(`${member.name} is given twice.`);
+    names.add(member.name);
+    switch (member.place) {
+      case 'path':
+        placed.path = fillPath(placed.path, member.name, text, operation);
+        break;
+      case 'query':
+        placed.query.push([member.name, text]);
+        break;
+      case 'header':
+        placed.headers.set(member.name, text);
+        break;
+      case 'body':
+        placed.body[member.name] = parseValue(member, text);
+    }
+  }
+  const [missing] = /(?<=\{)[^}]+/.exec(placed.path) ?? [];
+  if (missing !== undefined) throw new SettingError(`${operation.operationId} needs ${missing}=VALUE.`);
+  return placed;
+}
+
+function memberOf({ members, isBodyOpen, operationId }: CallableOperation, typed: string): Member {
+  const member = members.find(
+    ({ name, place }) => name === typed || (place === 'header' && name.toLowerCase() === typed.toLowerCase()),
+  );
+  if (member !== undefined) return member;
+  if (isBodyOpen) return { name: typed, place: 'body', isRequired: false, types: [], description: '' };
+  const hint = suggestion(
+    typed,
+    members.map(({ name }) => name),
+  );
+  throw new SettingError(`${operationId} takes no "${typed}"; --describe says what it takes.${hint}`);
+}
+
+function fillPath(path: string, name: string, text: string, operation: CallableOperation): string {
+  // URL normalization would resolve a segment of dots and call another route.
+  if (/^\.{0,2}$/.test(text))
+    throw new SettingError(`${name} cannot be "${text}"; it is part of the address ${operation.path}.`);
+  return path.replace(`{${name}}`, () => encodeURIComponent(text));
+}
+
+// `limit=5` is a number for a number and text for a text. A member that may be both is read as JSON where it is JSON.
+function parseValue({ name, types }: Member, text: string): unknown {
+  if (types.length === 1 && types[0] === 'string') return text;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    if (types.length === 0 || types.includes('string')) return text;
+    throw new SettingError(`${name} takes ${types.join(' or ')}, written as JSON.`);
+  }
+}
+
+function requireHttpUrl(text: string): string {
+  if (!/^https?:$/.test(URL.parse(text)?.protocol ?? ''))
+    throw new SettingError('--url takes an address such as http://127.0.0.1:43127.');
+  return text;
+}
+
+async function bodyOf(
+  { operationId, bodyType }: CallableOperation,
+  members: Readonly<Record<string, unknown>>,
+  option: string | undefined,
+): Promise<string | null> {
+  if (option !== undefined && Object.keys(members).length > 0)
+    throw new SettingError('give the body as --body or as NAME=VALUE, not as both.');
+  if (option !== undefined && bodyType === undefined) throw new SettingError(`${operationId} takes no body.`);
+  if (bodyType === undefined) return null;
+  if (option === undefined) return JSON.stringify(members);
+  if (option === '-') return readStandardInput();
+  return option.startsWith('@') ? readFile(option.slice(1), 'utf8') : option;
+}
+
+async function readStandardInput(): Promise<string> {
+  let text = '';
+  for await (const chunk of process.stdin.setEncoding('utf8')) text += chunk as string;
+  return text;
+}
+
+/** The token of a local edition is sent to its own address only, never to a `--url`. */
+async function tokenFor({ tokenFile, env, url, surface }: RequestOptions): Promise<string | undefined> {
+  if (tokenFile !== undefined) return (await readFile(tokenFile, 'utf8')).trim();
+  const envToken = env['TOWNHALL_TOKEN'] ?? '';
+  if (envToken !== '') return envToken;
+  if (url !== undefined) return undefined;
+  return (await readFile(localServers[surface].tokenFile, 'utf8').catch(() => '')).trim() || undefined;
+}

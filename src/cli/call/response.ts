@@ -1,0 +1,100 @@
+// Sends the request of `townhall call` and prints the response by its media type, or writes it into a file.
+import { open, rm } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import type { CommandContext } from '../command-line/command.ts';
+import { isText } from './operations.ts';
+
+type Output = CommandContext & { isJson: boolean };
+
+/** Throws when the server cannot be reached. */
+export async function sendRequest(request: Request): Promise<Response> {
+  try {
+    return await fetch(request);
+  } catch (error) {
+    const { cause } = error as { cause?: { code?: string; message?: string } };
+    const reason = cause?.code ?? cause?.message ?? String(error);
+    throw new Error(`${new URL(request.url).origin} does not answer (${reason}).`, { cause: error });
+  }
+}
+
+/** Returns the exit code: 1 for an error response. */
+export async function printResponse(response: Response, output: Output): Promise<number> {
+  const { print, isJson } = output;
+  if (!response.ok) return printFailure(response, output);
+  const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim() ?? '';
+  if (!isText(type)) await printBinary(response, type, output);
+  else if (!/[/+]json$/.test(type)) await printLines(response, output);
+  else {
+    const text = await response.text();
+    if (text !== '') print(isJson ? text : JSON.stringify(JSON.parse(text), null, 2));
+  }
+  return 0;
+}
+
+async function printFailure(response: Response, { print, printError, isJson }: Output): Promise<number> {
+  const text = await response.text();
+  if (isJson && text !== '') print(text);
+  else printError(`townhall call: ${response.status} ${describeError(text)}`);
+  return 1;
+}
+
+function describeError(text: string): string {
+  try {
+    const { error } = JSON.parse(text) as {
+      error: { code: string; message: string; param: string | null; request_id: string };
+    };
+    const param = error.param === null ? '' : ` (${error.param})`;
+    return `${error.code}: ${error.message}${param} [${error.request_id}]`;
+  } catch {
+    return text.slice(0, 300);
+  }
+}
+
+async function printBinary(
+  response: Response,
+  type: string,
+  { output, isOutputOpen }: Output,
+): Promise<void> {
+  for await (const chunk of response.body ?? []) {
+    if (!isOutputOpen()) break;
+    // Binary operations are refused on a terminal before the call; this server answers against its contract.
+    if (output.isTerminal)
+      throw new Error(
+        `the answer is ${type || 'of no known type'}, which is not for a terminal; say --output FILE.`,
+      );
+    await output.write(chunk);
+  }
+}
+
+async function printLines(response: Response, { print, isOutputOpen }: Output): Promise<void> {
+  const decoder = new TextDecoder();
+  let partialLine = '';
+  for await (const chunk of response.body ?? []) {
+    const lines = (partialLine + decoder.decode(chunk, { stream: true })).split('\n');
+    partialLine = lines.pop() ?? '';
+    for (const line of lines) {
+      if (!isOutputOpen()) return;
+      print(line);
+    }
+  }
+  if (partialLine !== '' && isOutputOpen()) print(partialLine);
+}
+
+/**
+ * Creates the file, readable by its owner only, before it calls, since the call may cost credits. The file contains the
+ * whole response or is removed. Returns the exit code.
+ */
+export async function callIntoFile(request: Request, path: string, output: Output): Promise<number> {
+  const file = await open(path, 'wx', 0o600);
+  let isComplete = false;
+  try {
+    const response = await sendRequest(request);
+    if (!response.ok) return await printFailure(response, output);
+    if (response.body !== null) await pipeline(response.body, file.createWriteStream({ autoClose: false }));
+    isComplete = true;
+    return 0;
+  } finally {
+    await file.close();
+    if (!isComplete) await rm(path, { force: true });
+  }
+}

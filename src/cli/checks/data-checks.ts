@@ -1,0 +1,178 @@
+// What the gateway's data looks like from here: the lock, the database with its settings and clock, the migrations and
+// the master key. A running gateway is asked; otherwise the database is opened. Nothing is changed.
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { GatewayConfig } from '../../gateway/config.ts';
+import { envStore } from '../../gateway/env/index.ts';
+import {
+  askServer,
+  gatewayDatabase,
+  hasDatabase,
+  withDatabase,
+  type DatabaseLocation,
+} from '../data/database-location.ts';
+import { checkMasterKey, gatewayFacts, type GatewayFacts, type SealSurvey } from '../data/gateway-data.ts';
+import { fail, ok, warn, type Finding } from './finding.ts';
+
+interface DataFindings {
+  findings: Finding[];
+  /** The names of the stored variables, for the check of provider keys. */
+  storedKeys: readonly string[];
+}
+
+export async function checkData(config: GatewayConfig): Promise<DataFindings> {
+  const location = gatewayDatabase(config);
+  if (!hasDatabase(location)) {
+    const database = ok('database', 'There is none yet; the first start makes one.');
+    return { findings: [database, await checkKeyWithoutDatabase(config)], storedKeys: [] };
+  }
+  try {
+    const facts = await askServer<GatewayFacts | undefined>(
+      location,
+      { name: 'db.facts', input: null },
+      async () => undefined,
+    );
+    return facts === undefined ? await checkHere(config, location) : await checkRunning(config, facts);
+  } catch (error) {
+    return { findings: [unusableDatabase(error, config)], storedKeys: [] };
+  }
+}
+
+async function checkRunning(config: GatewayConfig, facts: GatewayFacts): Promise<DataFindings> {
+  const pidFile = join(config.databasePath, 'townhall.pid');
+  const pid = (await readFile(pidFile, 'utf8').catch(() => '')).trim();
+  const holder = pid === '' ? '' : `, process ${pid}`;
+  return {
+    findings: [
+      ok('lock', `A gateway runs over the folder${holder}; it was asked.`),
+      ...checkFacts(facts, config),
+      ok('master key', 'The running gateway was started with the right one.'),
+    ],
+    storedKeys: facts.storedKeys,
+  };
+}
+
+function checkHere(config: GatewayConfig, location: DatabaseLocation): Promise<DataFindings> {
+  return withDatabase(location, async (database) => {
+    const facts = await gatewayFacts(config, database);
+    const key = await checkKey(config, await envStore(database).survey());
+    const lock = config.databaseUrl === undefined ? [ok('lock', 'Nobody holds the folder.')] : [];
+    return { findings: [...lock, ...checkFacts(facts, config), key], storedKeys: facts.storedKeys };
+  });
+}
+
+function checkFacts(facts: GatewayFacts, { databaseUrl }: GatewayConfig): Finding[] {
+  const { engine, version, answeredMs, bytes } = facts;
+  const shortVersion = /^\S+ \S+/.exec(version)?.[0] ?? version;
+  return [
+    ok(
+      'database',
+      `${engine === 'embedded' ? 'Embedded ' : ''}${shortVersion} answers in ${answeredMs} ms and holds ${(bytes / 1e6).toFixed(0)} MB.`,
+    ),
+    checkDurability(facts),
+    checkMigrations(facts),
+    databaseUrl === undefined
+      ? ok('clock', 'The database has the clock of this machine.')
+      : checkClock(facts.clockAheadMs),
+  ];
+}
+
+function checkDurability({ unsafeSettings }: GatewayFacts): Finding {
+  if (unsafeSettings.length === 0) return ok('durability', 'What is committed is on the disk.');
+  return fail(
+    'durability',
+    `The server has ${unsafeSettings.join(' and ')} off: a power cut can take away what it acknowledged.`,
+    `Turn it on in postgresql.conf; the gateway does not start without.`,
+  );
+}
+
+function checkMigrations({ migrations: { applied, pending, altered, unknown } }: GatewayFacts): Finding {
+  if (altered.length > 0)
+    return fail(
+      'migrations',
+      `${altered.join(', ')} differ from what was applied.`,
+      'Use the release that the database was made with, or the files as they were.',
+    );
+  if (unknown.length > 0)
+    return warn(
+      'migrations',
+      `${unknown.length} were applied by a newer release.`,
+      'Use that release; an older one works beside it only for the time of an upgrade.',
+    );
+  if (pending.length > 0)
+    return warn(
+      'migrations',
+      `${applied} applied, ${pending.length} waiting.`,
+      'The next start applies them, or now: townhall db migrate',
+    );
+  return ok('migrations', `All ${applied} are applied.`);
+}
+
+const toleratedSkewMs = 2_000;
+const maxSkewMs = 60_000;
+
+function checkClock(clockAheadMs: number): Finding {
+  const skewMs = Math.abs(clockAheadMs);
+  const direction = clockAheadMs < 0 ? 'behind' : 'ahead of';
+  const sentence = `The clock of the database is ${skewMs} ms ${direction} the one here.`;
+  if (skewMs <= toleratedSkewMs) return ok('clock', sentence);
+  const report = skewMs > maxSkewMs ? fail : warn;
+  return report('clock', sentence, 'Set both by NTP: tokens and webhooks are good for a time.');
+}
+
+async function checkKeyWithoutDatabase(config: GatewayConfig): Promise<Finding> {
+  const hasKey =
+    config.masterKey !== undefined ||
+    config.masterKeyFile !== undefined ||
+    existsSync(join(config.databasePath, 'master.key'));
+  if (!hasKey) return ok('master key', 'None yet; the first start makes one in the data folder.');
+  return checkKey(config, { canary: null, variables: 0 });
+}
+
+async function checkKey(config: GatewayConfig, survey: SealSurvey): Promise<Finding> {
+  const { databaseUrl, masterKey, masterKeyFile } = config;
+  try {
+    if ((await checkMasterKey(config, survey)) === 'fits')
+      return ok('master key', 'It opens what is sealed in the database.');
+    if (databaseUrl !== undefined && masterKey === undefined && masterKeyFile === undefined)
+      return fail(
+        'master key',
+        'TOWNHALL_MASTER_KEY is needed with DATABASE_URL.',
+        'Make one with "openssl rand -base64 32" and keep it apart from the database.',
+      );
+    return ok('master key', 'Nothing is sealed in the database yet.');
+  } catch (error) {
+    return fail(
+      'master key',
+      error instanceof Error ? error.message : String(error),
+      'Give the key that the database was sealed with; it is not in the database or its backups.',
+    );
+  }
+}
+
+function unusableDatabase(error: unknown, { databaseUrl }: GatewayConfig): Finding {
+  const message = error instanceof Error ? error.message : String(error);
+  if (databaseUrl === undefined)
+    return fail(
+      'database',
+      message,
+      'Stop the process that holds the folder, or look with its own settings: townhall doctor --database-path PATH.',
+    );
+  const host = URL.canParse(databaseUrl) ? new URL(databaseUrl).host : 'DATABASE_URL';
+  const login = /password|authentication|role|database .* does not exist/i.test(message)
+    ? ' It refuses the login that DATABASE_URL gives.'
+    : '';
+  return fail(
+    'database',
+    `The PostgreSQL at ${host} cannot be used: ${withoutPassword(message, databaseUrl)}${login}`,
+    'See that the server runs and can be reached from here, and that DATABASE_URL names its user, password and database.',
+  );
+}
+
+function withoutPassword(message: string, databaseUrl: string): string {
+  const { password } = URL.canParse(databaseUrl) ? new URL(databaseUrl) : { password: '' };
+  return [password, decodeURIComponent(password)]
+    .filter((part) => part !== '')
+    .reduce((text, part) => text.replaceAll(part, '[redacted]'), message);
+}

@@ -1,0 +1,98 @@
+// Whether a server could listen on a port, and if not, which process holds it.
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { fail, ok, type Finding } from './finding.ts';
+
+/** A port that a Townhall server holds is fine: the doctor may run beside it. */
+export async function checkPort(
+  name: string,
+  { host, port, setting }: { host: string; port: number; setting: string },
+): Promise<Finding> {
+  const check = `port ${name}`;
+  if (port === 0) return ok(check, `Any free port is taken, as ${setting} is 0.`);
+  const errorCode = await tryPort(host, port);
+  switch (errorCode) {
+    case undefined:
+      return ok(check, `${port} is free.`);
+    case 'EACCES':
+      return fail(
+        check,
+        `Port ${port} may not be opened by this user.`,
+        `Take a port above 1023 with ${setting}, or give the program the right (CAP_NET_BIND_SERVICE).`,
+      );
+    case 'EADDRNOTAVAIL':
+      return fail(
+        check,
+        `${host} is no address of this machine.`,
+        `Give one of its addresses, or 0.0.0.0 for all.`,
+      );
+    case 'EADDRINUSE':
+      return checkHeldPort(check, port, setting);
+    default:
+      return fail(
+        check,
+        `${host}:${port} cannot be opened (${errorCode}).`,
+        `Look at ${setting} and at the address beside it.`,
+      );
+  }
+}
+
+async function checkHeldPort(check: string, port: number, setting: string): Promise<Finding> {
+  const holder = await holderOf(port);
+  const program = holder === undefined ? 'another program' : `process ${holder.pid} (${holder.name})`;
+  if (await isTownhall(port))
+    return ok(check, `${port} is held by a Townhall server that answers, ${program}.`);
+  return fail(
+    check,
+    `Port ${port} is held by ${program}.`,
+    `Stop that program, or take another port with ${setting}.`,
+  );
+}
+
+/** The error code of listening there, or undefined when it works. */
+async function tryPort(host: string, port: number): Promise<string | undefined> {
+  const probe = createServer();
+  return new Promise((resolve) => {
+    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'unknown'));
+    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve(undefined)));
+  });
+}
+
+async function isTownhall(port: number): Promise<boolean> {
+  try {
+    const response = await fetch(`http://127.0.0.1:${port}/health`, { signal: AbortSignal.timeout(1_500) });
+    const body = (await response.json()) as { ok?: unknown; status?: unknown };
+    return response.headers.has('x-request-id') && (body.ok === true || body.status !== undefined);
+  } catch {
+    return false;
+  }
+}
+
+/** The process that listens on a port. On Linux only, and only for processes of the same user. */
+async function holderOf(port: number): Promise<{ pid: number; name: string } | undefined> {
+  const sockets = await listeningSockets(port);
+  if (sockets.size === 0) return undefined;
+  for (const pid of (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name))) {
+    for (const handle of await readdir(`/proc/${pid}/fd`).catch(() => [])) {
+      const target = await readlink(`/proc/${pid}/fd/${handle}`).catch(() => '');
+      if (!sockets.has(target)) continue;
+      const name = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => 'unknown');
+      return { pid: Number(pid), name: name.trim() };
+    }
+  }
+  return undefined;
+}
+
+/** As /proc/PID/fd links to them: `socket:[INODE]`. */
+async function listeningSockets(port: number): Promise<Set<string>> {
+  const hexPort = port.toString(16).toUpperCase().padStart(4, '0');
+  const listenState = '0A';
+  const sockets = new Set<string>();
+  for (const table of ['/proc/net/tcp', '/proc/net/tcp6']) {
+    for (const line of (await readFile(table, 'utf8').catch(() => '')).split('\n')) {
+      const [, local = '', , state = '', , , , , , inode = ''] = line.trim().split(/\s+/);
+      if (state === listenState && local.endsWith(`:${hexPort}`)) sockets.add(`socket:[${inode}]`);
+    }
+  }
+  return sockets;
+}

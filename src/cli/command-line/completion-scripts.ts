@@ -1,0 +1,138 @@
+// The completion scripts for bash, zsh and fish, generated from the commands' table entries.
+import { isInternalOption, optionsOf, wordsAfter, type Command } from './command.ts';
+
+export const shells = ['bash', 'zsh', 'fish'] as const;
+export type Shell = (typeof shells)[number];
+
+export interface NamedCommand {
+  name: string;
+  summary: string;
+  command: Command;
+}
+
+/** The words after which the shell is asked, and what may follow them. */
+interface Position {
+  /** The words typed so far, behind `townhall`, such as `admin token`. */
+  typed: string;
+  words: readonly string[];
+}
+
+export function completionScript(shell: Shell, commands: readonly NamedCommand[]): string {
+  const positions = commands.flatMap(positionsOf);
+  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](commands, positions).join('\n');
+}
+
+function positionsOf({ name, command }: NamedCommand): Position[] {
+  const positions: Position[] = [];
+  const visit = (before: readonly string[]): void => {
+    const words = wordsAfter(command, before);
+    if (words.length === 0 && before.length > 0) return;
+    positions.push({ typed: [name, ...before].join(' '), words });
+    for (const word of words) visit([...before, word]);
+  };
+  visit([]);
+  return positions;
+}
+
+/** With their dashes. Options of all actions, since they may stand before the action's words. */
+function flagsOf({ command }: NamedCommand): string[] {
+  const visible = command.actions.filter(({ isInternal }) => isInternal !== true);
+  const options = visible.flatMap((entry) => [...optionsOf(entry)]);
+  const publicNames = options.filter(([, option]) => !isInternalOption(option)).map(([name]) => name);
+  const names = new Set(['help', ...publicNames]);
+  return [...names].sort().map((name) => `--${name}`);
+}
+
+function bashScript(commands: readonly NamedCommand[], positions: readonly Position[]): string[] {
+  return [
+    '# Completions of townhall for bash.',
+    '_townhall() {',
+    '  local current="${COMP_WORDS[COMP_CWORD]}" path="" word words="" flags=""',
+    '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
+    '    [[ $word == -* ]] || path="${path:+$path }$word"',
+    '  done',
+    '  case "${path%% *}" in',
+    `    "") flags="--help --version" ;;`,
+    ...commands.map((entry) => `    ${entry.name}) flags="${flagsOf(entry).join(' ')}" ;;`),
+    '  esac',
+    '  case "$path" in',
+    `    "") words="${commands.map(({ name }) => name).join(' ')}" ;;`,
+    ...positions.map(({ typed, words }) => `    "${typed}") words="${words.join(' ')}" ;;`),
+    '  esac',
+    '  [[ $current == -* ]] && words="$flags"',
+    '  COMPREPLY=($(compgen -W "$words" -- "$current"))',
+    '}',
+    'complete -o default -F _townhall townhall',
+  ];
+}
+
+function zshScript(commands: readonly NamedCommand[], positions: readonly Position[]): string[] {
+  return [
+    '#compdef townhall',
+    '# Completions of townhall for zsh.',
+    '_townhall() {',
+    '  local path_so_far="" word',
+    '  for word in "${(@)words[2,CURRENT-1]}"; do',
+    '    [[ $word == -* ]] || path_so_far="${path_so_far:+$path_so_far }$word"',
+    '  done',
+    '  if [[ $PREFIX == -* ]]; then',
+    '    case "${path_so_far%% *}" in',
+    '      "") compadd -- --help --version ;;',
+    ...commands.map((entry) => `      ${entry.name}) compadd -- ${flagsOf(entry).join(' ')} ;;`),
+    '    esac',
+    '    return',
+    '  fi',
+    '  case "$path_so_far" in',
+    '    "")',
+    '      local -a commands=(',
+    ...commands.map(({ name, summary }) => `        ${quoted(`${name}:${summary}`)}`),
+    '      )',
+    "      _describe 'command' commands ;;",
+    ...positions.flatMap(({ typed, words }) =>
+      words.length === 0 ? [] : [`    "${typed}") compadd -- ${words.join(' ')} ;;`],
+    ),
+    '    *) _files ;;',
+    '  esac',
+    '}',
+    // Found in fpath, the file is called as the function itself; read with `source`, it has to register.
+    'if [[ $funcstack[1] == _townhall ]]; then _townhall "$@"; else compdef _townhall townhall; fi',
+  ];
+}
+
+function fishScript(commands: readonly NamedCommand[], positions: readonly Position[]): string[] {
+  const withWords = positions.filter(({ words }) => words.length > 0);
+  return [
+    '# Completions of townhall for fish.',
+    'function __townhall_path',
+    "    string match --invert -- '-*' (commandline --cut-at-cursor --tokenize --current-process)[2..] | string join ' '",
+    'end',
+    // A command substitution without output is no argument at all, so its result goes through a variable.
+    'function __townhall_at',
+    '    set --local typed (__townhall_path)',
+    '    test "$typed" = "$argv"',
+    'end',
+    'function __townhall_in',
+    '    set --local typed (__townhall_path)',
+    '    test (string split --max 1 \' \' -- "$typed ")[1] = "$argv"',
+    'end',
+    // -f: no file names where a word of the command follows.
+    `complete -c townhall -n '__townhall_at ""' -f`,
+    ...withWords.map(({ typed }) => `complete -c townhall -n '__townhall_at ${typed}' -f`),
+    ...['help', 'version'].map((flag) => `complete -c townhall -n '__townhall_at ""' -l ${flag}`),
+    ...commands.map(
+      ({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quoted(summary)}`,
+    ),
+    ...withWords.flatMap(({ typed, words }) =>
+      words.map((word) => `complete -c townhall -n '__townhall_at ${typed}' -a ${word}`),
+    ),
+    ...commands.flatMap((entry) =>
+      flagsOf(entry).map(
+        (flag) => `complete -c townhall -n '__townhall_in ${entry.name}' -l ${flag.slice(2)}`,
+      ),
+    ),
+  ];
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}

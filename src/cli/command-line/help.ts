@@ -1,0 +1,75 @@
+// The help texts: the overview of all commands, and the page of one command, both rendered from the table entries.
+import { describeSettings } from '../../kernel/settings.ts';
+import { isInternalOption, optionsOf, usageOf, type Action, type Command } from './command.ts';
+
+/** What `townhall --help` prints. */
+export function renderOverview(entries: readonly { name: string; summary: string }[]): string {
+  return [
+    'Townhall: a model gateway and an agent runtime.',
+    '',
+    'Usage: townhall COMMAND [OPTIONS]',
+    '',
+    ...columns(entries.map(({ name, summary }) => [name, summary])),
+    '',
+    'townhall COMMAND --help shows what a command takes; townhall --version prints the version.',
+  ].join('\n');
+}
+
+/** What `townhall NAME --help` prints. */
+export function renderHelp(name: string, { description, actions, notes = [] }: Command): string {
+  const visible = actions.filter(({ isInternal }) => isInternal !== true);
+  const listed = visible.filter(({ summary }) => summary !== undefined);
+  const options = optionRows(visible);
+  const tables = visible.flatMap(({ settings }) => (settings === undefined ? [] : [settings]));
+  const sections = [
+    usageLines(name, visible),
+    description,
+    columns(listed.map((entry) => [usageOf(name, entry), entry.summary ?? ''])),
+    columns(options),
+    ...tables.map(({ table, sameAs }) =>
+      sameAs === undefined
+        ? [describeSettings(table)]
+        : [`Also takes the options and the environment keys of "${sameAs}"; see its --help.`],
+    ),
+    notes,
+  ];
+  return sections
+    .filter((lines) => lines.length > 0)
+    .map((lines) => lines.join('\n'))
+    .join('\n\n');
+}
+
+function usageLines(name: string, actions: readonly Action[]): string[] {
+  const usageWithOptions = (entry: Action): string =>
+    optionsOf(entry).size === 0 ? usageOf(name, entry) : `${usageOf(name, entry)} [OPTIONS]`;
+  // Actions with a summary have a list of their own below.
+  const usages = actions.filter(({ summary }) => summary === undefined).map(usageWithOptions);
+  if (actions.some(({ summary }) => summary !== undefined)) usages.push(`townhall ${name} COMMAND [OPTIONS]`);
+  return usages.map((usage, index) => `${index === 0 ? 'Usage:' : '      '} ${usage}`);
+}
+
+/** An option that only some actions take is preceded by their paths. Those of a settings table are listed with it. */
+function optionRows(actions: readonly Action[]): [string, string][] {
+  const flags = new Set(
+    actions.flatMap(({ settings }) => Object.values(settings?.table ?? {}).map(({ flag }) => flag)),
+  );
+  const rows = new Map<string, { left: string; summary: string; paths: string[] }>();
+  for (const entry of actions)
+    for (const [option, spec] of Object.entries(entry.options ?? {})) {
+      if (flags.has(option) || isInternalOption(spec)) continue;
+      const left = spec.kind === 'switch' ? `--${option}` : `--${option} ${spec.placeholder}`;
+      const row = rows.get(option) ?? { left, summary: spec.summary, paths: [] };
+      rows.set(option, row);
+      row.paths.push(entry.path ?? '');
+    }
+  return [...rows.values()].map(({ left, summary, paths }) => {
+    if (paths.length === actions.length) return [left, summary];
+    const sentence = `${summary.charAt(0).toLowerCase()}${summary.slice(1)}`;
+    return [left, `${paths.filter((path) => path !== '').join(', ')}: ${sentence}`];
+  });
+}
+
+function columns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(0, ...rows.map(([left]) => left.length)) + 2;
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}${right}`);
+}

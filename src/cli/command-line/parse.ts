@@ -1,0 +1,167 @@
+// Parses the arguments of a command by its table entry and runs the action they name. Whatever the entry does not
+// declare is refused with a SettingError, for which the program exits with 2.
+import { parseArgs } from 'node:util';
+import { SettingError } from '../../kernel/settings.ts';
+import {
+  optionsOf,
+  pathOf,
+  usageOf,
+  wordsAfter,
+  type Action,
+  type Argument,
+  type Command,
+  type CommandContext,
+  type Option,
+} from './command.ts';
+import { nearest, suggestion } from './suggestion.ts';
+
+/** `words` are those behind the command's name. Returns the exit code. */
+export async function runCommand(
+  name: string,
+  command: Command,
+  words: readonly string[],
+  context: CommandContext,
+): Promise<number> {
+  const { values, positionals } = parseOptions(command, words);
+  const entry = findAction(name, command, positionals);
+  requireOwnOptions(name, command, entry, Object.keys(values));
+  const flags = Object.values(entry.settings?.table ?? {}).map(({ flag }) => flag);
+  return entry.run({
+    ...context,
+    arguments: readArguments(name, command, entry, positionals.slice(pathOf(entry).length)),
+    options: readOptions(entry, values),
+    settings: Object.fromEntries(Object.entries(values).filter(([option]) => flags.includes(option))),
+  });
+}
+
+/** Options may stand anywhere, so all of the command's are known before its action is. */
+function parseOptions(
+  command: Command,
+  words: readonly string[],
+): { values: Record<string, string>; positionals: readonly string[] } {
+  const known = new Map<string, Option>(command.actions.flatMap((entry) => [...optionsOf(entry)]));
+  const options = Object.fromEntries(
+    [...known].map(([option, { kind }]) => {
+      const type = kind === 'switch' ? 'boolean' : 'string';
+      return [option, { type, multiple: true } as const];
+    }),
+  );
+  try {
+    const { values, positionals } = parseArgs({ args: [...words], options, allowPositionals: true });
+    for (const [option, given] of Object.entries(values)) {
+      const spec = known.get(option);
+      const isRepeatable = spec?.kind === 'value' && spec.isRepeatable === true;
+      if (Array.isArray(given) && given.length > 1 && !isRepeatable)
+        throw new SettingError(`the option --${option} is given twice.`);
+    }
+    // A repeated option is one list, as in the environment.
+    return {
+      values: Object.fromEntries(Object.entries(values).map(([option, given]) => [option, String(given)])),
+      positionals,
+    };
+  } catch (error) {
+    if (error instanceof SettingError) throw error;
+    throw new SettingError(explainParseError(error, words, [...known.keys()]));
+  }
+}
+
+// The messages of parseArgs address the programmer.
+function explainParseError(error: unknown, words: readonly string[], known: readonly string[]): string {
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  const option = /'(-[^' ,]*)/.exec(String(message))?.[1] ?? '';
+  if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
+    const hint = suggestion(option.replace(/^-+/, ''), known, (word) => `--${word}`);
+    return `there is no option ${option} here; see --help.${hint}`;
+  }
+  if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') return String(message);
+  const flag = /--[a-z0-9-]+/.exec(String(message))?.[0] ?? option;
+  const isSwitch = words.some((word) => word.startsWith(`${flag}=`)) && /does not take/.test(String(message));
+  return isSwitch ? `the option ${flag} takes no value.` : `the option ${flag} takes a value.`;
+}
+
+/** The action with the longest path that the words begin with. */
+function findAction(name: string, command: Command, words: readonly string[]): Action {
+  const beginsWith = (path: readonly string[], prefix: readonly string[]): boolean =>
+    prefix.every((word, index) => path[index] === word);
+  const [match] = command.actions
+    .filter((entry) => beginsWith(words, pathOf(entry)))
+    .sort((one, other) => pathOf(other).length - pathOf(one).length);
+  let depth = words.length;
+  while (!command.actions.some((entry) => beginsWith(pathOf(entry), words.slice(0, depth)))) depth -= 1;
+  if (match !== undefined && pathOf(match).length >= depth) return match;
+  const candidates = command.actions.filter(
+    (entry) => entry.isInternal !== true && beginsWith(pathOf(entry), words.slice(0, depth)),
+  );
+  throw new SettingError(`${sayOneOf(name, candidates)}${meantCommand(name, command, words, depth)}`);
+}
+
+function sayOneOf(name: string, candidates: readonly Action[]): string {
+  const usages = candidates.map((entry) => `"${usageOf(name, entry)}"`);
+  const last = usages.pop() ?? '';
+  return `say ${usages.length === 0 ? last : `${usages.join(', ')} or ${last}`}; see --help.`;
+}
+
+/** The whole command that was probably meant when the word at `position` is mistyped. */
+function meantCommand(name: string, command: Command, words: readonly string[], position: number): string {
+  const typed = words[position];
+  if (typed === undefined) return '';
+  const before = words.slice(0, position);
+  const word = nearest(typed, wordsAfter(command, before));
+  return word === undefined ? '' : ` Did you mean "${['townhall', name, ...before, word].join(' ')}"?`;
+}
+
+function requireOwnOptions(name: string, command: Command, entry: Action, given: readonly string[]): void {
+  const own = optionsOf(entry);
+  const foreign = given.find((option) => !own.has(option));
+  if (foreign === undefined) return;
+  const owners = command.actions.filter((other) => optionsOf(other).has(foreign));
+  throw new SettingError(
+    `--${foreign} belongs to ${owners.map((other) => `"${usageOf(name, other)}"`).join(', ')}; see --help.`,
+  );
+}
+
+function readArguments(
+  name: string,
+  command: Command,
+  entry: Action,
+  words: readonly string[],
+): Record<string, never> {
+  const values: Record<string, string | undefined | readonly string[]> = {};
+  let position = 0;
+  const path = pathOf(entry);
+  const typed = [...path, ...words];
+  for (const [key, argument] of Object.entries(entry.arguments ?? {})) {
+    if (argument.isRest === true) {
+      values[key] = words.slice(position);
+      position = Math.max(position, words.length);
+      continue;
+    }
+    const word = words[position];
+    if (word === undefined && argument.isOptional !== true) throw new SettingError(sayOneOf(name, [entry]));
+    if (word !== undefined && argument.choices?.includes(word) === false)
+      throw new SettingError(
+        `${refuseChoice(word, argument)}${meantCommand(name, command, typed, path.length + position)}`,
+      );
+    values[key] = word;
+    position += 1;
+  }
+  const surplus = words[position];
+  if (surplus !== undefined)
+    throw new SettingError(
+      `"${surplus}" has no meaning here; see --help.${meantCommand(name, command, typed, path.length + position)}`,
+    );
+  // The declared types of the action's arguments describe exactly these values.
+  return values as Record<string, never>;
+}
+
+function refuseChoice(word: string, { choices = [] }: Argument): string {
+  return `"${word}" is not one of ${choices.join(', ')}; see --help.`;
+}
+
+function readOptions(entry: Action, values: Readonly<Record<string, string>>): Record<string, never> {
+  const options: Record<string, string | boolean | undefined> = {};
+  for (const [option, { kind }] of Object.entries(entry.options ?? {}))
+    options[option] = kind === 'switch' ? values[option] !== undefined : values[option];
+  // The declared types of the action's options describe exactly these values.
+  return options as Record<string, never>;
+}
