@@ -191,8 +191,8 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   function asked(model: CatalogModel, { hub, meter, ...terms }: Asked) {
     const runs = providers.languageModel(model, {
       ...terms,
-      limitSent: (tokens) => meter.limitSent(model, tokens),
-      completed: () => meter.completed(),
+      approveOutputLimit: (tokens) => meter.limitSent(model, tokens),
+      onAnswerComplete: () => meter.completed(),
     });
     return {
       runs,

@@ -1,27 +1,34 @@
-// What a job is: a picture or a film that is made after the answer, for one owner, once.
+// Media jobs: an image or a video that is generated after the request was answered, for one owner.
+import type { Identity } from '../../identity.ts';
 
 export type JobKind = 'image' | 'video';
 export type JobStatus = 'queued' | 'running' | 'succeeded' | 'failed' | 'canceled';
 
-/** Whose job it is; nobody else is told that it exists. */
+/** The only caller that may see the job; it does not exist for others. */
 export interface Owner {
   kind: 'user' | 'admin';
   id: string;
 }
 
-/** One name for owners of both kinds. */
+export function ownerOf(identity: Extract<Identity, { kind: 'user' | 'admin' }>): Owner {
+  return identity.kind === 'user'
+    ? { kind: 'user', id: identity.userId }
+    : { kind: 'admin', id: identity.adminId };
+}
+
+/** One key for owners of both kinds. */
 export function ownerName({ kind, id }: Owner): string {
   return `${kind} ${id}`;
 }
 
-/** What was asked for, as it was asked. */
+/** The body of the request. */
 export interface JobRequest extends Record<string, unknown> {
   model: string;
-  /** The models that the caller's key is held to; absent where it is held to none. */
+  /** The models that the caller's key is limited to; absent without such a limit. */
   allowedModels?: readonly string[];
 }
 
-/** The request that made a job. */
+/** The request that created a job. */
 export interface JobCall {
   requestId: string;
   tokenId: string;
@@ -39,7 +46,7 @@ export interface MediaRecord {
   mediaType: string;
   width: number;
   height: number;
-  /** Null for what stands still. */
+  /** Null for an image. */
   durationSeconds: number | null;
 }
 
@@ -51,25 +58,25 @@ export interface Job {
   /** From 0 to 1. */
   progress: number;
   error: JobError | null;
-  /** What it cost; null before its end. */
+  /** The charge; null before the end. */
   credits: number | null;
   createdAt: Date;
   finishedAt: Date | null;
-  /** What is still kept of what the job has made, in order. */
+  /** The files that have not expired, in order. */
   media: MediaRecord[];
   /** When this was read, by the database's clock. */
   readAt: Date;
 }
 
-/** What a provider makes for a job on its own machines. It is paid for when it is placed, so a job places one. */
+/** A job at a provider. It is paid for when it is submitted, so a media job submits at most one. */
 export interface UpstreamJob {
-  /** Of the catalog: the model that took it, which need not be the one that was asked for. */
+  /** The catalog's id of the model that accepted it: the requested model or a fallback. */
   model: string;
-  /** The provider's own name of it. */
+  /** The provider's id. */
   id: string;
 }
 
-/** A job that this process has taken. */
+/** A job that this process runs. The run updates `holdId` and `upstreamJob`. */
 export interface ClaimedJob {
   jobId: string;
   kind: JobKind;
@@ -78,8 +85,8 @@ export interface ClaimedJob {
   request: JobRequest;
   call: JobCall | null;
   holdId: string | null;
-  /** Which taking of the job this is; an earlier one may not write its end any more. */
+  /** Fencing token: writes of an earlier attempt have no effect. */
   attempt: number;
-  /** What an earlier taking, or this one, has ordered. */
+  /** Submitted by this or an earlier attempt. */
   upstreamJob: UpstreamJob | null;
 }

@@ -1,20 +1,27 @@
-// A film that is ordered from a provider, waited for and fetched. The provider's key goes to the provider's own origin
-// and nowhere else, wherever it says that the film lies; and a film is never held here as a whole.
+// Videos of providers that accept a job and take their time: submitted, polled until ready, and streamed into the
+// storage. The provider's key is sent to the provider's own origin only, wherever the video lies, and a video is never
+// held in memory as a whole.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import { createMp4Reader } from '../media/mp4.ts';
-import type { RemoteMedia, MediaProperties, AsyncVideoModel } from '../hub/media-model.ts';
 import type { VideoFormat } from '../catalog/models-file.ts';
-import { findForm } from '../upstream/member-names.ts';
-import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
+import type {
+  AsyncVideoModel,
+  GenerationContext,
+  MediaProperties,
+  RemoteMedia,
+  VideoCall,
+} from '../hub/media-model.ts';
+import { createMp4Reader } from '../media/mp4.ts';
 import type { UpstreamAnswer, UpstreamRequest } from '../upstream/client.ts';
 import { readAll } from '../upstream/response-body.ts';
+import { findForm } from '../upstream/member-names.ts';
 import { ConnectionFailure } from '../upstream/provider-error.ts';
-import type { ModelAccess } from './sdk-model.ts';
+import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
+import type { ModelAccess } from './adapter.ts';
 import { googleVideo } from './google/video.ts';
 import { openAiVideo } from './openai/video.ts';
-import type { VideoStatus, VideoAdapter } from './video-format.ts';
+import type { VideoAdapter, VideoStatus } from './video-adapter.ts';
 import { xaiVideo } from './xai/video.ts';
 
 export interface AsyncVideoOptions extends ModelAccess {
@@ -23,206 +30,236 @@ export interface AsyncVideoOptions extends ModelAccess {
 }
 
 export interface VideoLimits {
-  /** Between two questions for one film. */
+  /** Between two polls of one job. */
   pollMs: number;
-  /** A film that is larger is not kept. */
+  /** A larger video is refused. */
   maxBytes: number;
 }
 
 export const defaultVideoLimits: VideoLimits = { pollMs: 5_000, maxBytes: 512 * 1024 * 1024 };
 
-const wires: Record<VideoFormat, VideoAdapter> = { openai: openAiVideo, google: googleVideo, xai: xaiVideo };
+const adapters: Record<VideoFormat, VideoAdapter> = {
+  openai: openAiVideo,
+  google: googleVideo,
+  xai: xaiVideo,
+};
 
-// Answers without a film in them are short, and short to make.
-const answerBytes = 1024 * 1024;
+// Answers about a job are small JSON documents.
+const maxJsonBytes = 1024 * 1024;
 const answerMs = 30_000;
-const fetchMs = 120_000;
-const giveUpMs = 15_000;
-const mostMoves = 5;
-// A provider may know of an order everywhere only a moment after it has taken it.
-const mostRefusals = 3;
+const submissionMs = 120_000;
+const downloadMs = 120_000;
+const cancelMs = 15_000;
+const maxRedirects = 5;
+// A new job may not be visible on all servers of the provider at once.
+const maxRefusedPolls = 3;
 
-/** A model whose provider's format is known. */
+/** What the functions of this file share about one model. */
+interface Connection extends AsyncVideoOptions {
+  adapter: VideoAdapter;
+}
+
 export function asyncVideoModel(
   model: CatalogModel,
   format: VideoFormat,
-  needs: AsyncVideoOptions,
+  options: AsyncVideoOptions,
 ): AsyncVideoModel {
-  const { upstream, baseUrl, apiKey, idleMs, firstMs, clock, limits } = needs;
-  const wire = wires[format];
-
-  async function ask(
-    path: string,
-    more: Pick<UpstreamRequest, 'signal'> & Partial<UpstreamRequest>,
-  ): Promise<unknown> {
-    const answer = await upstream.send({
-      url: `${baseUrl}${path}`,
-      apiKey,
-      keyHeader: wire.keyHeader,
-      streams: false,
-      idleMs,
-      firstMs: answerMs,
-      ...more,
-    });
-    const bytes = await readAll(answer.body, answerBytes);
-    // A film that is being made may be told of without a word.
-    if (bytes.length === 0) return null;
-    try {
-      return JSON.parse(bytes.toString('utf8'));
-    } catch (cause) {
-      throw failed('The model provider answered with something that is not JSON.', cause);
-    }
-  }
-
-  /** How the order stands, or why that cannot be told just now. */
-  async function look(orderId: string, signal: AbortSignal): Promise<VideoStatus | Problem> {
-    try {
-      return wire.readStatus(await ask(wire.statusPath(orderId), { method: 'GET', signal }), orderId);
-    } catch (thrown) {
-      if (thrown instanceof Problem && !signal.aborted) return thrown;
-      throw thrown;
-    }
-  }
-
-  async function locate(place: string, signal: AbortSignal): Promise<UpstreamAnswer> {
-    let url = placeOf(place, baseUrl);
-    for (let moves = 0; moves < mostMoves; moves += 1) {
-      const isOwn = url.origin === new URL(baseUrl).origin;
-      const answer = await upstream.send({
-        method: 'GET',
-        url: url.href,
-        apiKey: isOwn ? apiKey : undefined,
-        keyHeader: wire.keyHeader,
-        headers: { accept: 'video/mp4, */*;q=0.1' },
-        streams: false,
-        requiresPublicAddress: !isOwn,
-        allowRedirect: true,
-        firstMs: fetchMs,
-        idleMs,
-        signal,
-      });
-      if (answer.redirectUrl === undefined) return answer;
-      answer.abort();
-      url = placeOf(answer.redirectUrl, baseUrl);
-    }
-    throw failed('The model provider sends from one place to another for a film.');
-  }
-
+  const adapter = adapters[format];
+  const connection = { ...options, adapter };
   return {
-    check(call) {
-      refuseUnsafeMembers(call.options, model.providerEntry, { path: 'provider_options' });
-      const decided = findForm(Object.keys(call.options), wire.reservedMembers);
-      if (decided !== undefined) {
-        const param = `provider_options.${decided}`;
-        throw new Problem(
-          'bad_request',
-          'invalid_request',
-          `The member ${param} is refused: the request itself has a member for it, or it is the server's to decide.`,
-          { param },
-        );
-      }
-      wire.check(call);
-    },
-
-    async submit(call, signal) {
-      let answer: unknown;
-      try {
-        const { path, ...sent } = wire.submission(call, model.upstream_model);
-        answer = await ask(path, {
-          ...sent,
-          signal,
-          ...(firstMs === undefined ? {} : { firstMs: Math.min(firstMs, fetchMs) }),
-        });
-      } catch (thrown) {
-        throw isLost(thrown)
-          ? failed('The model provider broke off before it said whether it took the order.', thrown)
-          : thrown;
-      }
-      const orderId = wire.jobId(answer);
-      if (typeof orderId !== 'string' || !isOrderId(orderId))
-        throw failed('The model provider took the order without a name for it.');
-      return orderId;
-    },
-
-    async fetchResult(orderId, { signal, reportProgress }) {
-      for (let refusals = 0; ;) {
-        const standing = await look(orderId, signal);
-        let waitMs = limits.pollMs;
-        if (standing instanceof Problem) {
-          const isRefused = standing.code === 'upstream_refused';
-          refusals = isRefused ? refusals + 1 : 0;
-          if (standing.code === 'provider_credentials' || refusals >= mostRefusals) throw standing;
-          waitMs = Math.max(waitMs, Number(standing.headers['retry-after'] ?? 0) * 1000);
-        } else if (standing.state === 'ready') {
-          return fetched(standing, (place) => locate(place, signal), limits.maxBytes);
-        } else if (standing.state === 'failed') {
-          throw upstream.toProblem({ url: baseUrl, apiKey }, standing);
-        } else {
-          refusals = 0;
-          if (standing.progress !== undefined) reportProgress(standing.progress);
-        }
-        await clock.sleep(waitMs, signal);
-      }
-    },
-
-    async cancel(orderId) {
-      const path = wire.cancelPath?.(orderId);
-      if (path !== undefined) await ask(path, { method: 'DELETE', signal: AbortSignal.timeout(giveUpMs) });
+    check: (call) => checkCall(model, adapter, call),
+    submit: (call, signal) => submit(connection, adapter.submission(call, model.upstream_model), signal),
+    fetchResult: (jobId, context) => fetchResult(connection, jobId, context),
+    async cancel(jobId) {
+      const path = adapter.cancelPath?.(jobId);
+      if (path === undefined) return;
+      await request(connection, path, { method: 'DELETE', signal: AbortSignal.timeout(cancelMs) });
     },
   };
 }
 
-function fetched(
+function checkCall(model: CatalogModel, adapter: VideoAdapter, call: VideoCall): void {
+  refuseUnsafeMembers(call.options, model.providerEntry, { path: 'provider_options' });
+  const name = findForm(Object.keys(call.options), adapter.reservedMembers);
+  if (name !== undefined) {
+    const param = `provider_options.${name}`;
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      `The member ${param} is refused: the request itself has a member for it, or it is the server's to decide.`,
+      { param },
+    );
+  }
+  adapter.check(call);
+}
+
+async function submit(
+  connection: Connection,
+  { path, ...submission }: ReturnType<VideoAdapter['submission']>,
+  signal: AbortSignal,
+): Promise<string> {
+  const firstMs = Math.min(connection.firstMs ?? answerMs, submissionMs);
+  const answer = await request(connection, path, { ...submission, signal, firstMs }).catch(
+    (error: unknown) => {
+      // A retry could be a second job that is charged as well, so this failure must not look transient.
+      if (mayHaveArrived(error))
+        throw upstreamFailed('The model provider broke off before it said whether it took the order.', error);
+      throw error;
+    },
+  );
+  const jobId = connection.adapter.jobId(answer);
+  if (typeof jobId !== 'string' || !isSafeJobId(jobId))
+    throw upstreamFailed('The model provider took the order without a name for it.');
+  return jobId;
+}
+
+/** Polls until the video is ready. Problems of single polls are waited out, except when the job itself has failed. */
+async function fetchResult(
+  connection: Connection,
+  jobId: string,
+  { signal, reportProgress }: GenerationContext,
+): Promise<RemoteMedia> {
+  const { upstream, baseUrl, apiKey, clock, limits } = connection;
+  for (let refusedPolls = 0; ;) {
+    const status = await poll(connection, jobId, signal);
+    let waitMs = limits.pollMs;
+    if (status instanceof Problem) {
+      refusedPolls = status.code === 'upstream_refused' ? refusedPolls + 1 : 0;
+      if (status.code === 'provider_credentials' || refusedPolls >= maxRefusedPolls) throw status;
+      waitMs = Math.max(waitMs, Number(status.headers['retry-after'] ?? 0) * 1000);
+    } else {
+      refusedPolls = 0;
+      if (status.state === 'ready') return remoteVideo(connection, status, signal);
+      if (status.state === 'failed') throw upstream.toProblem({ url: baseUrl, apiKey }, status);
+      if (status.progress !== undefined) reportProgress(status.progress);
+    }
+    await clock.sleep(waitMs, signal);
+  }
+}
+
+/** The status of the job, or the Problem of this poll. */
+async function poll(
+  connection: Connection,
+  jobId: string,
+  signal: AbortSignal,
+): Promise<VideoStatus | Problem> {
+  const { adapter } = connection;
+  try {
+    const answer = await request(connection, adapter.statusPath(jobId), { method: 'GET', signal });
+    return adapter.readStatus(answer, jobId);
+  } catch (error) {
+    if (error instanceof Problem && !signal.aborted) return error;
+    throw error;
+  }
+}
+
+/** The parsed answer to a request at the provider; null for an empty one, as some send while a job runs. */
+async function request(
+  { upstream, baseUrl, apiKey, idleMs, adapter }: Connection,
+  path: string,
+  options: Pick<UpstreamRequest, 'signal'> & Partial<UpstreamRequest>,
+): Promise<unknown> {
+  const answer = await upstream.send({
+    url: `${baseUrl}${path}`,
+    apiKey,
+    keyHeader: adapter.keyHeader,
+    streams: false,
+    idleMs,
+    firstMs: answerMs,
+    ...options,
+  });
+  const bytes = await readAll(answer.body, maxJsonBytes);
+  if (bytes.length === 0) return null;
+  try {
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (cause) {
+    throw upstreamFailed('The model provider answered with something that is not JSON.', cause);
+  }
+}
+
+function remoteVideo(
+  connection: Connection,
   { url, seconds }: Extract<VideoStatus, { state: 'ready' }>,
-  locate: (place: string) => Promise<UpstreamAnswer>,
-  maxBytes: number,
+  signal: AbortSignal,
 ): RemoteMedia {
-  let measured: MediaProperties | null = null;
+  let video: MediaProperties | null = null;
   return {
     async *open() {
-      const film = createMp4Reader();
+      const reader = createMp4Reader();
       let bytes = 0;
-      for await (const piece of film.passThrough((await locate(url)).body)) {
+      for await (const piece of reader.passThrough((await download(connection, url, signal)).body)) {
         bytes += piece.length;
-        if (bytes > maxBytes) throw failed('The model provider made a film that is too large to keep.');
+        if (bytes > connection.limits.maxBytes)
+          throw upstreamFailed('The model provider made a film that is too large to keep.');
         yield piece;
       }
-      measured = film.properties();
-      // Here, so that what is no film is not kept either.
-      if (measured === null) throw failed('The model provider answered with something that is not a film.');
+      video = reader.properties();
+      // Thrown within the stream, so that the storage discards the bytes.
+      if (video === null)
+        throw upstreamFailed('The model provider answered with something that is not a film.');
     },
     properties() {
-      if (measured === null) throw new Error('A film is measured when it has gone by.');
-      return { ...measured, durationSeconds: measured.durationSeconds ?? seconds ?? null };
+      if (video === null)
+        throw new Error('The properties of a video are known after it was read to its end.');
+      return { ...video, durationSeconds: video.durationSeconds ?? seconds ?? null };
     },
   };
 }
 
-// It becomes a part of an address, so it must not be able to lead out of its place.
-function isOrderId(text: string): boolean {
-  return (
-    /^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,511}$/.test(text) &&
-    !text.split('/').some((part) => part === '' || part === '.' || part === '..')
-  );
+/** The answer with the video, after redirects. Other origins must be public addresses and get no key. */
+async function download(
+  { upstream, baseUrl, apiKey, idleMs, adapter }: Connection,
+  location: string,
+  signal: AbortSignal,
+): Promise<UpstreamAnswer> {
+  let url = absoluteUrl(location, baseUrl);
+  for (let redirects = 0; redirects < maxRedirects; redirects += 1) {
+    const isOwnOrigin = url.origin === new URL(baseUrl).origin;
+    const answer = await upstream.send({
+      method: 'GET',
+      url: url.href,
+      apiKey: isOwnOrigin ? apiKey : undefined,
+      keyHeader: adapter.keyHeader,
+      headers: { accept: 'video/mp4, */*;q=0.1' },
+      streams: false,
+      requiresPublicAddress: !isOwnOrigin,
+      allowRedirect: true,
+      firstMs: downloadMs,
+      idleMs,
+      signal,
+    });
+    if (answer.redirectUrl === undefined) return answer;
+    answer.abort();
+    url = absoluteUrl(answer.redirectUrl, baseUrl);
+  }
+  throw upstreamFailed('The model provider sends from one place to another for a film.');
 }
 
-// Where the order may have been taken although nobody heard of it: another would be paid for as well.
-function isLost(thrown: unknown): boolean {
-  return (
-    thrown instanceof Problem &&
-    thrown.cause instanceof ConnectionFailure &&
-    lostCodes.has(String((thrown.cause.cause as { code?: unknown } | undefined)?.code))
-  );
-}
-
-const lostCodes = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
-
-function placeOf(place: string, baseUrl: string): URL {
-  const text = place.startsWith('/') ? `${baseUrl}${place}` : place;
-  if (!URL.canParse(text)) throw failed('The model provider names a place that is none.');
+function absoluteUrl(location: string, baseUrl: string): URL {
+  const text = location.startsWith('/') ? `${baseUrl}${location}` : location;
+  if (!URL.canParse(text)) throw upstreamFailed('The model provider names a place that is none.');
   return new URL(text);
 }
 
-function failed(message: string, cause?: unknown): Problem {
+/** Whether the id can be a part of a path without leading out of it. */
+function isSafeJobId(text: string): boolean {
+  return (
+    /^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,511}$/.test(text) &&
+    !text.split('/').some((segment) => segment === '' || segment === '.' || segment === '..')
+  );
+}
+
+const lostConnectionCodes = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
+
+/** Whether the connection broke after the request was sent, so that the provider may have accepted it. */
+function mayHaveArrived(error: unknown): boolean {
+  return (
+    error instanceof Problem &&
+    error.cause instanceof ConnectionFailure &&
+    lostConnectionCodes.has(String((error.cause.cause as { code?: unknown } | undefined)?.code))
+  );
+}
+
+function upstreamFailed(message: string, cause?: unknown): Problem {
   return new Problem('upstream_failed', 'upstream_failed', message, cause === undefined ? {} : { cause });
 }

@@ -1,18 +1,21 @@
-// What a call can say that the hub has no member for, in the options by which each provider's package takes it: one
-// tool a turn, and how strictly a schema binds. A provider without a word for it refuses the call.
-import type { ProviderEntry } from '../catalog/models-file.ts';
-import type { ProviderOptions } from '../hub/language-model.ts';
+// Options for the provider packages: those for members of a call that the hub has no member for, and the check of those
+// that a caller sends itself.
 import { Problem } from '../../../kernel/problem.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { ProviderEntry } from '../catalog/models-file.ts';
+import type { ModelCall, ProviderOptions } from '../hub/language-model.ts';
+import { findForm } from '../upstream/member-names.ts';
+import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 
-/** Undefined members say nothing. */
+/** Members of a call beyond the hub's; undefined where the caller does not send them. */
 export interface CallerChoices {
-  /** Whether the model may call several tools in one turn; absent where the caller leaves it to the model. */
+  /** Whether the model may call several tools in one turn. */
   parallelToolCalls?: boolean | undefined;
-  /** Whether answers must follow the schema to the letter. A schema that does not say so only guides. */
+  /** Whether answers must follow the schema to the letter. */
   strictSchema?: boolean | undefined;
 }
 
-/** The options. Throws a 422 for a model that cannot be held to one tool a turn. */
+/** The choices by the names of the provider's package. Throws a 422 for a model that cannot be held to one tool a turn. */
 export function providerOptionsFor(
   { id, kind, name }: Pick<ProviderEntry, 'id' | 'kind' | 'name'>,
   { parallelToolCalls, strictSchema }: CallerChoices,
@@ -22,15 +25,15 @@ export function providerOptionsFor(
     case 'openai':
       return { openai: { ...strict, ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }) } };
     case 'openai-compatible':
-      // What the package has no name for goes into the request as it is, from under the provider's own name.
       return {
         openaiCompatible: strict,
+        // The package copies unknown options under the provider's own name into the request.
         ...(parallelToolCalls === undefined
           ? {}
           : { [packageName(id)]: { parallel_tool_calls: parallelToolCalls } }),
       };
     case 'anthropic':
-      // Its schemas always bind.
+      // Anthropic's schemas always bind.
       return parallelToolCalls === false ? { anthropic: { disableParallelToolUse: true } } : {};
     default:
       if (parallelToolCalls !== false) return {};
@@ -38,14 +41,59 @@ export function providerOptionsFor(
         'impossible',
         'unsupported_by_model',
         `parallel_tool_calls cannot be false here: the format of ${name} has no switch for it, so its models cannot be held to one tool call a turn.`,
-        {
-          param: 'parallel_tool_calls',
-        },
+        { param: 'parallel_tool_calls' },
       );
   }
 }
 
-// The package's name for its options: the first part of the provider's, its hyphens and underscores gone.
+/** The package's name for its options: the first part of the provider's id in camel case. */
 function packageName(id: string): string {
   return (id.split('.')[0] ?? id).replace(/[_-]([a-z])/g, (_match, letter: string) => letter.toUpperCase());
 }
+
+/**
+ * Throws a 400 for options that may not be in a request or that the call decides by a member of its own: the packages
+ * copy a caller's options into the request as they are.
+ */
+export function refuseProviderOptions(
+  { providerEntry }: CatalogModel,
+  { providerOptions = {} }: Pick<ModelCall, 'providerOptions'>,
+): void {
+  for (const [provider, members] of Object.entries(providerOptions)) {
+    const path = `providerOptions.${provider}`;
+    refuseUnsafeMembers(members, providerEntry, { path });
+    const name = findForm(Object.keys(members), decidedByCall);
+    if (name === undefined) continue;
+    const remedy = /effort|thinking/i.test(name)
+      ? 'reasoning_effort at the top level'
+      : 'the call option of that meaning';
+    const param = `${path}.${name}`;
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      `The member ${param} is refused; send ${remedy} instead.`,
+      { param },
+    );
+  }
+}
+
+const decidedByCall = [
+  'model',
+  'messages',
+  'stream',
+  'stream_options',
+  'n',
+  'max_tokens',
+  'max_completion_tokens',
+  'maxCompletionTokens',
+  'max_output_tokens',
+  'tools',
+  'reasoning_effort',
+  'reasoningEffort',
+  'effort',
+  'thinking',
+  'thinkingConfig',
+  'forceReasoning',
+  'mcpServers',
+  'fallbacks',
+];

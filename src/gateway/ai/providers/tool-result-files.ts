@@ -1,50 +1,46 @@
-// Results of tools for formats in which such a result is text alone, as in chat completions: the texts of one are
-// joined, and its pictures and files follow in a message of the user, where the format has a place for them.
+// Tool results for formats in which they are text only, such as chat completions: the texts of a result are joined, and
+// its images and files follow in a user message, which may contain files.
 import type { Prompt } from '../hub/language-model.ts';
 
 type UserContent = Extract<Prompt[number], { role: 'user' }>['content'];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
-/** The same conversation. The message with the files stands behind all results of its turn, which must not be parted. */
+/** The same conversation. The message with the files follows all tool results of its turn, which must stay adjacent. */
 export function separateToolFiles(prompt: Prompt): Prompt {
-  const made: Prompt = [];
+  const messages: Prompt = [];
   let files: UserContent = [];
-  const handOver = () => {
-    if (files.length > 0) made.push({ role: 'user', content: files });
+  const appendFiles = () => {
+    if (files.length > 0) messages.push({ role: 'user', content: files });
     files = [];
   };
   for (const message of prompt) {
     if (message.role === 'tool') {
-      made.push({ ...message, content: message.content.map((part) => textAlone(part, files)) });
+      messages.push({ ...message, content: message.content.map((part) => extractText(part, files)) });
       continue;
     }
-    handOver();
-    made.push(message);
+    appendFiles();
+    messages.push(message);
   }
-  handOver();
-  return made;
+  appendFiles();
+  return messages;
 }
 
-// What is no text goes to the files.
-function textAlone(part: ToolPart, files: UserContent): ToolPart {
+/** The result with its texts alone; its files are appended to `files`. */
+function extractText(part: ToolPart, files: UserContent): ToolPart {
   if (part.type !== 'tool-result' || part.output.type !== 'content') return part;
-  const { value, ...output } = part.output;
-  // What a provider has of its own is for its package to write down.
-  if (value.some(({ type }) => type === 'custom')) return part;
-  const texts: string[] = [];
-  let named = false;
-  for (const piece of value) {
-    if (piece.type === 'text') texts.push(piece.text);
-    if (piece.type !== 'file') continue;
-    if (!named)
-      files.push({
-        type: 'text',
-        text: `What the tool ${part.toolName} gave beside its text (${part.toolCallId}):`,
-      });
-    named = true;
-    const { data, mediaType, filename } = piece;
-    files.push({ type: 'file', data, mediaType, ...(filename === undefined ? {} : { filename }) });
+  const { value: pieces, ...output } = part.output;
+  // Parts of a provider's own are left to its package.
+  if (pieces.some(({ type }) => type === 'custom')) return part;
+  const texts = pieces.flatMap((piece) => (piece.type === 'text' ? [piece.text] : []));
+  const resultFiles = pieces.flatMap((piece) => (piece.type === 'file' ? [piece] : []));
+  if (resultFiles.length > 0) {
+    files.push({
+      type: 'text',
+      text: `What the tool ${part.toolName} gave beside its text (${part.toolCallId}):`,
+    });
+    for (const { data, mediaType, filename } of resultFiles)
+      files.push({ type: 'file', data, mediaType, ...(filename === undefined ? {} : { filename }) });
+    if (texts.length === 0) texts.push('It follows in a message of its own.');
   }
-  if (named && texts.length === 0) texts.push('It follows in a message of its own.');
   return { ...part, output: { ...output, type: 'text', value: texts.join('\n') } };
 }

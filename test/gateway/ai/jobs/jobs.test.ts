@@ -7,11 +7,8 @@ import { createGatewayClient, type AcceptedJob, type GatewayClient } from '@town
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
 import type { Job, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
-import type {
-  CancelUpstreamJob,
-  GenerateMedia,
-  MediaJobsSettings,
-} from '../../../../src/gateway/ai/jobs/jobs.ts';
+import type { JobInput, JobRun, MediaGenerator } from '../../../../src/gateway/ai/jobs/run.ts';
+import type { MediaJobsSettings } from '../../../../src/gateway/ai/jobs/settings.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { connect, type Database } from '../../../../src/kernel/data/database.ts';
 import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
@@ -32,6 +29,9 @@ const picture = {
 };
 const soon = { timeout: 80_000, interval: 100 };
 
+type Generate = (job: JobInput, run: JobRun) => Promise<(typeof picture)[]>;
+type CancelUpstreamJob = NonNullable<MediaGenerator['cancelUpstreamJob']>;
+
 /** One process: its queue, its jobs. */
 interface Replica {
   jobs: MediaJobs;
@@ -44,7 +44,7 @@ let folder: string;
 let replicas: Replica[];
 
 function start(
-  maker: GenerateMedia,
+  generate: Generate,
   settings: Partial<MediaJobsSettings> = {},
   { database = world.database, ...more }: { database?: Database; cancelUpstreamJob?: CancelUpstreamJob } = {},
 ): Replica {
@@ -58,7 +58,10 @@ function start(
     log: silentLog,
     settings: { sweepMs: 200, heartbeatMs: 100, ...settings },
   });
-  jobs.useGenerator(maker, more);
+  jobs.useGenerator({
+    ...more,
+    generate: async (job, run) => ({ files: await generate(job, run) }),
+  });
   jobs.start();
   const replica = {
     jobs,
@@ -130,7 +133,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
 
   it('come to their end once each, however many processes there are to take them', async () => {
     const made = new Map<string, number>();
-    const maker: GenerateMedia = async ({ request }) => {
+    const generate: Generate = async ({ request }) => {
       made.set(String(request['prompt']), (made.get(String(request['prompt'])) ?? 0) + 1);
       return [picture];
     };
@@ -139,7 +142,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
       world.engine === 'postgres'
         ? [world.database, await connect(world.options, { log: silentLog })]
         : [world.database];
-    const [first] = databases.map((database) => start(maker, {}, { database }));
+    const [first] = databases.map((database) => start(generate, {}, { database }));
     const { jobs } = first as Replica;
     const ids = await Promise.all(
       Array.from({ length: 12 }, (_, index) =>
@@ -232,9 +235,9 @@ describe('jobs of media', { timeout: 180_000 }, () => {
 
   it('tell how far they are', async () => {
     const gate = Promise.withResolvers<void>();
-    const { jobs } = start(async (_job, { reportProgress: report }) => {
-      report(0.4);
-      report(0.3);
+    const { jobs } = start(async (_job, { reportProgress }) => {
+      reportProgress(0.4);
+      reportProgress(0.3);
       await gate.promise;
       return [picture];
     });
@@ -344,10 +347,10 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     const ordering = Promise.withResolvers<void>();
     const gate = Promise.withResolvers<void>();
     const { jobs } = start(
-      async (_job, { ordered }) => {
+      async (_job, { saveUpstreamJob }) => {
         ordering.resolve();
         await gate.promise;
-        await ordered({ model: 'acme/film', id: 'video_1' });
+        await saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
         return [picture];
       },
       {},
@@ -364,8 +367,8 @@ describe('jobs of media', { timeout: 180_000 }, () => {
   it('give up what they ordered when they take too long', async () => {
     const canceled: UpstreamJob[] = [];
     const { jobs } = start(
-      async (_job, { ordered, signal }) => {
-        await ordered({ model: 'acme/film', id: 'video_1' });
+      async (_job, { saveUpstreamJob, signal }) => {
+        await saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
         return untilAborted(signal);
       },
       { videoDeadlineMs: 2_000 },
@@ -388,8 +391,8 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     const canceled: UpstreamJob[] = [];
     const cancelUpstreamJob = async (one: UpstreamJob) => void canceled.push(one);
     const first = start(
-      async (_job, { ordered, signal }) => {
-        await ordered(order);
+      async (_job, { saveUpstreamJob, signal }) => {
+        await saveUpstreamJob(order);
         begun.resolve();
         return untilAborted(signal);
       },
@@ -401,9 +404,9 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await first.close();
     const told: (UpstreamJob | null)[] = [];
     const second = start(
-      async (_job, work) => {
-        told.push(work.order);
-        return untilAborted(work.signal);
+      async (_job, run) => {
+        told.push(run.upstreamJob);
+        return untilAborted(run.signal);
       },
       {},
       { cancelUpstreamJob },

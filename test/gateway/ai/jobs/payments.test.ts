@@ -44,7 +44,7 @@ describe('the payment of a job', () => {
     let isEnded = false;
     expect(
       await payments.settle(job, again, {
-        bill: { credits: 40n, facts },
+        charge: { credits: 40n, facts },
         end: async () => void (isEnded = true),
       }),
     ).toEqual({ isEnded: true });
@@ -79,7 +79,7 @@ describe('the payment of a job', () => {
     };
     expect(await payments.hold(owned, 40n)).toBeNull();
     expect(
-      await payments.settle(owned, null, { bill: { credits: 40n, facts }, end: async () => {} }),
+      await payments.settle(owned, null, { charge: { credits: 40n, facts }, end: async () => {} }),
     ).toEqual({ isEnded: false });
     expect(ledger.charges).toMatchObject([{ held: null, charged: 0n, call: { userId: null } }]);
   });

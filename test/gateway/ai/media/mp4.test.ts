@@ -144,7 +144,7 @@ describe('a film that lies somewhere else', () => {
       baseUrl: 'https://provider.example/v1',
       apiKey: 'the key',
       idleMs: undefined,
-      made: new WeakMap(),
+      sdkModels: new WeakMap(),
       clock: { sleep: async () => {} },
       limits: { pollMs: 1, maxBytes: 1_000_000 },
     };

@@ -1,7 +1,9 @@
-// Google's models, by its generateContent format, whose streams end with the connection once a reason has been given.
+// Google's language models in the generateContent format. Its streams have no end marker: they are complete when the
+// connection ends after a finish reason.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { LanguageModel } from '../../hub/language-model.ts';
-import { type EffortOptions, type ModelAccess, sdkModel } from '../sdk-model.ts';
+import type { EffortOptions, ModelAccess } from '../adapter.ts';
+import { sdkModel } from '../sdk-model.ts';
 
 export function googleModel(model: CatalogModel, access: ModelAccess): LanguageModel {
   return sdkModel(
@@ -10,7 +12,7 @@ export function googleModel(model: CatalogModel, access: ModelAccess): LanguageM
       keyHeader: 'x-goog-api-key',
       endRule: 'gemini',
       load: async (settings) => (await import('@ai-sdk/google')).createGoogle(settings)(model.upstream_model),
-      effort: (id) => ({ reasoning: id as EffortOptions['reasoning'] }),
+      effort: (effort) => ({ reasoning: effort as EffortOptions['reasoning'] }),
     },
     access,
   );

@@ -1,15 +1,14 @@
-// Films by Google's long-running predictions, as Veo takes them. How far one is, it does not tell; nor does it listen
-// to anybody who gives one up.
+// Videos of Google's long-running predictions (Veo). The format reports no progress and cannot cancel.
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
-  resolutionOf,
-  requireOneImage,
+  nonEmptyText,
   requireAbsent,
-  type VideoStatus,
-  textOf,
+  requireOneImage,
+  resolutionOf,
   unsupportedMember,
   type VideoAdapter,
-} from '../video-format.ts';
+  type VideoStatus,
+} from '../video-adapter.ts';
 
 interface Operation {
   name?: unknown;
@@ -20,51 +19,48 @@ interface Operation {
   } | null;
 }
 
-const lines = { 720: '720p', 1080: '1080p', 2160: '4k' };
+const resolutions = { 720: '720p', 1080: '1080p', 2160: '4k' };
 
 export const googleVideo: VideoAdapter = {
   keyHeader: 'x-goog-api-key',
-  // The last is an address to which the film would go instead.
+  // `storageUri` is a bucket to which Google would deliver the video.
   reservedMembers: new Set(['sampleCount', 'durationSeconds', 'aspectRatio', 'seed', 'storageUri']),
   check(call) {
     requireOneImage(call);
     requireAbsent(call, ['framesPerSecond']);
-    if (call.size !== undefined && resolutionOf(call.size, lines) === undefined) {
+    if (call.size !== undefined && resolutionOf(call.size, resolutions) === undefined)
       throw unsupportedMember(
         'size',
         'The provider of this model makes films of 720, 1080 or 2160 lines in 16:9 or 9:16, such as 1280x720.',
       );
-    }
   },
   submission: (call, upstreamModel) => ({
     path: `/models/${encodeURIComponent(upstreamModel)}:predictLongRunning`,
-    body: JSON.stringify(bodyOf(call)),
+    body: JSON.stringify(requestBody(call)),
   }),
   jobId: (answer) => (answer as Operation | null)?.name,
-  statusPath: (orderId) => `/${orderId}`,
-  readStatus: (answer) => standingOf((answer ?? {}) as Operation),
+  statusPath: (jobId) => `/${jobId}`,
+  readStatus: (answer) => statusOf((answer ?? {}) as Operation),
 };
 
-function bodyOf({ prompt, durationSeconds, size, aspectRatio, seed, images, options }: VideoCall): object {
-  const [image] = images;
-  const named = size && resolutionOf(size, lines);
+function requestBody({
+  prompt,
+  durationSeconds,
+  size,
+  aspectRatio,
+  seed,
+  images: [image],
+  options,
+}: VideoCall): object {
+  const inputImage = image && {
+    bytesBase64Encoded: Buffer.from(image.content).toString('base64'),
+    mimeType: image.mediaType,
+  };
   return {
-    instances: [
-      {
-        prompt,
-        ...(image === undefined
-          ? {}
-          : {
-              image: {
-                bytesBase64Encoded: Buffer.from(image.content).toString('base64'),
-                mimeType: image.mediaType,
-              },
-            }),
-      },
-    ],
+    instances: [{ prompt, ...(inputImage === undefined ? {} : { image: inputImage }) }],
     parameters: {
       ...options,
-      ...named,
+      ...(size && resolutionOf(size, resolutions)),
       ...(aspectRatio === undefined ? {} : { aspectRatio: `${aspectRatio.width}:${aspectRatio.height}` }),
       ...(durationSeconds === undefined ? {} : { durationSeconds }),
       ...(seed === undefined ? {} : { seed }),
@@ -72,8 +68,8 @@ function bodyOf({ prompt, durationSeconds, size, aspectRatio, seed, images, opti
   };
 }
 
-// Of the canonical codes; the rest say that something went wrong there.
-const statuses: Record<number, number> = {
+// Canonical gRPC codes as HTTP statuses; all others are 500.
+const httpStatuses: Record<number, number> = {
   3: 400,
   4: 504,
   5: 404,
@@ -85,22 +81,24 @@ const statuses: Record<number, number> = {
   16: 401,
 };
 
-function standingOf({ done, error, response }: Operation): VideoStatus {
+function statusOf({ done, error, response }: Operation): VideoStatus {
   if (done !== true) return { state: 'waiting', progress: undefined };
   if (error)
     return {
       state: 'failed',
-      status: statuses[Number(error.code)] ?? 500,
-      code: textOf(error.status),
-      message: textOf(error.message),
+      status: httpStatuses[Number(error.code)] ?? 500,
+      code: nonEmptyText(error.status),
+      message: nonEmptyText(error.message),
     };
   const { generatedSamples: samples, raiMediaFilteredReasons: reasons } =
     response?.generateVideoResponse ?? {};
-  const [first] = (Array.isArray(samples) ? samples : []) as ({ video?: { uri?: unknown } | null } | null)[];
-  const url = textOf(first?.video?.uri);
+  const [sample] = (Array.isArray(samples) ? samples : []) as ({ video?: { uri?: unknown } | null } | null)[];
+  const url = nonEmptyText(sample?.video?.uri);
   if (url !== undefined) return { state: 'ready', url };
-  const said = Array.isArray(reasons) ? reasons.filter((reason) => typeof reason === 'string').join(' ') : '';
-  return said === ''
+  const message = (Array.isArray(reasons) ? reasons : [])
+    .filter((reason) => typeof reason === 'string')
+    .join(' ');
+  return message === ''
     ? { state: 'failed', status: 500 }
-    : { state: 'failed', status: 400, code: 'content_filtered', message: said };
+    : { state: 'failed', status: 400, code: 'content_filtered', message };
 }

@@ -1,66 +1,66 @@
-// Any server that speaks the chat-completions format, as a model of the hub.
+// Language models of any server with OpenAI's chat-completions format.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { chatClaim } from '../../metering/token-count.ts';
 import { type LanguageModel, unknownUsage, type Usage } from '../../hub/language-model.ts';
-import { type ModelAccess, sdkModel } from '../sdk-model.ts';
+import type { ModelAccess, PackageSettings } from '../adapter.ts';
+import { sdkModel } from '../sdk-model.ts';
 
 export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess): LanguageModel {
-  const { providerEntry: provider } = model;
   return sdkModel(
     model,
     {
       keyHeader: 'authorization',
       endRule: 'done',
       hasTextResults: true,
-      async load({ baseURL, fetch }) {
-        const { createOpenAICompatible } = await import('@ai-sdk/openai-compatible');
-        return createOpenAICompatible({
-          name: provider.id,
-          baseURL,
-          includeUsage: provider.usage === 'ask',
-          // A schema goes to the provider as it is; one that cannot follow it says so itself.
-          supportsStructuredOutputs: true,
-          fetch,
-          transformRequestBody: (body) => withLimit(body, model),
-          convertUsage: hubUsage,
-        }).chatModel(model.upstream_model);
-      },
-      effort: (reasoningEffort) => ({ own: { openaiCompatible: { reasoningEffort } } }),
+      load: (settings) => loadModel(model, settings),
+      effort: (reasoningEffort) => ({ providerOptions: { openaiCompatible: { reasoningEffort } } }),
     },
     access,
   );
 }
 
-// The package always says `max_tokens`; the provider may know the limit by another name, and may need one at all.
-function withLimit(body: Record<string, unknown>, model: CatalogModel): Record<string, unknown> {
-  const name = model.providerEntry.output_limit_member;
-  if (name === undefined) return body;
-  const { max_tokens: asked, ...rest } = body;
-  return asked === undefined ? rest : { ...rest, [name]: asked };
+async function loadModel(model: CatalogModel, { baseURL, fetch }: PackageSettings) {
+  const { createOpenAICompatible } = await import('@ai-sdk/openai-compatible');
+  return createOpenAICompatible({
+    name: model.providerEntry.id,
+    baseURL,
+    includeUsage: model.providerEntry.usage === 'ask',
+    // Schemas are sent unchanged; a provider that does not support them refuses the request itself.
+    supportsStructuredOutputs: true,
+    fetch,
+    transformRequestBody: (body) => renameLimit(body, model),
+    convertUsage: hubUsage,
+  }).chatModel(model.upstream_model);
 }
 
-// Read as where this format passes through, so that the two ways of one model cost the same: the package knows one
-// name of what was cached, and takes all reasoning to be a part of the output.
-function hubUsage(told: object | null | undefined): Usage {
-  const usage = (told ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };
-  const claim = chatClaim(usage);
+/** The package always sends `max_tokens`; some providers call the limit otherwise. */
+function renameLimit(body: Record<string, unknown>, model: CatalogModel): Record<string, unknown> {
+  const name = model.providerEntry.output_limit_member;
+  if (name === undefined) return body;
+  const { max_tokens: limit, ...rest } = body;
+  return limit === undefined ? rest : { ...rest, [name]: limit };
+}
+
+/**
+ * The usage as pass-through calls of this format count it, so that a model costs the same either way: the package knows
+ * only one name for cached tokens and takes all reasoning tokens for a part of the output.
+ */
+function hubUsage(reported: object | null | undefined): Usage {
+  const raw = (reported ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };
+  const claim = chatClaim(raw);
   if (claim === undefined) return unknownUsage();
-  // As it was told, for the meter to doubt.
+  // Unchanged, for the meter to reject and log.
   if (claim === 'faulty')
     return {
-      inputTokens: { ...unknownUsage().inputTokens, total: usage.prompt_tokens },
-      outputTokens: { ...unknownUsage().outputTokens, total: usage.completion_tokens },
-      raw: usage,
+      inputTokens: { ...unknownUsage().inputTokens, total: raw.prompt_tokens },
+      outputTokens: { ...unknownUsage().outputTokens, total: raw.completion_tokens },
+      raw,
     };
   const { input, cachedInput, cacheWrite, output, reasoning } = claim.tokens;
+  const totalInput = input + cachedInput + cacheWrite;
   return {
-    inputTokens: {
-      total: input + cachedInput + cacheWrite,
-      noCache: input,
-      cacheRead: cachedInput,
-      cacheWrite,
-    },
+    inputTokens: { total: totalInput, noCache: input, cacheRead: cachedInput, cacheWrite },
     outputTokens: { total: output + reasoning, text: output, reasoning },
-    raw: usage,
+    raw,
   };
 }

@@ -1,25 +1,19 @@
-// A form as browsers send it, for the providers' requests that carry files.
+// multipart/form-data request bodies (RFC 7578), for provider requests that carry files.
 import { randomUUID } from 'node:crypto';
 
 export type FormField = string | { fileName: string; mediaType: string; content: Uint8Array };
 
-/** The form's body, and the header that tells how it is divided. */
+/** The form's body, and the header that names its boundary. */
 export function multipartForm(fields: readonly (readonly [string, FormField])[]): {
   body: Uint8Array;
   headers: Readonly<Record<string, string>>;
 } {
   const boundary = `townhall-${randomUUID()}`;
-  const pieces = fields.flatMap(([name, value]) => {
+  const pieces = fields.flatMap(([name, field]) => {
     const head = `--${boundary}\r\ncontent-disposition: form-data; name="${escapeQuotes(name)}"`;
-    if (typeof value === 'string') return [Buffer.from(`${head}\r\n\r\n${value}\r\n`, 'utf8')];
-    return [
-      Buffer.from(
-        `${head}; filename="${escapeQuotes(value.fileName)}"\r\ncontent-type: ${value.mediaType}\r\n\r\n`,
-        'utf8',
-      ),
-      value.content,
-      Buffer.from('\r\n'),
-    ];
+    if (typeof field === 'string') return [Buffer.from(`${head}\r\n\r\n${field}\r\n`, 'utf8')];
+    const fileHead = `${head}; filename="${escapeQuotes(field.fileName)}"\r\ncontent-type: ${field.mediaType}\r\n\r\n`;
+    return [Buffer.from(fileHead, 'utf8'), field.content, Buffer.from('\r\n')];
   });
   return {
     body: Buffer.concat([...pieces, Buffer.from(`--${boundary}--\r\n`)]),
@@ -27,7 +21,7 @@ export function multipartForm(fields: readonly (readonly [string, FormField])[])
   };
 }
 
-// What browsers do with a name, so that none can break out of its quotes.
+/** Escapes a name as browsers do, so that it cannot end its quotes. */
 function escapeQuotes(name: string): string {
   return name.replaceAll('"', '%22').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
 }

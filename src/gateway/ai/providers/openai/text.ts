@@ -1,49 +1,46 @@
-// OpenAI's own models, by its chat-completions format: the one that knows stop sequences and seeds, and that ends a
-// stream with a word. A call with tools of OpenAI's own, or with options that only its responses format has, such as
-// the one that asks for a summary of what the model thought, goes by that format.
+// OpenAI's language models. Chat completions is the default format: it has stop sequences and seeds, and its streams
+// end with an explicit marker. Calls with OpenAI's own tools, or with options that only the Responses format has (such
+// as a reasoning summary), use that format.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { LanguageModel, ModelCall } from '../../hub/language-model.ts';
-import { type ModelAccess, sdkModel, type ProviderAdapter } from '../sdk-model.ts';
-
-// The package knows by its name whether a model reasons; the catalog knows better of those that it has not met.
-const effort: ProviderAdapter['effort'] = (reasoningEffort) => ({
-  own: { openai: { reasoningEffort, forceReasoning: true } },
-});
+import type { ModelAccess, ProviderAdapter } from '../adapter.ts';
+import { sdkModel } from '../sdk-model.ts';
 
 export function openAiModel(model: CatalogModel, access: ModelAccess): LanguageModel {
-  const chat: ProviderAdapter = {
-    keyHeader: 'authorization',
-    endRule: 'done',
-    hasTextResults: true,
-    load: async (settings) =>
-      (await import('@ai-sdk/openai')).createOpenAI(settings).chat(model.upstream_model),
-    effort,
-  };
-  const responses: ProviderAdapter = {
-    keyHeader: 'authorization',
-    endRule: 'responses',
-    load: async (settings) =>
-      (await import('@ai-sdk/openai')).createOpenAI(settings).responses(model.upstream_model),
-    effort,
-  };
-  const runs = (call: ModelCall): [LanguageModel, ModelCall] =>
-    needsResponses(call)
-      ? [sdkModel(model, responses, access), withoutStorage(call)]
-      : [sdkModel(model, chat, access), call];
-
+  const chat = sdkModel(model, chatAdapter(model), access);
+  const responses = sdkModel(model, responsesAdapter(model), access);
   return {
-    generate(call) {
-      const [chosen, made] = runs(call);
-      return chosen.generate(made);
-    },
-    stream(call) {
-      const [chosen, made] = runs(call);
-      return chosen.stream(made);
-    },
+    generate: (call) =>
+      needsResponses(call) ? responses.generate(withoutStorage(call)) : chat.generate(call),
+    stream: (call) => (needsResponses(call) ? responses.stream(withoutStorage(call)) : chat.stream(call)),
   };
 }
 
-// The package drops without a word what its chat completions do not know.
+function chatAdapter({ upstream_model: name }: CatalogModel): ProviderAdapter {
+  return {
+    keyHeader: 'authorization',
+    endRule: 'done',
+    hasTextResults: true,
+    load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).chat(name),
+    effort: effortOptions,
+  };
+}
+
+function responsesAdapter({ upstream_model: name }: CatalogModel): ProviderAdapter {
+  return {
+    keyHeader: 'authorization',
+    endRule: 'responses',
+    load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).responses(name),
+    effort: effortOptions,
+  };
+}
+
+// The package recognizes reasoning models by their names; the catalog also has models that the package does not know.
+const effortOptions: ProviderAdapter['effort'] = (reasoningEffort) => ({
+  providerOptions: { openai: { reasoningEffort, forceReasoning: true } },
+});
+
+/** Options that the package drops silently in chat completions. */
 const responsesOnlyOptions = new Set([
   'reasoningSummary',
   'reasoningMode',
@@ -67,18 +64,13 @@ function needsResponses({ tools = [], providerOptions }: ModelCall): boolean {
   return (
     tools.some(({ type }) => type === 'provider') ||
     Object.entries(providerOptions?.['openai'] ?? {}).some(
-      ([name, value]) => responsesOnlyOptions.has(name) && value !== undefined && value !== null,
+      ([name, setting]) => responsesOnlyOptions.has(name) && setting !== undefined && setting !== null,
     )
   );
 }
 
-// This format keeps answers at the provider unless it is told not to; the other does not, and callers know of one.
+/** Responses are stored at the provider by default, chat completions are not; callers see one API, so neither is. */
 function withoutStorage(call: ModelCall): ModelCall {
-  return {
-    ...call,
-    providerOptions: {
-      ...call.providerOptions,
-      openai: { store: false, ...call.providerOptions?.['openai'] },
-    },
-  };
+  const openai = { store: false, ...call.providerOptions?.['openai'] };
+  return { ...call, providerOptions: { ...call.providerOptions, openai } };
 }

@@ -1,14 +1,14 @@
-// Films by OpenAI's videos API, which servers of open models and relays speak too. What was asked for goes out as it
-// is, so that a provider refuses what it cannot do; as a form, because some of those servers read nothing else.
+// Videos of OpenAI's videos API, which relays and servers of open models also have. Requests are sent unchanged, so that
+// a provider refuses what it does not support; as a form, because some of those servers read nothing else.
 import type { VideoCall } from '../../hub/media-model.ts';
-import { multipartForm, type FormField } from './multipart-form.ts';
 import {
+  nonEmptyText,
   requireOneImage,
-  type VideoStatus,
   statusOfCode,
-  textOf,
   type VideoAdapter,
-} from '../video-format.ts';
+  type VideoStatus,
+} from '../video-adapter.ts';
+import { multipartForm, type FormField } from './multipart-form.ts';
 
 interface Video {
   id?: unknown;
@@ -34,16 +34,19 @@ export const openAiVideo: VideoAdapter = {
   check: requireOneImage,
   submission: (call, upstreamModel) => ({ path: '/videos', ...multipartForm(fieldsOf(call, upstreamModel)) }),
   jobId: (answer) => (answer as Video | null)?.id,
-  statusPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
-  readStatus: (answer, orderId) => standingOf((answer ?? {}) as Video, orderId),
-  cancelPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
+  statusPath: videoPath,
+  readStatus: (answer, jobId) => statusOf((answer ?? {}) as Video, jobId),
+  cancelPath: videoPath,
 };
+
+function videoPath(jobId: string): string {
+  return `/videos/${encodeURIComponent(jobId)}`;
+}
 
 function fieldsOf(
   { prompt, durationSeconds, framesPerSecond, size, aspectRatio, seed, images, options }: VideoCall,
   upstreamModel: string,
 ): [string, FormField][] {
-  const [image] = images;
   const members: Record<string, unknown> = {
     ...options,
     model: upstreamModel,
@@ -54,43 +57,34 @@ function fieldsOf(
     fps: framesPerSecond,
     seed,
   };
-  return [
-    ...Object.entries(members).flatMap(([name, value]): [string, FormField][] =>
-      value === undefined ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],
-    ),
-    ...(image === undefined
-      ? []
-      : [
-          [
-            'input_reference',
-            {
-              fileName: `image.${image.mediaType.split('/')[1]}`,
-              mediaType: image.mediaType,
-              content: image.content,
-            },
-          ] as [string, FormField],
-        ]),
-  ];
+  const fields = Object.entries(members).flatMap(([name, member]): [string, FormField][] =>
+    member === undefined ? [] : [[name, typeof member === 'string' ? member : JSON.stringify(member)]],
+  );
+  for (const { content, mediaType } of images) {
+    const fileName = `image.${mediaType.split('/')[1]}`;
+    fields.push(['input_reference', { fileName, mediaType, content }]);
+  }
+  return fields;
 }
 
-// By the words of OpenAI and of those who came after it; one that nobody knows is waited out.
-const failed = new Set(['failed', 'error', 'cancelled', 'canceled', 'expired']);
+// Of OpenAI and of servers that imitate it. An unknown status counts as waiting.
+const failedStatuses = new Set(['failed', 'error', 'cancelled', 'canceled', 'expired']);
 
-function standingOf({ status, progress, seconds, error }: Video, orderId: string): VideoStatus {
+function statusOf({ status, progress, seconds, error }: Video, jobId: string): VideoStatus {
   if (status === 'completed') {
-    const told = Number(seconds);
+    const duration = seconds === null ? Number.NaN : Number(seconds);
     return {
       state: 'ready',
-      url: `/videos/${encodeURIComponent(orderId)}/content`,
-      seconds: seconds !== null && told > 0 ? told : undefined,
+      url: `${videoPath(jobId)}/content`,
+      seconds: duration > 0 ? duration : undefined,
     };
   }
-  if (typeof status === 'string' && failed.has(status))
+  if (typeof status === 'string' && failedStatuses.has(status))
     return {
       state: 'failed',
       status: statusOfCode(error?.code),
-      code: textOf(error?.code),
-      message: textOf(error?.message),
+      code: nonEmptyText(error?.code),
+      message: nonEmptyText(error?.message),
     };
   return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
 }

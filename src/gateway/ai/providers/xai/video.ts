@@ -1,15 +1,15 @@
-// Films by xAI's own format, which is not OpenAI's although its texts are.
+// Videos of xAI's own format; its language models use OpenAI's.
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
-  resolutionOf,
-  requireOneImage,
+  nonEmptyText,
   requireAbsent,
-  type VideoStatus,
+  requireOneImage,
+  resolutionOf,
   statusOfCode,
-  textOf,
   unsupportedMember,
   type VideoAdapter,
-} from '../video-format.ts';
+  type VideoStatus,
+} from '../video-adapter.ts';
 
 interface Generation {
   request_id?: unknown;
@@ -19,43 +19,41 @@ interface Generation {
   error?: { code?: unknown; message?: unknown } | null;
 }
 
-const lines = { 480: '480p', 720: '720p', 1080: '1080p' };
+const resolutions = { 480: '480p', 720: '720p', 1080: '1080p' };
 
 export const xaiVideo: VideoAdapter = {
   keyHeader: 'authorization',
-  // The last is an address to which the film would go instead.
+  // `output` is a URL to which xAI would deliver the video.
   reservedMembers: new Set(['model', 'prompt', 'n', 'duration', 'aspect_ratio', 'image', 'output']),
   check(call) {
     requireOneImage(call);
     requireAbsent(call, ['seed', 'framesPerSecond']);
-    if (call.size !== undefined && resolutionOf(call.size, lines) === undefined) {
+    if (call.size !== undefined && resolutionOf(call.size, resolutions) === undefined)
       throw unsupportedMember(
         'size',
         'The provider of this model makes films of 480, 720 or 1080 lines; in other shapes than 16:9 or 9:16, give aspect_ratio and provider_options.resolution.',
       );
-    }
   },
   submission: (call, upstreamModel) => ({
     path: '/videos/generations',
-    body: JSON.stringify(bodyOf(call, upstreamModel)),
+    body: JSON.stringify(requestBody(call, upstreamModel)),
   }),
   jobId: (answer) => (answer as Generation | null)?.request_id,
-  statusPath: (orderId) => `/videos/${encodeURIComponent(orderId)}`,
-  readStatus: (answer) => standingOf((answer ?? {}) as Generation),
+  statusPath: (jobId) => `/videos/${encodeURIComponent(jobId)}`,
+  readStatus: (answer) => statusOf((answer ?? {}) as Generation),
 };
 
-function bodyOf(
-  { prompt, durationSeconds, size, aspectRatio, images, options }: VideoCall,
+function requestBody(
+  { prompt, durationSeconds, size, aspectRatio, images: [image], options }: VideoCall,
   upstreamModel: string,
 ): object {
-  const [image] = images;
-  const named = size && resolutionOf(size, lines);
+  const shape = size && resolutionOf(size, resolutions);
   return {
     ...options,
     model: upstreamModel,
     prompt,
     ...(durationSeconds === undefined ? {} : { duration: durationSeconds }),
-    ...(named === undefined ? {} : { resolution: named.resolution, aspect_ratio: named.aspectRatio }),
+    ...(shape === undefined ? {} : { resolution: shape.resolution, aspect_ratio: shape.aspectRatio }),
     ...(aspectRatio === undefined ? {} : { aspect_ratio: `${aspectRatio.width}:${aspectRatio.height}` }),
     ...(image === undefined
       ? {}
@@ -65,17 +63,25 @@ function bodyOf(
   };
 }
 
-function standingOf({ status, progress, video, error }: Generation): VideoStatus {
-  if (status === 'failed')
-    return {
-      state: 'failed',
-      status: statusOfCode(error?.code),
-      code: textOf(error?.code),
-      message: textOf(error?.message),
-    };
-  if (status === 'expired') return { state: 'failed', status: 500 };
-  if (status !== 'done')
-    return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
+function statusOf({ status, progress, video, error }: Generation): VideoStatus {
+  switch (status) {
+    case 'failed':
+      return {
+        state: 'failed',
+        status: statusOfCode(error?.code),
+        code: nonEmptyText(error?.code),
+        message: nonEmptyText(error?.message),
+      };
+    case 'expired':
+      return { state: 'failed', status: 500 };
+    case 'done':
+      return resultOf(video);
+    default:
+      return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
+  }
+}
+
+function resultOf(video: Generation['video']): VideoStatus {
   if (video?.respect_moderation === false)
     return {
       state: 'failed',
@@ -83,12 +89,8 @@ function standingOf({ status, progress, video, error }: Generation): VideoStatus
       code: 'content_filtered',
       message: 'The provider held the film back by its rules for content.',
     };
-  const url = textOf(video?.url);
-  return url === undefined
-    ? { state: 'failed', status: 500 }
-    : {
-        state: 'ready',
-        url,
-        seconds: typeof video?.duration === 'number' && video.duration > 0 ? video.duration : undefined,
-      };
+  const url = nonEmptyText(video?.url);
+  if (url === undefined) return { state: 'failed', status: 500 };
+  const seconds = typeof video?.duration === 'number' && video.duration > 0 ? video.duration : undefined;
+  return { state: 'ready', url, seconds };
 }

@@ -1,0 +1,94 @@
+// The files of media jobs: bytes in the storage, a row a file in the database. The row is written before the bytes and
+// deleted after them, so a crash leaves a row without bytes, which the cleanup finds, and never bytes without a row.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Storage } from '../../../kernel/data/storage.ts';
+import { id } from '../../../kernel/ids.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { MediaFile, MediaProperties, RemoteMedia } from '../hub/media-model.ts';
+import { isTransient } from '../upstream/retry.ts';
+import type { ClaimedJob } from './job.ts';
+import type { JobsStore, StoredMedia } from './store.ts';
+
+export interface JobFiles {
+  /** Stores the files, or none of them when one fails. They are not served before `JobsStore.succeed`. */
+  store(job: ClaimedJob, files: readonly (MediaFile | RemoteMedia)[]): Promise<StoredMedia[]>;
+  delete(mediaIds: readonly string[]): Promise<void>;
+  deleteExpired(): Promise<void>;
+}
+
+// Retention of a file whose job has not ended: longer than any job takes.
+const unfinishedSeconds = 3600;
+const maxDownloads = 3;
+const downloadRetryMs = 1_000;
+const deletionBatch = 200;
+
+export function jobFiles({
+  store,
+  storage,
+  clock,
+}: {
+  store: Pick<JobsStore, 'insertMedia' | 'listExpiredMedia' | 'deleteMedia'>;
+  storage: Storage;
+  clock: Pick<Clock, 'sleep'>;
+}): JobFiles {
+  async function storeBytes(mediaId: string, file: MediaFile | RemoteMedia): Promise<StoredMedia> {
+    const { mediaType, width, height, durationSeconds } =
+      'content' in file ? await upload(mediaId, file) : await download(mediaId, file);
+    const bytes = (await storage.open(mediaId))?.size ?? 0;
+    return { mediaId, mediaType, width, height, durationSeconds, bytes };
+  }
+
+  async function upload(mediaId: string, file: MediaFile): Promise<MediaProperties> {
+    await storage.put(mediaId, file.content);
+    return file;
+  }
+
+  /** Downloads again when the connection breaks: the provider keeps the file, and it is already paid for. */
+  async function download(mediaId: string, file: RemoteMedia): Promise<MediaProperties> {
+    for (let downloads = 1; ; downloads += 1) {
+      try {
+        await storage.put(mediaId, file.open());
+        return file.properties();
+      } catch (error) {
+        if (!isWorthAnotherDownload(error) || downloads >= maxDownloads) throw error;
+        await clock.sleep(downloadRetryMs);
+      }
+    }
+  }
+
+  async function deleteFiles(mediaIds: readonly string[]): Promise<void> {
+    for (const mediaId of mediaIds) await storage.remove(mediaId);
+    await store.deleteMedia(mediaIds);
+  }
+
+  return {
+    async store(job, files) {
+      const media: StoredMedia[] = [];
+      const mediaIds: string[] = [];
+      try {
+        for (const [position, file] of files.entries()) {
+          const mediaId = id('med');
+          await store.insertMedia(job, { mediaId, position, keepSeconds: unfinishedSeconds });
+          mediaIds.push(mediaId);
+          media.push(await storeBytes(mediaId, file));
+        }
+        return media;
+      } catch (error) {
+        await deleteFiles(mediaIds);
+        throw error;
+      }
+    },
+    delete: deleteFiles,
+    async deleteExpired() {
+      for (;;) {
+        const mediaIds = await store.listExpiredMedia(deletionBatch);
+        await deleteFiles(mediaIds);
+        if (mediaIds.length < deletionBatch) return;
+      }
+    },
+  };
+}
+
+function isWorthAnotherDownload(error: unknown): boolean {
+  return error instanceof Problem && (error.code === 'upstream_truncated' || isTransient(error));
+}

@@ -1,0 +1,100 @@
+// The queue of media jobs. A message only says that there is work: the rows decide which job is next, so that owners
+// take turns and a lost or repeated message does no harm.
+import type { Background } from '../../../kernel/background.ts';
+import type { Jobs } from '../../../kernel/data/jobs.ts';
+import type { Log } from '../../../kernel/log.ts';
+import type { ClaimedJob, JobKind } from './job.ts';
+import { jobDeadlineMs, type MediaJobsSettings } from './settings.ts';
+import type { JobsStore } from './store.ts';
+
+export interface MediaQueue {
+  /** Announces a job that waits. Should the message be lost, the sweeper finds the job by its lease. */
+  announce(job: { jobId: string; kind: JobKind; attempt: number }): void;
+  /** Announces the next job of the kind, if one waits: its own message may have been consumed while its owner was busy. */
+  announceNext(previous: ClaimedJob): void;
+  start(): void;
+  /** Resolves when jobs are taken, or when there are none to take. */
+  ready(): Promise<void>;
+}
+
+export interface MediaQueueOptions {
+  /** Started here when it is needed, stopped by its owner. */
+  queue: Jobs;
+  store: Pick<JobsStore, 'hasJobs' | 'hasWaiting' | 'releaseAll'>;
+  /** Whether this process has the database alone: jobs that run at its start were left by a dead process. */
+  isAlone: boolean;
+  background: Background;
+  log: Log;
+  settings: MediaJobsSettings;
+  /** Claims and runs the next job of the kind. The signal aborts when the process stops. */
+  runNext(kind: JobKind, signal: AbortSignal): Promise<void>;
+  cleanUp(): Promise<void>;
+}
+
+const queueNames: Record<JobKind, string> = { image: 'ai-image', video: 'ai-video' };
+const cleanUpName = 'ai-tidy';
+
+export function mediaQueue(options: MediaQueueOptions): MediaQueue {
+  const { queue, store, isAlone, background, log } = options;
+  let isWanted = Promise.resolve(false);
+  let leftoversReleased: Promise<void> = Promise.resolve();
+  defineHandlers(options);
+
+  function startQueue(): void {
+    isWanted = Promise.resolve(true);
+    background.run('start the queue', async () => {
+      // A job claimed here before the leftovers are released would be released with them.
+      await leftoversReleased;
+      queue.start();
+    });
+  }
+
+  /** Whether the queue is needed from the start: other processes may enqueue, or earlier jobs remain. */
+  async function hasWork(): Promise<boolean> {
+    if (!isAlone) return true;
+    return store.hasJobs().catch(() => true);
+  }
+
+  return {
+    announce({ jobId, kind, attempt }) {
+      startQueue();
+      background.run(`announce ${jobId} ${attempt}`, () =>
+        queue.enqueue(queueNames[kind], { jobId }, { key: `${jobId}.${attempt}` }),
+      );
+    },
+    announceNext({ jobId, kind, attempt }) {
+      background.run(`look for jobs after ${jobId}`, async () => {
+        if (await store.hasWaiting(kind))
+          await queue.enqueue(queueNames[kind], {}, { key: `after ${jobId}.${attempt}` });
+      });
+    },
+    start() {
+      // Should this fail, the leases of these jobs run out instead.
+      if (isAlone)
+        leftoversReleased = store
+          .releaseAll()
+          .catch((error: unknown) => log.warn({ err: error }, 'jobs of before could not be released'));
+      isWanted = hasWork();
+      background.run('look for jobs', async () => {
+        if (await isWanted) startQueue();
+      });
+    },
+    async ready() {
+      if (await isWanted) await queue.ready();
+    },
+  };
+}
+
+function defineHandlers({ queue, settings, runNext, cleanUp }: MediaQueueOptions): void {
+  for (const kind of Object.keys(queueNames) as JobKind[]) {
+    const policy = {
+      retries: 2,
+      // Two minutes after the job's own deadline: when the queue's comes first, it starts the job again.
+      expireSeconds: Math.ceil(jobDeadlineMs(kind, settings) / 1000) + 120,
+      concurrency: settings.concurrency,
+    };
+    queue.define<{ jobId: string }>(queueNames[kind], policy, (_data, { signal }) => runNext(kind, signal));
+  }
+  queue.define(cleanUpName, { retries: 0 }, cleanUp);
+  queue.schedule(cleanUpName, '*/10 * * * *', {});
+}

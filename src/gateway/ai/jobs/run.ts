@@ -1,0 +1,270 @@
+// One run of a claimed media job in this process: renews its lease, resumes its payment, generates, stores the files
+// and writes its end. Another process may claim the job again at any time, so every write names the attempt that this
+// run claimed (a fencing token) and has no effect once a later attempt exists.
+import type { Background } from '../../../kernel/background.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { asProblem, Problem } from '../../../kernel/problem.ts';
+import type { Hold } from '../../credits/index.ts';
+import type { GenerationContext, MediaFile, MediaProperties, RemoteMedia } from '../hub/media-model.ts';
+import type { JobFiles } from './files.ts';
+import { ownerName, type ClaimedJob, type UpstreamJob } from './job.ts';
+import type { JobCharge, JobPayments } from './payments.ts';
+import { jobDeadlineMs, type MediaJobsSettings } from './settings.ts';
+import type { AbortedJob, JobsStore, StoredMedia } from './store.ts';
+
+export type JobInput = Pick<ClaimedJob, 'kind' | 'owner' | 'request'>;
+
+/** Generates the media of jobs, knows their price and can cancel what they submitted to a provider. */
+export interface MediaGenerator {
+  /** A Problem that this throws becomes the job's error. */
+  generate(job: JobInput, run: JobRun): Promise<GeneratedMedia>;
+  /** What the job may cost at most, by the catalog of now; nothing when absent. */
+  estimate?(job: JobInput): bigint;
+  cancelUpstreamJob?(job: UpstreamJob): Promise<void>;
+}
+
+export interface JobRun extends GenerationContext {
+  /** The provider's job that an earlier attempt submitted; null when there is none. */
+  upstreamJob: UpstreamJob | null;
+  /**
+   * Persists a job that was submitted to a provider, so that no later attempt submits it again. Cancels it and throws
+   * when this run has lost its job meanwhile.
+   */
+  saveUpstreamJob(job: UpstreamJob): Promise<void>;
+}
+
+export interface GeneratedMedia {
+  files: readonly (MediaFile | RemoteMedia)[];
+  /** The price and usage, by what the stored files turned out to be; absent for a free job. */
+  chargeFor?(files: readonly MediaProperties[]): JobCharge;
+}
+
+export interface RunContext {
+  store: JobsStore;
+  files: JobFiles;
+  payments: JobPayments;
+  background: Background;
+  clock: Pick<Clock, 'sleep'>;
+  log: Log;
+  settings: MediaJobsSettings;
+  generator(): MediaGenerator;
+}
+
+/** How a run ends that did not complete its job. */
+type Interruption =
+  /** The process stops or the queue gave up: the job goes back to the queue. */
+  | { cause: 'stopped' }
+  /** The job was canceled, or another process has reclaimed it. */
+  | { cause: 'lost' }
+  | { cause: 'failed'; error: unknown };
+
+class JobLostError extends Error {
+  override name = 'JobLostError';
+}
+
+/**
+ * Runs the job to its end; never rejects for a failed generation. `stopped` is aborted when this process may not go on;
+ * `lost` is aborted from here, or by a cancellation in this process.
+ */
+export async function runJob(
+  context: RunContext,
+  job: ClaimedJob,
+  { stopped, lost }: { stopped: AbortSignal; lost: AbortController },
+): Promise<void> {
+  const deadline = AbortSignal.timeout(jobDeadlineMs(job.kind, context.settings));
+  const lease = keepLease(context, job, lost);
+  try {
+    const hold = await resumeHold(context, job);
+    const generated = await context.generator().generate(job, {
+      owner: ownerName(job.owner),
+      signal: AbortSignal.any([lost.signal, stopped, deadline]),
+      reportProgress: lease.reportProgress,
+      upstreamJob: job.upstreamJob,
+      saveUpstreamJob: (upstreamJob) => saveUpstreamJob(context, job, upstreamJob),
+    });
+    await completeJob(context, job, { generated, hold });
+  } catch (error) {
+    await endInterrupted(context, job, interruptionOf(error, { stopped, lost: lost.signal, deadline }));
+  } finally {
+    lease.end();
+  }
+}
+
+/** Tells the provider in the background that the result of its job is not needed any more. */
+export function cancelUpstreamJob(
+  { background, generator }: Pick<RunContext, 'background' | 'generator'>,
+  { jobId, upstreamJob }: Pick<AbortedJob, 'jobId' | 'upstreamJob'>,
+): void {
+  if (upstreamJob === null) return;
+  background.run(`cancel the upstream job of ${jobId}`, async () =>
+    generator().cancelUpstreamJob?.(upstreamJob),
+  );
+}
+
+/** Renews the lease every heartbeat and aborts `lost` when the renewal finds that the job is not this run's any more. */
+function keepLease(
+  { store, background, settings: { heartbeatMs, leaseSeconds } }: RunContext,
+  job: ClaimedJob,
+  lost: AbortController,
+): { reportProgress(share: number): void; end(): void } {
+  let progress = 0;
+  const timer = setInterval(() => {
+    background.run(`renew the lease of ${job.jobId}`, async () => {
+      if (!(await store.renewLease(job, { progress, leaseSeconds })))
+        lost.abort(new JobLostError('The job was canceled or claimed by another process.'));
+    });
+  }, heartbeatMs);
+  return {
+    reportProgress: (share) => (progress = Math.min(Math.max(share, progress), 1)),
+    end: () => clearInterval(timer),
+  };
+}
+
+async function resumeHold({ payments, store, generator }: RunContext, job: ClaimedJob): Promise<Hold | null> {
+  const hold = await payments.resume(job, generator().estimate?.(job) ?? 0n);
+  if (hold !== null && hold.holdId !== job.holdId) {
+    await store.saveHold(job, hold.holdId);
+    job.holdId = hold.holdId;
+  }
+  return hold;
+}
+
+async function saveUpstreamJob(
+  context: RunContext,
+  job: ClaimedJob,
+  upstreamJob: UpstreamJob,
+): Promise<void> {
+  job.upstreamJob = upstreamJob;
+  if (await retryForDatabase(context, () => context.store.saveUpstreamJob(job, upstreamJob))) return;
+  cancelUpstreamJob(context, job);
+  throw new JobLostError(
+    'The job was canceled or claimed by another process before its upstream job was saved.',
+  );
+}
+
+async function completeJob(
+  context: RunContext,
+  job: ClaimedJob,
+  { generated: { files, chargeFor }, hold }: { generated: GeneratedMedia; hold: Hold | null },
+): Promise<void> {
+  const media = await context.files.store(job, files);
+  let isOurs = false;
+  try {
+    isOurs = await succeed(context, job, { media, hold, charge: chargeFor?.(media) });
+  } finally {
+    if (!isOurs) await context.files.delete(media.map(({ mediaId }) => mediaId));
+  }
+  context.log.info(
+    { jobId: job.jobId, kind: job.kind, outcome: isOurs ? 'succeeded' : 'too late' },
+    'job ended',
+  );
+}
+
+/** Writes the success and charges for it in one transaction; false when the job is not this run's any more. */
+async function succeed(
+  context: RunContext,
+  job: ClaimedJob,
+  {
+    media,
+    hold,
+    charge,
+  }: { media: readonly StoredMedia[]; hold: Hold | null; charge: JobCharge | undefined },
+): Promise<boolean> {
+  const { store, payments, settings } = context;
+  const credits = hold === null ? 0n : (charge?.credits ?? 0n);
+  let expiredMedia = 0;
+  const writeEnd = async (tx: Tx) => {
+    const result = { media, keepSeconds: settings.mediaRetentionSeconds, credits };
+    if (!(await store.succeed(tx, job, result)))
+      throw new JobLostError(
+        'The job was canceled or claimed by another process before its end was written.',
+      );
+    expiredMedia = await store.expireMediaBeyond(tx, job, settings.maxMediaBytesPerOwner);
+  };
+  try {
+    const { isEnded } =
+      charge === undefined ? { isEnded: false } : await payments.settle(job, hold, { charge, end: writeEnd });
+    // The charge is durable even without the database; another attempt would generate what is already paid for.
+    if (!isEnded) await retryForDatabase(context, () => store.tx(writeEnd));
+  } catch (error) {
+    if (error instanceof JobLostError) return false;
+    throw error;
+  }
+  deleteExpiredMedia(context, job, expiredMedia);
+  return true;
+}
+
+function deleteExpiredMedia(
+  { log, background, files }: RunContext,
+  { jobId }: ClaimedJob,
+  count: number,
+): void {
+  if (count === 0) return;
+  log.info({ jobId, media: count }, 'media beyond the quota of their owner were dropped');
+  background.run(`delete expired media after ${jobId}`, () => files.deleteExpired());
+}
+
+function interruptionOf(
+  error: unknown,
+  { stopped, lost, deadline }: { stopped: AbortSignal; lost: AbortSignal; deadline: AbortSignal },
+): Interruption {
+  if (stopped.aborted) return { cause: 'stopped' };
+  if (lost.aborted) return { cause: 'lost' };
+  if (!deadline.aborted) return { cause: 'failed', error };
+  return {
+    cause: 'failed',
+    error: new Problem('upstream_timeout', 'upstream_timeout', 'The job took too long and was given up.'),
+  };
+}
+
+async function endInterrupted(
+  context: RunContext,
+  job: ClaimedJob,
+  interruption: Interruption,
+): Promise<void> {
+  switch (interruption.cause) {
+    case 'stopped':
+      return context.store.release(job);
+    case 'lost':
+      // Whoever ended the job has released its hold and canceled its upstream job.
+      return;
+    case 'failed':
+      if (await failJob(context, job, interruption.error)) cancelUpstreamJob(context, job);
+      return context.payments.release(job, 'upstream_failed');
+  }
+}
+
+/** False when the job is not this run's any more. */
+async function failJob({ store, log }: RunContext, job: ClaimedJob, error: unknown): Promise<boolean> {
+  const { jobId, kind } = job;
+  const problem = asProblem(error);
+  if (problem.kind === 'internal') log.error({ jobId, err: problem.cause ?? problem }, 'job failed');
+  else log.info({ jobId, kind, code: problem.code, err: problem.cause }, 'job failed');
+  return store.fail(job, {
+    code: storableText(problem.foreignCode ?? problem.code),
+    message: storableText(problem.message),
+  });
+}
+
+/** PostgreSQL rejects NUL and lone surrogates in text, and a provider's message may contain both. */
+function storableText(text: string): string {
+  return text.replaceAll('\0', '\ufffd').toWellFormed();
+}
+
+// One minute, long enough for a database to restart. The heartbeat renews the lease meanwhile.
+const maxDatabaseRetries = 60;
+const databaseRetryMs = 1_000;
+
+/** Repeats the work until the database answers. Errors of a lost job pass at once. */
+async function retryForDatabase<T>({ clock }: RunContext, work: () => Promise<T>): Promise<T> {
+  for (let retries = 0; ; retries += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof JobLostError || retries >= maxDatabaseRetries) throw error;
+      await clock.sleep(databaseRetryMs);
+    }
+  }
+}

@@ -1,0 +1,52 @@
+// Limits and intervals of media jobs.
+import type { JobKind } from './job.ts';
+
+export interface MediaJobsSettings {
+  /** A running job whose lease is this old is reclaimed: its process is assumed dead. */
+  leaseSeconds: number;
+  /** Interval between two renewals of the lease, which also detect a cancellation in another process. */
+  heartbeatMs: number;
+  /** Interval between two searches for jobs with an expired lease. */
+  sweepMs: number;
+  /** A job is failed after this many attempts, since it may be what ends the processes. */
+  maxAttempts: number;
+  /** Queued and running jobs of one owner. */
+  maxOpenPerOwner: number;
+  /** Running jobs of one owner and kind, over all processes. Further ones wait, so that other owners get a turn. */
+  maxRunningPerOwner: number;
+  /** One image job at most, all its provider attempts included. */
+  imageDeadlineMs: number;
+  /** One video job at most. */
+  videoDeadlineMs: number;
+  mediaRetentionSeconds: number;
+  /** Media of one owner; beyond it the oldest are deleted. */
+  maxMediaBytesPerOwner: number;
+  jobRetentionSeconds: number;
+  /** Jobs of each kind at once in this process. */
+  concurrency: number;
+}
+
+const daySeconds = 24 * 3600;
+
+export const defaultMediaJobsSettings: MediaJobsSettings = {
+  leaseSeconds: 30,
+  heartbeatMs: 1_000,
+  sweepMs: 10_000,
+  maxAttempts: 5,
+  maxOpenPerOwner: 50,
+  maxRunningPerOwner: 4,
+  imageDeadlineMs: 14 * 60_000,
+  videoDeadlineMs: 45 * 60_000,
+  mediaRetentionSeconds: 7 * daySeconds,
+  maxMediaBytesPerOwner: 4 * 2 ** 30,
+  jobRetentionSeconds: 30 * daySeconds,
+  concurrency: 8,
+};
+
+/** The deadline of one job of this kind, in milliseconds. */
+export function jobDeadlineMs(
+  kind: JobKind,
+  { imageDeadlineMs, videoDeadlineMs }: Pick<MediaJobsSettings, 'imageDeadlineMs' | 'videoDeadlineMs'>,
+): number {
+  return kind === 'image' ? imageDeadlineMs : videoDeadlineMs;
+}

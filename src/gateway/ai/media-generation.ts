@@ -1,0 +1,157 @@
+// Generates the media of jobs: calls the requested model or a fallback of it, submits videos to providers that take
+// their time, and prices the result.
+import type { CreateImageRequest, StartVideoRequest } from '../../contract/gateway/types.gen.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Attempts } from './attempts.ts';
+import type { Catalog, CatalogModel, Viewer } from './catalog/catalog.ts';
+import type { MediaFile } from './hub/media-model.ts';
+import type { JobKind, UpstreamJob } from './jobs/job.ts';
+import type { GeneratedMedia, JobInput, JobRun, MediaGenerator } from './jobs/run.ts';
+import { mediaTask } from './media-task.ts';
+import { generatedUnits, requestedUnits } from './media/units.ts';
+import { imageCallOf, videoCallOf } from './media/visual-input.ts';
+import { dearest, noTokens, priceOf } from './metering/price.ts';
+import type { MediaModels } from './providers/media-models.ts';
+
+export interface MediaGenerationOptions {
+  catalog: Catalog;
+  attempts: Attempts;
+  models: MediaModels;
+  clock: Pick<Clock, 'monotonicMs'>;
+  /** To the first byte of an answer, over all attempts. */
+  answerMs: number;
+}
+
+export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator {
+  const { catalog, models } = options;
+  return {
+    generate: (job, run) =>
+      job.kind === 'image' ? generateImages(options, job, run) : generateVideo(options, job, run),
+    estimate({ kind, owner, request }) {
+      const units = requestedUnits(kind, request);
+      const prices = catalog
+        .chain(viewerOfJob({ owner, request }), request.model, kind)
+        .map((model) => dearest(model, { input: 0, output: 0, units }));
+      return prices.reduce((most, price) => (price > most ? price : most), 0n);
+    },
+    cancelUpstreamJob({ model, id }) {
+      return models.asyncVideo(catalog.callableModel({ kind: 'admin' }, model, 'video')).cancel(id);
+    },
+  };
+}
+
+async function generateImages(
+  options: MediaGenerationOptions,
+  job: JobInput,
+  run: JobRun,
+): Promise<GeneratedMedia> {
+  const { catalog, attempts, models, clock, answerMs } = options;
+  const startedMs = clock.monotonicMs();
+  const call = imageCallOf(job.request as CreateImageRequest);
+  const { answer, model } = await attempts.run(
+    mediaTask(catalog, {
+      viewer: viewerOfJob(job),
+      modelId: job.request.model,
+      modality: 'image',
+      signal: run.signal,
+      deadlineMs: answerMs,
+      check: (candidate) => models.checkImage(candidate, call),
+      call: (candidate, firstMs) => models.image(candidate, firstMs).generate(call, run),
+    }),
+  );
+  return charged(options, job, { files: answer, model, startedMs });
+}
+
+/** What a video model does at once: generate, or accept a job whose result is fetched later. */
+type VideoStart = { kind: 'generated'; files: MediaFile[] } | { kind: 'submitted'; upstreamJob: UpstreamJob };
+
+async function generateVideo(
+  options: MediaGenerationOptions,
+  job: JobInput,
+  run: JobRun,
+): Promise<GeneratedMedia> {
+  if (run.upstreamJob !== null) return fetchVideo(options, job, { upstreamJob: run.upstreamJob, run });
+  const startedMs = options.clock.monotonicMs();
+  const { answer: start, model } = await startVideo(options, job, run);
+  if (start.kind === 'generated') return charged(options, job, { files: start.files, model, startedMs });
+  await run.saveUpstreamJob(start.upstreamJob);
+  return fetchVideo(options, job, { upstreamJob: start.upstreamJob, run });
+}
+
+function startVideo(
+  { catalog, attempts, models, answerMs }: MediaGenerationOptions,
+  job: JobInput,
+  run: JobRun,
+): Promise<{ answer: VideoStart; model: CatalogModel }> {
+  const call = videoCallOf(job.request as unknown as StartVideoRequest);
+  // A submission under way is never aborted: it would be unknown whether the provider has accepted, and charges for it.
+  const { signal: neverAborted } = new AbortController();
+  return attempts.run(
+    mediaTask<VideoStart>(catalog, {
+      viewer: viewerOfJob(job),
+      modelId: job.request.model,
+      modality: 'video',
+      signal: neverAborted,
+      deadlineMs: answerMs,
+      check: (candidate) => models.checkVideo(candidate, call),
+      async call(candidate, firstMs) {
+        run.signal.throwIfAborted();
+        const model = models.video(candidate, firstMs);
+        if (!('submit' in model)) return { kind: 'generated', files: await model.generate(call, run) };
+        const id = await model.submit(call, neverAborted);
+        return { kind: 'submitted', upstreamJob: { model: candidate.id, id } };
+      },
+    }),
+  );
+}
+
+/** Waits for the result of a submitted job, whichever process submitted it and whichever model accepted it. */
+async function fetchVideo(
+  options: MediaGenerationOptions,
+  job: JobInput,
+  { upstreamJob, run }: { upstreamJob: UpstreamJob; run: JobRun },
+): Promise<GeneratedMedia> {
+  const { catalog, models, clock } = options;
+  const startedMs = clock.monotonicMs();
+  const model = catalog.callableModel(viewerOfJob(job), upstreamJob.model, 'video');
+  const file = await models.asyncVideo(model).fetchResult(upstreamJob.id, run);
+  return charged(options, job, { files: [file], model, startedMs });
+}
+
+const actions: Readonly<Record<JobKind, string>> = { image: 'image/create', video: 'video' };
+
+/** The files with their price, by the rates of the model that generated them. */
+function charged(
+  { clock }: Pick<MediaGenerationOptions, 'clock'>,
+  { kind, request }: JobInput,
+  { files, model, startedMs }: { files: GeneratedMedia['files']; model: CatalogModel; startedMs: number },
+): GeneratedMedia {
+  return {
+    files,
+    chargeFor(properties) {
+      const { videoLines, ...units } = generatedUnits(kind, request, properties);
+      return {
+        credits: priceOf(model, { tokens: noTokens, units: { ...units, videoLines } }),
+        facts: {
+          action: actions[kind],
+          model: model.id,
+          provider: model.provider,
+          tokens: noTokens,
+          units,
+          outcome: 'completed',
+          estimated: false,
+          ttftMs: null,
+          durationMs: Math.round(clock.monotonicMs() - startedMs),
+        },
+      };
+    },
+  };
+}
+
+/** The owner's rights were checked when the job was created; a key's limit to certain models still holds. */
+function viewerOfJob({
+  owner: { kind },
+  request: { allowedModels },
+}: Pick<JobInput, 'owner' | 'request'>): Viewer {
+  return kind === 'admin' ? { kind } : { kind, models: allowedModels };
+}

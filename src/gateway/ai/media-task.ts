@@ -1,0 +1,47 @@
+// A media call as a task of the attempts: the chain of models that may run it and what each of them is asked.
+import type { Task } from './attempts.ts';
+import type { Catalog, CatalogModel, Viewer } from './catalog/catalog.ts';
+import type { Modality } from './catalog/models-file.ts';
+import { videoResolutions, type Rates } from './catalog/rates.ts';
+import { requirePrice } from './metering/bound.ts';
+
+/** The rates by which calls of each modality are priced; a model needs one of them. */
+export const ratesByModality = {
+  image: ['image'],
+  video: ['video_second', ...videoResolutions.map((lines) => `video_second_${lines}` as const)],
+  tts: ['speech_character'],
+  asr: ['audio_second'],
+} as const satisfies Partial<Record<Modality, readonly (keyof Rates)[]>>;
+
+export type MediaModality = keyof typeof ratesByModality;
+
+export interface MediaTask<T> {
+  viewer: Viewer;
+  modelId: string;
+  modality: MediaModality;
+  signal: AbortSignal;
+  /** For all attempts together, to the first byte. */
+  deadlineMs: number;
+  /** Throws a 422 for a call that the model cannot take; the attempts go on with its fallbacks. */
+  check?: (model: CatalogModel) => void;
+  /** Calls the model; `firstMs` is the time left to the first byte. */
+  call: (model: CatalogModel, firstMs: number) => Promise<T>;
+}
+
+/** Throws a 404 for a model that the viewer may not use or that has another modality. */
+export function mediaTask<T>(
+  catalog: Pick<Catalog, 'chain'>,
+  { viewer, modelId, modality, signal, deadlineMs, check, call }: MediaTask<T>,
+): Task<T> {
+  return {
+    chain: catalog.chain(viewer, modelId, modality),
+    signal,
+    deadlineMs,
+    fits(model) {
+      requirePrice(model, ratesByModality[modality]);
+      check?.(model);
+    },
+    effort: () => undefined,
+    prepare: (model) => (firstMs) => call(model, firstMs),
+  };
+}

@@ -1,0 +1,121 @@
+// Image, video, speech and transcription models of the catalog: which implementation runs an entry, by the kind of its
+// provider. text-models.ts does the same for language models.
+import type { Clock } from '../../../kernel/clock.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type {
+  AsyncVideoModel,
+  ImageCall,
+  ImageModel,
+  InputFile,
+  SpeechModel,
+  TranscriptionModel,
+  VideoCall,
+  VideoModel,
+} from '../hub/media-model.ts';
+import { asyncVideoModel, type VideoLimits } from './async-video.ts';
+import type { LocalMediaModels } from './local/media-models.ts';
+import { openAiImageModel } from './openai/image.ts';
+import { openAiSpeechModel } from './openai/speech.ts';
+import { openAiTranscriptionModel } from './openai/transcription.ts';
+import type { ModelAccess } from './adapter.ts';
+import type { ProviderModels } from './text-models.ts';
+
+/** All throw a 422 for a model whose provider has no supported format. `firstMs` is the time left to the first byte. */
+export interface MediaModels {
+  image(model: CatalogModel, firstMs?: number): ImageModel;
+  video(model: CatalogModel, firstMs?: number): VideoModel | AsyncVideoModel;
+  /** The model of a job that was submitted to its provider before. */
+  asyncVideo(model: CatalogModel, firstMs?: number): AsyncVideoModel;
+  speech(model: CatalogModel, firstMs?: number): SpeechModel;
+  transcription(model: CatalogModel, firstMs?: number): TranscriptionModel;
+  /** Throws a 422 for a call that the model cannot take. */
+  checkImage(model: CatalogModel, call: ImageCall): void;
+  checkVideo(model: CatalogModel, call: VideoCall): void;
+}
+
+export function createMediaModels({
+  local,
+  providers,
+  clock,
+  videoLimits,
+}: {
+  local: LocalMediaModels;
+  providers: Pick<ProviderModels, 'access'>;
+  clock: Pick<Clock, 'sleep'>;
+  videoLimits: VideoLimits;
+}): MediaModels {
+  const access = (model: CatalogModel, firstMs: number | undefined) =>
+    providers.access(model, { effort: undefined, firstMs });
+  const openAiAccess = (model: CatalogModel, what: string, firstMs: number | undefined): ModelAccess => {
+    requireOpenAiFormat(model, what);
+    return access(model, firstMs);
+  };
+
+  const models: MediaModels = {
+    image: (model, firstMs) =>
+      isLocal(model)
+        ? localModel(local.images, model)
+        : openAiImageModel(model, openAiAccess(model, 'images', firstMs)),
+    video: (model, firstMs) =>
+      isLocal(model) ? localModel(local.videos, model) : models.asyncVideo(model, firstMs),
+    asyncVideo(model, firstMs) {
+      const format = model.providerEntry.video_format;
+      if (format === undefined) throw unsupportedKind(model, 'videos');
+      return asyncVideoModel(model, format, { ...access(model, firstMs), clock, limits: videoLimits });
+    },
+    speech: (model, firstMs) =>
+      isLocal(model)
+        ? localModel(local.speech, model)
+        : openAiSpeechModel(model, openAiAccess(model, 'speech', firstMs)),
+    transcription: (model, firstMs) =>
+      openAiTranscriptionModel(model, openAiAccess(model, 'recognition', firstMs)),
+    checkImage(model, call) {
+      requireImageInput(model, call);
+      models.image(model).check(call);
+    },
+    checkVideo(model, call) {
+      requireImageInput(model, call);
+      models.video(model).check(call);
+    },
+  };
+  return models;
+}
+
+function isLocal({ providerEntry }: CatalogModel): boolean {
+  return providerEntry.kind === 'local';
+}
+
+function localModel<T>(models: ReadonlyMap<string, T>, { upstream_model: name, id }: CatalogModel): T {
+  const model = models.get(name);
+  if (model !== undefined) return model;
+  throw new Problem('impossible', 'unsupported_by_model', `The model ${id} cannot be called in this way.`, {
+    param: 'model',
+  });
+}
+
+function requireOpenAiFormat(model: CatalogModel, what: string): void {
+  const { kind } = model.providerEntry;
+  if (kind !== 'openai-compatible' && kind !== 'openai') throw unsupportedKind(model, what);
+}
+
+function unsupportedKind({ id, providerEntry }: CatalogModel, what: string): Problem {
+  return new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The model ${id} cannot be called: ${what} of providers of the kind ${providerEntry.kind} are not supported.`,
+    { param: 'model' },
+  );
+}
+
+function requireImageInput(model: CatalogModel, { images }: { images: readonly InputFile[] }): void {
+  const { id, inputs } = model;
+  // Local models check their input themselves.
+  if (isLocal(model) || images.length === 0 || inputs === undefined || inputs.includes('image')) return;
+  throw new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The model ${id} does not start from images; it takes ${inputs.join(', ')}.`,
+    { param: 'images' },
+  );
+}

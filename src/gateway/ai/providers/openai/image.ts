@@ -1,0 +1,101 @@
+// Images of any server with OpenAI's images API. Requests are sent unchanged, so that a provider refuses what it does
+// not support.
+import { Problem } from '../../../../kernel/problem.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import type { ImageCall, ImageModel, MediaFile } from '../../hub/media-model.ts';
+import { detectImage } from '../../media/image-type.ts';
+import { findForm } from '../../upstream/member-names.ts';
+import { refuseUnsafeMembers } from '../../upstream/request-guard.ts';
+import type { ModelAccess } from '../adapter.ts';
+import { multipartForm, type FormField } from './multipart-form.ts';
+import { readJsonAnswer, sendMediaRequest, upstreamFailed } from './request.ts';
+
+export function openAiImageModel(model: CatalogModel, access: ModelAccess): ImageModel {
+  return {
+    check({ options }) {
+      refuseUnsafeMembers(options, model.providerEntry, { path: 'provider_options' });
+      const name = findForm(Object.keys(options), decidedByCall);
+      if (name === undefined) return;
+      const param = `provider_options.${name}`;
+      throw new Problem(
+        'bad_request',
+        'invalid_request',
+        `The member ${param} is refused; there is a member of the request for it.`,
+        { param },
+      );
+    },
+    async generate(call, { signal }) {
+      const request = call.images.length === 0 ? generation(call, model) : edit(call, model);
+      return imagesOf(await readJsonAnswer(await sendMediaRequest(access, { ...request, signal })));
+    },
+  };
+}
+
+/** Members of the request that options may not replace. */
+const decidedByCall = [
+  'model',
+  'prompt',
+  'n',
+  'size',
+  'aspect_ratio',
+  'seed',
+  'image',
+  'images',
+  'image[]',
+  'response_format',
+  'stream',
+  'partial_images',
+];
+
+function generation(call: ImageCall, model: CatalogModel) {
+  return { path: '/images/generations', body: JSON.stringify(imageMembers(call, model)) };
+}
+
+function edit(call: ImageCall, model: CatalogModel) {
+  const fields = Object.entries(imageMembers(call, model)).map(([name, member]): [string, FormField] => [
+    name,
+    typeof member === 'string' ? member : JSON.stringify(member),
+  ]);
+  const files = call.images.map(({ content, mediaType }, index): [string, FormField] => [
+    'image[]',
+    { fileName: `image-${index + 1}.${mediaType.split('/')[1]}`, mediaType, content },
+  ]);
+  return { path: '/images/edits', ...multipartForm([...fields, ...files]) };
+}
+
+function imageMembers(
+  { prompt, count, size, aspectRatio, seed, options }: ImageCall,
+  { upstream_model: name }: CatalogModel,
+): Record<string, unknown> {
+  return {
+    ...options,
+    model: name,
+    prompt,
+    n: count,
+    ...(size === undefined ? {} : { size: `${size.width}x${size.height}` }),
+    ...(aspectRatio === undefined ? {} : { aspect_ratio: `${aspectRatio.width}:${aspectRatio.height}` }),
+    ...(seed === undefined ? {} : { seed }),
+    // These models always return the bytes and refuse the member.
+    ...(/^(?:chatgpt|gpt)-image/.test(name) ? {} : { response_format: 'b64_json' }),
+  };
+}
+
+function imagesOf(answer: unknown): MediaFile[] {
+  const { data } = (answer ?? {}) as { data?: unknown };
+  const images = (Array.isArray(data) ? data : []).map((item) =>
+    imageOf((item as { b64_json?: unknown } | null)?.b64_json),
+  );
+  if (images.length === 0) throw upstreamFailed('The model provider answered without an image.');
+  return images;
+}
+
+/** Images must come as base64: a URL from a provider could lead the server anywhere (SSRF). */
+function imageOf(base64: unknown): MediaFile {
+  if (typeof base64 !== 'string')
+    throw upstreamFailed('The model provider answered with an image that is somewhere else.');
+  const content = new Uint8Array(Buffer.from(base64, 'base64'));
+  const image = detectImage(content);
+  if (image === null)
+    throw upstreamFailed('The model provider answered with something that is not an image.');
+  return { ...image, content, durationSeconds: null };
+}

@@ -1,0 +1,40 @@
+// Requests of OpenAI's media formats. They are few and small, so they are written here: the SDK package would drop
+// members that it does not know.
+import { Problem } from '../../../../kernel/problem.ts';
+import { maxAnswerBytes, type Upstream, type UpstreamAnswer } from '../../upstream/client.ts';
+import { readAll } from '../../upstream/response-body.ts';
+import { topLevelMembers } from '../../upstream/json-members.ts';
+import type { ModelAccess } from '../adapter.ts';
+
+export interface MediaRequest {
+  /** Below the provider's base URL. */
+  path: string;
+  body: string | Uint8Array;
+  headers?: Readonly<Record<string, string>>;
+  signal: AbortSignal;
+}
+
+export function sendMediaRequest(
+  { upstream, baseUrl, apiKey, idleMs, firstMs }: ModelAccess,
+  { path, ...request }: MediaRequest,
+): ReturnType<Upstream['send']> {
+  return upstream.send({ url: `${baseUrl}${path}`, apiKey, idleMs, firstMs, ...request, streams: false });
+}
+
+/** The parsed answer. Throws a 502 for anything but a JSON object. */
+export async function readJsonAnswer(answer: UpstreamAnswer): Promise<unknown> {
+  const bytes = await readAll(answer.body, maxAnswerBytes);
+  if (topLevelMembers(bytes) === undefined)
+    throw upstreamFailed(
+      'The model provider answered with something that is not a JSON object, or one of too many parts.',
+    );
+  try {
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (cause) {
+    throw upstreamFailed('The model provider answered with something that is not JSON.', cause);
+  }
+}
+
+export function upstreamFailed(message: string, cause?: unknown): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', message, cause === undefined ? {} : { cause });
+}

@@ -1,0 +1,145 @@
+// The network as a provider package sees it: its `fetch` sends through upstream/client.ts, so that deadlines, errors
+// and the rule for a cut stream hold for every provider, and the package never sees a credential. The package gets
+// successful answers only, and streams only as long as their events are well-formed.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { ReadableStream } from 'node:stream/web';
+import { setImmediate } from 'node:timers/promises';
+import { Problem } from '../../../kernel/problem.ts';
+import { maxAnswerBytes, maxEventBytesFor, type UpstreamAnswer } from '../upstream/client.ts';
+import { readAll } from '../upstream/response-body.ts';
+import { redactNestedErrorEdits } from '../upstream/error-text.ts';
+import { completesAnswer, findError, providerEvents } from '../upstream/events.ts';
+import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';
+import type { ModelAccess, ProviderAdapter, SdkTransport, TransportCall } from './adapter.ts';
+
+/** A transport for one SDK model. The model serves many calls, so each call is found by its asynchronous context. */
+export function createSdkTransport(): SdkTransport {
+  const calls = new AsyncLocalStorage<TransportCall>();
+  return {
+    async fetch(url, init) {
+      const call = calls.getStore();
+      if (call === undefined) throw new Error('A provider package sent a request outside of a call.');
+      return send(call, {
+        url: url as string,
+        body: init?.body as string,
+        headers: new Headers(init?.headers),
+      });
+    },
+    run: (call, work) => calls.run(call, work),
+  };
+}
+
+async function send(
+  call: TransportCall,
+  { url, body, headers }: { url: string; body: string; headers: Headers },
+): Promise<Response> {
+  const { adapter, access, streams, signal } = call;
+  const { upstream, apiKey, idleMs, firstMs } = access;
+  const answer = await upstream.send({
+    url,
+    body: await withApprovedLimit(body, adapter, access),
+    headers: formatHeaders(adapter, headers),
+    streams,
+    signal,
+    apiKey,
+    keyHeader: adapter.keyHeader,
+    idleMs,
+    firstMs,
+  });
+  return streams ? streamResponse(answer, call) : jsonResponse(answer);
+}
+
+function formatHeaders(
+  { formatHeaders: names = [] }: ProviderAdapter,
+  headers: Headers,
+): Record<string, string> {
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const text = headers.get(name);
+      return text === null ? [] : [[name, text]];
+    }),
+  );
+}
+
+/**
+ * The request with an output limit that is reserved for. Some packages raise max_tokens for reasoning, and the call
+ * could then cost more than the hold of its caller.
+ */
+async function withApprovedLimit(
+  body: string,
+  { raisedLimit }: ProviderAdapter,
+  { approveOutputLimit }: ModelAccess,
+): Promise<string | Uint8Array> {
+  if (raisedLimit === undefined || approveOutputLimit === undefined) return body;
+  const bytes = Buffer.from(body, 'utf8');
+  const member = topLevelMembers(bytes)?.members.find(({ name }) => name === raisedLimit);
+  if (member === undefined) return body;
+  const limit = Number(bytes.toString('latin1', member.start, member.end));
+  const approved = await approveOutputLimit(limit);
+  return approved === limit ? body : applyEdits(bytes, [{ ...member, text: String(approved) }]);
+}
+
+async function jsonResponse(answer: UpstreamAnswer): Promise<Response> {
+  const bytes = await readAll(answer.body, maxAnswerBytes);
+  const members = topLevelMembers(bytes);
+  if (members === undefined)
+    throw upstreamFailed(
+      'The model provider answered with something that is not a JSON object, or one of too many parts.',
+    );
+  const error = findError(bytes, members);
+  if (error !== undefined) throw error;
+  return new Response(new Uint8Array(bytes), { headers: { 'content-type': 'application/json' } });
+}
+
+function streamResponse(answer: UpstreamAnswer, call: TransportCall): Response {
+  if (answer.mediaType !== 'text/event-stream') {
+    answer.abort();
+    throw upstreamFailed('The model provider did not answer with a stream.');
+  }
+  return new Response(webStream(checkedEvents(answer, call)) as BodyInit, {
+    headers: { 'content-type': 'text/event-stream' },
+  });
+}
+
+/** The bytes of the events, once each is checked; error texts in them are redacted. */
+async function* checkedEvents(
+  { body, redact }: UpstreamAnswer,
+  { model, adapter: { endRule }, access: { onAnswerComplete } }: TransportCall,
+): AsyncGenerator<Uint8Array> {
+  for await (const group of providerEvents(body, maxEventBytesFor(endRule, model), endRule)) {
+    if (onAnswerComplete !== undefined && group.some((event) => completesAnswer(event, endRule)))
+      onAnswerComplete();
+    const pieces = group.map(({ bytes, data, hasFailed }) =>
+      hasFailed === true && data.kind === 'object'
+        ? applyEdits(bytes, redactNestedErrorEdits(bytes, data.members, redact))
+        : bytes,
+    );
+    yield new Uint8Array(Buffer.concat(pieces));
+  }
+}
+
+function webStream(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const next = await pieces.next().catch(rethrowNextTurn);
+        if (next.done === true) controller.close();
+        else controller.enqueue(next.value);
+      },
+      async cancel() {
+        await pieces.return(undefined);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/** A web stream that fails discards its queue. Waiting one turn lets the reader take the pieces before the failure. */
+async function rethrowNextTurn(error: unknown): Promise<never> {
+  await setImmediate();
+  throw error;
+}
+
+function upstreamFailed(message: string): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', message);
+}

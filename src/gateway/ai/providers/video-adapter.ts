@@ -1,0 +1,76 @@
+// What a provider's video format tells the shared code (async-video.ts): its requests and how to read its answers.
+import { Problem } from '../../../kernel/problem.ts';
+import type { Size, VideoCall } from '../hub/media-model.ts';
+import type { UpstreamRequest } from '../upstream/client.ts';
+
+/** All paths are below the provider's base URL. */
+export interface VideoAdapter {
+  keyHeader: UpstreamRequest['keyHeader'];
+  /** Members that `provider_options` may not have: those of the request itself, and destinations for the video. */
+  reservedMembers: ReadonlySet<string>;
+  /** Throws a 422 for what the format cannot express. */
+  check(call: VideoCall): void;
+  /** The request that submits a job. */
+  submission(
+    call: VideoCall,
+    upstreamModel: string,
+  ): { path: string; body: string | Uint8Array; headers?: Readonly<Record<string, string>> };
+  /** The provider's id of the job in the answer to its submission; not a string when the answer has none. */
+  jobId(answer: unknown): unknown;
+  statusPath(jobId: string): string;
+  readStatus(answer: unknown, jobId: string): VideoStatus;
+  /** Absent when the provider cannot cancel. */
+  cancelPath?(jobId: string): string;
+}
+
+/** The state of a provider's job. `status` of a failure is the HTTP status that a synchronous call would have had. */
+export type VideoStatus =
+  | { state: 'waiting'; progress: number | undefined }
+  | { state: 'failed'; status: number; code?: string | undefined; message?: string | undefined }
+  | { state: 'ready'; url: string; seconds?: number | undefined };
+
+/** The 422 for a member that the provider has no counterpart for. */
+export function unsupportedMember(param: string, message: string): Problem {
+  return new Problem('impossible', 'unsupported_by_model', message, { param });
+}
+
+/** Throws a 422 for more than one image: all these formats start from one at most. */
+export function requireOneImage({ images }: VideoCall): void {
+  if (images.length > 1) throw unsupportedMember('images', 'This model starts from one image at most.');
+}
+
+/** Throws a 422 when the call has one of the members. */
+export function requireAbsent(call: VideoCall, members: readonly ('seed' | 'framesPerSecond')[]): void {
+  const contractNames = { seed: 'seed', framesPerSecond: 'fps' };
+  const member = members.find((candidate) => call[candidate] !== undefined);
+  if (member === undefined) return;
+  const name = contractNames[member];
+  throw unsupportedMember(name, `The provider of this model has no ${name} for films.`);
+}
+
+/** The size for providers that take a resolution and an aspect ratio; undefined for sizes without a name. */
+export function resolutionOf(
+  { width, height }: Size,
+  namesByLines: Readonly<Record<number, string>>,
+): { resolution: string; aspectRatio: string } | undefined {
+  const [long, short] = width > height ? [width, height] : [height, width];
+  const resolution = namesByLines[short];
+  // 16:9 within a pixel: 480 lines are 854 wide.
+  if (resolution === undefined || Math.abs(long - (short * 16) / 9) > 1) return undefined;
+  return { resolution, aspectRatio: width > height ? '16:9' : '9:16' };
+}
+
+// Codes of failures that are due to the request; all others are the provider's.
+const requestFailure =
+  /moderat|polic|safety|sentinel|block|content|prohibit|sensitive|filter|invalid|unsupported/i;
+
+/** The HTTP status for the error code of a failed job. */
+export function statusOfCode(code: unknown): number {
+  if (typeof code !== 'string') return 500;
+  if (requestFailure.test(code)) return 400;
+  return /rate_limit|too_many/i.test(code) ? 429 : 500;
+}
+
+export function nonEmptyText(candidate: unknown): string | undefined {
+  return typeof candidate === 'string' && candidate !== '' ? candidate : undefined;
+}
