@@ -1,6 +1,5 @@
-// The hub for pictures, films and sound: what such a model is to everything in this service, as model.ts is for
-// language. A provider is a spoke behind these interfaces. What a model cannot do is thrown as a 422; nothing that a
-// caller asked for is left out in silence.
+// The common interface of image, video and audio models; language-model.ts is its counterpart for text. Handlers call
+// it and each provider implements it. A request that a model does not support is a 422; no member is dropped silently.
 
 /** Width and height in pixels. */
 export interface Size {
@@ -13,7 +12,7 @@ export interface InputFile {
   mediaType: string;
 }
 
-/** What pictures and films have in common. */
+/** The common part of image and video calls. */
 interface VisualCall {
   prompt: string;
   size: Size | undefined;
@@ -35,54 +34,54 @@ export interface VideoCall extends VisualCall {
   framesPerSecond: number | undefined;
 }
 
-/** How a running call is stopped and watched. */
+/** How a running call is aborted, attributed and observed. */
 export interface GenerationContext {
   signal: AbortSignal;
-  /** The user or administrator that the call is for; owners take turns where the work is limited. */
+  /** The user or administrator whose call it is; owners take turns at limited resources. */
   owner: string;
   /** From 0 to 1. */
-  reportProgress(done: number): void;
+  reportProgress(share: number): void;
 }
 
-/** What a picture or a film is, told from its own bytes. */
+/** Read from the bytes of the file, never from what somebody declares. */
 export interface MediaProperties extends Size {
   mediaType: string;
-  /** Null for what stands still. */
+  /** Null for an image. */
   durationSeconds: number | null;
 }
 
-/** A picture or a film as bytes. */
+/** An image or a video in memory. */
 export interface MediaFile extends MediaProperties {
   content: Uint8Array;
 }
 
-/** A film that is still where it was made, and too large to be held here: it goes from there into the storage. */
+/** A video at its provider. It may exceed the memory of this process, so it is streamed from there into the storage. */
 export interface RemoteMedia {
-  /** Its bytes, from the beginning each time. Throws a Problem where they break off, are too many, or are no film's. */
+  /** Downloads it, from the beginning each time. Throws a Problem when it breaks off, is too large or is no video. */
   open(): AsyncIterable<Uint8Array>;
-  /** What went by, once it has gone by whole. */
+  /** After `open` was read to its end. */
   properties(): MediaProperties;
 }
 
 export interface VisualModel<Call> {
-  /** Throws what can be known before the work begins. */
+  /** Throws a 400 or 422 for a call that cannot succeed. */
   check(call: Call): void;
-  generate(call: Call, progress: GenerationContext): Promise<MediaFile[]>;
+  generate(call: Call, context: GenerationContext): Promise<MediaFile[]>;
 }
 
 export type ImageModel = VisualModel<ImageCall>;
 export type VideoModel = VisualModel<VideoCall>;
 
-/** A model whose provider takes an order and makes the film in its own time. An order is paid for when it is placed. */
+/** A model whose provider accepts a job and finishes it later. The provider charges for a job when it is submitted. */
 export interface AsyncVideoModel {
-  /** Throws what can be known before an order. */
+  /** Throws a 400 or 422 for a call that cannot succeed. */
   check(call: VideoCall): void;
-  /** The name by which the provider knows the order. */
+  /** Resolves to the provider's id of the job. */
   submit(call: VideoCall, signal: AbortSignal): Promise<string>;
-  /** Waits until the film can be had. */
-  fetchResult(orderId: string, progress: GenerationContext): Promise<RemoteMedia>;
-  /** Tells the provider that nobody waits any more, where it listens to that. */
-  cancel(orderId: string): Promise<void>;
+  /** Waits until the video is ready. Throws the Problem of a failed job. */
+  fetchResult(jobId: string, context: GenerationContext): Promise<RemoteMedia>;
+  /** Does nothing when the provider has no way to cancel. */
+  cancel(jobId: string): Promise<void>;
 }
 
 export type SpeechFormat = 'wav' | 'mp3' | 'opus' | 'aac' | 'flac' | 'pcm';
@@ -91,7 +90,7 @@ export interface SpeechCall {
   text: string;
   voice: string | undefined;
   format: SpeechFormat | undefined;
-  /** Twice as fast is 2. */
+  /** A factor: 2 is twice as fast. */
   speed: number | undefined;
   language: string | undefined;
   instructions: string | undefined;
@@ -102,7 +101,7 @@ export interface SpeechCall {
 
 export interface SpeechAnswer {
   format: SpeechFormat;
-  /** To be read once. */
+  /** Can be read once. */
   content: AsyncIterable<Uint8Array>;
 }
 
@@ -121,7 +120,7 @@ export interface TranscriptionCall {
 export interface TranscriptionAnswer {
   text: string;
   segments: { text: string; startSecond: number; endSecond: number }[];
-  /** A language tag, or null where the model does not tell. */
+  /** A language tag; null when the provider reports none. */
   language: string | null;
   durationSeconds: number | null;
 }
@@ -130,7 +129,7 @@ export interface TranscriptionModel {
   generate(call: TranscriptionCall): Promise<TranscriptionAnswer>;
 }
 
-/** `1024x768`, whose shape the contract has checked. */
+/** Reads a size or ratio such as `1024x768` or `16:9`, whose syntax the contract has checked. */
 export function readSize(text: string): Size {
   const [width = 0, height = 0] = text.split(/[x:]/).map(Number);
   return { width, height };

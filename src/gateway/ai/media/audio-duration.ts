@@ -1,36 +1,36 @@
-// How long a sound is, from the headers of its container: no sample is decoded. What does not say it, or lies beyond
-// what can be, is null.
+// The duration of audio, from the headers of its container; no sample is decoded. Files without a duration, or with an
+// impossible one, have null.
 
-/** Seconds, or null where the bytes do not tell. */
+/** Seconds by the headers; null when they name none. */
 export function audioSeconds(bytes: Uint8Array): number | null {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let seconds: number | null = null;
   try {
-    seconds = read(buffer);
+    seconds = containerSeconds(buffer);
   } catch (error) {
-    // A header that points past the end is a header that says nothing.
+    // A length in a header points past the end of the file.
     if (!(error instanceof RangeError)) throw error;
   }
-  return seconds !== null && Number.isFinite(seconds) && seconds >= 0 && seconds < longestSeconds
+  return seconds !== null && Number.isFinite(seconds) && seconds >= 0 && seconds < maxSeconds
     ? seconds
     : null;
 }
 
-const longestSeconds = 7 * 24 * 3600;
+const maxSeconds = 7 * 24 * 3600;
 
-// Stereo of 16 bits at 48 kHz, and the most that a lossy codec spends.
+// 16-bit stereo at 48 kHz, and the highest rate of a lossy codec.
 const fastestBytesPerSecond = 192_000;
 const fastestLossyBytesPerSecond = 64_000;
 
 /**
- * Seconds to charge for, or null where the bytes do not tell. Decoders play all of a file, whatever its header declares,
- * so a duration that is too short for the bytes is not believed.
+ * Seconds to charge for, or null when the headers name none. A header may declare less than the file holds, and decoders
+ * play the whole file, so the duration is at least what the number of bytes takes at the highest rate.
  */
 export function billableSeconds(bytes: Uint8Array): number | null {
   const seconds = audioSeconds(bytes);
   if (seconds === null) return null;
   const magic = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 4)).toString('latin1');
-  // The samples of wav are counted, and may be of any size.
+  // The duration of WAV is already computed from its bytes.
   if (magic === 'RIFF') return seconds;
   return Math.max(
     seconds,
@@ -38,11 +38,11 @@ export function billableSeconds(bytes: Uint8Array): number | null {
   );
 }
 
-// Chunks, boxes and elements that are passed over on the way to one header. Real files have dozens; a file of 25 MiB
-// could have ten million empty ones, and walking them would hold the event loop for seconds.
-const maximumParts = 100_000;
+// Chunks, boxes and elements skipped on the way to one header. Real files have dozens; a file of 25 MiB could have ten
+// million empty ones, and walking them would block the event loop for seconds.
+const maxParts = 100_000;
 
-function read(buffer: Buffer): number | null {
+function containerSeconds(buffer: Buffer): number | null {
   const magic = buffer.toString('latin1', 0, 4);
   if (magic === 'RIFF' && buffer.toString('latin1', 8, 12) === 'WAVE') return wavSeconds(buffer);
   if (magic === 'fLaC') return flacSeconds(buffer);
@@ -54,19 +54,19 @@ function read(buffer: Buffer): number | null {
 
 const chunkNames = { fmt: fourLetters('fmt '), data: fourLetters('data') };
 
-/** A name of four letters as the number that stands for it in a file: comparing texts would take ten times as long. */
+/** A four-letter name as its number in a file; comparing strings would take ten times as long. */
 function fourLetters(name: string): number {
   return Buffer.from(name, 'latin1').readUInt32BE(0);
 }
 
 function wavSeconds(buffer: Buffer): number | null {
   let bytesPerSecond = 0;
-  for (let at = 12, parts = 0; at + 8 <= buffer.length && parts < maximumParts; parts += 1) {
+  for (let at = 12, parts = 0; at + 8 <= buffer.length && parts < maxParts; parts += 1) {
     const name = buffer.readUInt32BE(at);
     const length = buffer.readUInt32LE(at + 4);
     if (name === chunkNames.fmt) bytesPerSecond = wavBytesPerSecond(buffer, at + 8);
     if (name === chunkNames.data) {
-      // Recorders that cannot seek back leave a length that is no length, or 0, which decoders take for all the rest.
+      // Recorders that cannot seek leave 0 or a too large length; decoders then play the rest of the file.
       const rest = buffer.length - at - 8;
       const blockBytes = length === 0 ? rest : Math.min(length, rest);
       return bytesPerSecond > 0 ? blockBytes / bytesPerSecond : null;
@@ -76,7 +76,7 @@ function wavSeconds(buffer: Buffer): number | null {
   return null;
 }
 
-// PCM, floats, A-law, mu-law and the extensible form: decoders go by the rate and the size of a sample alone.
+// PCM, float, A-law, mu-law and the extensible format: decoders use the sample rate and the sample size alone.
 const plainWavFormats = new Set([1, 3, 6, 7, 0xfffe]);
 
 function wavBytesPerSecond(buffer: Buffer, at: number): number {
@@ -86,7 +86,7 @@ function wavBytesPerSecond(buffer: Buffer, at: number): number {
 }
 
 function flacSeconds(buffer: Buffer): number | null {
-  // STREAMINFO is always the first block: 20 bits of rate, 8 of shape, 36 of count.
+  // STREAMINFO is always the first block: 20 bits of sample rate, 8 of channels and depth, 36 of sample count.
   const rate = buffer.readUIntBE(18, 3) >>> 4;
   const samples = (buffer.readUInt8(21) & 0x0f) * 2 ** 32 + buffer.readUInt32BE(22);
   return rate > 0 && samples > 0 ? samples / rate : null;
@@ -109,7 +109,7 @@ function mp4Seconds(buffer: Buffer): number | null {
   return movie && mp4IndexSeconds(buffer.subarray(movie.from, movie.to));
 }
 
-/** Seconds by the index of an MP4. */
+/** Seconds by the index (the content of the moov box) of an MP4 file. */
 export function mp4IndexSeconds(buffer: Buffer): number | null {
   const header = findBox(buffer, 0, buffer.length, 'mvhd');
   if (!header) return null;
@@ -118,36 +118,38 @@ export function mp4IndexSeconds(buffer: Buffer): number | null {
   const length = isLong
     ? Number(buffer.readBigUInt64BE(header.from + 24))
     : buffer.readUInt32BE(header.from + 16);
-  // Fragmented files leave it 0.
+  // 0 in fragmented files.
   return scale > 0 && length > 0 ? length / scale : null;
 }
 
-/** The content of the first box of that name between two places; null when it lies behind too many others. */
+/** The content of the first box of that name between two offsets; null when there is none within the first 100,000. */
 export function findBox(
   buffer: Buffer,
   from: number,
   to: number,
   name: string,
 ): { from: number; to: number } | null {
-  const wanted = fourLetters(name);
-  for (let at = from, parts = 0; at + 8 <= to && parts < maximumParts; parts += 1) {
+  const nameNumber = fourLetters(name);
+  for (let at = from, parts = 0; at + 8 <= to && parts < maxParts; parts += 1) {
     const short = buffer.readUInt32BE(at);
-    const head = short === 1 ? 16 : 8;
+    const headerBytes = short === 1 ? 16 : 8;
     const length = short === 1 ? Number(buffer.readBigUInt64BE(at + 8)) : short === 0 ? to - at : short;
-    if (length < head) return null;
-    if (buffer.readUInt32BE(at + 4) === wanted) return { from: at + head, to: Math.min(at + length, to) };
+    if (length < headerBytes) return null;
+    if (buffer.readUInt32BE(at + 4) === nameNumber)
+      return { from: at + headerBytes, to: Math.min(at + length, to) };
     at += length;
   }
   return null;
 }
 
+// Element ids of EBML, the container format of WebM and Matroska.
 const ebml = { segment: 0x18538067, info: 0x1549a966, scale: 0x2ad7b1, duration: 0x4489 };
 
 function webmSeconds(buffer: Buffer): number | null {
   const segment = findElement(buffer, 0, buffer.length, ebml.segment);
   const info = segment && findElement(buffer, segment.from, segment.to, ebml.info);
   const duration = info && findElement(buffer, info.from, info.to, ebml.duration);
-  // Browsers that record do not write it.
+  // Recordings made in a browser have none.
   if (!info || !duration) return null;
   const scale = findElement(buffer, info.from, info.to, ebml.scale);
   const nanoseconds = scale ? buffer.readUIntBE(scale.from, Math.min(scale.to - scale.from, 6)) : 1_000_000;
@@ -162,9 +164,9 @@ function findElement(
   buffer: Buffer,
   from: number,
   to: number,
-  wanted: number,
+  elementId: number,
 ): { from: number; to: number } | null {
-  for (let at = from, parts = 0; at < to && parts < maximumParts; parts += 1) {
+  for (let at = from, parts = 0; at < to && parts < maxParts; parts += 1) {
     const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
     if (idLength > 4) return null;
     const id = buffer.readUIntBE(at, idLength);
@@ -180,14 +182,14 @@ function findElement(
     }
     const start = at + idLength + sizeLength;
     const end = isUnknown ? to : Math.min(start + size, to);
-    if (id === wanted) return { from: start, to: end };
+    if (id === elementId) return { from: start, to: end };
     at = end;
   }
   return null;
 }
 
+// Kilobits a second by index, for layers 1 to 3 of MPEG 1 and 2.
 const bitRates = {
-  // Kilobits a second by index, MPEG 1 and 2, layers 1 to 3.
   v1: [
     [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
     [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
@@ -212,16 +214,18 @@ function mp3Seconds(buffer: Buffer): number | null {
   const frame = frameAt(buffer, start);
   if (frame === null) return null;
   const isMono = ((buffer.readUInt32BE(start) >>> 6) & 3) === 3;
-  const counted = taggedFrames(buffer, start, { isMpeg1: frame.isMpeg1, isMono });
-  const walked = walkedSeconds(buffer, start);
-  // The frame of the tag holds no sound. Decoders play every frame, so a tag that declares fewer is not believed.
-  return counted === null ? walked : Math.max(counted * frame.seconds, walked - frame.seconds);
+  const taggedFrames = frameCountInTag(buffer, start, { isMpeg1: frame.isMpeg1, isMono });
+  const frameSeconds = sumOfFrames(buffer, start);
+  // The frame of the tag holds no audio. Decoders play every frame, so a tag that declares fewer is ignored.
+  return taggedFrames === null
+    ? frameSeconds
+    : Math.max(taggedFrames * frame.seconds, frameSeconds - frame.seconds);
 }
 
-// Frame by frame, which is exact for a variable rate too.
-function walkedSeconds(buffer: Buffer, start: number): number {
+/** Adds up all frames, which is exact for a variable bit rate too. */
+function sumOfFrames(buffer: Buffer, start: number): number {
   let seconds = 0;
-  const search = { like: start, candidatesLeft: mostCandidates };
+  const search = { firstFrame: start, candidatesLeft: maxCandidates };
   for (let at = start; at >= 0;) {
     const next = frameAt(buffer, at);
     if (next !== null) {
@@ -229,26 +233,26 @@ function walkedSeconds(buffer: Buffer, start: number): number {
       at += next.bytes;
       continue;
     }
-    // As decoders do, the walk goes on behind bytes that are no frame.
+    // Decoders skip bytes that are no frame.
     at = nextFrame(buffer, at + 1, search);
   }
   return seconds;
 }
 
-// Bytes that could begin a frame and are looked at in one file. All of them cost 50 ms at most.
-const mostCandidates = 100_000;
-// Version, layer and rate, which do not change within a file.
+// Bytes of one file that are examined as the start of a frame: 50 ms at most.
+const maxCandidates = 100_000;
+// The bits of version, layer and sample rate, which do not change within a file.
 const sameHeader = 0xfffe0c00;
 
 interface FrameSearch {
-  /** Where a frame of the same kind is. */
-  like: number;
+  /** Offset of the first frame of the file. */
+  firstFrame: number;
   candidatesLeft: number;
 }
 
-/** The next frame of the same kind, or -1. */
+/** Offset of the next frame of the same kind, or -1. */
 function nextFrame(buffer: Buffer, from: number, search: FrameSearch): number {
-  const kind = buffer.readUInt32BE(search.like) & sameHeader;
+  const kind = buffer.readUInt32BE(search.firstFrame) & sameHeader;
   for (
     let at = buffer.indexOf(0xff, from);
     at >= 0 && at + 4 <= buffer.length && search.candidatesLeft > 0;
@@ -264,40 +268,41 @@ function syncSafe(buffer: Buffer, at: number): number {
   return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(at + index) & 0x7f), 0);
 }
 
-// What the twelve bits of a header from the version to the padding say. There are a million frames in a long file, so
-// each of the 4,096 headers is decoded once.
+// Decoded frame headers, by their twelve bits from the version to the padding. A long file has a million frames, so each
+// of the 4,096 possible headers is decoded once.
 const frames: (Frame | null | undefined)[] = Array.from({ length: 4_096 });
 
 function frameAt(buffer: Buffer, at: number): Frame | null {
   if (at + 4 > buffer.length) return null;
-  const head = buffer.readUInt32BE(at);
-  if (head >>> 21 !== 0x7ff) return null;
-  const bits = (head >>> 9) & 0xfff;
+  const header = buffer.readUInt32BE(at);
+  if (header >>> 21 !== 0x7ff) return null;
+  const bits = (header >>> 9) & 0xfff;
   let frame = frames[bits];
   if (frame === undefined) {
-    frame = decodeFrame(head);
+    frame = decodeFrame(header);
     frames[bits] = frame;
   }
   return frame;
 }
 
-function decodeFrame(head: number): Frame | null {
-  const version = (head >>> 19) & 3;
-  const layer = 4 - ((head >>> 17) & 3);
-  const rate = sampleRates[(head >>> 10) & 3];
+function decodeFrame(header: number): Frame | null {
+  const version = (header >>> 19) & 3;
+  const layer = 4 - ((header >>> 17) & 3);
+  const rate = sampleRates[(header >>> 10) & 3];
   if (version === 1 || layer === 4 || rate === undefined) return null;
   const isMpeg1 = version === 3;
-  const bitsPerSecond = (bitRates[isMpeg1 ? 'v1' : 'v2'][layer - 1]?.[(head >>> 12) & 15] ?? 0) * 1000;
+  const bitsPerSecond = (bitRates[isMpeg1 ? 'v1' : 'v2'][layer - 1]?.[(header >>> 12) & 15] ?? 0) * 1000;
   if (bitsPerSecond === 0) return null;
   const sampleRate = rate / (isMpeg1 ? 1 : version === 2 ? 2 : 4);
   const samples = layer === 1 ? 384 : layer === 3 && !isMpeg1 ? 576 : 1152;
   const slot = layer === 1 ? 4 : 1;
-  const bytes = (Math.floor((samples / 8 / slot) * (bitsPerSecond / sampleRate)) + ((head >>> 9) & 1)) * slot;
+  const bytes =
+    (Math.floor((samples / 8 / slot) * (bitsPerSecond / sampleRate)) + ((header >>> 9) & 1)) * slot;
   return { bytes, seconds: samples / sampleRate, isMpeg1 };
 }
 
-// The encoder's own count, in the first frame in place of sound.
-function taggedFrames(
+/** The encoder's frame count in the Xing or Info tag, which replaces the audio of the first frame; null without one. */
+function frameCountInTag(
   buffer: Buffer,
   start: number,
   { isMpeg1, isMono }: { isMpeg1: boolean; isMono: boolean },

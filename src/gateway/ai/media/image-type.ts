@@ -1,42 +1,42 @@
-// What a picture or a film is, told from its own first bytes and never from what somebody says of it: only kinds in
-// this list are kept and served, so that nothing which a browser would run can come out of the storage.
+// Detects the type and size of an image from its first bytes, never from a declared type. Only the formats listed here
+// are stored and served, so that no file can run code in a browser.
 import type { Size } from '../hub/media-model.ts';
 
-/** The media type and the size, or null for anything else. */
+/** Null for anything but PNG, GIF, WebP and JPEG. */
 export function detectImage(bytes: Uint8Array): ({ mediaType: string } & Size) | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const text = (from: number, to: number) => Buffer.from(bytes.subarray(from, to)).toString('latin1');
   if (bytes.length < 30) return null;
-  if (text(0, 8) === '\x89PNG\r\n\x1a\n') return sized('image/png', view.getUint32(16), view.getUint32(20));
-  if (text(0, 4) === 'GIF8') return sized('image/gif', view.getUint16(6, true), view.getUint16(8, true));
-  if (text(0, 4) === 'RIFF' && text(8, 12) === 'WEBP') return webp(view, text(12, 16));
-  if (view.getUint16(0) === 0xffd8) return jpeg(view);
+  if (text(0, 8) === '\x89PNG\r\n\x1a\n') return imageOf('image/png', view.getUint32(16), view.getUint32(20));
+  if (text(0, 4) === 'GIF8') return imageOf('image/gif', view.getUint16(6, true), view.getUint16(8, true));
+  if (text(0, 4) === 'RIFF' && text(8, 12) === 'WEBP') return webpOf(view, text(12, 16));
+  if (view.getUint16(0) === 0xffd8) return jpegOf(view);
   return null;
 }
 
-function sized(mediaType: string, width: number, height: number): ({ mediaType: string } & Size) | null {
+function imageOf(mediaType: string, width: number, height: number): ({ mediaType: string } & Size) | null {
   return width > 0 && height > 0 ? { mediaType, width, height } : null;
 }
 
-function webp(view: DataView, kind: string): ReturnType<typeof sized> {
-  if (kind === 'VP8X') return sized('image/webp', 1 + uint24(view, 24), 1 + uint24(view, 27));
+function webpOf(view: DataView, kind: string): ReturnType<typeof imageOf> {
+  if (kind === 'VP8X') return imageOf('image/webp', 1 + uint24(view, 24), 1 + uint24(view, 27));
   if (kind === 'VP8 ')
-    return sized('image/webp', view.getUint16(26, true) & 0x3fff, view.getUint16(28, true) & 0x3fff);
+    return imageOf('image/webp', view.getUint16(26, true) & 0x3fff, view.getUint16(28, true) & 0x3fff);
   if (kind !== 'VP8L') return null;
   const bits = view.getUint32(21, true);
-  return sized('image/webp', 1 + (bits & 0x3fff), 1 + ((bits >>> 14) & 0x3fff));
+  return imageOf('image/webp', 1 + (bits & 0x3fff), 1 + ((bits >>> 14) & 0x3fff));
 }
 
 function uint24(view: DataView, at: number): number {
   return view.getUint16(at, true) + view.getUint8(at + 2) * 0x10000;
 }
 
-// Segments and fill bytes before the frame header. A picture of 30 MiB with full segments has 500.
-const maximumSegments = 10_000;
+// Segments and fill bytes before the frame header. An image of 30 MiB with full segments has 500.
+const maxSegments = 10_000;
 
-// The size stands in the frame header, behind other segments.
-function jpeg(view: DataView): ReturnType<typeof sized> {
-  for (let at = 2, segments = 0; at + 9 < view.byteLength && segments < maximumSegments; segments += 1) {
+/** The size of a JPEG is in its frame header, behind other segments. */
+function jpegOf(view: DataView): ReturnType<typeof imageOf> {
+  for (let at = 2, segments = 0; at + 9 < view.byteLength && segments < maxSegments; segments += 1) {
     if (view.getUint8(at) !== 0xff) return null;
     const marker = view.getUint8(at + 1);
     if (marker === 0xff) {
@@ -44,7 +44,7 @@ function jpeg(view: DataView): ReturnType<typeof sized> {
       continue;
     }
     const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
-    if (isFrame) return sized('image/jpeg', view.getUint16(at + 7), view.getUint16(at + 5));
+    if (isFrame) return imageOf('image/jpeg', view.getUint16(at + 7), view.getUint16(at + 5));
     at += 2 + view.getUint16(at + 2);
   }
   return null;

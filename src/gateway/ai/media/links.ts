@@ -1,34 +1,37 @@
-// Links to what is kept: anyone who holds one may follow it for a while, and nobody can make one up.
+// Signed links to media files: the holder of a link may follow it until it expires, and nobody can forge one.
 import { createHmac, timingSafeEqual } from 'node:crypto';
-
-export interface MediaLinksOptions {
-  /** The first signs; the others are still believed, so that a change of keys breaks no link. */
-  keys: readonly Buffer[];
-  /** The address under which users reach this server, without a slash at its end. */
-  baseUrl: () => string;
-  /** How long a link is good. */
-  linkSeconds: number;
-}
 
 export interface MediaLinks {
   urlFor(mediaId: string, now: Date): string;
-  /** Whether this server signed it; whether it is over is the store's to say, by the database's clock. */
+  /** Checks the signature only. The store checks the expiry, by the clock of the database. */
   verify(mediaId: string, expires: number, signature: string): boolean;
 }
 
-export function createMediaLinks({ keys, baseUrl, linkSeconds }: MediaLinksOptions): MediaLinks {
-  const [signing] = keys;
-  if (signing === undefined) throw new Error('Links need a key.');
+export function createMediaLinks({
+  keys,
+  baseUrl,
+  linkSeconds,
+}: {
+  /** The first signs; signatures of the others stay valid, so that a rotation of the key breaks no link. */
+  keys: readonly Buffer[];
+  /** The address under which users reach this server, without a trailing slash. */
+  baseUrl: () => string;
+  /** The lifetime of a link. */
+  linkSeconds: number;
+}): MediaLinks {
+  const [signingKey] = keys;
+  if (signingKey === undefined) throw new Error('createMediaLinks needs at least one key.');
   return {
     urlFor(mediaId, now) {
       const expires = Math.floor(now.getTime() / 1000) + linkSeconds;
-      return `${baseUrl()}/v1/ai/media/${mediaId}?expires=${expires}&signature=${sign(signing, mediaId, expires).toString('base64url')}`;
+      const signature = sign(signingKey, mediaId, expires).toString('base64url');
+      return `${baseUrl()}/v1/ai/media/${mediaId}?expires=${expires}&signature=${signature}`;
     },
     verify(mediaId, expires, signature) {
-      const given = Buffer.from(signature, 'base64url');
+      const bytes = Buffer.from(signature, 'base64url');
       return keys.some((key) => {
-        const right = sign(key, mediaId, expires);
-        return given.length === right.length && timingSafeEqual(given, right);
+        const expected = sign(key, mediaId, expires);
+        return bytes.length === expected.length && timingSafeEqual(bytes, expected);
       });
     },
   };

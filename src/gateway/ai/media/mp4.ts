@@ -1,107 +1,140 @@
-// What an MP4 is, told while its bytes go by and none of them are held but its index: a film may be larger than what
-// this process should have in memory. Anything else is no film, whatever somebody says of it.
-import { findBox, mp4IndexSeconds } from './audio-duration.ts';
+// Reads the size and duration of an MP4 video while its bytes stream by. Only the index (the moov box) is buffered: a
+// video may be larger than the memory of this process. Other formats are not accepted.
 import type { MediaProperties } from '../hub/media-model.ts';
+import { findBox, mp4IndexSeconds } from './audio-duration.ts';
 
 export interface Mp4Reader {
-  /** Hands the bytes on as they are. */
+  /** Passes the bytes on unchanged. */
   passThrough(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
-  /** Null for what was no film, or did not go by whole. */
+  /** Null for a file that is no MP4 or did not pass to its end. */
   properties(): MediaProperties | null;
 }
 
-// A minute of film has an index of a few hundred kilobytes.
-const mostIndexBytes = 16 * 1024 * 1024;
-const [shortHead, longHead] = [8, 16];
+// One minute of video has an index of a few hundred kilobytes.
+const maxIndexBytes = 16 * 1024 * 1024;
+const shortHeaderBytes = 8;
+const longHeaderBytes = 16;
 
-/** Reads one film. */
+/** Where the reader is: a file is a sequence of boxes, each a header with its length and name, and a body. */
+type ReaderState =
+  | { phase: 'header'; bytes: Buffer; headerBytes: number }
+  | { phase: 'body'; bytesLeft: number }
+  | { phase: 'index'; bytesLeft: number; pieces: Uint8Array[] }
+  | { phase: 'invalid' };
+
+/** Reads one file. */
 export function createMp4Reader(): Mp4Reader {
-  let head = Buffer.alloc(0);
-  let headBytes = shortHead;
-  /** Of the box that is going by: what is still to come, and its pieces where they are wanted. */
-  let left = 0;
-  let index: Uint8Array[] | undefined;
+  let state: ReaderState = betweenBoxes();
   let boxes = 0;
-  let isFilm = true;
-  let found: MediaProperties | null = null;
+  let video: MediaProperties | null = null;
 
-  function take(piece: Uint8Array): void {
-    for (let rest = piece; isFilm && rest.length > 0;) {
-      if (left > 0) {
-        const part = rest.subarray(0, Math.min(left, rest.length));
-        if (index !== undefined) index.push(Uint8Array.from(part));
-        left -= part.length;
-        rest = rest.subarray(part.length);
-        if (left === 0) closeBox();
-        continue;
-      }
-      const part = rest.subarray(0, headBytes - head.length);
-      head = Buffer.concat([head, part]);
-      rest = rest.subarray(part.length);
-      if (head.length < headBytes) return;
-      if (headBytes === shortHead && head.readUInt32BE(0) === 1) headBytes = longHead;
-      else openBox();
+  function read(piece: Uint8Array): void {
+    for (let rest = piece; rest.length > 0 && state.phase !== 'invalid';)
+      rest = state.phase === 'header' ? readHeader(state, rest) : readBody(state, rest);
+  }
+
+  function readHeader(
+    { bytes, headerBytes }: Extract<ReaderState, { phase: 'header' }>,
+    piece: Uint8Array,
+  ): Uint8Array {
+    const part = piece.subarray(0, headerBytes - bytes.length);
+    const header = Buffer.concat([bytes, part]);
+    if (header.length < headerBytes) state = { phase: 'header', bytes: header, headerBytes };
+    else if (headerBytes === shortHeaderBytes && header.readUInt32BE(0) === 1)
+      state = { phase: 'header', bytes: header, headerBytes: longHeaderBytes };
+    else openBox(header);
+    return piece.subarray(part.length);
+  }
+
+  function openBox(header: Buffer): void {
+    const name = header.toString('latin1', 4, 8);
+    const length = boxLength(header);
+    const isIndex = name === 'moov';
+    boxes += 1;
+    if ((boxes === 1 && name !== 'ftyp') || length < header.length || (isIndex && length > maxIndexBytes))
+      state = { phase: 'invalid' };
+    else enterBody(isIndex, length - header.length);
+  }
+
+  function enterBody(isIndex: boolean, bytesLeft: number): void {
+    if (bytesLeft > 0)
+      state = isIndex ? { phase: 'index', bytesLeft, pieces: [] } : { phase: 'body', bytesLeft };
+    else {
+      if (isIndex) video = videoProperties(Buffer.alloc(0));
+      state = betweenBoxes();
     }
   }
 
-  function openBox(): void {
-    const short = head.readUInt32BE(0);
-    const name = head.toString('latin1', 4, 8);
-    // 0 is a box that goes on to the end.
-    const length =
-      short === 0 ? Number.POSITIVE_INFINITY : short === 1 ? Number(head.readBigUInt64BE(8)) : short;
-    boxes += 1;
-    const isIndex = name === 'moov';
-    if ((boxes === 1 && name !== 'ftyp') || length < headBytes || (isIndex && length > mostIndexBytes))
-      isFilm = false;
-    left = length - headBytes;
-    index = isIndex ? [] : undefined;
-    head = Buffer.alloc(0);
-    headBytes = shortHead;
-    if (left === 0) closeBox();
-  }
-
-  function closeBox(): void {
-    if (index !== undefined) found = filmOf(Buffer.concat(index));
-    index = undefined;
+  function readBody(box: Extract<ReaderState, { phase: 'body' | 'index' }>, piece: Uint8Array): Uint8Array {
+    const part = piece.subarray(0, Math.min(box.bytesLeft, piece.length));
+    box.bytesLeft -= part.length;
+    if (box.phase === 'index') box.pieces.push(Uint8Array.from(part));
+    if (box.bytesLeft === 0) {
+      if (box.phase === 'index') video = videoProperties(Buffer.concat(box.pieces));
+      state = betweenBoxes();
+    }
+    return piece.subarray(part.length);
   }
 
   return {
     async *passThrough(bytes) {
       for await (const piece of bytes) {
-        take(piece);
+        read(piece);
         yield piece;
       }
-      if (head.length > 0 || (left > 0 && left !== Number.POSITIVE_INFINITY)) isFilm = false;
+      if (!isComplete(state)) state = { phase: 'invalid' };
     },
-    properties: () => (isFilm ? found : null),
+    properties: () => (state.phase === 'invalid' ? null : video),
   };
 }
 
-function filmOf(movie: Buffer): MediaProperties | null {
+function betweenBoxes(): ReaderState {
+  return { phase: 'header', bytes: Buffer.alloc(0), headerBytes: shortHeaderBytes };
+}
+
+/** With the header. A length of 0 means that the box extends to the end of the file, 1 that 64 bits of length follow. */
+function boxLength(header: Buffer): number {
+  const length = header.readUInt32BE(0);
+  if (length === 0) return Number.POSITIVE_INFINITY;
+  return length === 1 ? Number(header.readBigUInt64BE(8)) : length;
+}
+
+function isComplete(state: ReaderState): boolean {
+  switch (state.phase) {
+    case 'header':
+      return state.bytes.length === 0;
+    case 'body':
+    case 'index':
+      return state.bytesLeft === Number.POSITIVE_INFINITY;
+    case 'invalid':
+      return false;
+  }
+}
+
+function videoProperties(index: Buffer): MediaProperties | null {
   try {
-    const size = pictureSize(movie);
-    return size && { mediaType: 'video/mp4', ...size, durationSeconds: mp4IndexSeconds(movie) };
+    const size = videoSize(index);
+    return size && { mediaType: 'video/mp4', ...size, durationSeconds: mp4IndexSeconds(index) };
   } catch (error) {
-    // A length that points past the end makes it an index that says nothing.
+    // A length in the index points past its end.
     if (!(error instanceof RangeError)) throw error;
     return null;
   }
 }
 
-// Films have a few; an index could have a million empty ones.
-const maximumTracks = 1_000;
+// Real videos have a few tracks; an index could declare a million empty ones.
+const maxTracks = 1_000;
 
-function pictureSize(movie: Buffer): { width: number; height: number } | null {
-  for (let from = 0, tracks = 0; tracks < maximumTracks; tracks += 1) {
-    const track = findBox(movie, from, movie.length, 'trak');
+/** The size of the first video track. */
+function videoSize(index: Buffer): { width: number; height: number } | null {
+  for (let from = 0, tracks = 0; tracks < maxTracks; tracks += 1) {
+    const track = findBox(index, from, index.length, 'trak');
     if (track === null) return null;
     from = track.to;
-    const header = findBox(movie, track.from, track.to, 'tkhd');
-    // The last two members, each with a fraction of 16 bits; those of sound are 0.
-    const [width, height] = header
-      ? [movie.readUInt16BE(header.to - 8), movie.readUInt16BE(header.to - 4)]
-      : [0, 0];
+    const header = findBox(index, track.from, track.to, 'tkhd');
+    if (header === null) continue;
+    // The last two members, as 16.16 fixed-point numbers. Audio tracks have 0.
+    const [width, height] = [index.readUInt16BE(header.to - 8), index.readUInt16BE(header.to - 4)];
     if (width > 0 && height > 0) return { width, height };
   }
   return null;

@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ModelCall, PromptMessage } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
 import { cutAtStops } from '../../../../src/gateway/ai/providers/local/stop-sequences.ts';
-import { words } from '../../../../src/gateway/ai/providers/local/tokens.ts';
+import { splitWords } from '../../../../src/gateway/ai/providers/local/tokens.ts';
 import {
   createBudget,
-  maximumBytes,
+  maxBytes,
   minimalInstance,
 } from '../../../../src/gateway/ai/providers/local/minimal-instance.ts';
 import { errorOf, partsOf, startAi, type World } from '../world.ts';
@@ -48,9 +48,7 @@ describe('minimalInstance', () => {
   });
 
   test('builds a value close to the budget', () => {
-    expect(minimalInstance({ type: 'string', minLength: maximumBytes - 100 })).toHaveLength(
-      maximumBytes - 100,
-    );
+    expect(minimalInstance({ type: 'string', minLength: maxBytes - 100 })).toHaveLength(maxBytes - 100);
     expect(minimalInstance(list({ type: 'null' }, 4_000))).toHaveLength(4_000);
   });
 
@@ -203,7 +201,7 @@ test.each<[string, string]>([
   ['a word after spaces', `${' '.repeat(1_000_000)}x`],
   ['words between runs of spaces', `${' '.repeat(250_000)}x`.repeat(4)],
 ])('words splits a million characters of %s', (_name, text) => {
-  expect(words(text).join('')).toBe(text);
+  expect(splitWords(text).join('')).toBe(text);
 });
 
 describe('cutAtStops', () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
-import { words } from '../../../../src/gateway/ai/providers/local/tokens.ts';
+import { splitWords } from '../../../../src/gateway/ai/providers/local/tokens.ts';
 import { minimalInstance } from '../../../../src/gateway/ai/providers/local/minimal-instance.ts';
 import type { ModelCall, StreamPart } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { partsOf, startAi, type World } from '../world.ts';
@@ -116,7 +116,7 @@ describe('local/echo', () => {
   });
 
   test.each(['', ' ', 'a', ' a ', 'a\n\nb  ', '\t x y\n'])('its words make up the text again: %j', (text) => {
-    expect(words(text).join('')).toBe(text);
+    expect(splitWords(text).join('')).toBe(text);
   });
 });
 

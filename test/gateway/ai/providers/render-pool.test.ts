@@ -11,7 +11,10 @@ const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('turns', () => {
   /** Enters as these owners in this order, and gives slots back one by one; tells in which order they were admitted. */
-  async function admitted(owners: string[], options: { slots: number; ofOwner: number }): Promise<string[]> {
+  async function admitted(
+    owners: string[],
+    options: { slots: number; slotsPerOwner: number },
+  ): Promise<string[]> {
     const turns = createFairLimit(options);
     const order: string[] = [];
     const leaves: (() => void)[] = [];
@@ -30,7 +33,7 @@ describe('turns', () => {
   }
 
   test('go round among owners', async () => {
-    expect(await admitted(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, ofOwner: 1 })).toEqual([
+    expect(await admitted(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, slotsPerOwner: 1 })).toEqual([
       'a',
       'a',
       'b',
@@ -42,11 +45,16 @@ describe('turns', () => {
   });
 
   test('leave a slot that one owner may not have to others', async () => {
-    expect(await admitted(['a', 'a', 'a', 'b'], { slots: 2, ofOwner: 1 })).toEqual(['a', 'b', 'a', 'a']);
+    expect(await admitted(['a', 'a', 'a', 'b'], { slots: 2, slotsPerOwner: 1 })).toEqual([
+      'a',
+      'b',
+      'a',
+      'a',
+    ]);
   });
 
   test('give one owner no more slots than its share', async () => {
-    const turns = createFairLimit({ slots: 4, ofOwner: 3 });
+    const turns = createFairLimit({ slots: 4, slotsPerOwner: 3 });
     await Promise.all([1, 2, 3].map(() => turns.acquire('a', never)));
     void turns.acquire('a', never);
     await settle();
@@ -55,7 +63,7 @@ describe('turns', () => {
   });
 
   test('forget an entry that is aborted, and count a slot given back twice once', async () => {
-    const turns = createFairLimit({ slots: 1, ofOwner: 1 });
+    const turns = createFairLimit({ slots: 1, slotsPerOwner: 1 });
     const leave = await turns.acquire('a', never);
     const gone = new AbortController();
     const waiting = turns.acquire('b', gone.signal);
@@ -105,7 +113,7 @@ describe('a renderPool', { timeout: 60_000 }, () => {
   });
 
   test('ends work that outlives its deadline', async () => {
-    const renderPool = createRenderPool({ deadlines: { shapes: 1 } });
+    const renderPool = createRenderPool({ deadlinesMs: { shapes: 1 } });
     await expect(
       renderPool.render(large, { owner: 'user a', signal: never, reportProgress: () => {} }),
     ).rejects.toMatchObject({ status: 422, code: 'unsupported_by_model' });

@@ -1,9 +1,9 @@
-// The deadlines of a model that runs in this process: `@delay` alone could keep a call of local/echo open for weeks.
+// Deadlines for models that run in this process. Without them, `@delay` could keep a call of local/echo open for weeks.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { LanguageModel, ModelCall } from '../../hub/language-model.ts';
 import type { Timeouts } from '../../upstream/deadlines.ts';
 
-/** The model, whose calls fail with `upstream_timeout` after the time that a provider would have. */
+/** The model with the deadlines of a provider: its calls fail with `upstream_timeout`. */
 export function withDeadlines(
   model: LanguageModel,
   { answerMs, streamMs }: Pick<Timeouts, 'answerMs' | 'streamMs'>,
@@ -29,10 +29,10 @@ export function withDeadlines(
 }
 
 function limit(call: ModelCall, ms: number): { call: ModelCall; end(): void } {
-  const late = new AbortController();
+  const deadline = new AbortController();
   const timer = setTimeout(
     () =>
-      late.abort(
+      deadline.abort(
         new Problem(
           'upstream_timeout',
           'upstream_timeout',
@@ -43,7 +43,7 @@ function limit(call: ModelCall, ms: number): { call: ModelCall; end(): void } {
   );
   timer.unref();
   return {
-    call: { ...call, signal: AbortSignal.any([call.signal, late.signal]) },
+    call: { ...call, signal: AbortSignal.any([call.signal, deadline.signal]) },
     end: () => clearTimeout(timer),
   };
 }

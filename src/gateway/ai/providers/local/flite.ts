@@ -1,4 +1,4 @@
-// `local/flite`: English speech in this process. Small and a little mechanical, but real, free and without a network.
+// `local/flite`: English speech from Flite, a small classical synthesizer that runs in this process.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,33 +8,33 @@ import type { RenderPool } from './renderer/render-pool.ts';
 import { unsupported } from './shapes.ts';
 
 const voices = ['slt', 'kal', 'kal16', 'awb', 'rms'];
-// Some six minutes of speech at the usual speed; the slowest voice takes four times as long.
-const longestText = 5_000;
-// Texts of one user that wait for a thread. Their callers hold connections open meanwhile.
-const mostWaiting = 8;
+// About six minutes of speech at the usual speed.
+const maxTextLength = 5_000;
+// Texts of one user that wait for a thread, with a connection open for each.
+const maxWaiting = 8;
 
 export function fliteModel({ renderPool }: { renderPool: RenderPool }): SpeechModel {
   return {
     async generate(call) {
       refuseUnsupported(call);
-      const text = speakable(call.text);
+      const text = toPlainEnglish(call.text);
       requireLength(text, call.speed);
-      if (renderPool.countWaiting(call.owner) >= mostWaiting) throw busy();
+      if (renderPool.countWaiting(call.owner) >= maxWaiting) throw tooManyWaiting();
       const folder = await mkdtemp(join(tmpdir(), 'townhall-speech-'));
       try {
-        const work = {
+        const task = {
           kind: 'flite',
           text,
           voice: call.voice ?? 'slt',
           speed: call.speed ?? 1,
           folder,
         } as const;
-        const { content } = await renderPool.render(work, {
+        const { content } = await renderPool.render(task, {
           owner: call.owner,
           signal: call.signal,
           reportProgress: () => {},
         });
-        return { format: 'wav', content: one(content) };
+        return { format: 'wav', content: onePiece(content) };
       } finally {
         await rm(folder, { recursive: true, force: true });
       }
@@ -42,20 +42,20 @@ export function fliteModel({ renderPool }: { renderPool: RenderPool }): SpeechMo
   };
 }
 
-function busy(): Problem {
+function tooManyWaiting(): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    `You have ${mostWaiting} pieces of work that wait for a local model; wait for one of them.`,
+    `You have ${maxWaiting} pieces of work that wait for a local model; wait for one of them.`,
     { headers: { 'retry-after': '5' } },
   );
 }
 
 function requireLength(text: string, speed = 1): void {
-  const most = Math.floor(longestText * Math.min(speed, 1));
-  if (text.length > most)
+  const maxLength = Math.floor(maxTextLength * Math.min(speed, 1));
+  if (text.length > maxLength)
     throw unsupported(
-      `The model local/flite takes ${most} characters at most${speed < 1 ? ' at this speed' : ''}.`,
+      `The model local/flite takes ${maxLength} characters at most${speed < 1 ? ' at this speed' : ''}.`,
       'text',
     );
 }
@@ -78,23 +78,29 @@ function refuseUnsupported({
   requireLength(text, speed);
 }
 
-// The program reads plain English; signs that mean the same are written its way, and what it would skip is refused.
-function speakable(text: string): string {
+/**
+ * The text in ASCII, which is all that Flite reads: typographic signs and accents are replaced. Throws a 422 for letters
+ * that Flite would skip.
+ */
+function toPlainEnglish(text: string): string {
   const plain = text
     .replace(/[\u2018\u2019]/g, "'")
     .replace(/[\u201c\u201d]/g, '"')
     .replace(/[\u2013\u2014]/g, ' - ')
     .normalize('NFKD')
     .replace(/\p{M}/gu, '');
-  const foreign = /[^\p{ASCII}]/u.exec(plain.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
-  if (foreign !== undefined)
-    throw unsupported(`The model local/flite speaks English only, and cannot say "${foreign}".`, 'text');
+  const foreignLetter = /[^\p{ASCII}]/u.exec(plain.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
+  if (foreignLetter !== undefined)
+    throw unsupported(
+      `The model local/flite speaks English only, and cannot say "${foreignLetter}".`,
+      'text',
+    );
   const clean = plain.replace(/[^\x20-\x7e]+/g, ' ').trim();
   if (!/[A-Za-z0-9]/.test(clean))
     throw unsupported('There is nothing in the text that could be said.', 'text');
   return clean;
 }
 
-async function* one(content: Uint8Array): AsyncGenerator<Uint8Array> {
+async function* onePiece(content: Uint8Array): AsyncGenerator<Uint8Array> {
   yield content;
 }

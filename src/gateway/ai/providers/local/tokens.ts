@@ -1,12 +1,10 @@
-// How the local models count: a token is a word with the white space before it. Simple enough to count by hand, the
-// same everywhere, and so of use in tests of money.
-//
-// Each expression here takes time in proportion to its text: none can match a part of the text in two ways.
+// Tokens of the local models: a token is a word with the white space before it, which is easy to count by hand in tests
+// of charges. The regular expressions here run in linear time, since none can match a text in two ways.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { Prompt, PromptMessage } from '../../hub/language-model.ts';
 
-/** The text in pieces that make it up again: each a word, with the white space before it; the last also has what follows. */
-export function words(text: string): string[] {
+/** Splits the text at words: each piece is the white space and the word after it, the last also the white space at the end. */
+export function splitWords(text: string): string[] {
   const pieces: string[] = [];
   let space = '';
   for (const run of text.match(/\s+|\S+/g) ?? []) {
@@ -24,12 +22,12 @@ export function countTokens(text: string): number {
   return text.match(/\S+/g)?.length ?? 0;
 }
 
-/** All words of a prompt, whoever said them. */
+/** The tokens of all messages. */
 export function promptTokens(prompt: Prompt): number {
   return prompt.reduce((sum, message) => sum + countTokens(textOf(message)), 0);
 }
 
-/** What a message says in words; files say nothing. */
+/** The text of a message, without its files. */
 export function textOf(message: PromptMessage): string {
   if (message.role === 'system') return message.content;
   const texts: string[] = [];
@@ -61,10 +59,10 @@ function outputText(output: ToolOutput): string {
   }
 }
 
-// Arguments of a tool in the chat format are JSON within a text, which may nest deeper than the request itself.
-function jsonText(value: unknown): string {
+// Tool arguments in the chat format are JSON in a string, which may nest deeper than the limit of the request itself.
+function jsonText(input: unknown): string {
   try {
-    return JSON.stringify(value);
+    return JSON.stringify(input);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new Problem(

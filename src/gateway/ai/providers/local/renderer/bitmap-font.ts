@@ -1,8 +1,8 @@
-// Letters of five by seven dots, drawn for this product, for what is written into pictures and films.
+// 5×7 bitmap font for text in generated images and videos.
 import { paintRectangle, type Canvas, type Color } from './canvas.ts';
 
-// Seven rows from the top, each a digit of base 32 whose five bits are the dots.
-const letters: Record<string, string> = {
+// Seven rows from the top, each a base-32 digit whose five bits are the dots.
+const glyphs: Record<string, string> = {
   A: 'ehhvhhh',
   B: 'uhhuhhu',
   C: 'ehggghe',
@@ -52,38 +52,39 @@ const letters: Record<string, string> = {
   ' ': '0000000',
 };
 
+// Five dots and a gap.
 const advance = 6;
 
-// Capitals without their accents; what there is no letter for is a space.
-function lettersOf(text: string): string {
+/** The text in capitals without accents; characters without a glyph become spaces. */
+function toGlyphs(text: string): string {
   const plain = text.normalize('NFKD').replace(/\p{M}/gu, '').replaceAll('’', "'").toUpperCase();
   return [...plain]
-    .map((letter) => (letters[letter] === undefined ? ' ' : letter))
+    .map((letter) => (glyphs[letter] === undefined ? ' ' : letter))
     .join('')
     .replace(/ +/g, ' ')
     .trim();
 }
 
 /** The width of a line in dots. */
-export function lineDots(line: string): number {
+export function lineWidth(line: string): number {
   return Math.max(line.length * advance - 1, 0);
 }
 
-/** Paints one line, its first dot at x and y, each dot `scale` pixels wide. */
+/** Paints one line from its top left dot at x and y; a dot is a square of `scale` pixels. */
 export function paintLine(
   canvas: Canvas,
   line: string,
   { x, y, scale, color, opacity }: { x: number; y: number; scale: number; color: Color; opacity: number },
 ): void {
   for (const [position, letter] of [...line].entries()) {
-    for (const [row, digit] of [...(letters[letter] ?? '')].entries()) {
+    for (const [row, digit] of [...(glyphs[letter] ?? '')].entries()) {
       const dots = Number.parseInt(digit, 32);
       for (let column = 0; column < 5; column += 1) {
         if (((dots >> (4 - column)) & 1) === 0) continue;
-        const left = x + (position * advance + column) * scale;
+        const dotX = x + (position * advance + column) * scale;
         paintRectangle(
           canvas,
-          { left, top: y + row * scale, right: left + scale, bottom: y + (row + 1) * scale },
+          { left: dotX, top: y + row * scale, right: dotX + scale, bottom: y + (row + 1) * scale },
           { color, opacity },
         );
       }
@@ -91,20 +92,21 @@ export function paintLine(
   }
 }
 
-/** The text in lines of at most so many dots, at most so many of them; what does not fit ends in dots. */
+/** Breaks the text into lines of the font; text beyond the last line is cut with an ellipsis. */
 export function wrapLines(
   text: string,
   { maxDots, maxLines }: { maxDots: number; maxLines: number },
 ): string[] {
   const maxLetters = Math.max(Math.floor((maxDots + 1) / advance), 4);
   const lines: string[] = [];
-  for (const word of lettersOf(text).split(' ')) {
+  for (const word of toGlyphs(text).split(' ')) {
     const last = lines.at(-1);
     if (last !== undefined && last.length + 1 + word.length <= maxLetters)
       lines[lines.length - 1] = `${last} ${word}`;
     else lines.push(word.slice(0, maxLetters));
   }
   if (lines.length <= maxLines) return lines.filter((line) => line !== '');
-  const kept = lines.slice(0, maxLines);
-  return kept.map((line, index) => (index < maxLines - 1 ? line : `${line.slice(0, maxLetters - 3)}...`));
+  return lines
+    .slice(0, maxLines)
+    .map((line, index) => (index < maxLines - 1 ? line : `${line.slice(0, maxLetters - 3)}...`));
 }

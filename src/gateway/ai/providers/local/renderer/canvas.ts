@@ -1,14 +1,14 @@
-// A surface of pixels that shapes are painted on, without any graphics library. Shapes are signed distances, so their
-// edges are smooth at every size, and the same calls give the same pixels on every machine.
+// A pixel canvas without a graphics library. Shapes are signed distance functions, so their edges are smooth at every
+// size, and the same calls give the same pixels on every machine.
 
 export interface Canvas {
   width: number;
   height: number;
-  /** Four bytes a pixel, the last always 255. */
+  /** Four bytes per pixel; alpha is always 255. */
   rgba: Uint8ClampedArray;
 }
 
-/** Red, green and blue from 0 to 255. */
+/** Red, green and blue, from 0 to 255. */
 export type Color = readonly [number, number, number];
 
 export const shapeKinds = [
@@ -31,7 +31,7 @@ export type ShapeKind = (typeof shapeKinds)[number];
 
 export interface Shape {
   kind: ShapeKind;
-  /** The middle, in pixels. */
+  /** The center, in pixels. */
   x: number;
   y: number;
   radius: number;
@@ -45,7 +45,7 @@ export function createCanvas(width: number, height: number): Canvas {
   return { width, height, rgba: new Uint8ClampedArray(width * height * 4).fill(255) };
 }
 
-/** From one colour at the top to the other at the bottom, the line between them tilted by the angle. */
+/** Fills the canvas from one color at the top to the other at the bottom, tilted by the angle in radians. */
 export function paintGradient(
   { width, height, rgba }: Canvas,
   [from, to]: readonly [Color, Color],
@@ -56,7 +56,7 @@ export function paintGradient(
   for (let y = 0; y < height; y += 1) {
     for (let x = 0; x < width; x += 1) {
       const share = 0.5 + ((x - width / 2) * alongX + (y - height / 2) * alongY) / reach;
-      // Less than one step of a channel, so that wide gradients show no bands.
+      // Dithering by less than one step of a channel, so that wide gradients show no bands.
       const grain = (((x * 73_856_093) ^ (y * 19_349_663)) & 255) / 255 - 0.5;
       const at = (y * width + x) * 4;
       for (let channel = 0; channel < 3; channel += 1) {
@@ -67,7 +67,7 @@ export function paintGradient(
   }
 }
 
-/** Paints the shape over its own soft shadow. */
+/** Paints the shape and a soft shadow below it. */
 export function paintShape(canvas: Canvas, shape: Shape): void {
   const { kind, x: middleX, y: middleY, radius, angle, color, opacity } = shape;
   const distance = distances[kind];
@@ -78,18 +78,18 @@ export function paintShape(canvas: Canvas, shape: Shape): void {
     const [shiftedX, shiftedY] = [(x - middleX) / radius, (y - middleY) / radius];
     return distance(shiftedX * cos + shiftedY * sin, shiftedY * cos - shiftedX * sin) * radius;
   };
-  const [left, right] = [
+  const [fromX, toX] = [
     Math.max(Math.floor(middleX - reach), 0),
     Math.min(Math.ceil(middleX + reach), canvas.width),
   ];
-  const [top, bottom] = [
+  const [fromY, toY] = [
     Math.max(Math.floor(middleY - reach), 0),
     Math.min(Math.ceil(middleY + reach), canvas.height),
   ];
-  for (let y = top; y < bottom; y += 1) {
-    // Lighter towards the top, as under a lamp.
+  for (let y = fromY; y < toY; y += 1) {
+    // Lighter towards the top, as if lit from above.
     const light = 1.12 - 0.24 * ((y - middleY) / (2 * radius) + 0.5);
-    for (let x = left; x < right; x += 1) {
+    for (let x = fromX; x < toX; x += 1) {
       const shade = 0.22 * opacity * Math.min(Math.max(0.5 - at(x, y - shadow) / (2 * shadow + 1), 0), 1);
       if (shade > 0) blend(canvas, x, y, { color: black, opacity: shade });
       const cover = Math.min(Math.max(0.5 - at(x, y), 0), 1) * opacity;
@@ -100,17 +100,18 @@ export function paintShape(canvas: Canvas, shape: Shape): void {
 
 export function paintRectangle(
   canvas: Canvas,
-  { left, top, right, bottom }: { left: number; top: number; right: number; bottom: number },
+  edges: { left: number; top: number; right: number; bottom: number },
   paint: { color: Color; opacity: number },
 ): void {
-  for (let y = Math.max(top, 0); y < Math.min(bottom, canvas.height); y += 1) {
-    for (let x = Math.max(left, 0); x < Math.min(right, canvas.width); x += 1) blend(canvas, x, y, paint);
+  for (let y = Math.max(edges.top, 0); y < Math.min(edges.bottom, canvas.height); y += 1) {
+    for (let x = Math.max(edges.left, 0); x < Math.min(edges.right, canvas.width); x += 1)
+      blend(canvas, x, y, paint);
   }
 }
 
 const black: Color = [0, 0, 0];
 
-// Lays a colour over one pixel of the canvas.
+/** Blends a color over one pixel. */
 function blend(
   { width, rgba }: Canvas,
   x: number,
@@ -124,8 +125,8 @@ function blend(
   }
 }
 
-// Distances to the edge of a shape of radius 1 around the origin, y downwards, negative inside. Some are bounds rather
-// than exact; what matters is that they are true near the edge.
+// Signed distances to the edge of a shape of radius 1 around the origin: y points down, negative is inside. Some are
+// bounds only, which is enough because they are exact near the edge.
 const distances: Record<ShapeKind, (x: number, y: number) => number> = {
   circle: (x, y) => Math.hypot(x, y) - 1,
   ring: (x, y) => Math.abs(Math.hypot(x, y) - 0.78) - 0.22,
@@ -149,7 +150,7 @@ const distances: Record<ShapeKind, (x: number, y: number) => number> = {
   wave: (x, y) => Math.max((Math.sin(x * 3.6) * 0.16 - y) * 0.86, box(x, y - 1.4, 2.2, 1.8)),
 };
 
-/** How far from its middle a shape of radius 1 reaches. */
+/** The farthest point of a shape of radius 1 from its center. */
 function extentOf(kind: ShapeKind): number {
   return kind === 'wave' ? 3.4 : kind === 'mountain' ? 1.6 : kind === 'square' ? 1.25 : 1.15;
 }
@@ -161,25 +162,25 @@ function box(x: number, y: number, halfWidth: number, halfHeight: number): numbe
 
 function polygon(x: number, y: number, corners: number, firstCorner: number): number {
   const sector = (2 * Math.PI) / corners;
-  const turned = Math.atan2(y, x) - firstCorner;
-  // Every side is the same side, seen from its own middle.
-  const fromMiddle = turned - sector * (Math.floor(turned / sector) + 0.5);
+  const angle = Math.atan2(y, x) - firstCorner;
+  // All sides are equal, so measure from the middle of the nearest one.
+  const fromMiddle = angle - sector * (Math.floor(angle / sector) + 0.5);
   return Math.cos(fromMiddle) * Math.hypot(x, y) - Math.cos(sector / 2);
 }
 
 function star(x: number, y: number): number {
   const sector = (2 * Math.PI) / 5;
-  const turned = Math.atan2(y, x) + Math.PI / 2;
-  const fromPoint = Math.abs(turned - sector * Math.round(turned / sector));
+  const angle = Math.atan2(y, x) + Math.PI / 2;
+  const fromPoint = Math.abs(angle - sector * Math.round(angle / sector));
   const [alongX, alongY] = [Math.hypot(x, y) * Math.cos(fromPoint), Math.hypot(x, y) * Math.sin(fromPoint)];
   const [innerX, innerY] = [0.42 * Math.cos(sector / 2), 0.42 * Math.sin(sector / 2)];
-  // The line from a point of the star to the dent beside it.
+  // The line from a tip of the star to the inner corner beside it.
   return ((alongX - 1) * innerY + alongY * (1 - innerX)) / Math.hypot(innerY, 1 - innerX);
 }
 
 function heart(x: number, y: number): number {
   const upper = Math.hypot(x - 0.46, y + 0.3) - 0.52;
-  // The straight side touches the round one where both have the same slope.
+  // The straight side touches the round one where both slopes are equal.
   const lower = Math.max((x + y - 0.895) * Math.SQRT1_2, (x - y - 0.76) * Math.SQRT1_2, -y - 0.3);
   return Math.min(upper, lower);
 }
@@ -193,8 +194,8 @@ function hull(x: number, y: number): number {
 }
 
 function sail(x: number, y: number): number {
-  const cloth = Math.max(-x + 0.06, (x - 0.06 + (y + 0.95) * -0.62) * 0.85, y - 0.1);
-  return Math.min(cloth, box(x, y + 0.35, 0.04, 0.6));
+  const sheet = Math.max(-x + 0.06, (x - 0.06 + (y + 0.95) * -0.62) * 0.85, y - 0.1);
+  return Math.min(sheet, box(x, y + 0.35, 0.04, 0.6));
 }
 
 function peak(x: number, y: number): number {

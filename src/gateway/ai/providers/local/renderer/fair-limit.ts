@@ -1,72 +1,81 @@
-// A fair limit on work at once: owners take turns (round-robin), and one owner never holds every slot.
+// A limit on concurrent tasks in which owners take turns (round robin) and no owner holds every slot.
 
 export interface FairLimit {
-  /** Resolves to the function that gives the slot back, once. Rejects with the signal's reason when it is aborted first. */
+  /** Resolves to the function that releases the slot. Rejects with the signal's reason when it is aborted first. */
   acquire(owner: string, signal: AbortSignal): Promise<() => void>;
-  /** Entries of the owner that wait. */
+  /** Tasks of the owner that wait for a slot. */
   countWaiting(owner: string): number;
 }
 
-/** `slots` at once, `ofOwner` of them for one owner. */
-export function createFairLimit({ slots, ofOwner }: { slots: number; ofOwner: number }): FairLimit {
+export function createFairLimit({
+  slots,
+  slotsPerOwner,
+}: {
+  slots: number;
+  slotsPerOwner: number;
+}): FairLimit {
   const running = new Map<string, number>();
-  // In the order of turns: the owner that is admitted goes to the end.
+  // In the order of turns: an owner with an admitted task moves to the end.
   const queues = new Map<string, (() => void)[]>();
-  let free = slots;
+  let freeSlots = slots;
 
   function admitWaiting(): void {
     for (const [owner, queue] of queues) {
-      if (free === 0) return;
-      if ((running.get(owner) ?? 0) >= ofOwner) continue;
+      if (freeSlots === 0) return;
+      if ((running.get(owner) ?? 0) >= slotsPerOwner) continue;
       const admit = queue.shift();
       queues.delete(owner);
-      // The iteration reaches an owner that is added again, so each may be admitted until the slots are taken.
+      // A Map iterates over keys that are added during the iteration, so this owner gets further turns.
       if (queue.length > 0) queues.set(owner, queue);
       if (admit) start(owner, admit);
     }
   }
 
   function start(owner: string, admit: () => void): void {
-    free -= 1;
+    freeSlots -= 1;
     running.set(owner, (running.get(owner) ?? 0) + 1);
     admit();
   }
 
-  function leave(owner: string): void {
-    free += 1;
-    const left = (running.get(owner) ?? 1) - 1;
-    if (left === 0) running.delete(owner);
-    else running.set(owner, left);
+  function release(owner: string): void {
+    freeSlots += 1;
+    const count = (running.get(owner) ?? 1) - 1;
+    if (count === 0) running.delete(owner);
+    else running.set(owner, count);
     admitWaiting();
   }
 
-  function forget(owner: string, admit: () => void): void {
+  function leaveQueue(owner: string, admit: () => void): void {
     const queue = (queues.get(owner) ?? []).filter((other) => other !== admit);
     if (queue.length === 0) queues.delete(owner);
     else queues.set(owner, queue);
   }
 
+  function waitForTurn(owner: string, signal: AbortSignal): Promise<void> {
+    return new Promise<void>((resolve, reject) => {
+      const abort = () => {
+        leaveQueue(owner, admit);
+        reject(signal.reason as Error);
+      };
+      const admit = () => {
+        signal.removeEventListener('abort', abort);
+        resolve();
+      };
+      signal.addEventListener('abort', abort, { once: true });
+      queues.set(owner, [...(queues.get(owner) ?? []), admit]);
+      admitWaiting();
+    });
+  }
+
   return {
     async acquire(owner, signal) {
       signal.throwIfAborted();
-      await new Promise<void>((resolve, reject) => {
-        const abandon = () => {
-          forget(owner, admit);
-          reject(signal.reason as Error);
-        };
-        const admit = () => {
-          signal.removeEventListener('abort', abandon);
-          resolve();
-        };
-        signal.addEventListener('abort', abandon, { once: true });
-        queues.set(owner, [...(queues.get(owner) ?? []), admit]);
-        admitWaiting();
-      });
-      let isOver = false;
+      await waitForTurn(owner, signal);
+      let isReleased = false;
       return () => {
-        if (isOver) return;
-        isOver = true;
-        leave(owner);
+        if (isReleased) return;
+        isReleased = true;
+        release(owner);
       };
     },
     countWaiting: (owner) => queues.get(owner)?.length ?? 0,

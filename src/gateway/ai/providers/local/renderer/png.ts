@@ -1,17 +1,17 @@
-// Writes PNG files: eight bits a channel, no transparency, with what the picture is in text beside it.
+// Writes PNG files: eight bits a channel, no transparency, with text chunks that describe the image.
 import { crc32, deflateSync } from 'node:zlib';
 import type { Canvas } from './canvas.ts';
 
 const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
-const bytesAPixel = 3;
+const bytesPerPixel = 3;
 
-/** The file. `texts` are keywords of the format (Software, Title, Description, Comment) and what they say. */
+/** Encodes the canvas. `texts` are iTXt chunks by their keyword: Software, Title, Description, Comment. */
 export function encodePng(canvas: Canvas, texts: Readonly<Record<string, string>>): Uint8Array {
   const { width, height } = canvas;
   const header = Buffer.alloc(13);
   header.writeUInt32BE(width, 0);
   header.writeUInt32BE(height, 4);
-  // Eight bits, true colour, the one compression, the one way of filtering, no interlacing.
+  // Bit depth 8, color type RGB, deflate, adaptive filtering, no interlacing.
   header.set([8, 2, 0, 0, 0], 8);
   return Buffer.concat([
     signature,
@@ -35,9 +35,9 @@ function chunk(name: string, data: Buffer): Buffer {
   return Buffer.concat([frame.subarray(0, 4), body, frame.subarray(4)]);
 }
 
-// Each pixel as its difference from the one above: smooth pictures are then mostly small numbers.
+/** Rows with the filter "up": differences from the pixel above are small in smooth images and compress well. */
 function filteredRows({ width, height, rgba }: Canvas): Buffer {
-  const rowBytes = 1 + width * bytesAPixel;
+  const rowBytes = 1 + width * bytesPerPixel;
   const rows = Buffer.alloc(height * rowBytes);
   const upFilter = 2;
   for (let y = 0; y < height; y += 1) {
@@ -45,7 +45,7 @@ function filteredRows({ width, height, rgba }: Canvas): Buffer {
     rows[at++] = upFilter;
     for (let x = 0; x < width; x += 1) {
       const pixel = (y * width + x) * 4;
-      for (let channel = 0; channel < bytesAPixel; channel += 1) {
+      for (let channel = 0; channel < bytesPerPixel; channel += 1) {
         const above = y === 0 ? 0 : (rgba[pixel - width * 4 + channel] ?? 0);
         rows[at++] = (rgba[pixel + channel] ?? 0) - above;
       }

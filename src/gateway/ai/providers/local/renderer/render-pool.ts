@@ -1,12 +1,11 @@
-// Work that would hold the event loop up (painting, encoding, speaking) in threads of its own: one a piece of work, so
-// that giving it up is ending its thread, and no more at once than the machine bears. Users take turns, and each piece
-// has a deadline, so one user's work delays that of others by a moment at most.
+// Runs rendering, encoding and speech synthesis in worker threads, since they would block the event loop. Each task gets
+// a thread of its own, so that aborting it ends the thread. Owners take turns and each task has a deadline, so one
+// owner's tasks delay those of another by one task at most.
 import { startThread } from '../../../../../kernel/assets.ts';
 import { Problem } from '../../../../../kernel/problem.ts';
 import type { MediaFile, GenerationContext, Size } from '../../../hub/media-model.ts';
 import { createFairLimit } from './fair-limit.ts';
 
-/** What the threads can do. */
 export type RenderTask =
   | { kind: 'shapes'; prompt: string; size: Size; seed: string }
   | {
@@ -19,18 +18,18 @@ export type RenderTask =
     }
   | { kind: 'flite'; text: string; voice: string; speed: number; folder: string };
 
-/** What a thread says. */
-export type RenderMessage = { kind: 'progress'; done: number } | { kind: 'made'; made: MediaFile };
+/** A message of a thread to the pool. */
+export type RenderMessage = { kind: 'progress'; share: number } | { kind: 'finished'; file: MediaFile };
 
 export interface RenderPool {
-  /** Rejects with the signal's reason as soon as it is aborted, and with a 422 when the work takes too long. */
-  render(work: RenderTask, progress: GenerationContext): Promise<MediaFile>;
-  /** Pieces of the owner that wait for a thread. */
+  /** Rejects with the signal's reason as soon as it is aborted, and with a 422 when the task exceeds its deadline. */
+  render(task: RenderTask, context: GenerationContext): Promise<MediaFile>;
+  /** Tasks of the owner that wait for a thread. */
   countWaiting(owner: string): number;
 }
 
-// Three times what the largest piece takes on one core of 2026 that does nothing else.
-const deadlinesMs: Record<RenderTask['kind'], number> = {
+// Three times what the largest task takes on one otherwise idle core of 2026.
+const defaultDeadlinesMs: Record<RenderTask['kind'], number> = {
   shapes: 60_000,
   storyboard: 120_000,
   flite: 60_000,
@@ -38,62 +37,61 @@ const deadlinesMs: Record<RenderTask['kind'], number> = {
 
 export interface RenderPoolOptions {
   maxThreads?: number;
-  /** The longest run of one piece, in milliseconds. */
-  deadlines?: Partial<Record<RenderTask['kind'], number>>;
+  deadlinesMs?: Partial<Record<RenderTask['kind'], number>>;
 }
 
-/** Nothing is started before there is work. One owner gets all threads but one. */
-export function createRenderPool({ maxThreads = 2, deadlines = {} }: RenderPoolOptions = {}): RenderPool {
-  const turns = createFairLimit({ slots: maxThreads, ofOwner: Math.max(maxThreads - 1, 1) });
+/** Starts no thread before the first task. One owner gets all threads but one. */
+export function createRenderPool({ maxThreads = 2, deadlinesMs = {} }: RenderPoolOptions = {}): RenderPool {
+  const limit = createFairLimit({ slots: maxThreads, slotsPerOwner: Math.max(maxThreads - 1, 1) });
   return {
-    async render(work, progress) {
-      const leave = await turns.acquire(progress.owner, progress.signal);
+    async render(task, context) {
+      const releaseSlot = await limit.acquire(context.owner, context.signal);
       try {
-        return await inThread(work, progress, deadlines[work.kind] ?? deadlinesMs[work.kind]);
+        return await renderInThread(task, context, deadlinesMs[task.kind] ?? defaultDeadlinesMs[task.kind]);
       } finally {
-        leave();
+        releaseSlot();
       }
     },
-    countWaiting: (owner) => turns.countWaiting(owner),
+    countWaiting: (owner) => limit.countWaiting(owner),
   };
 }
 
-async function inThread(
-  work: RenderTask,
-  { signal, reportProgress: report }: GenerationContext,
+async function renderInThread(
+  task: RenderTask,
+  { signal, reportProgress }: GenerationContext,
   deadlineMs: number,
 ): Promise<MediaFile> {
   signal.throwIfAborted();
-  // The encoder and the voice are other people's programs: they get neither our environment nor our output.
+  // The encoder and the synthesizer are third-party programs: they see no environment variable and write no output.
   const worker = startThread('src/gateway/ai/providers/local/renderer/render-thread', {
-    workerData: work,
+    workerData: task,
     env: {},
     execArgv: ['--disable-warning=ExperimentalWarning'],
     stdout: true,
     stderr: true,
-    name: work.kind,
+    name: task.kind,
   });
   let timer: NodeJS.Timeout | undefined;
   try {
     return await new Promise<MediaFile>((resolve, reject) => {
-      timer = setTimeout(() => reject(tooLong(deadlineMs)), deadlineMs);
+      timer = setTimeout(() => reject(deadlineExceeded(deadlineMs)), deadlineMs);
       signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
       worker.on('message', (message: RenderMessage) =>
-        message.kind === 'progress' ? report(message.done) : resolve(message.made),
+        message.kind === 'progress' ? reportProgress(message.share) : resolve(message.file),
       );
       worker.on('error', reject);
       worker.on('exit', (code) =>
-        reject(new Error(`The thread for ${work.kind} ended with ${code} before its work was done.`)),
+        reject(new Error(`The thread for ${task.kind} exited with ${code} before it sent a file.`)),
       );
     });
   } finally {
     clearTimeout(timer);
-    // Its slot is free when it has ended, and not before.
+    // The slot is released after the thread has ended, or there could be more threads than slots.
     await worker.terminate();
   }
 }
 
-function tooLong(deadlineMs: number): Problem {
+function deadlineExceeded(deadlineMs: number): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',

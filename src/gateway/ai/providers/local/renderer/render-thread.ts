@@ -1,24 +1,24 @@
-// The entry of a workshop's thread: does the one piece of work that it was started with, says what came of it, and ends.
+// The entry of a render pool's thread: runs the task that it was started with, sends the file and ends.
 import { parentPort, workerData } from 'node:worker_threads';
 import type { MediaFile } from '../../../hub/media-model.ts';
+import type { RenderMessage, RenderTask } from './render-pool.ts';
 import { renderShapes } from './shapes.ts';
 import { synthesizeSpeech } from './speech.ts';
 import { renderStoryboard } from './storyboard.ts';
-import type { RenderMessage, RenderTask } from './render-pool.ts';
 
-async function make(work: RenderTask): Promise<MediaFile> {
-  switch (work.kind) {
+async function run(task: RenderTask): Promise<MediaFile> {
+  switch (task.kind) {
     case 'shapes':
-      return renderShapes(work);
+      return renderShapes(task);
     case 'storyboard':
-      return renderStoryboard(work, (done) => say({ kind: 'progress', done }));
+      return renderStoryboard(task, (share) => send({ kind: 'progress', share }));
     case 'flite':
-      return synthesizeSpeech(work);
+      return synthesizeSpeech(task);
   }
 }
 
-function say(message: RenderMessage): void {
+function send(message: RenderMessage): void {
   parentPort?.postMessage(message);
 }
 
-void make(workerData as RenderTask).then((made) => say({ kind: 'made', made }));
+void run(workerData as RenderTask).then((file) => send({ kind: 'finished', file }));

@@ -1,21 +1,21 @@
-// A whole picture out of a prompt: the scene, and on it and in the file what it is.
-import { paintLine, lineDots } from './bitmap-font.ts';
+// The image of `local/shapes`: the scene of the prompt, labelled in the image and in the file as drawn by rules.
+import { paintLine, lineWidth } from './bitmap-font.ts';
 import type { MediaFile } from '../../../hub/media-model.ts';
 import { encodePng } from './png.ts';
 import { paintScene } from './scene.ts';
 import type { RenderTask } from './render-pool.ts';
 
 const label = 'LOCAL/SHAPES';
-// Below this the label would be all that is to be seen.
-const smallestLabelled = 160;
+// The label would fill a smaller image.
+const minLabelledSide = 160;
 
 export function renderShapes({ prompt, size, seed }: Extract<RenderTask, { kind: 'shapes' }>): MediaFile {
   const canvas = paintScene(prompt, size, seed);
   const scale = Math.max(Math.round(Math.min(size.width, size.height) / 512), 1);
-  if (Math.min(size.width, size.height) >= smallestLabelled) {
+  if (Math.min(size.width, size.height) >= minLabelledSide) {
     const margin = 6 * scale;
     const place = {
-      x: size.width - lineDots(label) * scale - margin,
+      x: size.width - lineWidth(label) * scale - margin,
       y: size.height - 7 * scale - margin,
       scale,
     };

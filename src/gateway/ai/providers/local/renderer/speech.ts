@@ -1,5 +1,5 @@
-// Speech by Flite, a small synthesizer compiled to WebAssembly. It is a command line program: it runs once a text, in a
-// thread, and sees one folder, which the caller makes and removes: a thread that is ended removes nothing.
+// Speech synthesis by Flite, a command line program compiled to WebAssembly. It runs once for each text and can access
+// one folder, which the caller creates and removes, since a terminated thread removes nothing.
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { WASI } from 'node:wasi';
@@ -39,7 +39,7 @@ export async function synthesizeSpeech({
   const code = wasi.start(
     await WebAssembly.instantiate(program, wasi.getImportObject() as WebAssembly.Imports),
   );
-  if (code !== 0) throw new Error(`Flite ended with ${code}.`);
+  if (code !== 0) throw new Error(`Flite exited with ${code}.`);
   const content = await readFile(join(folder, 'sound'));
   return {
     content: new Uint8Array(content),

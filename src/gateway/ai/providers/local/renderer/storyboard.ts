@@ -1,21 +1,21 @@
-// A short film out of a prompt: each sentence is a scene, drawn as a picture is, over which the camera moves slowly,
-// with the sentence below it. It runs in a thread; the encoder is one big synchronous program.
+// The video of `local/storyboard`: each sentence of the prompt is a drawn scene over which the camera moves slowly, with
+// the sentence as a caption. Runs in a thread, since the encoder is synchronous.
 import type { createH264MP4Encoder } from 'h264-mp4-encoder';
 import { createCanvas, paintRectangle, type Canvas } from './canvas.ts';
-import { lineDots, paintLine, wrapLines } from './bitmap-font.ts';
+import { lineWidth, paintLine, wrapLines } from './bitmap-font.ts';
 import type { MediaFile, Size } from '../../../hub/media-model.ts';
 import { paintScene } from './scene.ts';
 import type { RenderTask } from './render-pool.ts';
 
-const mostScenes = 8;
-// How much larger a scene is than the frame: the room that the camera has.
-const stage = 1.16;
+const maxScenes = 8;
+// A scene is this much larger than the frame, so that the camera can move.
+const sceneScale = 1.16;
 const fadeSeconds = 0.4;
 
 interface Shot {
-  picture: Canvas;
+  scene: Canvas;
   lines: string[];
-  /** Where the camera goes, from -1 to 1 in both directions. */
+  /** Direction of the camera, from -1 to 1 on both axes. */
   path: { x: number; y: number };
 }
 
@@ -25,9 +25,9 @@ export async function renderStoryboard(
 ): Promise<MediaFile> {
   const scale = Math.max(Math.round(size.height / 180), 1);
   const shots = sentencesOf(prompt).map((sentence, index): Shot => ({
-    picture: paintScene(
+    scene: paintScene(
       sentence,
-      { width: even(size.width * stage), height: even(size.height * stage) },
+      { width: even(size.width * sceneScale), height: even(size.height * sceneScale) },
       `${seed}\n${index}`,
     ),
     lines: wrapLines(sentence, { maxDots: Math.floor((size.width * 0.88) / scale), maxLines: 2 }),
@@ -59,13 +59,13 @@ async function openEncoder(
   { width, height }: Size,
   framesPerSecond: number,
 ): Promise<Awaited<ReturnType<typeof createH264MP4Encoder>>> {
-  // A bundle for CommonJS whose names an import does not see.
+  // A CommonJS bundle without named exports.
   const { default: library } = (await import('h264-mp4-encoder')) as unknown as {
     default: { createH264MP4Encoder: typeof createH264MP4Encoder };
   };
   const encoder = await library.createH264MP4Encoder();
-  // Half-way between its fastest and its smallest. Each frame is a whole picture: the encoder does not write down which
-  // are, so that players take all for one and would seek into the middle of a difference.
+  // Speed 5 of 10. Every frame is a key frame: the encoder writes no table of key frames, so players would seek into the
+  // middle of a group.
   Object.assign(encoder, {
     width,
     height,
@@ -83,57 +83,58 @@ function sentencesOf(prompt: string): string[] {
     .split(/[.!?;\n。！？]+/)
     .map((sentence) => sentence.trim())
     .filter((sentence) => sentence !== '');
-  if (sentences.length <= mostScenes) return sentences.length === 0 ? [prompt] : sentences;
-  // Nothing is left out: what is too much for scenes of its own is in the last.
-  return [...sentences.slice(0, mostScenes - 1), sentences.slice(mostScenes - 1).join(', ')];
+  if (sentences.length <= maxScenes) return sentences.length === 0 ? [prompt] : sentences;
+  // The last scene has all further sentences.
+  return [...sentences.slice(0, maxScenes - 1), sentences.slice(maxScenes - 1).join(', ')];
 }
 
 function even(length: number): number {
   return Math.round(length / 2) * 2;
 }
 
-/** `at` and `fade` are shares: of the film, and of a shot. */
+/** `at` is a share of the video, `fade` a share of a shot. */
 function paintFrame(
   frame: Canvas,
   shots: readonly Shot[],
   { at, fade, scale }: { at: number; fade: number; scale: number },
 ): void {
-  const place = at * shots.length;
-  const index = Math.min(Math.floor(place), shots.length - 1);
-  const within = place - index;
+  const position = at * shots.length;
+  const index = Math.min(Math.floor(position), shots.length - 1);
+  const share = position - index;
   const shot = shots[index] as Shot;
-  const before = shots[index - 1];
-  copyView(frame, shot, within, 1);
-  // The scene before is still moving while it fades away.
-  if (before && within < fade) copyView(frame, before, 1 + within, 1 - within / fade);
-  caption(frame, shot, { opacity: Math.min(within / Math.max(fade, 0.01), 1), scale });
+  const previous = shots[index - 1];
+  paintView(frame, shot, share, 1);
+  // The previous scene keeps moving while it fades out.
+  if (previous && share < fade) paintView(frame, previous, 1 + share, 1 - share / fade);
+  paintCaption(frame, shot, { opacity: Math.min(share / Math.max(fade, 0.01), 1), scale });
 }
 
-function copyView(frame: Canvas, { picture, path }: Shot, within: number, opacity: number): void {
-  const eased = Math.min(within, 1.5) - 0.5;
-  const [roomX, roomY] = [picture.width - frame.width - 2, picture.height - frame.height - 2];
-  const left = roomX / 2 + (roomX / 2) * path.x * eased;
-  const top = roomY / 2 + (roomY / 2) * path.y * eased;
+/** Paints the part of the scene that the camera sees at this share of its shot. */
+function paintView(frame: Canvas, { scene, path }: Shot, share: number, opacity: number): void {
+  const movement = Math.min(share, 1.5) - 0.5;
+  const [rangeX, rangeY] = [scene.width - frame.width - 2, scene.height - frame.height - 2];
+  const cameraX = rangeX / 2 + (rangeX / 2) * path.x * movement;
+  const cameraY = rangeY / 2 + (rangeY / 2) * path.y * movement;
   const [fromX, fromY] = [
-    Math.max(Math.min(Math.floor(left), roomX), 0),
-    Math.max(Math.min(Math.floor(top), roomY), 0),
+    Math.max(Math.min(Math.floor(cameraX), rangeX), 0),
+    Math.max(Math.min(Math.floor(cameraY), rangeY), 0),
   ];
-  // Between the pixels, or the slow movement would jerk.
-  const [shareX, shareY] = [left - Math.floor(left), top - Math.floor(top)];
-  const { rgba: source } = picture;
+  // Bilinear interpolation between pixels, or the slow movement would jerk.
+  const [shareX, shareY] = [cameraX - Math.floor(cameraX), cameraY - Math.floor(cameraY)];
+  const { rgba: source } = scene;
   for (let y = 0; y < frame.height; y += 1) {
     for (let x = 0; x < frame.width; x += 1) {
       const to = (y * frame.width + x) * 4;
-      const from = ((fromY + y) * picture.width + fromX + x) * 4;
-      const below = from + picture.width * 4;
+      const from = ((fromY + y) * scene.width + fromX + x) * 4;
+      const below = from + scene.width * 4;
       for (let channel = 0; channel < 3; channel += 1) {
         const upper =
           (source[from + channel] ?? 0) * (1 - shareX) + (source[from + 4 + channel] ?? 0) * shareX;
         const lower =
           (source[below + channel] ?? 0) * (1 - shareX) + (source[below + 4 + channel] ?? 0) * shareX;
-        const seen = upper * (1 - shareY) + lower * shareY;
+        const color = upper * (1 - shareY) + lower * shareY;
         frame.rgba[to + channel] =
-          opacity === 1 ? seen : (frame.rgba[to + channel] ?? 0) * (1 - opacity) + seen * opacity;
+          opacity === 1 ? color : (frame.rgba[to + channel] ?? 0) * (1 - opacity) + color * opacity;
       }
     }
   }
@@ -141,7 +142,7 @@ function copyView(frame: Canvas, { picture, path }: Shot, within: number, opacit
 
 const label = 'LOCAL/STORYBOARD';
 
-function caption(
+function paintCaption(
   frame: Canvas,
   { lines }: Shot,
   { opacity, scale }: { opacity: number; scale: number },
@@ -156,7 +157,7 @@ function caption(
     );
   for (const [index, line] of lines.entries()) {
     paintLine(frame, line, {
-      x: Math.round((frame.width - lineDots(line) * scale) / 2),
+      x: Math.round((frame.width - lineWidth(line) * scale) / 2),
       y: top + index * lineHeight,
       scale,
       color: [255, 255, 255],
@@ -166,7 +167,7 @@ function caption(
   const small = Math.max(Math.floor(scale / 2), 1);
   if (frame.height >= 120)
     paintLine(frame, label, {
-      x: frame.width - (lineDots(label) + 4) * small,
+      x: frame.width - (lineWidth(label) + 4) * small,
       y: 4 * small,
       scale: small,
       color: [255, 255, 255],
