@@ -23,7 +23,7 @@ import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
 import { openHands } from './hands/index.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { createChat, createSessionRoom, preloadLoop, type Chat, type SessionRoom } from './sessions/index.ts';
+import { createChat, createSessions, preloadModelLoop, type Chat, type Sessions } from './sessions/index.ts';
 import { status } from './status/index.ts';
 import { openTokens, tokenStore } from './tokens/index.ts';
 
@@ -66,7 +66,7 @@ export interface Agent {
 export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
   const { log, clock = systemClock } = needs;
   // It takes a while, and the database does too.
-  void preloadLoop();
+  void preloadModelLoop();
   const database = needs.database ?? (await (needs.opening ?? openAgentDatabase(config, log)));
   const closers = createClosers();
   if (needs.database === undefined) closers.defer(() => database.close());
@@ -79,7 +79,7 @@ async function assemble(
   { database, clock, closers }: { database: Database; clock: Clock; closers: Closers },
 ): Promise<Agent> {
   const { log, redactor } = needs;
-  let room: SessionRoom | undefined;
+  let room: Sessions | undefined;
   let chat: Chat | undefined;
   await migrate(database, { schema: 'agent', directory: assetPath('src/agent/migrations'), log });
   const tokens = await openTokens({
@@ -129,7 +129,7 @@ async function assemble(
   closers.defer(() => telemetry.close());
   showDatabase(telemetry.metrics, database);
   const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
-  room = await createSessionRoom({
+  room = await createSessions({
     database,
     agentId: tokens.agentId,
     name: config.name,
@@ -209,7 +209,7 @@ async function end({
   closers,
 }: {
   server: Server;
-  runs: SessionRoom['runs'];
+  runs: Sessions['runs'];
   drainMs: number;
   closers: Closers;
 }): Promise<void> {

@@ -1,5 +1,5 @@
-// Chats: a chat is a session that is found by the id that the chat has elsewhere. It is made with its first message, and
-// whatever is sent to it joins its history and its queue in one step.
+// Chats: a chat is a session that is found by the id that it has elsewhere. Its first message creates it, and every message
+// goes through its queue.
 import type { Attachment, ExecuteReceipt, SessionKind } from '../../contract/agent/types.gen.ts';
 
 export interface ChatMessage {
@@ -7,25 +7,26 @@ export interface ChatMessage {
   text: string;
   attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
   model?: string | undefined;
-  /** Whether somebody can decide approvals; for a chat that this message makes. */
+  /** For a chat that this message creates: whether a person can decide approvals. */
   attended?: boolean | undefined;
-  /** The way in, for the history. */
   origin?: SessionKind | 'service' | undefined;
 }
 
-/** What is answered, at once, for a message that a queue has taken. */
 export type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> &
   ExecuteReceipt & { queued: true };
 
 export interface Chat {
   /** Resolves once the message is durable. */
   send(message: ChatMessage): Promise<ChatReceipt>;
-  /** The session of a chat; undefined before its first message. */
+  /** The id of a chat's session; undefined before its first message. */
   sessionOf(chatId: string): Promise<string | undefined>;
 }
 
-/** What this room needs of the sessions; they know nothing of it. */
-export interface ChatNeeds {
+export function createChat({
+  agentId,
+  inputs,
+  store,
+}: {
   agentId: string;
   inputs: {
     submit(input: {
@@ -36,19 +37,11 @@ export interface ChatNeeds {
       model?: string | undefined;
       attended?: boolean | undefined;
     }): Promise<{
-      receipt: {
-        queueItemId: string | null;
-        queuePosition: number;
-        sessionId: string;
-        runId: string;
-        seq: number;
-      };
+      receipt: Pick<ChatReceipt, 'queueItemId' | 'queuePosition' | 'sessionId' | 'runId' | 'seq'>;
     }>;
   };
-  store: { session(agentId: string, named: { chatId: string }): Promise<{ id: string } | undefined> };
-}
-
-export function createChat({ agentId, inputs, store }: ChatNeeds): Chat {
+  store: { session(agentId: string, locator: { chatId: string }): Promise<{ id: string } | undefined> };
+}): Chat {
   return {
     async send({ chatId, text, attachments, model, attended, origin = 'chat' }) {
       const { receipt } = await inputs.submit({
@@ -60,9 +53,9 @@ export function createChat({ agentId, inputs, store }: ChatNeeds): Chat {
         attended,
       });
       const { queueItemId, queuePosition, sessionId, runId, seq } = receipt;
-      // Everything in a chat goes through its queue; what is at its head begins at once and has position 0.
       return {
         success: true,
+        // Also a message that starts at once: it is the head of the queue, at position 0.
         queued: true,
         queueItemId: queueItemId ?? runId,
         queuePosition,

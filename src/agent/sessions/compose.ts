@@ -1,4 +1,4 @@
-// Puts the room together: stores, the group commit, the bus, the runs. What others need of it is what it returns.
+// Puts the sessions together: stores, event log, runs, routes.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
@@ -10,17 +10,14 @@ import { createApprovals } from './approvals/approvals.ts';
 import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
-import type { ChatQueue } from './execute.ts';
-import { createHeads } from './event-log/session-cache.ts';
-import { createInputSubmitter, type InputSubmitter } from './submit.ts';
-import { createBus } from './event-log/bus.ts';
-import { createCommitter } from './event-log/committer.ts';
-import { eventStore } from './event-log/store.ts';
-import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
-import { forgetSession, sessions } from './sessions.ts';
-import { runStore as openRunStore } from './runs/store.ts';
+import { createEventLog } from './event-log/log.ts';
 import { sessionStore, type SessionStore } from './event-log/session-store.ts';
-import { createTalks } from './event-log/conversation-cache.ts';
+import { eventStore } from './event-log/store.ts';
+import type { ChatQueue } from './execute.ts';
+import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
+import { runStore as openRunStore } from './runs/store.ts';
+import { removeSession, sessionService } from './sessions.ts';
+import { createInputSubmitter, type InputSubmitter } from './submit.ts';
 
 export interface SessionsOptions {
   database: Database;
@@ -41,7 +38,7 @@ export interface SessionsOptions {
   };
   clock: Clock;
   log: Log;
-  traces?: Traces;
+  traces: Traces;
 }
 
 export interface Sessions {
@@ -51,98 +48,70 @@ export interface Sessions {
   service(chat: ChatQueue): Service<'sessions'>;
 }
 
-// What may wait for a reader that does not read.
+// What may wait for a slow reader of the event stream.
 const maxBufferBytes = 1024 * 1024;
 
-/** Begins to load the tool loop, with what it is built on; whoever needs it waits for it. */
+/** Starts to load the model loop with the `ai` package, while the caller does other things. */
 export async function preloadModelLoop(): Promise<void> {
-  // Whoever needs it hears why it cannot be loaded.
+  // `createSessions` imports it again and reports the error.
   await import('./model-loop/ai-package.ts').catch(() => {});
 }
 
-/** Loads the tool loop meanwhile; nothing is read or written before `runs.recover()`. */
-export async function createSessions(needs: SessionsOptions): Promise<Sessions> {
-  const { database, agentId, name, registry, defaultModel, limits, clock, log, contextTokens } = needs;
-  const loop = await import('./model-loop/ai-package.ts');
-  const bus = createBus();
+/** Reads and writes nothing before `runs.recover()`. */
+export async function createSessions(options: SessionsOptions): Promise<Sessions> {
+  const { database, agentId, registry, limits, clock } = options;
+  const { toModelMessages, ...loop } = await import('./model-loop/ai-package.ts');
   const store = sessionStore(database);
   const runStore = openRunStore(database);
   const events = eventStore(database);
-  const heads = createHeads();
-  const talks = createTalks(events);
-  const committer = createCommitter(database, (appended, moved) => {
-    for (const one of moved) heads.moved(one);
-    talks.heard(appended);
-    bus.publish(appended);
-  });
+  const eventLog = createEventLog({ database, agentId });
   const approvalStore = openApprovalStore(database);
   const attachments = attachmentStore(database);
-  const files = attachmentFiles(needs.dataDir);
+  const files = attachmentFiles(options.dataDir);
   const approvals = createApprovals({
     agentId,
     store: approvalStore,
-    committer,
-    bus,
+    eventLog,
     clock,
     ttlMs: limits.approvalTtlMs,
     unattended: limits.unattendedApprovals,
   });
   const runs: Runs = createRuns({
+    ...options,
     store,
     runStore,
     events,
-    committer,
-    heads,
-    talks,
-    bus,
+    eventLog,
     approvals,
-    agentId,
-    name,
-    defaultModel,
-    model: needs.model,
-    contextTokens,
-    loop: {
-      runTurn: loop.runTurn,
-      summarize: loop.summarize,
-      toModelMessages: (talk) => loop.toModelMessages(talk, { attachments, files }),
+    modelLoop: {
+      ...loop,
+      toModelMessages: (conversation) => toModelMessages(conversation, { attachments, files }),
     },
-    registry,
-    workspace: needs.workspace,
-    limits,
     hasReplicas: database.engine === 'postgres',
-    forget: (session) => forgetSession({ runs, committer, heads, talks, bus, files }, session),
-    clock,
-    log,
-    ...(needs.traces === undefined ? {} : { traces: needs.traces }),
+    removeSession: (session) => removeSession({ runs, eventLog, files }, session),
   });
-  const inputs = createInputSubmitter({ agentId, runs, store, files, hooks: registry.hooks, clock });
+  const { hooks } = registry;
+  const inputs = createInputSubmitter({ agentId, runs, eventLog, store, files, hooks, clock });
+  const { heartbeatMs, maxReplayEvents, executeWaitMs } = limits;
   return {
     runs,
     inputs,
     store,
     service: (chat) =>
-      sessions({
-        agentId,
-        name,
+      sessionService({
+        ...options,
         runs,
         inputs,
         chat,
         store,
         runStore,
         events,
+        eventLog,
         approvals,
         approvalStore,
         files,
-        committer,
-        heads,
-        talks,
-        bus,
-        registry,
-        defaultModel,
-        contextTokens,
-        executeWaitMs: limits.executeWaitMs,
-        follow: { heartbeatMs: limits.heartbeatMs, maxReplayEvents: limits.maxReplayEvents, maxBufferBytes },
-        clock,
+        executeWaitMs,
+        follow: { heartbeatMs, maxReplayEvents, maxBufferBytes },
       }),
   };
 }

@@ -1,19 +1,19 @@
-// Instructions from outside of a conversation's own routes: in a session of their own, which the caller waits for, or
-// in a chat, whose queue takes them.
-import type { Operations } from '../../contract/agent/operations.gen.ts';
+// The routes that carry out instructions: in a session of their own, for whose run the caller waits, or in a chat, whose
+// queue takes them.
 import type { Clock } from '../../kernel/clock.ts';
-import type { Handler } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Identity } from '../identity.ts';
-import type { AcceptedInput, InputSubmitter } from './submit.ts';
-import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { AttachmentInput } from './attachments/files.ts';
 import { readEvent, type SessionEvent } from './event-log/events.ts';
+import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { EventStore } from './event-log/store.ts';
-import type { CompletedRun } from './runs/runner.ts';
+import { lastStepText } from './records.ts';
+import type { CompletedRun } from './runs/active-run.ts';
 import type { Runs } from './runs/runs.ts';
+import type { RunRecord } from './runs/store.ts';
+import type { SessionHandlers } from './session-options.ts';
+import type { AcceptedInput, InputSubmitter } from './submit.ts';
 
-/** What this room needs of the chats. */
+/** The chats, as these routes need them. */
 export interface ChatQueue {
   send(message: {
     chatId: string;
@@ -32,143 +32,122 @@ export interface ChatQueue {
   }>;
 }
 
-export interface ExecuteNeeds {
+export interface ExecuteOptions {
   inputs: InputSubmitter;
   chat: ChatQueue;
   runs: Runs;
   events: EventStore;
   executeWaitMs: number;
+  requireSession(sessionId: string): Promise<SessionRecord>;
   clock: Clock;
 }
 
-type Executes = {
-  [Id in 'sessions.execute' | 'sessions.executeInSession']: Handler<Operations[Id], Identity>;
-};
-
-export function createExecute(
-  { inputs, chat, runs, events, executeWaitMs, clock }: ExecuteNeeds,
-  require: (sessionId: string) => Promise<SessionRecord>,
-): Executes {
-  async function answer({ session, receipt, settled }: AcceptedInput, signal: AbortSignal) {
-    const ids = { sessionId: receipt.sessionId, runId: receipt.runId };
-    const end =
-      settled === null ? await fromTheLog(session, receipt.runId, signal) : await patiently(settled, signal);
-    if (end === 'waiting')
-      return {
-        status: 202 as const,
-        body: {
-          success: true as const,
-          queued: receipt.queued,
-          ...ids,
-          queueItemId: receipt.queueItemId,
-          queuePosition: receipt.queuePosition,
-          seq: receipt.seq,
-        },
-      };
-    // Nobody reads this but a caller that was cut off by the end of a drain; the run settles by itself.
-    if (end === 'gone')
-      throw new Problem('unavailable', 'draining', `The agent is going down. (${ids.runId})`, {
-        headers: { 'retry-after': '1' },
-      });
-    if (end instanceof Problem) throw end;
-    return { status: 200 as const, body: { success: true as const, queued: false as const, ...ids, ...end } };
-  }
-
-  async function patiently(
-    settled: Promise<CompletedRun | Problem>,
-    signal: AbortSignal,
-  ): Promise<CompletedRun | Problem | 'waiting' | 'gone'> {
-    const answered = new AbortController();
-    const patience = clock.sleep(executeWaitMs, AbortSignal.any([signal, answered.signal])).then(
-      () => 'waiting' as const,
-      () => 'gone' as const,
-    );
-    const end = await Promise.race([settled, patience]);
-    answered.abort();
-    return end;
-  }
-
-  // One that had to wait is not this call's own, so what became of it is read.
-  async function fromTheLog(
-    session: SessionRecord,
-    runId: string,
-    signal: AbortSignal,
-  ): Promise<CompletedRun | Problem | 'waiting' | 'gone'> {
-    const run = await runs.wait(session.key, runId, executeWaitMs, signal);
-    if (run === 'waiting') return signal.aborted ? 'gone' : 'waiting';
-    if (run === 'gone' || run.status !== 'completed' || run.messageId === null) {
-      const { status = 'failed', error = null } = run === 'gone' ? {} : run;
-      const kind =
-        status === 'cancelled' ? 'conflict' : status === 'interrupted' ? 'unavailable' : 'upstream_failed';
-      const code =
-        status === 'cancelled'
-          ? 'run_cancelled'
-          : status === 'interrupted'
-            ? 'run_interrupted'
-            : 'run_failed';
-      return new Problem(kind, code, `${error?.message ?? 'The run did not end well.'} (${runId})`);
-    }
-    const found = await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
-    const completed = found.findLast(({ type }) => type === 'message.completed');
-    const { message } = readEvent(completed as NonNullable<typeof completed>) as Extract<
-      SessionEvent,
-      { type: 'message.completed' }
-    >;
-    const last = message.parts.findLastIndex(({ type }) => type === 'step-start');
-    const text = message.parts
-      .slice(last + 1)
-      .flatMap((part) => (part.type === 'text' ? [part.text] : []))
-      .join('');
-    return {
-      messageId: message.id,
-      message,
-      text,
-      usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
-      finishReason: (run.finishReason ?? 'other') as CompletedRun['finishReason'],
-    };
-  }
-
+export function executeHandlers(
+  options: ExecuteOptions,
+): SessionHandlers<'sessions.execute' | 'sessions.executeInSession'> {
+  const { inputs, chat, requireSession } = options;
   return {
     'sessions.execute': async ({ body, signal }) => {
       const { instructions, chatId, attachments, model } = body;
-      if (chatId !== undefined)
-        return {
-          status: 202,
-          body: await chat.send({ chatId, text: instructions, attachments, model, origin: 'execute' }),
-        };
-      return answer(
-        await inputs.submit({
-          to: 'own',
-          origin: 'execute',
-          parts: [{ type: 'text', text: instructions }],
-          attachments,
-          model,
-        }),
-        signal,
-      );
+      if (chatId !== undefined) {
+        const message = { chatId, text: instructions, attachments, model, origin: 'execute' as const };
+        return { status: 202, body: await chat.send(message) };
+      }
+      const accepted = await inputs.submit({
+        to: 'own',
+        origin: 'execute',
+        parts: [{ type: 'text', text: instructions }],
+        attachments,
+        model,
+      });
+      return reply(options, accepted, signal);
     },
+
     'sessions.executeInSession': async ({ path, body, signal }) => {
       const { instructions, attachments } = body;
-      const session = await require(path.sessionId);
-      if (session.chatId !== null)
-        return {
-          status: 202,
-          body: await chat.send({
-            chatId: session.chatId,
-            text: instructions,
-            attachments,
-            origin: 'dashboard',
-          }),
-        };
-      return answer(
-        await inputs.submit({
-          to: { sessionId: session.id },
-          origin: 'dashboard',
-          parts: [{ type: 'text', text: instructions }],
-          attachments,
-        }),
-        signal,
-      );
+      const { id, chatId } = await requireSession(path.sessionId);
+      if (chatId !== null) {
+        const message = { chatId, text: instructions, attachments, origin: 'dashboard' as const };
+        return { status: 202, body: await chat.send(message) };
+      }
+      const accepted = await inputs.submit({
+        to: { sessionId: id },
+        origin: 'dashboard',
+        parts: [{ type: 'text', text: instructions }],
+        attachments,
+      });
+      return reply(options, accepted, signal);
     },
   };
+}
+
+/** `waiting`: the time is over and the run goes on. `gone`: the caller has disconnected. */
+type Outcome = CompletedRun | Problem | 'waiting' | 'gone';
+
+async function reply(options: ExecuteOptions, accepted: AcceptedInput, signal: AbortSignal) {
+  const { session, receipt, settled } = accepted;
+  const { sessionId, runId, queued, queueItemId, queuePosition, seq } = receipt;
+  const outcome =
+    settled === null
+      ? await waitForSettlement(options, { session, runId }, signal)
+      : await waitForLocalRun(options, settled, signal);
+  if (outcome === 'waiting') {
+    const body = { success: true as const, queued, sessionId, runId, queueItemId, queuePosition, seq };
+    return { status: 202 as const, body };
+  }
+  // Only a caller that the end of a drain cuts off gets this; the run is settled without it.
+  if (outcome === 'gone')
+    throw new Problem('unavailable', 'draining', `The agent is going down. (${runId})`, {
+      headers: { 'retry-after': '1' },
+    });
+  if (outcome instanceof Problem) throw outcome;
+  const body = { success: true as const, queued: false as const, sessionId, runId, ...outcome };
+  return { status: 200 as const, body };
+}
+
+async function waitForLocalRun(
+  { clock, executeWaitMs }: ExecuteOptions,
+  settled: Promise<CompletedRun | Problem>,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const finished = new AbortController();
+  const timeout = clock.sleep(executeWaitMs, AbortSignal.any([signal, finished.signal])).then(
+    () => 'waiting' as const,
+    () => 'gone' as const,
+  );
+  const outcome = await Promise.race([settled, timeout]);
+  finished.abort();
+  return outcome;
+}
+
+// A run that was queued may execute in another process, so its outcome is read from the log.
+async function waitForSettlement(
+  { runs, events, executeWaitMs }: ExecuteOptions,
+  { session, runId }: { session: SessionRecord; runId: string },
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const run = await runs.wait({ sessionKey: session.key, runId }, { timeoutMs: executeWaitMs, signal });
+  if (run === 'waiting') return signal.aborted ? 'gone' : 'waiting';
+  if (run === 'gone' || run.status !== 'completed' || run.messageId === null)
+    return failureOf(run === 'gone' ? null : run, runId);
+  const ofMessage = await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
+  const completed = ofMessage.findLast(({ type }) => type === 'message.completed');
+  const { message } = readEvent(completed as NonNullable<typeof completed>) as Extract<
+    SessionEvent,
+    { type: 'message.completed' }
+  >;
+  return {
+    messageId: message.id,
+    message,
+    text: lastStepText(message),
+    usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
+    finishReason: (run.finishReason ?? 'other') as CompletedRun['finishReason'],
+  };
+}
+
+function failureOf(run: RunRecord | null, runId: string): Problem {
+  const message = `${run?.error?.message ?? 'The run did not end well.'} (${runId})`;
+  if (run?.status === 'cancelled') return new Problem('conflict', 'run_cancelled', message);
+  if (run?.status === 'interrupted') return new Problem('unavailable', 'run_interrupted', message);
+  return new Problem('upstream_failed', 'run_failed', message);
 }

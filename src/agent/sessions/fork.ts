@@ -1,14 +1,56 @@
-// A fork shares the past of its parent by reference: a row and an event or two, however long the past is. What was going
-// on at that point stays with the parent; a message that was being written ends in the fork where it was cut.
+// Forks share the past of their parent by reference: a fork is one row and an event or two, however long its past is. What
+// was going on at the fork point stays with the parent; a message that was being written ends in the fork where it was cut.
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
+import { requireStorable } from '../../kernel/contract/storable.ts';
 import { id } from '../../kernel/ids.ts';
+import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './event-log/events.ts';
-import { withMessageSeq, type EventStore, type LogEntry, type Segment } from './event-log/store.ts';
+import { copyAncestors, segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { withMessageSeq, type EventStore, type Segment } from './event-log/store.ts';
+import type { LogEntry } from './event-log/unit.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
-import { segmentsOf, type SessionRecord, type SessionStore } from './event-log/session-store.ts';
+import { toSession } from './records.ts';
+import { sessionNotFound } from './runs/submission.ts';
+import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
-export interface ForkRequest {
+// Deeper lineages are copied in the background, because every read walks all ancestors.
+const maxLineage = 32;
+
+export function forkHandlers(options: HandlerOptions): SessionHandlers<'sessions.fork'> {
+  return {
+    'sessions.fork': async ({ path, body = {}, log }) => {
+      if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
+      const session = await options.requireSession(path.sessionId);
+      const point = await findForkPoint(session, body as ForkRequest, options.events);
+      if (body.dryRun) return { status: 200, body: previewFork(point) };
+      const fork = await createFork(options, point, body as ForkRequest);
+      if (fork.lineage.length > maxLineage) copyInBackground(options, fork, log);
+      return { status: 201, body: toSession(fork) };
+    },
+  };
+}
+
+function previewFork({ session, seq, messageId, messageCount, openRun }: ForkPoint) {
+  const isHead = seq === session.headSeq;
+  return {
+    dryRun: true as const,
+    forkedFrom: { sessionId: session.id, seq, messageId },
+    messageCount,
+    openRunId: openRun?.runId ?? null,
+    queueItems: isHead ? session.queueLength : 0,
+    approvals: isHead ? session.pendingApprovals : 0,
+  };
+}
+
+// A long lineage is only slower, so a failure waits for the next fork.
+function copyInBackground({ eventLog }: HandlerOptions, fork: SessionRecord, log: Log): void {
+  eventLog
+    .transact((unit) => copyAncestors(unit, fork))
+    .catch((error: unknown) => log.warn({ err: error }, 'the past of a fork could not be copied'));
+}
+
+interface ForkRequest {
   messageId?: string;
   seq?: number;
   position?: 'after' | 'before';
@@ -16,26 +58,26 @@ export interface ForkRequest {
   metadata?: Record<string, unknown>;
 }
 
-export interface ForkPoint {
+interface ForkPoint {
   session: SessionRecord;
   seq: number;
   messageId: string | null;
   messageCount: number;
-  /** The run that is cut at that point, and what it has written until then. */
+  /** The run that is cut at that point, with its events until then. */
   openRun: { runId: string; events: StoredEvent[] } | null;
 }
 
-export async function findForkPoint(
+async function findForkPoint(
   session: SessionRecord,
   { messageId, seq, position = 'after' }: ForkRequest,
   events: EventStore,
 ): Promise<ForkPoint> {
   if (messageId !== undefined && seq !== undefined)
-    throw refused('seq', 'cannot be given together with `messageId`');
+    throw invalidRequest('seq', 'cannot be given together with `messageId`');
   if (messageId === undefined && position === 'before')
-    throw refused('position', 'says something of `messageId` alone');
+    throw invalidRequest('position', 'needs a `messageId`');
   if (seq !== undefined && seq > session.headSeq)
-    throw refused('seq', `is beyond the newest event, ${session.headSeq}`);
+    throw invalidRequest('seq', `is beyond the newest event, ${session.headSeq}`);
   const at =
     messageId === undefined
       ? (seq ?? session.headSeq)
@@ -66,7 +108,7 @@ async function openRun(
   events: EventStore,
 ): Promise<ForkPoint['openRun']> {
   if (runId === null) return null;
-  const own = await events.ofRun(segments, runId);
+  const own = await events.runEvents(segments, runId);
   return own.some(({ type }) => type === 'run.settled') ? null : { runId, events: own };
 }
 
@@ -76,34 +118,34 @@ async function seqOfMessage(
   position: 'after' | 'before',
   events: EventStore,
 ): Promise<number> {
-  const found = await events.messageEvents(segmentsOf(session), messageId);
-  const created = found.find(({ type }) => type === 'message.created');
-  const completed = found.findLast(({ type }) => type === 'message.completed');
+  const ofMessage = await events.messageEvents(segmentsOf(session), messageId);
+  const created = ofMessage.find(({ type }) => type === 'message.created');
+  const completed = ofMessage.findLast(({ type }) => type === 'message.completed');
   if (!created)
     throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
       param: 'messageId',
     });
   if (position === 'before') return created.seq - 1;
-  // One that is still being written ends where it is now.
+  // A message that is still being written is cut here.
   return completed?.seq ?? session.headSeq;
 }
 
-/** Undefined when the parent has been deleted meanwhile. */
-export async function makeFork(
+/** Throws 404 when the parent has been removed meanwhile. */
+async function createFork(
+  { eventLog, agentId }: HandlerOptions,
   point: ForkPoint,
   request: ForkRequest,
-  { agentId, store, openText }: { agentId: string; store: SessionStore; openText(runId: string): OpenText[] },
-): Promise<SessionRecord | undefined> {
+): Promise<SessionRecord> {
   const { session: parent, seq, messageId, openRun } = point;
   const key = id('ses');
-  const cut =
-    openRun === null ? [] : cutMessage(openRun, seq === parent.headSeq ? openText(openRun.runId) : []);
-  const own: LogEntry[] = [
+  const isHead = seq === parent.headSeq;
+  const openTexts = openRun === null || !isHead ? [] : openTextsOf(eventLog, point, openRun.runId);
+  const events: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
-    ...cut,
+    ...(openRun === null ? [] : cutEvents(openRun, openTexts)),
     { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
   ];
-  const made = await store.create({
+  const created = await eventLog.create({
     key,
     id: key,
     agentId,
@@ -119,13 +161,22 @@ export async function makeFork(
     forkMessageId: messageId,
     lineage: segmentsOf(parent, seq).filter(({ upTo }, index, all) => upTo > (all[index - 1]?.upTo ?? 0)),
     messageCount: point.messageCount,
-    events: own.map((event, index) => withMessageSeq(event, seq + index + 1)),
+    events: events.map((event, index) => withMessageSeq(event, seq + index + 1)),
   });
-  return made && { ...made, parentId: parent.id };
+  if (!created) throw sessionNotFound();
+  return { ...created, parentId: parent.id };
 }
 
-// The message that the run was writing, as far as it was, and the run's end as this session sees it.
-function cutMessage({ runId, events }: NonNullable<ForkPoint['openRun']>, open: OpenText[]): LogEntry[] {
+function openTextsOf(
+  eventLog: HandlerOptions['eventLog'],
+  { session, seq }: ForkPoint,
+  runId: string,
+): OpenText[] {
+  return eventLog.openParts(session.key).filter((part) => part.runId === runId && part.startedSeq <= seq);
+}
+
+/** Ends the cut run, and the message that it was writing, as the fork sees them. */
+function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTexts: OpenText[]): LogEntry[] {
   const before = events.map(readEvent);
   const at = before.findLastIndex((event) => event.type === 'message.created' && event.role === 'assistant');
   const created = before[at];
@@ -147,13 +198,13 @@ function cutMessage({ runId, events }: NonNullable<ForkPoint['openRun']>, open: 
   const message: UiMessage = {
     id: created.messageId,
     role: 'assistant',
-    parts: foldEvents(before.slice(at), open),
+    parts: foldEvents(before.slice(at), openTexts),
     metadata: { runId, status: 'interrupted' },
   };
   return [{ type: 'message.completed', runId, messageId: created.messageId, message }, settled];
 }
 
-function refused(param: string, message: string): Problem {
+function invalidRequest(param: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
     param,
     details: [{ path: param, message }],

@@ -1,5 +1,5 @@
-// What the wire shows of sessions, runs and messages.
-import type { Approval, Run, Session, UiMessage } from '../../contract/agent/types.gen.ts';
+// Sessions, runs, queue items and approvals in the form of the contract.
+import type { Approval, QueueItem, Run, Session, UiMessage } from '../../contract/agent/types.gen.ts';
 import type { ApprovalRecord } from './approvals/store.ts';
 import { readEvent, type StoredEvent } from './event-log/events.ts';
 import type { RunRecord } from './runs/store.ts';
@@ -39,14 +39,16 @@ export function toSession(session: SessionRecord): Session {
   };
 }
 
-/** `ended` is the event that completed the run's message, where there is one. */
+/** `completed` is the event that completed the run's message, where there is one. */
 export function toRun(
   run: RunRecord,
-  sessionId: string,
-  queuePosition: number | null,
-  ended: StoredEvent | undefined,
+  {
+    sessionId,
+    queuePosition,
+    completed,
+  }: { sessionId: string; queuePosition: number | null; completed: StoredEvent | undefined },
 ): Run {
-  const message = ended ? (readEvent(ended) as { message: UiMessage }).message : null;
+  const message = completed ? (readEvent(completed) as { message: UiMessage }).message : null;
   return {
     runId: run.runId,
     sessionId,
@@ -58,7 +60,7 @@ export function toRun(
     messageId: run.messageId,
     queueItemId: run.queueItemId,
     queuePosition,
-    text: message && textOf(message),
+    text: message && lastStepText(message),
     message,
     usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
     finishReason: run.finishReason,
@@ -69,8 +71,22 @@ export function toRun(
   };
 }
 
-/** The text of the last step. */
-function textOf({ parts }: UiMessage): string {
+export function toQueueItem(run: RunRecord, queuePosition: number): QueueItem {
+  const { runId, queueItemId, inputMessageId, delivery, preview, origin, acceptedAt } = run;
+  return {
+    queueItemId: queueItemId ?? runId,
+    runId,
+    messageId: inputMessageId,
+    delivery,
+    queuePosition,
+    text: preview,
+    origin,
+    acceptedAt,
+  };
+}
+
+/** The text of the message's last step. */
+export function lastStepText({ parts }: UiMessage): string {
   const last = parts.findLastIndex(({ type }) => type === 'step-start');
   return parts
     .slice(last + 1)

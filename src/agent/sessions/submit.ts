@@ -1,206 +1,77 @@
-// An input from whichever way in, made into what can be accepted: its message, its files on the disk, its hash. Plugins
-// have their word here, before anything is written.
+// Turns an input, from whichever route, into what can be admitted: its message, its files on the disk, its hash. Plugins
+// see the input here, before anything is written.
 import { createHash } from 'node:crypto';
 import type { UiMessage, UiMessagePart } from '../../contract/agent/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { id } from '../../kernel/ids.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
+import { id } from '../../kernel/ids.ts';
+import { Problem } from '../../kernel/problem.ts';
 import type { Hooks } from '../plugins/index.ts';
-import { sessionNotFound, type Admission } from './runs/admission.ts';
 import {
   decodeAttachments,
   requireDataUrl,
   type AttachmentFiles,
   type AttachmentInput,
+  type DecodedAttachment,
 } from './attachments/files.ts';
-import type { CompletedRun } from './runs/runner.ts';
+import type { EventLog } from './event-log/log.ts';
+import type { NewSession, SessionKind, SessionLocator, SessionStore } from './event-log/session-store.ts';
+import type { CompletedRun } from './runs/active-run.ts';
 import type { Runs } from './runs/runs.ts';
 import type { Delivery } from './runs/store.ts';
-import { Problem } from '../../kernel/problem.ts';
-import type { NewSession, SessionKind, SessionRecord, SessionStore } from './event-log/session-store.ts';
+import { sessionNotFound, type Admission, type Submission } from './runs/submission.ts';
 
 export type InputPart =
   | { type: 'text'; text: string }
   | { type: 'file'; mediaType: string; filename?: string; url: string };
 
 export interface Input {
-  /** Where it goes: a session that is there, a chat, or a session of its own. */
+  /** An existing session, a chat, or a session of its own. */
   to: { sessionId: string } | { chatId: string } | 'own';
   origin: SessionKind | 'service';
   parts: readonly InputPart[];
   attachments?: readonly AttachmentInput[] | undefined;
-  /** The caller's own id of it; it is the message's too. */
+  /** Idempotency key of the caller; it becomes the id of the message. */
   id?: string | undefined;
   delivery?: Delivery | undefined;
   model?: string | undefined;
   reasoningEffort?: string | undefined;
-  /** Of a session that it makes: whether somebody can decide approvals. */
+  /** For a session that the input creates: whether a person can decide approvals. */
   attended?: boolean | undefined;
   metadata?: Record<string, unknown> | undefined;
-  /** How long it may wait. */
+  /** How long the input may wait. */
   expiresInMs?: number | undefined;
 }
 
 export type AcceptedInput = Admission & { settled: Promise<CompletedRun | Problem> | null };
 
 export interface InputSubmitter {
-  /** Resolves once it is durable; throws a Problem when it is not accepted. */
+  /** Resolves once the input is durable; throws a Problem when it is refused. */
   submit(input: Input): Promise<AcceptedInput>;
   compact(sessionId: string): Promise<AcceptedInput>;
 }
 
-export interface InputsNeeds {
+export interface SubmitOptions {
   agentId: string;
   runs: Runs;
+  eventLog: EventLog;
   store: SessionStore;
   files: AttachmentFiles;
   hooks: Hooks;
   clock: Clock;
 }
 
-const mostChatsKnown = 10_000;
-// Each step of an input (its event, its row, its call of the model) writes the whole text as JSON, which takes 20 ms at
-// this length. What is longer fits as an attachment, up to 8 MiB.
-const mostTextLength = 2 * 1024 * 1024;
-// What a list shows of an input.
+// Each step of an input (its event, its row, its call of the model) encodes the whole text as JSON, which takes 20 ms at
+// this length. Longer texts fit as attachments, up to 8 MiB.
+const maxTextLength = 2 * 1024 * 1024;
+// Characters of an input in lists.
 const previewLength = 200;
 
-export function createInputSubmitter({
-  agentId,
-  runs,
-  store,
-  files,
-  hooks,
-  clock,
-}: InputsNeeds): InputSubmitter {
-  // The sessions of chats, for the hooks, which hear of an input before it is accepted. What is written asks anew.
-  const chats = new Map<string, Promise<SessionRecord | undefined>>();
-
-  function sessionOfChat(chatId: string): Promise<SessionRecord | undefined> {
-    const known = chats.get(chatId);
-    if (known) return known;
-    const asked = store.session(agentId, { chatId });
-    chats.set(chatId, asked);
-    asked.then(
-      (session) => session ?? chats.delete(chatId),
-      () => chats.delete(chatId),
-    );
-    if (chats.size > mostChatsKnown) chats.delete(chats.keys().next().value as string);
-    return asked;
-  }
-
-  /** `key` is where its attachments lie. */
-  async function find(
-    to: Input['to'],
-    hasFiles: boolean,
-    attended: boolean | undefined,
-  ): Promise<{ key: string; id: string; kind: SessionKind }> {
-    if (to === 'own') return { ...ofOne(id('ses')), kind: 'execute' };
-    if ('sessionId' in to && !hasFiles) return { key: '', id: to.sessionId, kind: 'sdk' };
-    const session = await ('sessionId' in to
-      ? store.session(agentId, { id: to.sessionId })
-      : hasFiles
-        ? store.session(agentId, { chatId: to.chatId })
-        : sessionOfChat(to.chatId));
-    if (session) return { key: session.key, id: session.id, kind: session.kind };
-    if ('sessionId' in to) throw sessionNotFound();
-    // Attachments are written before the input is accepted, so the chat they lie with must not be made by somebody else meanwhile.
-    const made = hasFiles
-      ? await store.create({
-          ...newChat(to.chatId),
-          attended: attended ?? false,
-          events: [{ type: 'session.created', kind: 'chat', title: null, chatId: to.chatId }],
-        })
-      : undefined;
-    if (hasFiles && made === undefined) return find(to, hasFiles, attended);
-    return { ...(made ?? ofOne(id('ses'))), kind: 'chat' };
-  }
-
-  const newChat = (chatId: string): NewSession => ({ ...ofOne(id('ses')), agentId, kind: 'chat', chatId });
-
-  /** What is made when there is none of that name, by whoever comes first. */
-  function newSession({ to, attended = false }: Input, { key }: { key: string }): NewSession | null {
-    if (to === 'own') return { ...ofOne(key), agentId, kind: 'execute', attended };
-    return 'chatId' in to ? { ...newChat(to.chatId), attended } : null;
-  }
-
+export function createInputSubmitter(options: SubmitOptions): InputSubmitter {
   return {
-    async submit(input) {
-      for (const [index, part] of input.parts.entries())
-        if (part.type === 'file') requireDataUrl(part.url, `parts[${index}].url`);
-      requireTextLength(input);
-      const ready = decodeAttachments(input.attachments ?? []);
-      if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
-      const { to, origin } = input;
-      const session = await find(to, ready.length > 0, input.attended);
-      const context = { sessionId: session.id };
-      const said = input.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
-      const given = await hooks.pipeline('enqueue.before', { text: said, origin }, context);
-      await hooks.guard('enqueue.before', given, context);
-      const parts =
-        given.text === said
-          ? input.parts
-          : [
-              { type: 'text' as const, text: given.text },
-              ...input.parts.filter(({ type }) => type !== 'text'),
-            ];
-
-      const runId = id('run');
-      const messageId = input.id ?? id('msg');
-      const message: UiMessage = {
-        id: messageId,
-        role: 'user',
-        parts: [
-          ...ready.map(({ attachmentId, fileName, contentType, bytes }): UiMessagePart => ({
-            type: 'data-attachment',
-            id: attachmentId,
-            data: { attachmentId, fileName, contentType, size: bytes.length },
-          })),
-          ...(parts as UiMessagePart[]),
-        ],
-        metadata: {
-          ...(input.metadata === undefined ? {} : { custom: input.metadata }),
-          runId,
-          createdAt: clock.now().toISOString(),
-          origin,
-        },
-      };
-      if (ready.length > 0) await files.write(session.key, ready);
-      try {
-        const accepted = await runs.submit({
-          agentId,
-          session:
-            to === 'own'
-              ? { key: session.key }
-              : 'chatId' in to
-                ? { chatId: to.chatId }
-                : { id: to.sessionId },
-          create: newSession(input, session),
-          runId,
-          queueItemId: id('qit'),
-          delivery: input.delivery ?? 'queue',
-          origin,
-          input: { messageId, message, preview: given.text.slice(0, previewLength), files: ready },
-          messageId: id('msg'),
-          model: input.model ?? null,
-          reasoningEffort: input.reasoningEffort ?? null,
-          promptId: input.id ?? null,
-          promptHash: input.id === undefined ? null : hashOf(input),
-          expiresInMs: input.expiresInMs ?? null,
-        });
-        if (accepted.isRepeated) await files.discard(session.key, ready);
-        else hooks.effect('enqueue.after', given, { sessionId: accepted.session.id, runId });
-        return accepted;
-      } catch (error) {
-        // Not where it may have been accepted all the same.
-        if (error instanceof Error && 'kind' in error && error.kind !== 'unavailable')
-          await files.discard(session.key, ready);
-        throw error;
-      }
-    },
+    submit: (input) => submit(options, input),
     compact: (sessionId) =>
-      runs.submit({
-        agentId,
+      options.runs.submit({
         session: { id: sessionId },
         create: null,
         runId: id('run'),
@@ -218,23 +89,170 @@ export function createInputSubmitter({
   };
 }
 
+async function submit(options: SubmitOptions, input: Input): Promise<AcceptedInput> {
+  const { hooks, files, runs } = options;
+  requireValid(input);
+  const attachments = decodeAttachments(input.attachments ?? []);
+  const target = await findTarget(options, input, attachments.length > 0);
+  const { text, parts } = await applyHooks(hooks, input, target.id);
+  const submission = toSubmission(options, input, { target, text, parts, attachments });
+  if (attachments.length > 0) await files.write(target.key, attachments);
+  try {
+    const accepted = await runs.submit(submission);
+    if (accepted.isRepeated) await files.discard(target.key, attachments);
+    else
+      hooks.effect(
+        'enqueue.after',
+        { text, origin: input.origin },
+        { sessionId: accepted.session.id, runId: submission.runId },
+      );
+    return accepted;
+  } catch (error) {
+    // After a lost connection the input may be accepted all the same.
+    if (error instanceof Error && 'kind' in error && error.kind !== 'unavailable')
+      await files.discard(target.key, attachments);
+    throw error;
+  }
+}
+
+function requireValid(input: Input): void {
+  for (const [index, part] of input.parts.entries())
+    if (part.type === 'file') requireDataUrl(part.url, `parts[${index}].url`);
+  requireTextLength(input);
+  if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
+}
+
+/** The session of an input, as far as it is known before the input is admitted. */
+interface Target {
+  /** Where attachments are stored; empty for an existing session when there are none. */
+  key: string;
+  id: string;
+}
+
+async function findTarget(options: SubmitOptions, input: Input, hasFiles: boolean): Promise<Target> {
+  const { eventLog, store, agentId } = options;
+  const { to } = input;
+  if (to === 'own') return newIds();
+  if ('sessionId' in to) {
+    if (!hasFiles) return { key: '', id: to.sessionId };
+    const session = await store.session(agentId, { id: to.sessionId });
+    if (!session) throw sessionNotFound();
+    return session;
+  }
+  const session = hasFiles
+    ? await store.session(agentId, { chatId: to.chatId })
+    : await eventLog.find({ chatId: to.chatId });
+  if (session) return session;
+  if (!hasFiles) return newIds();
+  // Attachments are stored under the key of the session before the input is admitted, so the chat has to exist by then.
+  const created = await eventLog.create({
+    ...newChat(agentId, to.chatId),
+    attended: input.attended ?? false,
+    events: [{ type: 'session.created', kind: 'chat', title: null, chatId: to.chatId }],
+  });
+  // Another request has created it meanwhile.
+  return created ?? findTarget(options, input, hasFiles);
+}
+
+/** What the hooks make of the input: they may replace its text and may refuse it. */
+async function applyHooks(
+  hooks: Hooks,
+  { parts, origin }: Input,
+  sessionId: string,
+): Promise<{ text: string; parts: readonly InputPart[] }> {
+  const context = { sessionId };
+  const inputText = parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
+  const payload = await hooks.pipeline('enqueue.before', { text: inputText, origin }, context);
+  await hooks.guard('enqueue.before', payload, context);
+  const { text } = payload;
+  if (text === inputText) return { text, parts };
+  return { text, parts: [{ type: 'text', text }, ...parts.filter(({ type }) => type !== 'text')] };
+}
+
+interface InputContent {
+  target: Target;
+  text: string;
+  parts: readonly InputPart[];
+  attachments: readonly DecodedAttachment[];
+}
+
+function toSubmission(
+  { agentId, clock }: SubmitOptions,
+  input: Input,
+  { target, text, parts, attachments }: InputContent,
+): Submission {
+  const { to, origin, metadata } = input;
+  const runId = id('run');
+  const messageId = input.id ?? id('msg');
+  const message: UiMessage = {
+    id: messageId,
+    role: 'user',
+    parts: [...attachments.map(attachmentPart), ...(parts as UiMessagePart[])],
+    metadata: {
+      ...(metadata === undefined ? {} : { custom: metadata }),
+      runId,
+      createdAt: clock.now().toISOString(),
+      origin,
+    },
+  };
+  return {
+    session: locatorOf(to, target),
+    create: newSessionOf(agentId, input, target),
+    runId,
+    queueItemId: id('qit'),
+    delivery: input.delivery ?? 'queue',
+    origin,
+    input: { messageId, message, preview: text.slice(0, previewLength), files: attachments },
+    messageId: id('msg'),
+    model: input.model ?? null,
+    reasoningEffort: input.reasoningEffort ?? null,
+    promptId: input.id ?? null,
+    promptHash: input.id === undefined ? null : hashOf(input),
+    expiresInMs: input.expiresInMs ?? null,
+  };
+}
+
+function attachmentPart({ attachmentId, fileName, contentType, bytes }: DecodedAttachment): UiMessagePart {
+  return {
+    type: 'data-attachment',
+    id: attachmentId,
+    data: { attachmentId, fileName, contentType, size: bytes.length },
+  };
+}
+
+function locatorOf(to: Input['to'], { key }: Target): SessionLocator {
+  if (to === 'own') return { key };
+  return 'chatId' in to ? { chatId: to.chatId } : { id: to.sessionId };
+}
+
+/** The session that is created when the input has none; null when the session has to exist. */
+function newSessionOf(agentId: string, { to, attended = false }: Input, { key }: Target): NewSession | null {
+  if (to === 'own') return { key, id: key, agentId, kind: 'execute', attended };
+  return 'chatId' in to ? { ...newChat(agentId, to.chatId), attended } : null;
+}
+
+function newChat(agentId: string, chatId: string): NewSession {
+  return { ...newIds(), agentId, kind: 'chat', chatId };
+}
+
+function newIds(): { key: string; id: string } {
+  const key = id('ses');
+  return { key, id: key };
+}
+
 function requireTextLength({ parts, origin }: Input): void {
   const length = parts.reduce((sum, part) => sum + (part.type === 'text' ? part.text.length : 0), 0);
-  if (length <= mostTextLength) return;
+  if (length <= maxTextLength) return;
   const param =
     origin === 'execute' || origin === 'dashboard' ? 'instructions' : parts.length === 1 ? 'text' : 'parts';
-  const message = `may have ${mostTextLength} characters at most; attach what is longer`;
+  const message = `may have ${maxTextLength} characters at most; attach what is longer`;
   throw new Problem('too_large', 'request_too_large', `\`${param}\` ${message}.`, {
     param,
     details: [{ path: param, message }],
   });
 }
 
-function ofOne(key: string): { key: string; id: string } {
-  return { key, id: key };
-}
-
-// The content and not its spelling: what the caller left out counts as its default.
+// The hash of the content, not of its spelling: members that are absent count as their defaults, and order does not count.
 function hashOf({
   parts,
   attachments = [],
@@ -259,16 +277,16 @@ function hashOf({
     ...(expiresInMs === undefined ? [] : [expiresInMs]),
   ];
   return createHash('sha256')
-    .update(JSON.stringify(sorted(content)))
+    .update(JSON.stringify(withSortedKeys(content)))
     .digest('hex');
 }
 
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== 'object' || value === null) return value;
+function withSortedKeys(json: unknown): unknown {
+  if (Array.isArray(json)) return json.map(withSortedKeys);
+  if (typeof json !== 'object' || json === null) return json;
   return Object.fromEntries(
-    Object.entries(value)
+    Object.entries(json)
       .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([key, inner]) => [key, sorted(inner)]),
+      .map(([key, inner]) => [key, withSortedKeys(inner)]),
   );
 }

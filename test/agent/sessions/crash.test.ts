@@ -9,9 +9,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createAgent } from '../../../src/agent/compose.ts';
 import { readAgentConfig } from '../../../src/agent/config.ts';
 import type { StoredEvent } from '../../../src/agent/sessions/event-log/events.ts';
-import { createCommitter } from '../../../src/agent/sessions/event-log/committer.ts';
-import { append, type LogEntry } from '../../../src/agent/sessions/event-log/store.ts';
-import { settle as settleRun } from '../../../src/agent/sessions/runs/settlement.ts';
+import { createEventLog } from '../../../src/agent/sessions/event-log/log.ts';
+import { append } from '../../../src/agent/sessions/event-log/store.ts';
+import type { LogEntry } from '../../../src/agent/sessions/event-log/unit.ts';
+import { settleRun, type SettlementRules } from '../../../src/agent/sessions/runs/settlement.ts';
 import { insertRuns } from '../../../src/agent/sessions/runs/store.ts';
 import { insertSessions } from '../../../src/agent/sessions/event-log/session-store.ts';
 import { connect } from '../../../src/kernel/data/database.ts';
@@ -234,7 +235,8 @@ describe('the log of sessions', () => {
       parts: [{ type: 'text', text: 'Still there?' }],
       metadata: { runId },
     } as const;
-    await createCommitter(database, () => {}).commit(async (unit) => {
+    const eventLog = createEventLog({ database, agentId: row?.agent_id as string });
+    await eventLog.transact(async (unit) => {
       const run = {
         runId,
         sessionKey: session.id,
@@ -252,14 +254,14 @@ describe('the log of sessions', () => {
         receipt: null,
         begins: null,
       } as const;
-      const said: LogEntry = {
+      const completed: LogEntry = {
         type: 'message.completed',
         messageId: message.id,
         message: { ...message, parts: [...message.parts] },
       };
       await append(
         unit,
-        { sessionKey: session.id, runId, events: [said], change: { queue: 1 } },
+        { sessionKey: session.id, runId, events: [completed], change: { queue: 1 } },
         insertRuns(unit.tx, [run], { instanceId: 'ins_x', leaseMs: 1_000 }),
       );
     });
@@ -337,7 +339,7 @@ describe('the log of sessions', () => {
   /** The one run that is open, and the rules by which another process of its agent settles it. */
   async function openRun(): Promise<{
     key: { runId: string; sessionKey: string };
-    rules: Parameters<typeof settleRun>[3];
+    rules: SettlementRules;
   }> {
     const [run] = await database.sql<
       { run_id: string; session_id: string; agent_id: string }[]
@@ -347,7 +349,7 @@ describe('the log of sessions', () => {
       agentId: run.agent_id,
       holder: { instanceId: 'ins_other', leaseMs: 60_000 },
       defaultModel: 'local/echo',
-      mayContinue: () => true,
+      mayStartNext: () => true,
       claim: () => {},
       release: () => {},
     };
@@ -369,33 +371,10 @@ describe('the log of sessions', () => {
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       call.catch(() => {});
       await asked.promise;
-      const [run] = await database.sql<
-        { run_id: string; session_id: string }[]
-      >`select run_id, session_id from agent.sessions_runs where settled_at is null`;
-      const key = { runId: run?.run_id as string, sessionKey: run?.session_id as string };
-      const end = {
-        outcome: 'interrupted',
-        usage: { inputTokens: 0, outputTokens: 0 },
-        finishReason: null,
-        error: null,
-        events: [],
-        hasCheckpoints: false,
-        hasTakenSteers: false,
-      } as const;
-      const [owner] = await database.sql<
-        { agent_id: string }[]
-      >`select agent_id from agent.sessions_sessions where session_id = ${key.sessionKey}`;
-      const rules = {
-        agentId: owner?.agent_id as string,
-        holder: { instanceId: 'ins_other', leaseMs: 60_000 },
-        defaultModel: 'local/echo',
-        mayContinue: () => true,
-        claim: () => {},
-        release: () => {},
-      };
-      const committer = createCommitter(database, () => {});
+      const { key, rules } = await openRun();
+      const eventLog = createEventLog({ database, agentId: rules.agentId });
       const settle = async () =>
-        (await committer.commit((unit) => settleRun(unit, key, end, rules))) !== null;
+        (await settleRun(eventLog, key, { ...interrupted, hasCheckpoints: false }, rules)) !== null;
       expect([await settle(), await settle()]).toEqual([true, false]);
       released.resolve();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
@@ -421,7 +400,8 @@ describe('the log of sessions', () => {
         .poll(async () => (await database.sql`select 1 from agent.sessions_checkpoints`).length)
         .toBe(1);
       const { key, rules } = await openRun();
-      await createCommitter(database, () => {}).commit((unit) => settleRun(unit, key, interrupted, rules));
+      const eventLog = createEventLog({ database, agentId: rules.agentId });
+      await settleRun(eventLog, key, interrupted, rules);
       // Long enough to be saved at once.
       slow.say('x'.repeat(8 * 1024));
       slow.end();
@@ -442,10 +422,9 @@ describe('the log of sessions', () => {
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       await slow.asked;
       const { key, rules } = await openRun();
-      const committer = createCommitter(database, () => {});
-      expect(
-        await committer.commit((unit) => settleRun(unit, key, interrupted, { ...rules, agentId: id('agt') })),
-      ).toBeNull();
+      const agentId = id('agt');
+      const eventLog = createEventLog({ database, agentId });
+      expect(await settleRun(eventLog, key, interrupted, { ...rules, agentId })).toBeNull();
       slow.say('Done.');
       slow.end();
       expect(await call).toMatchObject({ text: 'Done.' });
@@ -487,13 +466,18 @@ describe('the log of sessions', () => {
 
   test('parallel writers of one session leave no gap and lose nothing, and are told in the order of the log', async () => {
     await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_x', 'x')`;
-    const told: StoredEvent[] = [];
-    const committer = createCommitter(database, (events) => told.push(...events));
+    const published: StoredEvent[] = [];
+    const eventLog = createEventLog({ database, agentId: 'agt_x' });
     const key = id('ses');
+    eventLog.subscribe(key, {
+      onEvents: (events) => published.push(...events),
+      onHead() {},
+      onRemoved() {},
+    });
     await insertSessions(database.sql, [{ key, id: key, agentId: 'agt_x', kind: 'sdk' }]);
     await Promise.all(
       Array.from({ length: 40 }, (_, index) =>
-        committer.commit((unit) =>
+        eventLog.transact((unit) =>
           append(unit, {
             sessionKey: key,
             events: [
@@ -509,17 +493,18 @@ describe('the log of sessions', () => {
     // The two of one append stand together.
     for (let at = 0; at < log.length; at += 2)
       expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
-    expect(told.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
-    if (database.engine === 'embedded') expect(told.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
+    expect(published.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
+    if (database.engine === 'embedded')
+      expect(published.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
   });
 
   test('one refused write of a group does not spoil the others', async () => {
-    const committer = createCommitter(database, () => {});
+    const eventLog = createEventLog({ database, agentId: 'agt_x' });
     const outcomes = await Promise.allSettled([
-      committer.commit(async ({ tx }) => (await tx<{ n: number }[]>`select 1::integer as n`)[0]?.n),
-      committer.commit(async ({ tx }) => void (await tx`select 1 / 0`)),
-      committer.commit(async () => new Problem('conflict', 'conflict', 'No.')),
-      committer.commit(async ({ tx }) => (await tx<{ n: number }[]>`select 2::integer as n`)[0]?.n),
+      eventLog.transact(async ({ tx }) => (await tx<{ n: number }[]>`select 1::integer as n`)[0]?.n),
+      eventLog.transact(async ({ tx }) => void (await tx`select 1 / 0`)),
+      eventLog.transact(async () => new Problem('conflict', 'conflict', 'No.')),
+      eventLog.transact(async ({ tx }) => (await tx<{ n: number }[]>`select 2::integer as n`)[0]?.n),
     ]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected', 'fulfilled']);
     expect(outcomes[3]).toMatchObject({ value: 2 });

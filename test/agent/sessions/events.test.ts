@@ -5,8 +5,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { says } from '../../support/scripted-gateway.ts';
 import { checkEventStream } from '../../contract/sse-conformance.ts';
-import { createBus, type OpenPart } from '../../../src/agent/sessions/event-log/bus.ts';
 import { follow } from '../../../src/agent/sessions/event-log/follow.ts';
+import { createLiveFeed, type OpenPart } from '../../../src/agent/sessions/event-log/live-feed.ts';
 import type { StoredEvent } from '../../../src/agent/sessions/event-log/events.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { collect, holdAnswer, openWorld, seqs, type World } from '../../support/session-world.ts';
@@ -150,7 +150,7 @@ describe('a follower', () => {
   });
   const limits = { heartbeatMs: 60_000, maxReplayEvents: 1_000_000, maxBufferBytes: 64 * 1024 };
 
-  function open(log: StoredEvent[], bus = createBus(), after = 0) {
+  function open(log: StoredEvent[], feed = createLiveFeed(), after = 0) {
     const stop = new AbortController();
     const session = {
       key: 's',
@@ -160,15 +160,15 @@ describe('a follower', () => {
       activeRunId: null,
       queueLength: 0,
     };
-    const read = async (_session: object, from: number, limit: number) => {
+    const readEvents = async (from: number, limit: number) => {
       await new Promise((resolve) => setImmediate(resolve));
       return log.filter(({ seq }) => seq > from).slice(0, limit);
     };
     return {
-      bus,
+      feed,
       frames: follow(
-        { key: 's', after, untilIdle: false, form: 'ndjson', signal: stop.signal },
-        { bus, session, read, clock: systemClock, limits },
+        { after, untilIdle: false, format: 'ndjson', signal: stop.signal },
+        { feed, session, readHeadSeq: async () => log.length, readEvents, clock: systemClock, limits },
       ),
     };
   }
@@ -180,7 +180,7 @@ describe('a follower', () => {
       const log: StoredEvent[] = Array.from({ length: Math.floor(random() * 20) }, (_, index) =>
         stored(index + 1),
       );
-      const { bus, frames } = open(log);
+      const { feed, frames } = open(log);
       const found: number[] = [];
       const reading = (async () => {
         for await (const bytes of frames) {
@@ -195,8 +195,8 @@ describe('a follower', () => {
         log.push(next);
         const kind = random();
         // Published, told of by another process, or lost on the way until the next one comes.
-        if (kind < 0.7 || log.length === 200) bus.publish([next]);
-        else if (kind < 0.85) bus.moved('s', next.seq);
+        if (kind < 0.7 || log.length === 200) feed.publish([next]);
+        else if (kind < 0.85) feed.announceHead('s', next.seq);
         if (random() < 0.4) await new Promise((resolve) => setImmediate(resolve));
       }
       await reading;
@@ -220,9 +220,9 @@ describe('a follower', () => {
     { timeout: 30_000 },
     async () => {
       const log = [stored(1)];
-      const { bus, frames } = open(log, createBus(), 1);
+      const { feed, frames } = open(log, createLiveFeed(), 1);
       log.push(stored(2));
-      bus.publish([stored(2)]);
+      feed.publish([stored(2)]);
       expect(await upToSecond(frames)).toEqual(['"seq":2']);
     },
   );
@@ -232,17 +232,17 @@ describe('a follower', () => {
     { timeout: 30_000 },
     async () => {
       const log = [stored(1)];
-      const { bus, frames } = open(log);
+      const { feed, frames } = open(log);
       const told = upToSecond(frames, () => {
         log.push(stored(2));
-        bus.moved('s', 2);
+        feed.announceHead('s', 2);
       });
       expect(await told).toEqual(['"seq":1', '"seq":2']);
     },
   );
 
   test('that does not read is dropped once its buffer is full, by an error and not by an end', async () => {
-    const { bus, frames } = open([]);
+    const { feed, frames } = open([]);
     await frames.next();
     const part: OpenPart = {
       runId: 'r',
@@ -252,14 +252,14 @@ describe('a follower', () => {
       startedSeq: 0,
       text: '',
     };
-    bus.openPart('s', part);
+    feed.openPart('s', part);
     const waiting = frames.next();
-    bus.addText('s', 'p', 'first', '2026-11-20T09:00:00.000Z');
+    feed.addText('s', 'p', 'first', '2026-11-20T09:00:00.000Z');
     expect(Buffer.from((await waiting).value as Uint8Array).toString()).toContain('"delta":"first"');
     for (let index = 0; index < 200; index += 1)
-      bus.addText('s', 'p', 'x'.repeat(1024), '2026-11-20T09:00:00.000Z');
+      feed.addText('s', 'p', 'x'.repeat(1024), '2026-11-20T09:00:00.000Z');
     await expect(frames.next()).rejects.toThrow(/too slow/);
-    expect(bus.followed()).toEqual([]);
+    expect(feed.subscribedSessions()).toEqual([]);
   });
 });
 

@@ -1,7 +1,7 @@
-// One follower of a session at the seam between what was sent as a snapshot and what comes as a delta.
+// The event stream of one reader where a snapshot is followed by deltas of the same text.
 import { describe, expect, test } from 'vitest';
-import { createBus, type OpenPart } from '../../../src/agent/sessions/event-log/bus.ts';
 import { follow } from '../../../src/agent/sessions/event-log/follow.ts';
+import { createLiveFeed, type OpenPart } from '../../../src/agent/sessions/event-log/live-feed.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 
 const key = 'ses_1';
@@ -14,11 +14,11 @@ const part = (text: string): OpenPart => ({
   text,
 });
 
-describe('a follower', () => {
-  // Another process writes the part: whoever watches it opens the part anew and tells its text from the beginning.
-  test('sends text once when a delta repeats what its snapshot had', async () => {
-    const bus = createBus();
-    bus.openPart(key, part('abc'));
+describe('follow', () => {
+  // The poll of another process's parts opens the part again and publishes its text from the start.
+  test('sends no text again that a snapshot had', async () => {
+    const feed = createLiveFeed();
+    feed.openPart(key, part('abc'));
     const end = new AbortController();
     const session = {
       key,
@@ -30,8 +30,15 @@ describe('a follower', () => {
     };
     const limits = { heartbeatMs: 60_000, maxReplayEvents: 100, maxBufferBytes: 1_000_000 };
     const frames = follow(
-      { key, after: 1, untilIdle: false, form: 'ndjson', signal: end.signal },
-      { bus, session, read: async () => [], clock: systemClock, limits },
+      { after: 1, untilIdle: false, format: 'ndjson', signal: end.signal },
+      {
+        feed,
+        session,
+        readHeadSeq: async () => 0,
+        readEvents: async () => [],
+        clock: systemClock,
+        limits,
+      },
     );
     const next = async () =>
       Buffer.from((await frames.next()).value as Uint8Array)
@@ -39,13 +46,13 @@ describe('a follower', () => {
         .trim()
         .split('\n')
         .map((line) => JSON.parse(line) as Record<string, unknown>);
-    const say = (text: string) => bus.addText(key, 'prt_1', text, '2026-01-01T00:00:00.000Z');
+    const addText = (text: string) => feed.addText(key, 'prt_1', text, '2026-01-01T00:00:00.000Z');
     expect(await next()).toMatchObject([{ type: 'stream.ready' }]);
     expect(await next()).toMatchObject([{ type: 'part.snapshot', text: 'abc' }]);
-    bus.openPart(key, part(''));
-    say('ab');
-    say('cde');
-    say('f');
+    feed.openPart(key, part(''));
+    addText('ab');
+    addText('cde');
+    addText('f');
     expect((await next()).map(({ type, offset, delta }) => [type, offset, delta])).toEqual([
       ['part.delta', 3, 'de'],
       ['part.delta', 5, 'f'],

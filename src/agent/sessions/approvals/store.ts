@@ -1,7 +1,7 @@
-// The questions that tools put to a person. A question is decided once, whoever comes first.
+// SQL of approvals. An approval is decided once.
 import type { Database } from '../../../kernel/data/database.ts';
 import { asJson, asText } from '../event-log/events.ts';
-import type { Unit } from '../event-log/committer.ts';
+import type { UnitOfWork } from '../event-log/unit.ts';
 
 export interface ApprovalRecord {
   approvalId: string;
@@ -57,22 +57,22 @@ export interface NewApproval {
   toolCallId: string;
   toolName: string;
   input: unknown;
-  /** Null for one that is decided with its asking. */
+  /** Null for one that is decided when it is requested. */
   expiresAt: string | null;
-  decided?: { status: 'approved' | 'denied'; by: string; reason: string | null };
+  decision?: { status: 'approved' | 'denied'; by: string; reason: string | null };
 }
 
-export async function insertApproval({ tx }: Unit, approval: NewApproval): Promise<void> {
-  const { decided } = approval;
+export async function insertApproval({ tx }: UnitOfWork, approval: NewApproval): Promise<void> {
+  const { decision } = approval;
   await tx`
     insert into agent.sessions_approvals (approval_id, session_id, run_id, tool_call_id, tool_name, input, status, reason, decided_by, expires_at, decided_at)
     values (${approval.approvalId}, ${approval.sessionKey}, ${approval.runId}, ${approval.toolCallId}, ${asText(approval.toolName)}, ${asJson(approval.input ?? null)}::text::jsonb,
-      ${decided?.status ?? 'pending'}, ${decided?.reason ?? null}, ${decided?.by ?? null}, ${approval.expiresAt}::text::timestamptz,
-      case when ${decided !== undefined}::boolean then agent.townhall_now() end)`;
+      ${decision?.status ?? 'pending'}, ${decision?.reason ?? null}, ${decision?.by ?? null}, ${approval.expiresAt}::text::timestamptz,
+      case when ${decision !== undefined}::boolean then agent.townhall_now() end)`;
 }
 
-export async function approvalInUnit(
-  { tx }: Unit,
+export async function findApproval(
+  { tx }: UnitOfWork,
   sessionKey: string,
   approvalId: string,
 ): Promise<ApprovalRecord | undefined> {
@@ -82,7 +82,7 @@ export async function approvalInUnit(
   return row && approvalOf(row);
 }
 
-export async function pendingApprovals({ tx }: Unit, runId: string): Promise<ApprovalRecord[]> {
+export async function pendingApprovals({ tx }: UnitOfWork, runId: string): Promise<ApprovalRecord[]> {
   const rows = await tx<
     ApprovalRow[]
   >`select * from agent.sessions_approvals where run_id = ${runId} and status = 'pending' order by requested_at, approval_id`;
@@ -90,21 +90,21 @@ export async function pendingApprovals({ tx }: Unit, runId: string): Promise<App
 }
 
 export async function resolveApproval(
-  { tx }: Unit,
+  { tx }: UnitOfWork,
   approvalId: string,
-  decided: { status: 'approved' | 'denied'; by: string; reason: string | null },
+  { status, by, reason }: { status: 'approved' | 'denied'; by: string; reason: string | null },
 ): Promise<void> {
   await tx`
     update agent.sessions_approvals
-    set status = ${decided.status}, decided_by = ${decided.by}, reason = ${decided.reason === null ? null : asText(decided.reason)}, decided_at = agent.townhall_now()
+    set status = ${status}, decided_by = ${by}, reason = ${reason === null ? null : asText(reason)}, decided_at = agent.townhall_now()
     where approval_id = ${approvalId} and status = 'pending'`;
 }
 
-// As they are stored, which is known without reading them.
+// Stored size of a page, which is known without reading the rows.
 const pageBytes = 1024 * 1024;
 
 export interface ApprovalStore {
-  /** A page, which ends early where the inputs of tools are large; one at least, where there is one. */
+  /** A page, shorter than `limit` where the inputs of tools are large, but of one at least where there is one. */
   list(
     sessionKey: string,
     query: { status?: string; after?: string; limit: number },
@@ -115,16 +115,16 @@ export interface ApprovalStore {
 export function approvalStore({ sql }: Pick<Database, 'sql'>): ApprovalStore {
   return {
     async list(sessionKey, { status, after, limit }) {
-      // The ids are made in the order of time.
-      const rows = await sql<(ApprovalRow & { found: number })[]>`
+      // Ids sort by the time of their creation.
+      const rows = await sql<(ApprovalRow & { row_count: number })[]>`
         select * from (
-          select *, sum(pg_column_size(input)) over (order by approval_id) - pg_column_size(input) as bytes_before, (count(*) over ())::integer as found from (
+          select *, sum(pg_column_size(input)) over (order by approval_id) - pg_column_size(input) as bytes_before, (count(*) over ())::integer as row_count from (
             select * from agent.sessions_approvals
             where session_id = ${sessionKey} and (${status ?? null}::text is null or status = ${status ?? null}) and (${after ?? null}::text is null or approval_id > ${after ?? null})
             order by approval_id limit ${limit + 1}
-          ) found
-        ) counted where bytes_before < ${pageBytes} order by approval_id limit ${limit}`;
-      return { approvals: rows.map(approvalOf), hasMore: (rows[0]?.found ?? 0) > rows.length };
+          ) candidates
+        ) sized where bytes_before < ${pageBytes} order by approval_id limit ${limit}`;
+      return { approvals: rows.map(approvalOf), hasMore: (rows[0]?.row_count ?? 0) > rows.length };
     },
     async find(approvalId) {
       const [row] = await sql<

@@ -1,5 +1,5 @@
-// Attachments on the disk: each session has a folder of its own, each file a name of ours. No part of a path comes from a
-// caller, no file is ever written through a link or over another, and what is on the disk is synced before it is told.
+// Attachments on the disk, in one folder per session. No part of a path comes from a caller, no file is written through a
+// link or over another, and files are synced before their input is accepted.
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { mkdir, open, rm } from 'node:fs/promises';
@@ -23,28 +23,38 @@ export interface DecodedAttachment {
   bytes: Buffer;
 }
 
-const mostFiles = 20;
-const mostBytes = 8 * 1024 * 1024;
-const longestNameBytes = 255;
+const maxFiles = 20;
+const maxBytes = 8 * 1024 * 1024;
+const maxNameBytes = 255;
 
-/** Decodes and holds them against the limits: 413 for too many or too much, 400 for what is no base64. Writes nothing. */
-export function decodeAttachments(given: readonly AttachmentInput[]): DecodedAttachment[] {
-  if (given.length > mostFiles)
-    throw new Problem('too_large', 'request_too_large', `There may be ${mostFiles} attachments.`, {
-      param: 'attachments',
-    });
+/** Decodes attachments and checks their limits; writes nothing. Throws 413 for too many files or bytes, 400 for invalid base64. */
+export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAttachment[] {
+  if (inputs.length > maxFiles)
+    throw new Problem(
+      'too_large',
+      'request_too_large',
+      `An input may have ${maxFiles} attachments; this one has ${inputs.length}.`,
+      {
+        param: 'attachments',
+      },
+    );
   let total = 0;
-  return given.map(({ fileName, contentType, content, encoding = 'utf-8' }, index) => {
+  return inputs.map(({ fileName, contentType, content, encoding = 'utf-8' }, index) => {
     const param = `attachments[${index}]`;
-    if (Buffer.byteLength(fileName) > longestNameBytes)
-      throw refused(`${param}.fileName`, `may have ${longestNameBytes} bytes`);
+    if (Buffer.byteLength(fileName) > maxNameBytes)
+      throw invalidAttachment(`${param}.fileName`, `may have ${maxNameBytes} bytes`);
     const bytes =
       encoding === 'base64' ? decodeBase64(content, `${param}.content`) : Buffer.from(content, 'utf8');
     total += bytes.length;
-    if (total > mostBytes)
-      throw new Problem('too_large', 'request_too_large', 'Attachments may have 8 MiB in all.', {
-        param: 'attachments',
-      });
+    if (total > maxBytes)
+      throw new Problem(
+        'too_large',
+        'request_too_large',
+        'The attachments of an input may have 8 MiB together.',
+        {
+          param: 'attachments',
+        },
+      );
     const attachmentId = id('att');
     return {
       attachmentId,
@@ -58,7 +68,7 @@ export function decodeAttachments(given: readonly AttachmentInput[]): DecodedAtt
 }
 
 function decodeBase64(text: string, param: string): Buffer {
-  if (!isBase64(text)) throw refused(param, 'is not base64');
+  if (!isBase64(text)) throw invalidAttachment(param, 'is not base64');
   return Buffer.from(text, 'base64');
 }
 
@@ -66,38 +76,38 @@ function isBase64(text: string): boolean {
   return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
 }
 
-/** Throws for what a model's client could not decode: it would fail every run of its session from then on. */
+/** Throws for a URL that the model's client could not decode: it would fail every later run of the session. */
 export function requireDataUrl(url: string, param: string): void {
   const comma = url.indexOf(',');
   const isWhole =
     /^data:[^,]*;base64$/.test(url.slice(0, Math.max(comma, 0))) && isBase64(url.slice(comma + 1));
-  if (!isWhole) throw refused(param, 'must be a data: URL in base64');
+  if (!isWhole) throw invalidAttachment(param, 'must be a data: URL in base64');
 }
 
-function refused(param: string, message: string): Problem {
+function invalidAttachment(param: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
     param,
     details: [{ path: param, message }],
   });
 }
 
-// Only for whoever looks into the folder; anything unusual has none.
+// For people who look into the folder; unusual extensions are dropped.
 function extensionOf(fileName: string): string {
   return /\.[A-Za-z0-9]{1,8}$/.exec(fileName)?.[0].toLowerCase() ?? '';
 }
 
 export interface AttachmentFiles {
-  /** Resolves once they are on the disk. */
+  /** Resolves after the files are synced. */
   write(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
   read(sessionKey: string, storedName: string): Promise<Buffer>;
-  /** Those of an input that was not accepted after all. */
+  /** Removes the files of an input that was not accepted. */
   discard(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
   removeAll(sessionKey: string): Promise<void>;
 }
 
 export function attachmentFiles(dataDir: string): AttachmentFiles {
   const root = join(dataDir, 'sessions');
-  // The key is ours too, but only a digest of it is certain to be a name on every disk.
+  // A digest, because it is a valid file name on every file system.
   const folderOf = (sessionKey: string) =>
     join(root, createHash('sha256').update(sessionKey).digest('hex').slice(0, 40));
 

@@ -1,5 +1,5 @@
-// How a file is shown to a model: one `<file>` element each, before the instruction. The rule it keeps: whatever the
-// name, the type and the content are, an element ends where we end it, and the content can be had back unchanged.
+// Renders attachments for a model: one `<file>` element each, before the text of the input. Whatever name, type and content
+// are, an element ends where this code ends it, and the content can be restored.
 
 import { nextTurn } from '../../../kernel/async.ts';
 
@@ -8,12 +8,12 @@ export interface RenderedFile {
   fileName: string;
   contentType: string;
   sizeBytes: number;
-  /** Shown as it is, or as base64. */
+  /** Plain text or base64. */
   text: string;
   isBase64: boolean;
 }
 
-/** The elements, in their order; `nonce` is new for every rendering, so that no content can know it. */
+/** `nonce` is new for every rendering, so that no content can contain it. */
 export async function renderFiles(files: readonly RenderedFile[], nonce: string): Promise<string> {
   const elements: string[] = [];
   for (const { attachmentId, fileName, contentType, sizeBytes, text, isBase64 } of files) {
@@ -25,7 +25,7 @@ export async function renderFiles(files: readonly RenderedFile[], nonce: string)
       ...(isBase64 ? { encoding: 'base64' } : {}),
       nonce,
     });
-    const content = isBase64 ? text : await defuseInTurns(text);
+    const content = isBase64 ? text : await defuseInPieces(text);
     elements.push(
       `<file ${attributes.map(([name, value]) => `${name}="${escapeAttribute(value)}"`).join(' ')}>\n${content}\n</file>`,
     );
@@ -49,23 +49,23 @@ function escapeAttribute(value: string): string {
     value
       .toWellFormed()
       .replace(/[&<>"'\n\r\t]/g, (character) => entities[character] as string)
-      // What XML cannot hold at all, and the characters that turn text around.
+      // Characters that XML does not allow, and those that change the direction of text.
       .replace(/[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]/gu, '\ufffd')
   );
 }
 
-// `<file` and `</file` in every form that a lenient reader might take for them, and the same with the backslashes that
-// this very function adds: so each look-alike gets exactly one more, and taking one away gives the original.
+// `<file` and `</file` in every form that a lenient parser might accept, also with the backslashes that `defuse` adds: each
+// look-alike gets exactly one more backslash, and removing one restores the original.
 const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
 
-// 8 MiB that are full of look-alikes take more than 100 ms in one go; a piece takes less than 10.
+// 8 MiB full of look-alikes would block the event loop for more than 100 ms; a piece takes less than 10 ms.
 const pieceLength = 256 * 1024;
 
-/** The same as `defuse`, a piece in a turn of the event loop. */
-async function defuseInTurns(text: string): Promise<string> {
+/** `defuse`, one piece per turn of the event loop. */
+async function defuseInPieces(text: string): Promise<string> {
   const pieces: string[] = [];
   for (let from = 0; from < text.length;) {
-    // A look-alike has no second `<`, so none spans a cut before one.
+    // A look-alike contains one `<`, so a cut before the next candidate splits none.
     const cut = text.slice(from + pieceLength).search(candidate);
     const end = cut < 0 ? text.length : from + pieceLength + cut;
     pieces.push(defuse(text.slice(from, end)));
@@ -75,25 +75,25 @@ async function defuseInTurns(text: string): Promise<string> {
   return pieces.join('');
 }
 
-/** The text with a backslash behind the `<` of everything that looks like our own element. Linear in the text. */
+/** Adds a backslash after the `<` of everything that looks like a `<file>` element. Linear in the length of the text. */
 export function defuse(text: string): string {
   if (/^[\x00-\x7f]*$/.test(text)) return text.replace(lookAlike, '<\\');
-  // Between two candidates no character is read twice, since a look-alike has no `<` but its first character.
+  // Linear: a look-alike has no `<` but its first character, so no text is scanned twice.
   return text.replace(candidate, (character, at: number) =>
     isLookAlike(text, at + 1) ? `${character}\\` : character,
   );
 }
 
-// The characters that are a `<` in compatibility form: itself, the small one and the full-width one.
+// Characters whose compatibility form (NFKC) is `<`: itself, the small and the full-width one.
 const candidate = /[<\ufe64\uff1c]/g;
 
-// What no reader sees.
-const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
+// Invisible characters.
+const invisible = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 const elementName = 'file';
 
 /**
- * Whether what follows a `<` makes it one of our elements for a lenient reader: full-width letters are letters to it, and
- * invisible characters are not there at all. The same as `lookAlike`, character by character.
+ * `lookAlike` for text that is not ASCII: full-width letters count as letters, and invisible characters are skipped. `from`
+ * is the position after the `<`.
  */
 function isLookAlike(text: string, from: number): boolean {
   let hasSlash = false;
@@ -112,15 +112,15 @@ function isLookAlike(text: string, from: number): boolean {
   return matched === elementName.length;
 }
 
-// Compatibility forms cost 200 ns each to look up, and texts repeat theirs.
+// Cache of compatibility forms: a lookup costs 200 ns, and texts repeat their characters.
 const forms = new Map<number, string>();
-const mostForms = 4_096;
+const maxForms = 4_096;
 
 function shownAs(code: number): string {
   const existing = forms.get(code);
   if (existing !== undefined) return existing;
   const character = String.fromCodePoint(code);
-  const form = code < 0x80 ? character : character.replace(unseen, '').normalize('NFKC');
-  if (forms.size < mostForms) forms.set(code, form);
+  const form = code < 0x80 ? character : character.replace(invisible, '').normalize('NFKC');
+  if (forms.size < maxForms) forms.set(code, form);
   return form;
 }

@@ -1,7 +1,7 @@
-// What is known of attachments beside their bytes.
+// SQL of attachments: everything but their bytes, which are files.
 import type { Database } from '../../../kernel/data/database.ts';
 import { asText } from '../event-log/events.ts';
-import type { Unit } from '../event-log/committer.ts';
+import type { UnitOfWork } from '../event-log/unit.ts';
 import type { DecodedAttachment } from './files.ts';
 
 export interface AttachmentRecord {
@@ -15,7 +15,7 @@ export interface AttachmentRecord {
 }
 
 export async function insertAttachments(
-  { tx }: Unit,
+  { tx }: UnitOfWork,
   sessionKey: string,
   messageId: string,
   files: readonly DecodedAttachment[],
@@ -28,7 +28,7 @@ export async function insertAttachments(
 }
 
 export interface AttachmentStore {
-  /** By their ids, which are unique; also those that a fork has from its ancestors. */
+  /** By id. Ids are unique over all sessions, so this also finds attachments that a fork inherits. */
   find(attachmentIds: readonly string[]): Promise<Map<string, AttachmentRecord>>;
 }
 

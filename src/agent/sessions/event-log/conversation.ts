@@ -1,54 +1,56 @@
-// The conversation as a model is shown it, rebuilt from the log: what has been said in the order in which it was taken
-// up, not in which it arrived, and behind the last compaction only.
+// The conversation as a model sees it, projected from the log: messages in the order in which runs took them up, not in
+// which they arrived, and only those after the last compaction.
 import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { readEvent, type StoredEvent } from './events.ts';
 
-/** One message of a conversation, and the seq at which it became part of it. */
 export interface ConversationMessage {
+  /** The seq at which the message became part of the conversation. */
   seq: number;
   message: UiMessage;
 }
 
 export interface Conversation {
-  /** What stands in the place of everything before. */
+  /** Replaces everything before `messages`. */
   summary: string | null;
-  spoken: ConversationMessage[];
+  messages: ConversationMessage[];
 }
 
-/** A conversation that is being read, event by event in their order. */
+/** A conversation under construction; events are applied in the order of the log. */
 export interface ConversationProjection extends Conversation {
-  /** What was said and not taken up yet, by its run. */
-  inputs: Map<string, UiMessage>;
+  /** Inputs that no run has taken up yet, by the id of their run. */
+  pendingInputs: Map<string, UiMessage>;
 }
 
 export function emptyProjection(): ConversationProjection {
-  return { summary: null, spoken: [], inputs: new Map() };
+  return { summary: null, messages: [], pendingInputs: new Map() };
 }
 
-export function applyEvent(telling: ConversationProjection, stored: StoredEvent): void {
-  const { inputs, spoken } = telling;
-  if (!tellingTypes.has(stored.type)) return;
+/** Other types of events leave a projection as it is. `EventStore.conversationEvents` reads the same ones. */
+const projectedTypes = new Set(['run.started', 'message.completed', 'compaction.ended', 'queue.removed']);
+
+export function applyEvent(projection: ConversationProjection, stored: StoredEvent): void {
+  if (!projectedTypes.has(stored.type)) return;
+  const { pendingInputs, messages } = projection;
   const event = readEvent(stored);
   if (event.type === 'message.completed') {
-    if (event.message.role === 'user') inputs.set(stored.runId ?? event.messageId, event.message);
-    else if (event.message.parts.some(isSpoken)) spoken.push({ seq: stored.seq, message: event.message });
+    const { message } = event;
+    if (message.role === 'user') pendingInputs.set(stored.runId ?? event.messageId, message);
+    else if (message.parts.some(hasContent)) messages.push({ seq: stored.seq, message });
   } else if (event.type === 'run.started' || (event.type === 'queue.removed' && event.reason === 'steered')) {
-    const message = inputs.get(stored.runId ?? '');
-    if (message) spoken.push({ seq: stored.seq, message });
-    inputs.delete(stored.runId ?? '');
+    const message = pendingInputs.get(stored.runId ?? '');
+    if (message) messages.push({ seq: stored.seq, message });
+    pendingInputs.delete(stored.runId ?? '');
   } else if (event.type === 'compaction.ended' && event.outcome === 'completed') {
-    telling.summary = event.summary;
-    telling.spoken = spoken.filter(({ seq }) => seq > event.upToSeq);
+    projection.summary = event.summary;
+    projection.messages = messages.filter(({ seq }) => seq > event.upToSeq);
   }
 }
 
-const tellingTypes = new Set(['run.started', 'message.completed', 'compaction.ended', 'queue.removed']);
-
-function isSpoken(part: UiMessagePart): boolean {
+function hasContent(part: UiMessagePart): boolean {
   return part.type === 'text' ? part.text !== '' : part.type === 'dynamic-tool';
 }
 
-/** A rough count: four characters of most languages are a token. */
-export function estimateTokens(value: unknown): number {
-  return Math.ceil((typeof value === 'string' ? value : JSON.stringify(value)).length / 4);
+/** A rough estimate: one token for four characters of text or of JSON. */
+export function estimateTokens(content: unknown): number {
+  return Math.ceil((typeof content === 'string' ? content : JSON.stringify(content)).length / 4);
 }

@@ -1,11 +1,10 @@
-// The durable events of a session's log. Each is stored under its `seq`; what a reader needs to know of a run can
-// be told from them alone, so a message is only their projection.
+// The durable events of a session's log, each stored under its `seq`. Messages and runs are projections of them.
 import type { SessionEvent as WireEvent } from '../../../contract/agent/types.gen.ts';
 
-/** How a run ended; every accepted run ends in exactly one of these. */
+/** Every accepted run ends in exactly one of these. */
 export type RunOutcome = 'completed' | 'failed' | 'cancelled' | 'interrupted' | 'expired';
 
-/** What went wrong, as the log keeps it: for the owner of the session, without the exception's text. */
+/** The error of a run for the owner of the session; the text of exceptions is not in it. */
 export interface RunError {
   code: string;
   message: string;
@@ -15,36 +14,34 @@ type Envelope = 'sessionId' | 'time' | 'seq' | 'runId';
 type Bare<Event> = Event extends { type: string } ? Omit<Event, Envelope> : never;
 type Live = 'stream.ready' | 'stream.reset' | 'part.delta' | 'part.snapshot';
 
-/** An event of the contract without what the log adds: session, run, seq and time. */
+/** An event of the contract without the members that the log adds: session, run, seq and time. */
 export type SessionEvent = Bare<Exclude<WireEvent, { type: Live }>>;
 
-/** One that is in the log. */
 export interface StoredEvent {
   sessionKey: string;
   seq: number;
   runId: string | null;
   type: string;
-  /** The members of the event's own, as JSON text: a reader of many events need not parse them. */
+  /** The event's own members as JSON text, so that a replay of many events parses none of them. */
   json: string;
   time: string;
 }
 
-/** The members of one event. */
 export function readEvent(event: Pick<StoredEvent, 'type' | 'json'>): SessionEvent {
   return { type: event.type, ...(JSON.parse(event.json) as object) } as SessionEvent;
 }
 
-// PostgreSQL stores neither NUL nor half a surrogate pair in jsonb, and a model or a tool may write either.
-// JSON.stringify gives both as escapes, and gives no other character of these ranges as one.
+// PostgreSQL's jsonb accepts neither NUL nor lone surrogates, and a model or a tool may write either. JSON.stringify
+// escapes both, and no other character of these ranges.
 const unstorable = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
 
-/** JSON that PostgreSQL takes: what it cannot keep in a string becomes a replacement character. */
+/** JSON for PostgreSQL: characters that it cannot store become U+FFFD. */
 export function asJson(value: unknown): string {
   const text = JSON.stringify(value);
   return isStorable(value) ? text : text.replace(unstorable, '$1\ufffd');
 }
 
-// A look at the strings costs a tenth of what a search among the escapes of their JSON does.
+// Checking the strings costs a tenth of searching the escapes in their JSON.
 function isStorable(value: unknown): boolean {
   if (typeof value === 'string') return !value.includes('\u0000') && value.isWellFormed();
   if (typeof value !== 'object' || value === null) return true;
@@ -52,7 +49,7 @@ function isStorable(value: unknown): boolean {
   return Object.entries(value).every(([name, member]) => isStorable(name) && isStorable(member));
 }
 
-/** The same for a plain text column. */
+/** Text for PostgreSQL: characters that it cannot store become U+FFFD. */
 export function asText(value: string): string {
   return value.replaceAll('\u0000', '\ufffd').toWellFormed();
 }

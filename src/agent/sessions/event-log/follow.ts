@@ -1,10 +1,9 @@
-// One follower of a session: first the past from the database, then what happens as it happens. The seam is the rule it
-// keeps: it goes over to the present only at a moment in which it has every event up to the newest, and whenever the
-// next seq is not the one that has to come it goes back to the database. So there is no gap and nothing comes twice.
+// The event stream of one reader: first the past from the database, then live events. It goes live only at a moment at
+// which it has sent every event up to the newest, and returns to the database whenever a live event is not the next seq.
+// So nothing is missing and nothing comes twice.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './events.ts';
-import type { Bus, Delta } from './bus.ts';
 import {
   deltaBytes,
   eventBytes,
@@ -12,11 +11,12 @@ import {
   heartbeats,
   liveText,
   snapshotText,
-  type StreamForm,
+  type StreamFormat,
 } from './frames.ts';
+import type { LiveFeed, OpenPart, TextDelta } from './live-feed.ts';
 
-/** What a follower needs to know of the session when it begins. */
-export interface FollowStart {
+/** The session as it was when the request came. */
+export interface FollowedSession {
   key: string;
   id: string;
   headSeq: number;
@@ -25,221 +25,305 @@ export interface FollowStart {
   queueLength: number;
 }
 
-export interface FollowNeeds {
-  bus: Bus;
-  /** The session as it was a moment ago. */
-  session: FollowStart;
-  /** Events after a seq in their order, at most `limit` of them; of a fork those of its ancestors too. */
-  read(session: FollowStart, after: number, limit: number): Promise<StoredEvent[]>;
+export interface FollowOptions {
+  feed: Pick<LiveFeed, 'subscribe' | 'openParts'>;
+  session: FollowedSession;
+  /** The newest seq; undefined when the session has been removed. */
+  readHeadSeq(): Promise<number | undefined>;
+  /** Events after a seq in their order, those of a fork's ancestors included. */
+  readEvents(after: number, limit: number): Promise<StoredEvent[]>;
   clock: Clock;
   limits: FollowLimits;
 }
 
 export interface FollowLimits {
   heartbeatMs: number;
-  /** How far back a cursor may be. */
+  /** How far a cursor may be behind; beyond that the reader is reset. */
   maxReplayEvents: number;
-  /** What may wait for a reader that is slow; then its connection is destroyed. */
+  /** What may wait for a slow reader; beyond that its connection is destroyed. */
   maxBufferBytes: number;
 }
 
 export interface FollowRequest {
-  key: string;
   after: number;
   untilIdle: boolean;
-  form: StreamForm;
-  /** Ends the stream without a word: the client is gone, or the agent stops. */
+  format: StreamFormat;
+  /** The client has disconnected, or the agent stops. */
   signal: AbortSignal;
 }
 
 const pageSize = 1_000;
 
-/** The frames, from `stream.ready` on. It throws, and so destroys the connection, where the client should come back. */
+/** Yields frames, `stream.ready` first. Throws, which destroys the connection, where the client should reconnect. */
 export async function* follow(
   request: FollowRequest,
-  needs: FollowNeeds,
+  { feed, session, readHeadSeq, readEvents, clock, limits }: FollowOptions,
 ): AsyncGenerator<Uint8Array, void, void> {
-  const { key, form, untilIdle, signal } = request;
-  const { bus, clock, limits } = needs;
-  let lastSeq = request.after;
-  // The newest seq that is known to be in the log.
-  let headSeq = 0;
-  let isLive = false;
-  let isLagging = false;
-  let isGone = false;
-  let waiting: (StoredEvent | Delta)[] = [];
-  let waitingBytes = 0;
-  let wake = () => {};
-  /** The page behind the one that is being sent. */
-  let ahead: Promise<StoredEvent[]> | undefined;
-  /** How much of each open part has been sent. */
-  const sent = new Map<string, number>();
-
-  function push(item: StoredEvent | Delta, bytes: number): void {
-    if (waitingBytes > limits.maxBufferBytes) isLagging = true;
-    // What cannot be sent in time is let go; the reader comes back for it.
-    if (isLagging) waiting = [];
-    else waiting.push(item);
-    waitingBytes += bytes;
-    wake();
-  }
-  let pushedSeq = 0;
-  const leave = bus.follow(key, {
-    events(events) {
-      for (const event of events) {
-        headSeq = Math.max(headSeq, event.seq);
-        if (!isLive || event.seq <= pushedSeq) continue;
-        if (event.seq !== pushedSeq + 1) {
-          isLive = false;
-          continue;
-        }
-        pushedSeq = event.seq;
-        push(event, event.json.length + 200);
-      }
-      wake();
-    },
-    delta(delta) {
-      if (isLive) push(delta, delta.text.length + 250);
-    },
-    moved(seq) {
-      if (seq <= headSeq) return;
-      headSeq = seq;
-      if (seq > pushedSeq) isLive = false;
-      wake();
-    },
-    gone() {
-      isGone = true;
-      wake();
-    },
+  const inbox = openInbox(feed, session.key, {
+    maxBufferBytes: limits.maxBufferBytes,
+    signal: request.signal,
   });
-  const stop = () => wake();
-  signal.addEventListener('abort', stop);
+  const writer = createFrameWriter(session, request);
+  const now = () => clock.now().toISOString();
+  let nextPage: Promise<StoredEvent[]> | undefined;
   try {
-    const { session } = needs;
-    let { status, queueLength } = session;
-    const knownUpTo = session.headSeq;
-    headSeq = Math.max(session.headSeq, bus.newest(key));
-    const time = () => clock.now().toISOString();
-    const note = (event: StoredEvent): void => {
-      lastSeq = event.seq;
-      if (event.type === 'part.ended')
-        for (const partId of sent.keys()) if (event.json.includes(partId)) sent.delete(partId);
-      if (event.type !== 'status.changed' || event.seq <= knownUpTo) return;
-      const changed = readEvent(event) as { status: FollowStart['status']; queueLength: number };
-      ({ status, queueLength } = changed);
-    };
-    const ready = {
-      type: 'stream.ready',
-      sessionId: session.id,
-      time: time(),
-      after: request.after,
-      headSeq: session.headSeq,
-      status,
-      activeRunId: session.activeRunId,
-      queueLength,
-    };
-    let first = (form === 'sse' ? 'retry: 1000\n' : '') + liveText(ready, form);
-    if (session.headSeq - lastSeq > limits.maxReplayEvents) {
-      first += liveText(
-        {
-          type: 'stream.reset',
-          sessionId: session.id,
-          time: time(),
-          after: lastSeq,
-          headSeq: session.headSeq,
-          reason: 'too_old',
-        },
-        form,
-      );
-      lastSeq = session.headSeq;
-    }
-    yield Buffer.from(first);
-
+    // After the subscription, so that no event falls between the lookup of the session and the first live event.
+    inbox.advanceHead(await readHeadSeq());
+    yield writer.start(now(), limits.maxReplayEvents);
     for (;;) {
-      if (isLagging)
-        throw new Problem(
-          'unavailable',
-          'not_ready',
-          'The reader is too slow; it may come back with the last seq.',
-        );
-      // Not a clean end, which would say that there is nothing more to come.
-      if (signal.aborted)
-        throw new Problem('unavailable', 'draining', 'The stream is cut; come back with the last seq.');
-      if (waiting.length > 0) {
-        const batch = waiting;
-        waiting = [];
-        waitingBytes = 0;
-        const pieces: Uint8Array[] = [];
-        for (const item of batch) {
-          if ('seq' in item) {
-            note(item);
-            pieces.push(eventBytes(item, session.id, form));
-          } else {
-            const known = sent.get(item.part.partId) ?? 0;
-            const end = item.offset + item.text.length;
-            // A snapshot that was sent before may have all of it, or its beginning.
-            if (end <= known) continue;
-            const rest =
-              item.offset < known
-                ? { ...item, offset: known, text: item.text.slice(known - item.offset) }
-                : item;
-            sent.set(item.part.partId, end);
-            pieces.push(deltaBytes(rest, session.id, form));
-          }
+      requireReadable(inbox, request.signal);
+      if (inbox.hasItems()) {
+        const bytes = writer.writeItems(inbox.takeItems());
+        if (bytes) yield bytes;
+      } else if (inbox.isRemoved()) {
+        return;
+      } else if (!inbox.isLive() && writer.lastSeq() < inbox.headSeq()) {
+        const page = writer.writePage(await (nextPage ?? readEvents(writer.lastSeq(), pageSize)));
+        nextPage = undefined;
+        if (writer.lastSeq() < inbox.headSeq()) {
+          // Overlap the next query with sending this page.
+          nextPage = readEvents(writer.lastSeq(), pageSize);
+          nextPage.catch(() => {});
         }
-        if (pieces.length > 0) yield pieces.length === 1 ? (pieces[0] as Uint8Array) : Buffer.concat(pieces);
-        continue;
+        yield page;
+      } else if (!inbox.isLive()) {
+        // Synchronous up to `goLive`, so no event can come between the snapshots and the live events.
+        const snapshots = writer.writeSnapshots(feed.openParts(session.key), now());
+        inbox.goLive(writer.lastSeq());
+        if (snapshots) yield snapshots;
+      } else if (request.untilIdle && writer.isIdle()) {
+        return;
+      } else if (await inbox.waitForQuiet(limits.heartbeatMs)) {
+        yield heartbeats[request.format];
       }
-      if (isGone) return;
-      if (!isLive && lastSeq < headSeq) {
-        const events = await (ahead ?? needs.read(session, lastSeq, pageSize));
-        ahead = undefined;
-        if (events.length === 0) throw new Error('The log ends before its head.');
-        let text = '';
-        for (const event of events) {
-          note(event);
-          text += eventText(event, session.id, form);
-        }
-        if (lastSeq < headSeq) {
-          // Read while this one is on its way.
-          ahead = needs.read(session, lastSeq, pageSize);
-          ahead.catch(() => {});
-        }
-        yield Buffer.from(text);
-        continue;
-      }
-      if (!isLive) {
-        // Nothing is awaited from here to `isLive`, so nothing can happen in between.
-        const snapshots = bus
-          .openParts(key)
-          .filter((part) => part.startedSeq <= lastSeq && part.text.length > (sent.get(part.partId) ?? 0));
-        for (const part of snapshots) sent.set(part.partId, part.text.length);
-        isLive = true;
-        pushedSeq = lastSeq;
-        if (snapshots.length > 0)
-          yield Buffer.from(snapshots.map((part) => snapshotText(part, session.id, time(), form)).join(''));
-        continue;
-      }
-      if (untilIdle && status === 'idle' && queueLength === 0) return;
-      const isQuiet = await quiet();
-      if (isQuiet) yield heartbeats[form];
     }
   } finally {
-    leave();
-    signal.removeEventListener('abort', stop);
+    inbox.close();
+  }
+}
+
+function requireReadable(inbox: Inbox, signal: AbortSignal): void {
+  if (inbox.isOverflown())
+    throw new Problem(
+      'unavailable',
+      'not_ready',
+      'The reader is too slow; reconnect with the seq of the last event.',
+    );
+  // An error and not the end of the stream, which would say that there is nothing more to come.
+  if (signal.aborted)
+    throw new Problem(
+      'unavailable',
+      'draining',
+      'The stream was cut; reconnect with the seq of the last event.',
+    );
+}
+
+/** What the live feed has delivered to one reader. `replay`: the database has events that come first. */
+type InboxPhase = 'replay' | 'live' | 'overflown';
+
+interface Inbox {
+  hasItems(): boolean;
+  takeItems(): (StoredEvent | TextDelta)[];
+  headSeq(): number;
+  /** Undefined for a session that has been removed. */
+  advanceHead(seq: number | undefined): void;
+  isLive(): boolean;
+  isOverflown(): boolean;
+  isRemoved(): boolean;
+  /** From here on events after this seq are delivered. */
+  goLive(lastSeq: number): void;
+  /** False as soon as there is something to do; true when nothing has happened for so long. */
+  waitForQuiet(ms: number): Promise<boolean>;
+  close(): void;
+}
+
+// Members and frames around the text of an item, about.
+const eventOverheadBytes = 200;
+const deltaOverheadBytes = 250;
+
+function openInbox(
+  feed: Pick<LiveFeed, 'subscribe'>,
+  sessionKey: string,
+  { maxBufferBytes, signal }: { maxBufferBytes: number; signal: AbortSignal },
+): Inbox {
+  let phase: InboxPhase = 'replay';
+  let isRemoved = false;
+  let headSeq = 0;
+  let deliveredSeq = 0;
+  let items: (StoredEvent | TextDelta)[] = [];
+  let bytes = 0;
+  let wake = () => {};
+
+  function push(item: StoredEvent | TextDelta, itemBytes: number): void {
+    if (bytes > maxBufferBytes) {
+      phase = 'overflown';
+      items = [];
+    } else items.push(item);
+    bytes += itemBytes;
+    wake();
   }
 
-  // Resolves true when nothing has happened for the length of a heartbeat.
-  async function quiet(): Promise<boolean> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => settle(true), limits.heartbeatMs);
-      const settle = (isQuiet: boolean) => {
-        clearTimeout(timer);
-        wake = () => {};
-        resolve(isQuiet);
-      };
-      wake = () => settle(false);
-      if (waiting.length > 0 || isLagging || isGone || signal.aborted || !isLive) settle(false);
-    });
+  function deliver(event: StoredEvent): void {
+    headSeq = Math.max(headSeq, event.seq);
+    if (phase !== 'live' || event.seq <= deliveredSeq) return;
+    if (event.seq !== deliveredSeq + 1) {
+      phase = 'replay';
+      return;
+    }
+    deliveredSeq = event.seq;
+    push(event, event.json.length + eventOverheadBytes);
   }
+
+  function advanceHead(seq: number | undefined): void {
+    if (seq === undefined) {
+      isRemoved = true;
+    } else {
+      // The poll of other processes repeats the head; waking for that would put off every heartbeat.
+      if (seq <= headSeq) return;
+      headSeq = seq;
+      if (seq > deliveredSeq && phase === 'live') phase = 'replay';
+    }
+    wake();
+  }
+
+  const unsubscribe = feed.subscribe(sessionKey, {
+    onEvents(events) {
+      events.forEach(deliver);
+      wake();
+    },
+    onDelta(delta) {
+      if (phase === 'live') push(delta, delta.text.length + deltaOverheadBytes);
+    },
+    onHead: advanceHead,
+    onRemoved: () => advanceHead(undefined),
+  });
+  const onAbort = () => wake();
+  signal.addEventListener('abort', onAbort);
+
+  return {
+    hasItems: () => items.length > 0,
+    takeItems() {
+      const batch = items;
+      items = [];
+      bytes = 0;
+      return batch;
+    },
+    headSeq: () => headSeq,
+    advanceHead,
+    isLive: () => phase === 'live',
+    isOverflown: () => phase === 'overflown',
+    isRemoved: () => isRemoved,
+    goLive(lastSeq) {
+      phase = 'live';
+      deliveredSeq = lastSeq;
+    },
+    waitForQuiet: (ms) =>
+      new Promise((resolve) => {
+        const settle = (isQuiet: boolean) => {
+          clearTimeout(timer);
+          wake = () => {};
+          resolve(isQuiet);
+        };
+        const timer = setTimeout(() => settle(true), ms);
+        wake = () => settle(false);
+        if (items.length > 0 || phase !== 'live' || isRemoved || signal.aborted) settle(false);
+      }),
+    close() {
+      unsubscribe();
+      signal.removeEventListener('abort', onAbort);
+    },
+  };
+}
+
+/** Turns events into frames, and knows how far the reader has come. */
+interface FrameWriter {
+  start(time: string, maxReplayEvents: number): Uint8Array;
+  /** Undefined when the reader has all of it already. */
+  writeItems(items: readonly (StoredEvent | TextDelta)[]): Uint8Array | undefined;
+  writePage(events: readonly StoredEvent[]): Uint8Array;
+  writeSnapshots(parts: readonly OpenPart[], time: string): Uint8Array | undefined;
+  lastSeq(): number;
+  /** Whether nothing runs and nothing waits as of the last event. */
+  isIdle(): boolean;
+}
+
+function createFrameWriter(session: FollowedSession, { after, format }: FollowRequest): FrameWriter {
+  const sessionId = session.id;
+  let lastSeq = after;
+  let { status, queueLength } = session;
+  /** Characters of each open part that the reader has. */
+  const sentLengths = new Map<string, number>();
+
+  function track(event: StoredEvent): void {
+    lastSeq = event.seq;
+    if (event.type === 'part.ended' && sentLengths.size > 0) {
+      const { partId } = readEvent(event) as { partId: string };
+      sentLengths.delete(partId);
+    }
+    // The session itself was looked up at its `headSeq`.
+    if (event.type === 'status.changed' && event.seq > session.headSeq)
+      ({ status, queueLength } = readEvent(event) as Pick<FollowedSession, 'status' | 'queueLength'>);
+  }
+
+  function writeDelta(delta: TextDelta): Uint8Array | undefined {
+    const sent = sentLengths.get(delta.part.partId) ?? 0;
+    const end = delta.offset + delta.text.length;
+    // A snapshot may have had all of it, or its beginning.
+    if (end <= sent) return undefined;
+    sentLengths.set(delta.part.partId, end);
+    const rest =
+      delta.offset < sent ? { ...delta, offset: sent, text: delta.text.slice(sent - delta.offset) } : delta;
+    return deltaBytes(rest, sessionId, format);
+  }
+
+  function writeItem(item: StoredEvent | TextDelta): Uint8Array | undefined {
+    if (!('seq' in item)) return writeDelta(item);
+    track(item);
+    return eventBytes(item, sessionId, format);
+  }
+
+  return {
+    lastSeq: () => lastSeq,
+    isIdle: () => status === 'idle' && queueLength === 0,
+    start(time, maxReplayEvents) {
+      const { headSeq, activeRunId } = session;
+      const ready = {
+        type: 'stream.ready',
+        sessionId,
+        time,
+        after,
+        headSeq,
+        status,
+        activeRunId,
+        queueLength,
+      };
+      const first = (format === 'sse' ? 'retry: 1000\n' : '') + liveText(ready, format);
+      if (headSeq - lastSeq <= maxReplayEvents) return Buffer.from(first);
+      const reset = { type: 'stream.reset', sessionId, time, after: lastSeq, headSeq, reason: 'too_old' };
+      lastSeq = headSeq;
+      return Buffer.from(first + liveText(reset, format));
+    },
+    writeItems(items) {
+      const frames = items.map(writeItem).filter((frame) => frame !== undefined);
+      return frames.length < 2 ? frames[0] : Buffer.concat(frames);
+    },
+    writePage(events) {
+      if (events.length === 0) throw new Error(`The log of ${session.key} ends before its newest seq.`);
+      let text = '';
+      for (const event of events) {
+        track(event);
+        text += eventText(event, sessionId, format);
+      }
+      return Buffer.from(text);
+    },
+    writeSnapshots(parts, time) {
+      const unsent = parts.filter(
+        ({ startedSeq, partId, text }) =>
+          startedSeq <= lastSeq && text.length > (sentLengths.get(partId) ?? 0),
+      );
+      for (const { partId, text } of unsent) sentLengths.set(partId, text.length);
+      if (unsent.length === 0) return undefined;
+      return Buffer.from(unsent.map((part) => snapshotText(part, sessionId, time, format)).join(''));
+    },
+  };
 }

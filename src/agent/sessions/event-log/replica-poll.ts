@@ -1,66 +1,86 @@
-// What other processes of this agent write, for whoever follows it here: twice a second at the most it asks how far the
-// followed sessions have come, and what text is open in them. With one process there is nothing to ask.
+// Polls what other processes of this agent write, for the subscribers of this one: how far their sessions have come and
+// which text is open in them. An agent that runs in one process does not poll.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
-import type { Bus } from './bus.ts';
+import type { LiveFeed, OpenPart } from './live-feed.ts';
 import type { EventStore } from './store.ts';
 
-export interface WatchNeeds {
-  bus: Bus;
+export interface ReplicaPollOptions {
+  feed: Omit<LiveFeed, 'publish'>;
   events: Pick<EventStore, 'headSeqs' | 'openTexts'>;
-  /** Whether the run is this process's own, whose text the bus has first. */
-  isOwn(runId: string): boolean;
+  /** Whether this process has the run; its feed then has the text first. */
+  isLocal(runId: string): boolean;
   clock: Clock;
   log: Log;
-  everyMs?: number;
+  intervalMs?: number;
 }
 
-/** Resolves once the signal is aborted. */
-export async function watch(
-  { bus, events, isOwn, clock, log, everyMs = 250 }: WatchNeeds,
+/** Resolves after the signal is aborted. */
+export async function pollReplicas(
+  { feed, events, isLocal, clock, log, intervalMs = 250 }: ReplicaPollOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  /** The length of each foreign part, by session. */
-  const foreign = new Map<string, Map<string, number>>();
-
-  async function look(): Promise<void> {
-    const keys = bus.followed();
-    for (const key of foreign.keys()) if (!keys.includes(key)) forget(key);
-    if (keys.length === 0) return;
-    const heads = await events.headSeqs(keys);
-    for (const { sessionKey, headSeq } of heads) bus.moved(sessionKey, headSeq);
-    for (const key of keys) if (!heads.some(({ sessionKey }) => sessionKey === key)) bus.gone(key);
-    const open = (await events.openTexts(keys)).filter(({ runId }) => !isOwn(runId));
-    for (const { sessionKey, text, ...part } of open) {
-      const known = foreign.get(sessionKey) ?? new Map<string, number>();
-      foreign.set(sessionKey, known);
-      if (!known.has(part.partId)) bus.openPart(sessionKey, { ...part, text: '' });
-      const from = known.get(part.partId) ?? 0;
-      if (text.length > from)
-        bus.addText(sessionKey, part.partId, text.slice(from), clock.now().toISOString());
-      known.set(part.partId, text.length);
-    }
-    for (const [key, known] of foreign) {
-      for (const partId of known.keys()) {
-        if (open.some((part) => part.partId === partId)) continue;
-        known.delete(partId);
-        bus.closePart(key, partId);
-      }
-    }
-  }
-
-  function forget(key: string): void {
-    for (const partId of foreign.get(key)?.keys() ?? []) bus.closePart(key, partId);
-    foreign.delete(key);
-  }
-
+  const remoteParts = createRemoteParts(feed, clock);
   while (!signal.aborted) {
-    await clock.sleep(everyMs, signal).catch(() => {});
+    await clock.sleep(intervalMs, signal).catch(() => {});
     if (signal.aborted) return;
     try {
-      await look();
+      await poll();
     } catch (error) {
-      log.warn({ err: error }, 'the events of other processes cannot be seen at the moment');
+      log.warn({ err: error }, 'the events of other processes cannot be read at the moment');
     }
   }
+
+  async function poll(): Promise<void> {
+    const keys = feed.subscribedSessions();
+    remoteParts.keepSessions(keys);
+    if (keys.length === 0) return;
+    const heads = await events.headSeqs(keys);
+    for (const { sessionKey, headSeq } of heads) feed.announceHead(sessionKey, headSeq);
+    for (const key of keys)
+      if (!heads.some(({ sessionKey }) => sessionKey === key)) feed.announceRemoval(key);
+    remoteParts.update((await events.openTexts(keys)).filter(({ runId }) => !isLocal(runId)));
+  }
+}
+
+/** The open parts that other processes write, mirrored into the feed of this one. */
+function createRemoteParts(
+  feed: Omit<LiveFeed, 'publish'>,
+  clock: Clock,
+): {
+  keepSessions(keys: readonly string[]): void;
+  update(open: readonly (OpenPart & { sessionKey: string })[]): void;
+} {
+  /** Published characters of each part, by session. */
+  const lengths = new Map<string, Map<string, number>>();
+
+  function publishText({ sessionKey, text, ...part }: OpenPart & { sessionKey: string }): void {
+    const ofSession = lengths.get(sessionKey) ?? new Map<string, number>();
+    lengths.set(sessionKey, ofSession);
+    if (!ofSession.has(part.partId)) feed.openPart(sessionKey, { ...part, text: '' });
+    const from = ofSession.get(part.partId) ?? 0;
+    if (text.length > from)
+      feed.addText(sessionKey, part.partId, text.slice(from), clock.now().toISOString());
+    ofSession.set(part.partId, text.length);
+  }
+
+  return {
+    keepSessions(keys) {
+      for (const [key, parts] of lengths) {
+        if (keys.includes(key)) continue;
+        for (const partId of parts.keys()) feed.closePart(key, partId);
+        lengths.delete(key);
+      }
+    },
+    update(open) {
+      open.forEach(publishText);
+      for (const [key, parts] of lengths) {
+        for (const partId of parts.keys()) {
+          if (open.some((part) => part.partId === partId)) continue;
+          parts.delete(partId);
+          feed.closePart(key, partId);
+        }
+      }
+    },
+  };
 }

@@ -1,70 +1,131 @@
-// The sessions that this process wrote to last, as it left them. It saves a look at the row and a lock around it, and is
-// never trusted: what is planned from it is written only while the session still stands at the same seq, and everything
-// that changes in the row raises that.
-import type { Moved } from './unit.ts';
+// LRU cache of sessions: the row as this process last left it, and the conversation. The row saves a SELECT FOR UPDATE per
+// write and is never trusted: a write that was planned from it carries `expectedSeq`, and every change of the row raises
+// that. The conversation never becomes wrong, only incomplete, since a log only grows.
+import { createLruCache } from '../../../kernel/cache.ts';
+import { applyEvent, type ConversationProjection } from './conversation.ts';
+import type { StoredEvent } from './events.ts';
 import type { SessionLocator, SessionRecord } from './session-store.ts';
+import type { AppliedAppend } from './unit.ts';
 
-export interface Heads {
+export interface SessionCache {
   /** A copy. */
-  get(named: SessionLocator): SessionRecord | undefined;
-  keep(session: SessionRecord): void;
-  moved(moved: Moved): void;
-  forget(sessionKey: string): void;
+  record(locator: SessionLocator): SessionRecord | undefined;
+  putRecord(session: SessionRecord): void;
+  conversation(sessionKey: string): CachedConversation | undefined;
+  putConversation(sessionKey: string, conversation: CachedConversation): void;
+  /** Applies what a unit of work has committed. */
+  apply(events: readonly StoredEvent[], applied: readonly AppliedAppend[]): void;
+  delete(sessionKey: string): void;
 }
 
-const mostKept = 200;
+export interface CachedConversation {
+  projection: ConversationProjection;
+  /** All events up to this seq are applied. */
+  upToSeq: number;
+  /** Characters of the applied events. */
+  length: number;
+}
 
-export function createHeads(): Heads {
-  const kept = new Map<string, SessionRecord>();
+interface Entry {
+  record: SessionRecord | null;
+  conversation: CachedConversation | null;
+}
+
+// In characters. An entry without a conversation counts 2,000, so that there are at most 2,000 of them.
+const capacity = 4_000_000;
+const baseWeight = 2_000;
+
+export function createSessionCache(): SessionCache {
   const keys = new Map<string, string>();
+  const entries = createLruCache<string, Entry>({ capacity, onEvict: (_key, entry) => unlink(entry) });
 
-  function forget(key: string): void {
-    const session = kept.get(key);
-    if (!session) return;
-    kept.delete(key);
-    for (const name of namesOf(session)) if (keys.get(name) === key) keys.delete(name);
+  function unlink({ record }: Entry): void {
+    if (record === null) return;
+    for (const name of locatorNames(record)) if (keys.get(name) === record.key) keys.delete(name);
+  }
+
+  function put(sessionKey: string, change: Partial<Entry>): void {
+    const { record, conversation } = {
+      record: null,
+      conversation: null,
+      ...entries.peek(sessionKey),
+      ...change,
+    };
+    entries.set(sessionKey, { record, conversation }, baseWeight + (conversation?.length ?? 0));
+  }
+
+  function dropRecord(sessionKey: string): void {
+    const entry = entries.peek(sessionKey);
+    if (!entry) return;
+    unlink(entry);
+    entry.record = null;
+  }
+
+  function applyAppend({ append: { sessionKey, events, change = {} }, headSeq }: AppliedAppend): void {
+    const record = entries.peek(sessionKey)?.record;
+    if (!record) return;
+    // Another process wrote in between, or the events changed members that are not in `change`.
+    if (record.headSeq + events.length !== headSeq || events.some(({ type }) => type.startsWith('session.')))
+      return dropRecord(sessionKey);
+    record.headSeq = headSeq;
+    if (change.activeRunId !== undefined) record.activeRunId = change.activeRunId;
+    record.queueLength += change.queue ?? 0;
+    record.pendingApprovals += change.approvals ?? 0;
+    record.messageCount += change.messages ?? 0;
+    record.inputTokens += change.inputTokens ?? 0;
+    record.outputTokens += change.outputTokens ?? 0;
+    record.title ??= change.title ?? null;
+  }
+
+  function applyToConversation(event: StoredEvent): void {
+    const conversation = entries.peek(event.sessionKey)?.conversation;
+    // With a gap before the event the rest has to be read; the next reader does that.
+    if (conversation?.upToSeq !== event.seq - 1) return;
+    addToConversation(conversation, event);
+    put(event.sessionKey, { conversation });
   }
 
   return {
-    forget,
-    get(named) {
-      const key = 'key' in named ? named.key : keys.get(nameOf(named));
-      const session = key === undefined ? undefined : kept.get(key);
-      return session && { ...session };
+    record(locator) {
+      const key = 'key' in locator ? locator.key : keys.get(nameOf(locator));
+      const record = key === undefined ? undefined : entries.get(key)?.record;
+      return record ? { ...record } : undefined;
     },
-    keep(session) {
-      // The past of a fork may become its own without a word in its log.
+    putRecord(session) {
+      // The lineage of a fork becomes empty without an event when its ancestors are copied.
       if (session.lineage.length > 0) return;
-      forget(session.key);
-      kept.set(session.key, { ...session });
-      for (const name of namesOf(session)) keys.set(name, session.key);
-      if (kept.size > mostKept) forget(kept.keys().next().value as string);
+      dropRecord(session.key);
+      put(session.key, { record: { ...session } });
+      for (const name of locatorNames(session)) keys.set(name, session.key);
     },
-    moved({ append: { sessionKey, events, change = {} }, headSeq }) {
-      const session = kept.get(sessionKey);
-      if (!session) return;
-      // Somebody else wrote in between, or members that are not in the change were set.
-      if (
-        session.headSeq + events.length !== headSeq ||
-        events.some(({ type }) => type.startsWith('session.'))
-      )
-        return forget(sessionKey);
-      session.headSeq = headSeq;
-      if (change.activeRunId !== undefined) session.activeRunId = change.activeRunId;
-      session.queueLength += change.queue ?? 0;
-      session.pendingApprovals += change.approvals ?? 0;
-      session.messageCount += change.messages ?? 0;
-      session.inputTokens += change.inputTokens ?? 0;
-      session.outputTokens += change.outputTokens ?? 0;
-      session.title ??= change.title ?? null;
+    conversation: (sessionKey) => entries.get(sessionKey)?.conversation ?? undefined,
+    putConversation: (sessionKey, conversation) => put(sessionKey, { conversation }),
+    apply(events, applied) {
+      applied.forEach(applyAppend);
+      events.forEach(applyToConversation);
+    },
+    delete(sessionKey) {
+      dropRecord(sessionKey);
+      entries.delete(sessionKey);
     },
   };
 }
 
-export function nameOf(named: SessionLocator): string {
-  return 'id' in named ? `id ${named.id}` : 'chatId' in named ? `chat ${named.chatId}` : `key ${named.key}`;
+export function addToConversation(conversation: CachedConversation, event: StoredEvent): void {
+  conversation.upToSeq = event.seq;
+  conversation.length += event.json.length;
+  applyEvent(conversation.projection, event);
 }
 
-function namesOf({ id, chatId }: SessionRecord): string[] {
+/** One text per locator; sessions share none. */
+export function nameOf(locator: SessionLocator): string {
+  return 'id' in locator
+    ? `id ${locator.id}`
+    : 'chatId' in locator
+      ? `chat ${locator.chatId}`
+      : `key ${locator.key}`;
+}
+
+function locatorNames({ id, chatId }: SessionRecord): string[] {
   return chatId === null ? [nameOf({ id })] : [nameOf({ id }), nameOf({ chatId })];
 }

@@ -1,18 +1,16 @@
-// Sessions, as their rows have them. Whatever writes to a session either locks its row before anything else, or is
-// one statement that writes only while the row stands at the seq it was planned from: no deadlock, and positions that
-// cannot be given twice.
+// SQL of session rows. A write either locks the row first, or is one statement that checks the seq it was planned from.
+// So writers never deadlock, and no seq or queue position is assigned twice.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
-import { createBatcher } from './batches.ts';
-import type { Unit } from './committer.ts';
-import type { LogEntry, Segment } from './store.ts';
+import type { Segment } from './store.ts';
+import type { LogEntry, UnitOfWork } from './unit.ts';
 
 export type SessionKind = 'sdk' | 'chat' | 'dashboard' | 'execute';
 
 export interface SessionRecord {
-  /** What the log knows it by. */
+  /** Primary key, internal. */
   key: string;
-  /** What callers know it by. */
+  /** The id in the API, chosen by callers. */
   id: string;
   agentId: string;
   kind: SessionKind;
@@ -40,7 +38,7 @@ export interface SessionRecord {
   archivedAt: string | null;
 }
 
-/** Where its events lie. */
+/** Where the history of a session is stored, up to a seq. */
 export function segmentsOf(
   session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>,
   upTo: number = session.headSeq,
@@ -134,7 +132,7 @@ export type SessionLocator = { id: string } | { chatId: string } | { key: string
 
 /** The session, locked until the transaction ends. */
 export async function lockSession(
-  { tx }: Unit,
+  { tx }: UnitOfWork,
   agentId: string,
   locator: SessionLocator,
 ): Promise<SessionRecord | undefined> {
@@ -150,61 +148,57 @@ export async function lockSession(
   return row && sessionOf(row);
 }
 
-/** All of them that are there, locked; each kind of name in one statement, in one order, so that two of these never wait for each other. */
+/**
+ * The existing sessions of these locators, locked until the transaction ends. One statement per kind of locator, in the
+ * order of the keys, so that two of these never deadlock.
+ */
 export async function lockSessions(
-  { tx }: Unit,
+  { tx }: UnitOfWork,
   agentId: string,
-  locator: readonly SessionLocator[],
+  locators: readonly SessionLocator[],
 ): Promise<SessionRecord[]> {
-  const ids = locator.flatMap((name) => ('id' in name ? [name.id] : []));
-  const chats = locator.flatMap((name) => ('chatId' in name ? [name.chatId] : []));
+  const ids = locators.flatMap((locator) => ('id' in locator ? [locator.id] : []));
+  const chatIds = locators.flatMap((locator) => ('chatId' in locator ? [locator.chatId] : []));
+  const keys = locators.flatMap((locator) => ('key' in locator ? [locator.key] : []));
+  const lock = (condition: ReturnType<typeof tx>) => tx<SessionRow[]>`
+    select *, null as parent_public_id from agent.sessions_sessions
+    where agent_id = ${agentId} and deleted_at is null and ${condition} order by session_id for update`;
   const rows: SessionRow[] = [];
-  if (ids.length > 0) {
-    rows.push(
-      ...(await tx<SessionRow[]>`
-      select *, null as parent_public_id from agent.sessions_sessions
-      where agent_id = ${agentId} and deleted_at is null and public_id = any(${[...new Set(ids)]}::text[]) order by session_id for update`),
-    );
-  }
-  if (chats.length > 0) {
-    rows.push(
-      ...(await tx<SessionRow[]>`
-      select *, null as parent_public_id from agent.sessions_sessions
-      where agent_id = ${agentId} and deleted_at is null and chat_id = any(${[...new Set(chats)]}::text[]) order by session_id for update`),
-    );
-  }
+  if (ids.length > 0) rows.push(...(await lock(tx`public_id = any(${[...new Set(ids)]}::text[])`)));
+  if (chatIds.length > 0) rows.push(...(await lock(tx`chat_id = any(${[...new Set(chatIds)]}::text[])`)));
+  if (keys.length > 0) rows.push(...(await lock(tx`session_id = any(${[...new Set(keys)]}::text[])`)));
   return rows.map(sessionOf);
 }
 
 /**
- * Sessions and their first events in one statement, which needs no transaction around it: those whose id and chat were free,
- * and whose parent is still there, by their keys.
+ * Inserts sessions with their first events in one statement. Returns by key those whose id and chat were free and whose
+ * parent still exists.
  */
 export async function insertSessions(
   tx: Sql,
   sessions: readonly NewSession[],
 ): Promise<Map<string, SessionRecord>> {
   const rows = await tx<SessionRow[]>`
-    with asked as materialized (
-      select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as one (session_id text, public_id text, agent_id text, kind text, head_seq integer,
+    with requested as materialized (
+      select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as session (session_id text, public_id text, agent_id text, kind text, head_seq integer,
         title text, model text, reasoning_effort text, system text, metadata jsonb, attended boolean, chat_id text, parent_id text, fork_seq integer,
         fork_message_id text, lineage jsonb, message_count integer, events jsonb)
     ), parent as (
       select session_id from agent.sessions_sessions
       where session_id = any(${sessions.flatMap(({ parentKey }) => parentKey ?? [])}::text[]) and deleted_at is null for key share
-    ), made as (
+    ), created as (
       insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
         attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
       select session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
         attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
-      from asked where parent_id is null or parent_id in (select session_id from parent)
+      from requested where parent_id is null or parent_id in (select session_id from parent)
       on conflict do nothing returning *
-    ), written as (
+    ), inserted as (
       insert into agent.sessions_events (session_id, seq, run_id, type, data)
-      select made.session_id, made.fork_seq + entry.ordinal::integer, entry.value ->> 'runId', entry.value ->> 'type', (entry.value - 'type') - 'runId'
-      from made join asked using (session_id), jsonb_array_elements(asked.events) with ordinality as entry (value, ordinal)
+      select created.session_id, created.fork_seq + entry.ordinal::integer, entry.value ->> 'runId', entry.value ->> 'type', (entry.value - 'type') - 'runId'
+      from created join requested using (session_id), jsonb_array_elements(requested.events) with ordinality as entry (value, ordinal)
     )
-    select *, null as parent_public_id from made`;
+    select *, null as parent_public_id from created`;
   return new Map(rows.map((row) => [row.session_id, sessionOf(row)]));
 }
 
@@ -231,13 +225,13 @@ function toRow(session: NewSession): object {
   };
 }
 
-export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'hidden' | 'gone'> {
+export async function removeSession({ tx }: UnitOfWork, sessionKey: string): Promise<'hidden' | 'gone'> {
   await tx`select from agent.sessions_sessions where session_id = ${sessionKey} for update`;
   const [child] = await tx`
     select 1 from agent.sessions_sessions
     where lineage @> ${asJson([{ sessionKey }])}::text::jsonb limit 1`;
   if (child) {
-    // What began in this very moment ends with it, as where nothing stays.
+    // Runs that were accepted since the cancellation end here, as they do with a deletion.
     await tx`
       with hidden as (
         update agent.sessions_sessions set deleted_at = agent.townhall_now(), chat_id = null, active_run_id = null, queue_length = 0, pending_approvals = 0
@@ -246,7 +240,7 @@ export async function removeSession({ tx }: Unit, sessionKey: string): Promise<'
       delete from agent.sessions_runs where session_id = ${sessionKey} and settled_at is null`;
     return 'hidden';
   }
-  // Under the lock nothing is appended to it any more, so a later statement sees all that there is.
+  // No event can be appended under the lock, so this later statement sees all of them.
   await tx`
     with gone as (
       delete from agent.sessions_sessions where session_id = ${sessionKey}
@@ -266,7 +260,11 @@ export interface SessionPatch {
   archived?: boolean;
 }
 
-export async function patchSession({ tx }: Unit, sessionKey: string, patch: SessionPatch): Promise<void> {
+export async function patchSession(
+  { tx }: UnitOfWork,
+  sessionKey: string,
+  patch: SessionPatch,
+): Promise<void> {
   const { title, metadata, model, reasoningEffort, attended, archived } = patch;
   await tx`
     update agent.sessions_sessions set
@@ -279,8 +277,8 @@ export async function patchSession({ tx }: Unit, sessionKey: string, patch: Sess
     where session_id = ${sessionKey}`;
 }
 
-/** Makes a fork stand on its own: its ancestors' events become its own, and it refers to nobody. */
-export async function copyAncestors({ tx }: Unit, session: SessionRecord): Promise<void> {
+/** Copies the events of a fork's ancestors into the fork, so that it refers to no other session. */
+export async function copyAncestors({ tx }: UnitOfWork, session: SessionRecord): Promise<void> {
   let from = 0;
   for (const { sessionKey, upTo } of session.lineage) {
     await tx`
@@ -294,11 +292,9 @@ export async function copyAncestors({ tx }: Unit, session: SessionRecord): Promi
 }
 
 export interface SessionStore {
-  /** With its first events; undefined when the id is taken or the parent is gone. Several that come at one time are made in one statement. */
-  create(session: NewSession): Promise<SessionRecord | undefined>;
   session(agentId: string, locator: SessionLocator): Promise<SessionRecord | undefined>;
   list(query: ListQuery): Promise<SessionRecord[]>;
-  /** Execute sessions that nobody will ask for any more. */
+  /** `execute` sessions whose retention is over. */
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
 }
 
@@ -312,15 +308,7 @@ export interface ListQuery {
 }
 
 export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
-  const create = createBatcher(
-    async (sessions: readonly NewSession[]) => {
-      const made = await insertSessions(sql, sessions);
-      return sessions.map(({ key }) => made.get(key));
-    },
-    { largest: 64 },
-  );
   return {
-    create,
     async session(agentId, locator) {
       const [row] = await sql<SessionRow[]>`
         select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
@@ -335,7 +323,7 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
       return row && sessionOf(row);
     },
     async list({ agentId, limit, before, kind, status, archived }) {
-      // Of all but the instructions, which may be long and are not shown.
+      // All columns but the system prompt, which may be long and is not in the list.
       const rows = await sql<SessionRow[]>`
         select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.chat_id,
           own.parent_id, own.fork_seq, own.fork_message_id, own.lineage, own.head_seq, own.active_run_id, own.queue_length, own.pending_approvals, own.message_count,

@@ -1,37 +1,37 @@
-// One piece of work that writes, which whatever writes to the log is given; and what may be appended with it.
+// What may be appended to a session's log, and the unit of work that appends it.
 import type { Sql } from '../../../kernel/data/database.ts';
 import type { SessionEvent, StoredEvent } from './events.ts';
 
-/** What it appends is published once that has committed. */
-export interface Unit {
-  /** A transaction; or none, for what is one statement. */
+/** The event log publishes what a unit of work appended, after its commit. */
+export interface UnitOfWork {
+  /** A transaction, or plain `sql` for work that writes with one statement. */
   tx: Sql;
   appended: StoredEvent[];
-  moved: Moved[];
+  applied: AppliedAppend[];
 }
 
-/** An append that was written, and the seq at which its session stands since. */
-export interface Moved {
+/** An append that was written, and the seq of its last event. */
+export interface AppliedAppend {
   append: Append;
   headSeq: number;
 }
 
-/** An event, and the run that it tells of where that is not the one of the whole append. */
+/** An event, with its run where that is not the run of the whole append. */
 export type LogEntry = SessionEvent & { runId?: string | null };
 
 export interface Append {
   sessionKey: string;
-  /** The run that the events tell of. */
   runId?: string | null;
-  /** Only while this run is the one that may write. */
+  /** Fencing token: write only while this run is the session's active run. */
   fence?: string;
-  /** Only while the session stands at this seq: whatever changes in its row raises it. */
+  /** Optimistic lock: write only while the session's newest event has this seq. Every change of the row raises it. */
   expectedSeq?: number;
   events: readonly LogEntry[];
-  /** What changes of the session's row with them. */
+  /** Changes of the session's row in the same statement. */
   change?: SessionChange;
 }
 
+/** Counters are differences. */
 export interface SessionChange {
   activeRunId?: string | null;
   queue?: number;

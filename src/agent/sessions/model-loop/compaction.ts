@@ -1,18 +1,18 @@
-// Shortening what a model is shown of a long past. The log keeps all of it; a compaction is an event that says what
-// stands in the place of everything up to a seq.
+// Compaction: replaces the past of a conversation by a summary. The log keeps all messages; a `compaction.ended` event has
+// the summary and the seq up to which it replaces them.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import { estimateTokens, type Conversation } from '../event-log/conversation.ts';
-import type { RunWriter } from './run-writer.ts';
 import type { ModelMessage } from './loop.ts';
+import type { RunWriter } from './run-writer.ts';
 
-export interface CompactionNeeds {
-  journal: Pick<RunWriter, 'record'>;
+export interface CompactionOptions {
+  writer: Pick<RunWriter, 'record'>;
   model: LanguageModelV3;
-  /** What is to be summed up; the seq of its newest message is where the summary ends. */
-  talk: Conversation;
-  toModelMessages(talk: Conversation): Promise<ModelMessage[]>;
-  summarize(needs: {
+  /** The past to sum up. */
+  conversation: Conversation;
+  toModelMessages(conversation: Conversation): Promise<ModelMessage[]>;
+  summarize(options: {
     model: LanguageModelV3;
     messages: ModelMessage[];
     signal: AbortSignal;
@@ -21,44 +21,25 @@ export interface CompactionNeeds {
   signal: AbortSignal;
 }
 
-/** The new summary. Throws what the model's failure is, with that failure in the log. */
-export async function compact({
-  journal,
-  model,
-  talk,
-  toModelMessages,
-  summarize,
-  reason,
-  signal,
-}: CompactionNeeds): Promise<{ summary: string; usage: RunUsage }> {
-  const messages = await toModelMessages(talk);
+/** Throws the error of the model; the failed compaction is in the log then. */
+export async function compact(options: CompactionOptions): Promise<{ summary: string; usage: RunUsage }> {
+  const { writer, model, conversation, reason, signal } = options;
+  const messages = await options.toModelMessages(conversation);
   const tokensBefore = estimateTokens(messages);
-  const upToSeq = talk.spoken.at(-1)?.seq ?? 0;
-  await journal.record([{ type: 'compaction.started', reason, tokens: tokensBefore }]);
-  try {
-    const { summary, usage } = await summarize({ model, messages, signal });
-    await journal.record([
-      {
-        type: 'compaction.ended',
-        outcome: 'completed',
-        summary,
-        upToSeq,
-        tokensBefore,
-        tokensAfter: estimateTokens(summary),
-      },
+  const upToSeq = conversation.messages.at(-1)?.seq ?? 0;
+  const end = (outcome: 'completed' | 'failed', summary: string | null) => {
+    const tokensAfter = summary === null ? tokensBefore : estimateTokens(summary);
+    return writer.record([
+      { type: 'compaction.ended', outcome, summary, upToSeq, tokensBefore, tokensAfter },
     ]);
+  };
+  await writer.record([{ type: 'compaction.started', reason, tokens: tokensBefore }]);
+  try {
+    const { summary, usage } = await options.summarize({ model, messages, signal });
+    await end('completed', summary);
     return { summary, usage };
   } catch (error) {
-    await journal.record([
-      {
-        type: 'compaction.ended',
-        outcome: 'failed',
-        summary: null,
-        upToSeq,
-        tokensBefore,
-        tokensAfter: tokensBefore,
-      },
-    ]);
+    await end('failed', null);
     throw error;
   }
 }

@@ -1,5 +1,5 @@
-// The assistant's message as it grows: pure folding, once from the stream of a turn and once, after a crash, from
-// the durable events of its run.
+// The assistant's message as it grows: a pure fold, over the stream of a model or, after a crash, over the events of the
+// run.
 import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import type { SessionEvent } from '../event-log/events.ts';
 
@@ -12,16 +12,16 @@ export interface MessageFold {
   /** The text of the last step. */
   text(): string;
   startStep(): void;
-  /** Takes back a step of which nothing came. */
+  /** Removes the last step, of which nothing has come. */
   dropStep(): void;
   /** Text or reasoning that belongs to the block of that id; a new id begins a new part. */
   addText(type: 'text' | 'reasoning', block: string, delta: string): void;
   addSource(source: { id: string; url: string; title?: string | undefined }): void;
   startTool(toolCallId: string, toolName: string, input: unknown): void;
   endTool(toolCallId: string, result: { output: unknown } | { errorText: string }): void;
-  /** Puts another text in the place of the last step's. */
+  /** Replaces the text of the last step. */
   replaceText(text: string): void;
-  /** Ends what is still open; a tool without a result becomes one that failed for the given reason. */
+  /** Turns tool calls without a result into failed ones. */
   close(errorText: string): void;
 }
 
@@ -30,7 +30,7 @@ export function foldMessage(): MessageFold {
   let blocks = new Map<string, TextPart>();
   let step: string[] = [];
 
-  // The last one, since a provider may use an id again in a later step.
+  // The last one, because a provider may reuse an id in a later step.
   const openTool = (toolCallId: string) =>
     parts.findLast(
       (part): part is ToolPart =>
@@ -51,10 +51,10 @@ export function foldMessage(): MessageFold {
     addText(type, block, delta) {
       if (type === 'text') step.push(delta);
       const key = `${type}:${block}`;
-      const known = blocks.get(key);
-      const part: TextPart = known ?? { type, text: '', state: 'done' };
+      const existing = blocks.get(key);
+      const part: TextPart = existing ?? { type, text: '', state: 'done' };
       part.text += delta;
-      if (known) return;
+      if (existing) return;
       blocks.set(key, part);
       parts.push(part);
     },
@@ -91,21 +91,24 @@ export function foldMessage(): MessageFold {
   };
 }
 
-/** Text that was on its way when its process ended, as far as it is durable. */
+/** The checkpointed text of a part that was open when its process ended. */
 export interface OpenText {
   partId: string;
   partType: 'text' | 'reasoning';
   text: string;
 }
 
-/** What the log still knows of a message whose process is gone: its steps, its tools, its whole parts and the open text. */
-export function foldEvents(events: readonly SessionEvent[], open: readonly OpenText[] = []): UiMessagePart[] {
+/** Rebuilds a message from the events of its run and from checkpoints. */
+export function foldEvents(
+  events: readonly SessionEvent[],
+  openTexts: readonly OpenText[] = [],
+): UiMessagePart[] {
   const fold = foldMessage();
-  const texts = new Map(open.map((part) => [part.partId, part.text]));
+  const texts = new Map(openTexts.map((part) => [part.partId, part.text]));
   for (const event of events) if (event.type === 'part.ended') texts.set(event.partId, event.text);
   for (const event of events) {
     if (event.type === 'run.step.started') fold.startStep();
-    // At the place where it began, with whatever is known of it.
+    // At the position of its start, with all of its text.
     if (event.type === 'part.started' && texts.has(event.partId))
       fold.addText(event.partType, event.partId, texts.get(event.partId) ?? '');
     if (event.type === 'tool.started') fold.startTool(event.toolCallId, event.toolName, event.input);

@@ -1,6 +1,6 @@
-// A conversation in the form that the `ai` package takes: what was attached is shown before the words that came with it.
+// Converts a conversation for the `ai` package. Attachments come before the text of their input.
 import { convertToModelMessages, type ModelMessage, type UIMessage } from 'ai';
-import type { UiMessage } from '../../../contract/agent/types.gen.ts';
+import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { AttachmentFiles } from '../attachments/files.ts';
@@ -8,21 +8,21 @@ import { renderFiles, type RenderedFile } from '../attachments/render.ts';
 import type { AttachmentStore } from '../attachments/store.ts';
 import type { Conversation } from '../event-log/conversation.ts';
 
-export interface HistoryNeeds {
+interface AttachmentSource {
   attachments: AttachmentStore;
   files: AttachmentFiles;
 }
 
-/** As the model takes it. Throws a Problem when an attachment cannot be read any more. */
+/** Throws a Problem when an attachment cannot be read any more. */
 export async function toModelMessages(
-  { summary, spoken }: Conversation,
-  needs: HistoryNeeds,
+  { summary, messages: conversationMessages }: Conversation,
+  source: AttachmentSource,
 ): Promise<ModelMessage[]> {
   const messages: ModelMessage[] = [];
   if (summary !== null)
     messages.push({ role: 'user', content: `The conversation so far, in short:\n\n${summary}` });
-  for (const { message } of spoken) {
-    if (message.role === 'user') messages.push(await toUserMessage(message, needs));
+  for (const { message } of conversationMessages) {
+    if (message.role === 'user') messages.push(await toUserMessage(message, source));
     else
       messages.push(
         ...(await convertToModelMessages([
@@ -36,18 +36,33 @@ export async function toModelMessages(
   return messages;
 }
 
-async function toUserMessage(
-  message: UiMessage,
-  { attachments, files }: HistoryNeeds,
-): Promise<ModelMessage> {
-  const ids = message.parts.flatMap((part) =>
+async function toUserMessage(message: UiMessage, source: AttachmentSource): Promise<ModelMessage> {
+  const attachmentIds = message.parts.flatMap((part) =>
     part.type === 'data-attachment' ? [part.data.attachmentId] : [],
   );
-  const known: Awaited<ReturnType<AttachmentStore['find']>> =
-    ids.length === 0 ? new Map<string, never>() : await attachments.find(ids);
+  const files = await readFiles(attachmentIds, source);
+  const nonce = id('non').slice(4);
+  const text = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
+  const fullText = files.length === 0 ? text : `${await renderFiles(files, nonce)}\n\n${text}`;
+  const media = message.parts.flatMap((part) => (part.type === 'file' ? [toFilePart(part)] : []));
+  if (media.length === 0) return { role: 'user', content: fullText };
+  const textParts = fullText === '' ? [] : [{ type: 'text' as const, text: fullText }];
+  return { role: 'user', content: [...textParts, ...media] };
+}
+
+function toFilePart({ mediaType, url, filename }: Extract<UiMessagePart, { type: 'file' }>) {
+  return { type: 'file' as const, mediaType, data: url, ...(filename === undefined ? {} : { filename }) };
+}
+
+async function readFiles(
+  attachmentIds: readonly string[],
+  { attachments, files }: AttachmentSource,
+): Promise<RenderedFile[]> {
+  if (attachmentIds.length === 0) return [];
+  const records = await attachments.find(attachmentIds);
   const rendered: RenderedFile[] = [];
-  for (const attachmentId of ids) {
-    const record = known.get(attachmentId);
+  for (const attachmentId of attachmentIds) {
+    const record = records.get(attachmentId);
     const bytes = record && (await files.read(record.sessionKey, record.storedName).catch(() => undefined));
     if (!record || !bytes)
       throw new Problem(
@@ -55,36 +70,10 @@ async function toUserMessage(
         'internal_error',
         'An attachment of the conversation cannot be read any more.',
       );
+    const { fileName, contentType, sizeBytes } = record;
     const isBase64 = record.encoding === 'base64';
-    rendered.push({
-      attachmentId,
-      fileName: record.fileName,
-      contentType: record.contentType,
-      sizeBytes: record.sizeBytes,
-      text: bytes.toString(isBase64 ? 'base64' : 'utf8'),
-      isBase64,
-    });
+    const text = bytes.toString(isBase64 ? 'base64' : 'utf8');
+    rendered.push({ attachmentId, fileName, contentType, sizeBytes, text, isBase64 });
   }
-  const nonce = id('non').slice(4);
-  const text = message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
-  const whole = rendered.length === 0 ? text : `${await renderFiles(rendered, nonce)}\n\n${text}`;
-  const media = message.parts.flatMap((part) =>
-    part.type === 'file'
-      ? [
-          {
-            type: 'file' as const,
-            mediaType: part.mediaType,
-            data: part.url,
-            ...(part.filename === undefined ? {} : { filename: part.filename }),
-          },
-        ]
-      : [],
-  );
-  return {
-    role: 'user',
-    content:
-      media.length === 0
-        ? whole
-        : [...(whole === '' ? [] : [{ type: 'text' as const, text: whole }]), ...media],
-  };
+  return rendered;
 }

@@ -1,98 +1,22 @@
-// What a failure on the way to the model is to the caller of this agent. The gateway's own words are passed on
-// where the caller can act on them; addresses, tokens and the texts of exceptions never are.
+// Translates failures of model calls into Problems for the agent's callers. The gateway's message is passed on where the
+// caller can act on it; addresses, tokens and the texts of exceptions never are.
 import { GatewayError } from '@townhall/gateway';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 import type { ProblemCode } from '../../../contract/problem-code.gen.ts';
 
-/** Any throw of a turn as a Problem; what is none of the gateway's is an internal error with its cause for the log. */
-export function modelProblem(thrown: unknown): Problem {
-  if (thrown instanceof Problem) return thrown;
-  const error = firstOf(thrown);
-  if (error instanceof Problem) return error;
-  if (!GatewayError.isInstance(error)) {
+/** Any error of a model call as a Problem. Errors that are not the gateway's become internal, with a cause for the log. */
+export function modelProblem(error: unknown): Problem {
+  const original = originalError(error);
+  if (original instanceof Problem) return original;
+  if (!GatewayError.isInstance(original))
     return new Problem('internal', 'internal_error', 'The run failed on our side; the log says why.', {
-      cause: thrown,
+      cause: error,
     });
-  }
-  // What went wrong on the way is told by its code alone; a status may have come before it.
-  const lost = onTheWay(error);
-  if (lost) return lost;
-  // An error told inside of a stream has the status of the stream, so its type has to stand for the status.
-  const status = error.status === 200 ? (statusOfType[error.type] ?? 502) : error.status;
-  const extra = { cause: error };
-  switch (status) {
-    case 401:
-    case 403:
-      return new Problem(
-        'upstream_failed',
-        'provider_credentials',
-        "The gateway refuses this agent's token; give the agent another one.",
-        extra,
-      );
-    case 402:
-      return new Problem(
-        'insufficient_credits',
-        'insufficient_credits',
-        "The credits of this agent's account do not cover the call.",
-        {
-          ...extra,
-          details: [...error.details],
-        },
-      );
-    case 404:
-      return error.code === 'model_not_found'
-        ? new Problem(
-            'not_found',
-            'model_not_found',
-            'There is no model with this id that the agent can call.',
-            { ...extra, param: 'model' },
-          )
-        : failed(
-            'upstream_refused',
-            'The gateway has no such route; is the address right that the agent was given?',
-            error,
-          );
-    case 400:
-    case 413:
-    case 422:
-      return new Problem(
-        'impossible',
-        refusalCodes.get(error.code) ?? 'upstream_refused',
-        refusalText(error),
-        extra,
-      );
-    case 429:
-      return passing(
-        'rate_limited',
-        'rate_limited',
-        'The gateway or the model is at its limit; try again later.',
-        error,
-      );
-    case 503:
-      return passing('unavailable', 'not_ready', 'The gateway is not ready; try again in a moment.', error);
-    case 504:
-      return new Problem('upstream_timeout', 'upstream_timeout', 'The model was too slow.', extra);
-    default:
-      return failed(
-        error.code === 'upstream_truncated' ? 'upstream_truncated' : 'upstream_failed',
-        'The model or its gateway failed.',
-        error,
-      );
-  }
+  return connectionProblem(original) ?? statusProblem(original);
 }
 
-const statusOfType: Record<string, number> = {
-  invalid_request_error: 422,
-  insufficient_credits: 402,
-  rate_limit_error: 429,
-};
-
-const refusalCodes = new Map<string, ProblemCode>([
-  ['unsupported_by_model', 'unsupported_by_model'],
-  ['unsupported_reasoning_effort', 'unsupported_reasoning_effort'],
-]);
-
-function onTheWay(error: GatewayError): Problem | null {
+/** Failures of the connection have a code; a status may have come before them. */
+function connectionProblem(error: GatewayError): Problem | null {
   switch (error.code) {
     case 'timeout':
       return new Problem('upstream_timeout', 'upstream_timeout', 'The gateway did not answer in time.', {
@@ -107,23 +31,97 @@ function onTheWay(error: GatewayError): Problem | null {
   }
 }
 
+function statusProblem(error: GatewayError): Problem {
+  // An error inside a stream has the status of the stream, so its type stands for the status.
+  const status = error.status === 200 ? (statusOfType[error.type] ?? 502) : error.status;
+  switch (status) {
+    case 401:
+    case 403:
+      return failed(
+        'provider_credentials',
+        "The gateway refuses this agent's token; give the agent another one.",
+        error,
+      );
+    case 402:
+      return new Problem(
+        'insufficient_credits',
+        'insufficient_credits',
+        "The credits of this agent's account do not cover the call.",
+        { cause: error, details: [...error.details] },
+      );
+    case 404:
+      return notFoundProblem(error);
+    case 400:
+    case 413:
+    case 422:
+      return new Problem(
+        'impossible',
+        refusalCodes.get(error.code) ?? 'upstream_refused',
+        refusalText(error),
+        { cause: error },
+      );
+    case 429:
+      return transient(
+        'rate_limited',
+        'rate_limited',
+        'The gateway or the model is at its limit; try again later.',
+        error,
+      );
+    case 503:
+      return transient('unavailable', 'not_ready', 'The gateway is not ready; try again in a moment.', error);
+    case 504:
+      return new Problem('upstream_timeout', 'upstream_timeout', 'The model was too slow.', { cause: error });
+    default:
+      return failed(
+        error.code === 'upstream_truncated' ? 'upstream_truncated' : 'upstream_failed',
+        'The model or its gateway failed.',
+        error,
+      );
+  }
+}
+
+function notFoundProblem(error: GatewayError): Problem {
+  if (error.code !== 'model_not_found')
+    return failed(
+      'upstream_refused',
+      'The gateway has no such route; is the address right that the agent was given?',
+      error,
+    );
+  return new Problem(
+    'not_found',
+    'model_not_found',
+    'There is no model with this id that the agent can call.',
+    { cause: error, param: 'model' },
+  );
+}
+
+const statusOfType: Record<string, number> = {
+  invalid_request_error: 422,
+  insufficient_credits: 402,
+  rate_limit_error: 429,
+};
+
+const refusalCodes = new Map<string, ProblemCode>([
+  ['unsupported_by_model', 'unsupported_by_model'],
+  ['unsupported_reasoning_effort', 'unsupported_reasoning_effort'],
+]);
+
 function failed(code: ProblemCode, message: string, cause: GatewayError): Problem {
   return new Problem('upstream_failed', code, message, { cause });
 }
 
-function passing(kind: ProblemKind, code: ProblemCode, message: string, error: GatewayError): Problem {
+function transient(kind: ProblemKind, code: ProblemCode, message: string, error: GatewayError): Problem {
   const waitSeconds = Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000));
   return new Problem(kind, code, message, { cause: error, headers: { 'retry-after': String(waitSeconds) } });
 }
 
-// A refusal says what to change, such as a context that is too long; the gateway has taken keys and addresses out.
+// A refusal says what to change, such as the length of the context. The gateway has removed keys and addresses.
 function refusalText(error: GatewayError): string {
   return `The model refused the request: ${error.message.slice(0, 500)}`;
 }
 
-// After its retries the AI SDK throws an error of its own around the last one.
-function firstOf(thrown: unknown): unknown {
-  const inner =
-    typeof thrown === 'object' && thrown !== null ? (thrown as { lastError?: unknown }).lastError : undefined;
-  return inner ?? thrown;
+// The AI SDK wraps the last error after its retries.
+function originalError(error: unknown): unknown {
+  if (error instanceof Problem || typeof error !== 'object' || error === null) return error;
+  return (error as { lastError?: unknown }).lastError ?? error;
 }

@@ -1,290 +1,336 @@
-// What a run writes down as it goes. Text reaches followers as it comes and the database in pieces; everything else is
-// in the log before it counts. The rule it keeps: one order, so that no event overtakes another and no text its part.
+// Writes what a run produces. Text reaches subscribers at once and the database in checkpoints; every other event is
+// durable before it counts. All writes go through one queue, so no event overtakes another.
 import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../event-log/events.ts';
-import { isRolledBack } from '../event-log/batches.ts';
-import type { Bus, OpenPart } from '../event-log/bus.ts';
-import type { Committer, Unit } from '../event-log/committer.ts';
-import {
-  append,
-  insertCheckpoint,
-  deleteCheckpoints,
-  type LogEntry,
-  type SessionChange,
-} from '../event-log/store.ts';
+import type { OpenPart } from '../event-log/live-feed.ts';
+import { isRolledBack, type EventLog } from '../event-log/log.ts';
+import { append, deleteCheckpoints, insertCheckpoint } from '../event-log/store.ts';
+import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
 
-export interface JournalNeeds {
+export interface RunWriterOptions {
   sessionKey: string;
   runId: string;
-  committer: Committer;
-  bus: Bus;
+  log: Pick<EventLog, 'append' | 'transact' | 'openPart' | 'addText' | 'closePart'>;
   clock: Clock;
-  /** Called once, when something could not be written. */
-  failed(error: unknown): void;
+  /** Called once, for the first write that nothing awaits and that fails. */
+  onFailure(error: unknown): void;
 }
 
 export interface RunWriter {
-  /** Resolves once the events are durable, and with them all that was deferred; throws when the run may not write any more. */
+  /**
+   * Resolves after the events are durable, and with them all deferred ones. `also` writes in the same transaction. Throws
+   * when the run has lost the session's fence.
+   */
   record(
     events: readonly SessionEvent[],
     change?: SessionChange,
-    more?: (unit: Unit) => Promise<void>,
+    also?: (unit: UnitOfWork) => Promise<void>,
   ): Promise<void>;
-  /** The same for what depends on how the session stands: it is made in the transaction that writes it, and null writes nothing. */
+  /** Records what depends on the session's state: `make` runs in the transaction that writes; null writes nothing. */
   recordFrom(
-    make: (unit: Unit) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
+    make: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
   ): Promise<void>;
-  /** Written with whatever is written next. */
+  /** Written together with the next write. */
   defer(events: readonly SessionEvent[]): void;
-  /** Text of a block; the first of it begins a part. */
-  addText(type: 'text' | 'reasoning', block: string, delta: string): void;
-  endText(type: 'text' | 'reasoning', block: string): void;
-  /** The message that parts belong to from now on. */
+  /** Text of a block; the first text of a block opens a part. */
+  addText(type: PartType, blockId: string, delta: string): void;
+  endText(type: PartType, blockId: string): void;
+  /** The message of all later parts. */
   setMessage(messageId: string): void;
-  /** Waits for what is under way and gives back what is still deferred, for the settlement. Nothing may be written after. */
+  /** Waits for the queue and returns the events that are still deferred, for the settlement. Nothing may be written after. */
   close(): Promise<{ events: SessionEvent[]; hasCheckpoints: boolean }>;
-  /** Followers need no snapshots of its parts any more. */
+  /** Removes the run's parts from the live feed. */
   dispose(): void;
 }
 
-interface Writing {
+type PartType = OpenPart['partType'];
+
+/** A part from its first text to the write that carries its `part.ended`. */
+interface PartState {
   part: OpenPart;
-  block: string;
-  isOpen: boolean;
-  /** Text that came before the part was in the log. */
-  early: string;
+  blockId: string;
+  /** `opening`: its `part.started` is queued, and text waits in `early`. */
+  phase: { name: 'opening'; early: string } | { name: 'open' };
+  /** Characters in checkpoints. */
   savedLength: number;
 }
 
-// A quarter of a second is what may be lost at most; the rest of it is for a machine that is busy and for the commit.
-const checkpointEveryMs = 100;
+// After a crash at most 250 ms of text may be missing; the other 150 ms are for a busy machine and for the commit.
+const checkpointIntervalMs = 100;
 const checkpointLength = 4 * 1024;
 
-export function createRunWriter({
-  sessionKey,
-  runId,
-  committer,
-  bus,
-  clock,
-  failed,
-}: JournalNeeds): RunWriter {
-  const blocks = new Map<string, Writing>();
-  const all = new Set<Writing>();
+export function createRunWriter(options: RunWriterOptions): RunWriter {
+  const { sessionKey, runId, log, clock, onFailure } = options;
+  const queue = createWriteQueue(onFailure);
+  const pending = createPendingEvents(options);
+  /** Blocks that still get text. */
+  const blocks = new Map<string, PartState>();
+  /** Parts whose `part.ended` is not pending yet. */
+  const openParts = new Set<PartState>();
+  const checkpoints = createCheckpoints({ sessionKey, log, queue, pending, openParts });
   let messageId = '';
-  const deferred: SessionEvent[] = [];
-  const ended: Writing[] = [];
-  let last: Promise<unknown> = Promise.resolve();
-  let isBroken = false;
-  let timer: NodeJS.Timeout | undefined;
-  let hasCheckpoints = false;
-  let isSaveDue = false;
 
-  function enqueue<T>(work: () => Promise<T>): Promise<T> {
-    const next = last.then(() => {
-      if (isBroken) throw runLost();
-      return work();
+  function publishText({ part }: PartState, text: string): void {
+    if (text !== '') log.addText(sessionKey, part.partId, text, clock.now().toISOString());
+  }
+
+  function openPart(partType: PartType, blockId: string): PartState {
+    const part: OpenPart = { runId, messageId, partId: id('prt'), partType, startedSeq: 0, text: '' };
+    const state: PartState = { part, blockId, phase: { name: 'opening', early: '' }, savedLength: 0 };
+    openParts.add(state);
+    queue.runInBackground(async () => {
+      part.startedSeq = await pending.write([
+        { type: 'part.started', messageId: part.messageId, partId: part.partId, partType },
+      ]);
+      log.openPart(sessionKey, part);
+      const early = state.phase.name === 'opening' ? state.phase.early : '';
+      state.phase = { name: 'open' };
+      publishText(state, early);
     });
-    last = next.catch(() => {});
-    return next;
+    return state;
   }
 
-  // What nobody waits for breaks the run all the same.
-  function unwatched(work: () => Promise<unknown>): void {
-    enqueue(work).catch((error: unknown) => {
-      if (isBroken) return;
-      isBroken = true;
-      failed(error);
+  function endPart(state: PartState): void {
+    blocks.delete(blockKey(state.part.partType, state.blockId));
+    // Queued behind the `part.started` of the part.
+    queue.runInBackground(async () => {
+      openParts.delete(state);
+      pending.endPart(state);
+      checkpoints.schedule();
     });
-  }
-
-  /** What was deferred goes with it, and is deferred no more once it is written. */
-  async function put(
-    work: (deferred: readonly SessionEvent[], saved: readonly string[]) => Promise<number | null>,
-  ): Promise<number | null> {
-    const [rows, done] = [[...deferred], [...ended]];
-    const forget = () => {
-      deferred.splice(0, rows.length);
-      for (const { part } of ended.splice(0, done.length)) bus.closePart(sessionKey, part.partId);
-    };
-    try {
-      const head = await work(
-        rows,
-        done.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : [])),
-      );
-      if (head !== null) forget();
-      return head;
-    } catch (error) {
-      // It may be written all the same, and must not be twice.
-      if (!isRolledBack(error)) forget();
-      throw error;
-    }
-  }
-
-  async function write(
-    events: readonly SessionEvent[],
-    change: SessionChange | undefined,
-    more?: (unit: Unit) => Promise<void>,
-  ): Promise<number> {
-    const head = await put(async (before, saved) => {
-      const own = {
-        sessionKey,
-        runId,
-        fence: runId,
-        events: [...before, ...events],
-        ...(change ? { change } : {}),
-      };
-      if (more === undefined && saved.length === 0) return committer.append(own);
-      return committer.commit(async (unit) => {
-        const seq = await append(unit, own, deleteCheckpoints(unit.tx, runId, saved));
-        if (seq !== null) await more?.(unit);
-        return seq;
-      });
-    });
-    if (head === null) throw runLost();
-    return head;
-  }
-
-  async function begin(writing: Writing): Promise<void> {
-    const { part } = writing;
-    part.startedSeq = await write(
-      [{ type: 'part.started', messageId: part.messageId, partId: part.partId, partType: part.partType }],
-      undefined,
-    );
-    bus.openPart(sessionKey, part);
-    writing.isOpen = true;
-    const { early } = writing;
-    writing.early = '';
-    show(writing, early);
-  }
-
-  function show(writing: Writing, text: string): void {
-    if (text !== '') bus.addText(sessionKey, writing.part.partId, text, clock.now().toISOString());
-  }
-
-  function save(): void {
-    clearTimeout(timer);
-    timer = undefined;
-    if (isSaveDue) return;
-    isSaveDue = true;
-    unwatched(async () => {
-      isSaveDue = false;
-      const due = [...all].filter(
-        ({ part, savedLength, isOpen }) => isOpen && part.text.length > savedLength,
-      );
-      const pieces = due
-        .filter((writing) => !ended.includes(writing))
-        .map((writing) => ({
-          writing,
-          from: writing.savedLength,
-          piece: writing.part.text.slice(writing.savedLength),
-        }));
-      if (deferred.length > 0) await write([], undefined);
-      if (pieces.length === 0) return;
-      hasCheckpoints = true;
-      for (const { writing, from, piece } of pieces) writing.savedLength = from + piece.length;
-      await committer.commit(async (unit) => {
-        for (const { writing, from, piece } of pieces)
-          await insertCheckpoint(unit, sessionKey, writing.part, from, piece);
-      });
-    });
-  }
-
-  function saveSoon(): void {
-    timer ??= setTimeout(save, checkpointEveryMs);
   }
 
   return {
-    async record(events, change, more) {
-      await enqueue(() => write(events, change, more));
+    async record(events, change, also) {
+      await queue.run(() => pending.write(events, change, also));
     },
     async recordFrom(make) {
-      await enqueue(() =>
-        put((before, saved) =>
-          committer.commit(async (unit) => {
-            const made = await make(unit);
-            return (
-              made &&
-              append(
-                unit,
-                { sessionKey, runId, fence: runId, events: [...before, ...made.events], change: made.change },
-                deleteCheckpoints(unit.tx, runId, saved),
-              )
-            );
-          }),
-        ),
-      );
+      await queue.run(() => pending.writeFrom(make));
     },
     defer(events) {
-      // In its turn: the end of a part that is on its way stands before it.
-      unwatched(async () => {
-        deferred.push(...events);
-        saveSoon();
+      // Queued, because the end of an earlier part may be on its way.
+      queue.runInBackground(async () => {
+        pending.defer(events);
+        checkpoints.schedule();
       });
     },
-    addText(type, block, delta) {
+    addText(type, blockId, delta) {
       if (delta === '') return;
-      const key = `${type}:${block}`;
-      let writing = blocks.get(key);
-      if (!writing) {
-        const part: OpenPart = {
-          runId,
-          messageId,
-          partId: id('prt'),
-          partType: type,
-          startedSeq: 0,
-          text: '',
-        };
-        writing = { part, block: key, isOpen: false, early: '', savedLength: 0 };
-        blocks.set(key, writing);
-        all.add(writing);
-        const opening = writing;
-        unwatched(() => begin(opening));
-      }
-      if (!writing.isOpen) writing.early += delta;
-      else show(writing, delta);
-      if (writing.part.text.length - writing.savedLength >= checkpointLength) {
-        save();
-      } else saveSoon();
+      const key = blockKey(type, blockId);
+      const state = blocks.get(key) ?? openPart(type, blockId);
+      blocks.set(key, state);
+      if (state.phase.name === 'opening') state.phase.early += delta;
+      else publishText(state, delta);
+      if (state.part.text.length - state.savedLength >= checkpointLength) checkpoints.saveNow();
+      else checkpoints.schedule();
     },
-    endText(type, block) {
-      const key = `${type}:${block}`;
-      const writing = blocks.get(key);
-      if (!writing) return;
-      blocks.delete(key);
-      // In its turn behind the beginning of the part; the event itself goes with the next write.
-      unwatched(async () => {
-        const { part } = writing;
-        deferred.push({
-          type: 'part.ended',
-          messageId: part.messageId,
-          partId: part.partId,
-          partType: part.partType,
-          text: part.text,
-        });
-        ended.push(writing);
-        all.delete(writing);
-        saveSoon();
-      });
+    endText(type, blockId) {
+      const state = blocks.get(blockKey(type, blockId));
+      if (state) endPart(state);
     },
     setMessage(next) {
       messageId = next;
     },
     async close() {
-      for (const { block } of Array.from(blocks.values())) {
-        const [type = 'text', ...rest] = block.split(':');
-        this.endText(type as 'text' | 'reasoning', rest.join(':'));
-      }
-      await last;
-      clearTimeout(timer);
-      timer = undefined;
-      return { events: deferred.splice(0), hasCheckpoints };
+      for (const state of blocks.values()) endPart(state);
+      await queue.idle();
+      checkpoints.stop();
+      return { events: pending.takeEvents(), hasCheckpoints: checkpoints.hasAny() };
     },
     dispose() {
-      clearTimeout(timer);
-      for (const { part } of [...all, ...ended]) bus.closePart(sessionKey, part.partId);
+      checkpoints.stop();
+      for (const { part } of openParts) log.closePart(sessionKey, part.partId);
+      pending.closeParts();
     },
+  };
+}
+
+function blockKey(type: PartType, blockId: string): string {
+  return `${type}:${blockId}`;
+}
+
+interface WriteQueue {
+  /** Runs after all earlier work. Throws when earlier background work has failed. */
+  run<T>(work: () => Promise<T>): Promise<T>;
+  runInBackground(work: () => Promise<unknown>): void;
+  idle(): Promise<unknown>;
+}
+
+function createWriteQueue(onFailure: (error: unknown) => void): WriteQueue {
+  let tail: Promise<unknown> = Promise.resolve();
+  let hasFailed = false;
+
+  function run<T>(work: () => Promise<T>): Promise<T> {
+    const result = tail.then(() => {
+      if (hasFailed) throw runLost();
+      return work();
+    });
+    tail = result.catch(() => {});
+    return result;
+  }
+
+  return {
+    run,
+    runInBackground(work) {
+      run(work).catch((error: unknown) => {
+        if (hasFailed) return;
+        hasFailed = true;
+        onFailure(error);
+      });
+    },
+    idle: () => tail,
+  };
+}
+
+interface PendingEvents {
+  defer(events: readonly SessionEvent[]): void;
+  endPart(state: PartState): void;
+  /** Writes the pending events and these behind them; returns the seq of the last one. */
+  write(
+    events: readonly SessionEvent[],
+    change?: SessionChange,
+    also?: (unit: UnitOfWork) => Promise<void>,
+  ): Promise<number>;
+  writeFrom(make: Parameters<RunWriter['recordFrom']>[0]): Promise<number | null>;
+  isEmpty(): boolean;
+  takeEvents(): SessionEvent[];
+  closeParts(): void;
+}
+
+/** Deferred events and ended parts, which go with the next write. */
+function createPendingEvents({
+  sessionKey,
+  runId,
+  log,
+}: Pick<RunWriterOptions, 'sessionKey' | 'runId' | 'log'>): PendingEvents {
+  const deferred: SessionEvent[] = [];
+  const endedParts: PartState[] = [];
+
+  async function flush(
+    write: (before: readonly SessionEvent[], savedPartIds: readonly string[]) => Promise<number | null>,
+  ): Promise<number | null> {
+    const [events, parts] = [[...deferred], [...endedParts]];
+    const drop = () => {
+      deferred.splice(0, events.length);
+      for (const { part } of endedParts.splice(0, parts.length)) log.closePart(sessionKey, part.partId);
+    };
+    const savedPartIds = parts.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
+    try {
+      const seq = await write(events, savedPartIds);
+      if (seq !== null) drop();
+      return seq;
+    } catch (error) {
+      // The events may be committed, and must not be written twice.
+      if (!isRolledBack(error)) drop();
+      throw error;
+    }
+  }
+
+  return {
+    defer: (events) => void deferred.push(...events),
+    endPart(state) {
+      const { messageId, partId, partType, text } = state.part;
+      deferred.push({ type: 'part.ended', messageId, partId, partType, text });
+      endedParts.push(state);
+    },
+    async write(events, change, also) {
+      const seq = await flush(async (before, savedPartIds) => {
+        const all = [...before, ...events];
+        const own = { sessionKey, runId, fence: runId, events: all, ...(change ? { change } : {}) };
+        if (also === undefined && savedPartIds.length === 0) return log.append(own);
+        return log.transact(async (unit) => {
+          const headSeq = await append(unit, own, deleteCheckpoints(unit.tx, runId, savedPartIds));
+          if (headSeq !== null) await also?.(unit);
+          return headSeq;
+        });
+      });
+      if (seq === null) throw runLost();
+      return seq;
+    },
+    writeFrom: (make) =>
+      flush((before, savedPartIds) =>
+        log.transact(async (unit) => {
+          const content = await make(unit);
+          if (content === null) return null;
+          const { change } = content;
+          const events = [...before, ...content.events];
+          return append(
+            unit,
+            { sessionKey, runId, fence: runId, events, change },
+            deleteCheckpoints(unit.tx, runId, savedPartIds),
+          );
+        }),
+      ),
+    isEmpty: () => deferred.length === 0,
+    takeEvents: () => deferred.splice(0),
+    closeParts() {
+      for (const { part } of endedParts) log.closePart(sessionKey, part.partId);
+    },
+  };
+}
+
+interface Checkpoints {
+  /** Saves within 100 ms. */
+  schedule(): void;
+  saveNow(): void;
+  stop(): void;
+  hasAny(): boolean;
+}
+
+/** Makes the text of open parts durable, so that a crash loses little of it. */
+function createCheckpoints({
+  sessionKey,
+  log,
+  queue,
+  pending,
+  openParts,
+}: {
+  sessionKey: string;
+  log: Pick<EventLog, 'transact'>;
+  queue: WriteQueue;
+  pending: PendingEvents;
+  openParts: ReadonlySet<PartState>;
+}): Checkpoints {
+  let timer: NodeJS.Timeout | undefined;
+  let isQueued = false;
+  let hasAny = false;
+
+  async function save(): Promise<void> {
+    isQueued = false;
+    const pieces = [...openParts]
+      .filter(({ phase, part, savedLength }) => phase.name === 'open' && part.text.length > savedLength)
+      .map((state) => ({ state, from: state.savedLength, text: state.part.text.slice(state.savedLength) }));
+    if (!pending.isEmpty()) await pending.write([]);
+    if (pieces.length === 0) return;
+    hasAny = true;
+    for (const { state, from, text } of pieces) state.savedLength = from + text.length;
+    await log.transact(async (unit) => {
+      for (const { state, from, text } of pieces)
+        await insertCheckpoint(unit, { sessionKey, part: state.part, from, text });
+    });
+  }
+
+  function stop(): void {
+    clearTimeout(timer);
+    timer = undefined;
+  }
+
+  function saveNow(): void {
+    stop();
+    if (isQueued) return;
+    isQueued = true;
+    queue.runInBackground(save);
+  }
+
+  return {
+    schedule() {
+      timer ??= setTimeout(saveNow, checkpointIntervalMs);
+    },
+    saveNow,
+    stop,
+    hasAny: () => hasAny,
   };
 }
 
@@ -292,6 +338,6 @@ export function runLost(): Problem {
   return new Problem(
     'unavailable',
     'run_interrupted',
-    'Another process of this agent took this one for dead and has ended the run.',
+    'The run was ended: its lease expired, and another process of this agent settled it.',
   );
 }

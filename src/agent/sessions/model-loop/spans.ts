@@ -1,9 +1,9 @@
-// The spans of a run: the run itself, each step of the model, each call of a tool, under the names of OpenTelemetry's
-// conventions for generative models. What was said, and what a tool was given or gave, is in none of them.
+// The spans of a run, of its steps and of its tool calls, named by OpenTelemetry's conventions for generative AI. Texts,
+// tool inputs and tool outputs are in none of them.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Span, Traces } from '../../../kernel/telemetry/traces.ts';
 
-/** Runs come out of a queue, so a run begins a trace of its own; `request` is the `traceparent` of the one that asked for it. */
+/** A run is the root of its own trace, because it may come out of a queue. `request`, a `traceparent`, is linked. */
 export function runSpan(
   traces: Traces,
   {
@@ -67,7 +67,7 @@ export function toolSpan(
   });
 }
 
-/** What a step or a run came to. */
+/** `reason` is the code of a failure. */
 export function endSpan(
   span: Span,
   {

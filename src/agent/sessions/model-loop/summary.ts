@@ -1,15 +1,15 @@
-// The short form of a conversation, for when the whole of it does not fit a model any more.
+// Asks a model for the summary of a conversation.
 import { streamText, type ModelMessage } from 'ai';
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 
-const task = [
+const instructions = [
   'Sum up the conversation above for your own later use, as the only thing that you will still see of it.',
   'Keep every fact, decision, name, path, number and open task that may still matter, and what the person wants.',
   'Answer with the summary alone.',
 ].join(' ');
 
-/** Throws what the model's failure is. */
+/** Throws the error of the model, or another one when the summary is empty. */
 export async function summarize({
   model,
   messages,
@@ -24,7 +24,7 @@ export async function summarize({
   const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
   const result = streamText({
     model,
-    messages: [...messages, { role: 'user', content: task }],
+    messages: [...messages, { role: 'user', content: instructions }],
     maxRetries: 0,
     abortSignal: signal,
     onError: () => {},

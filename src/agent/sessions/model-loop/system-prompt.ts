@@ -1,5 +1,4 @@
-// What the model is told before the conversation, section by section, each with who wrote it. Short, because it is paid
-// for in every step.
+// The system prompt, in sections with their sources. Short, because every step pays for it.
 import { createHash } from 'node:crypto';
 import type { PluginRegistry } from '../../plugins/index.ts';
 
@@ -11,7 +10,7 @@ export interface Section {
   text: string;
 }
 
-/** The sections of a run. The workspace's own path is not in them: it is nobody's business but this machine's. */
+/** The path of the workspace is not in the prompt; only its relative paths are. */
 export function systemSections(
   name: string,
   registry: PluginRegistry,

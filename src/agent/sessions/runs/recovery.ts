@@ -1,127 +1,198 @@
-// What keeps runs going that nobody looks after: those of a process that is gone are settled, inputs that have waited too
-// long are let go, and a session in which something waits and nothing runs goes on.
+// Keeps runs going that no process looks after: settles those of processes that died, expires inputs that have waited too
+// long, starts queues that stand still, and removes old sessions.
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
-import { readEvent } from '../event-log/events.ts';
-import type { Committer } from '../event-log/committer.ts';
-import { readCheckpoints, runEvents } from '../event-log/store.ts';
+import { readEvent, type SessionEvent } from '../event-log/events.ts';
+import type { EventLog } from '../event-log/log.ts';
 import type { SessionRecord, SessionStore } from '../event-log/session-store.ts';
-import { foldEvents } from '../model-loop/message.ts';
-import type { StartedRun } from './admission.ts';
+import { readCheckpoints, readRunEvents } from '../event-log/store.ts';
+import { foldEvents, type OpenText } from '../model-loop/message.ts';
+import type { StartedRun } from './submission.ts';
 import {
   noUsage,
-  settle,
   removeFromQueue,
+  settleLocked,
   startQueued,
   type Settlement,
   type SettlementRules,
 } from './settlement.ts';
 import { isAbandoned, type RunRecord, type RunStore } from './store.ts';
 
-export interface UpkeepNeeds {
+export interface RecoveryOptions {
+  eventLog: EventLog;
   store: SessionStore;
   runStore: RunStore;
-  committer: Committer;
   rules: SettlementRules;
   limits: { leaseMs: number; keptDays: number };
-  /** Whether another living process may have runs of this agent; if not, every open run at start is a dead one's. */
+  /** Whether other live processes may have runs of this agent. If not, every open run at the start is an orphan. */
   hasReplicas: boolean;
-  /** The runs of this process. */
-  own: OwnRuns;
-  /** Called for a session that nobody needs any more. */
-  forget(session: SessionRecord): Promise<void>;
-  /** Ends all of it. */
+  localRuns: {
+    /** A run that this process executes, or that an open transaction gives to it. */
+    has(runId: string): boolean;
+    isEmpty(): boolean;
+    hasCapacity(): boolean;
+    start(started: StartedRun): void;
+    cancel(runId: string): void;
+  };
+  removeSession(session: SessionRecord): Promise<void>;
+  /** Ends all loops. */
   closing: AbortSignal;
   clock: Clock;
   log: Log;
 }
 
-export interface OwnRuns {
-  /** One that runs here, or that a transaction under way gives to this process. */
-  has(runId: string): boolean;
-  isEmpty(): boolean;
-  /** Whether as many run as may. */
-  isFull(): boolean;
-  begin(started: StartedRun): void;
-  cancel(runId: string): void;
-}
-
-export interface Upkeep {
-  /** Looks once at everything. */
+export interface RunRecovery {
+  /** Settles orphans, expires inputs and starts idle queues, once. */
   sweep(): Promise<void>;
-  /** This process may have left something behind itself; the next round looks for it. */
-  suspect(): void;
-  /** The input that has to be let go first has this long. */
+  /** Sweep again in the next round; this process may have left an orphan itself. */
+  requestSweep(): void;
+  /** An input expires in so many milliseconds. */
   expireIn(ms: number): void;
-  /** Goes on looking until it is all closing; what is to be waited for then. */
-  keep(): Promise<void>[];
+  /** Starts the background loops; their promises resolve after `closing`. */
+  startLoops(): Promise<void>[];
 }
 
-export function createUpkeep({
-  store,
-  runStore,
-  committer,
-  rules,
-  limits,
-  hasReplicas,
-  own,
-  forget,
-  closing,
-  clock,
-  log,
-}: UpkeepNeeds): Upkeep {
-  const {
-    agentId,
-    holder: { instanceId },
-  } = rules;
-  let hasOrphans = false;
-  let nextExpiryMs = Number.POSITIVE_INFINITY;
+const cancelPollMs = 250;
+const cleanupIntervalMs = 60 * 60 * 1000;
 
-  async function interrupt(run: RunRecord): Promise<void> {
-    const written = await committer.commit((unit) =>
-      settle(
-        unit,
-        run,
-        async () => {
-          if (!(await isAbandoned(unit, run.runId, { instanceId, trustLeases: hasReplicas }))) return null;
-          const [events, open] = [await runEvents(unit.tx, run), await readCheckpoints(unit.tx, run.runId)];
-          return interruption(run, events.map(readEvent), open);
-        },
-        rules,
-      ),
-    );
-    if (written === null) return;
-    log.warn({ runId: run.runId }, 'settled a run that its process had left behind');
-    if (written.next) own.begin(written.next);
-  }
+export function createRunRecovery(options: RecoveryOptions): RunRecovery {
+  const { store, runStore, rules, limits, hasReplicas, localRuns, closing, clock, log } = options;
+  const { agentId, holder } = rules;
+  const expiry = createInputExpiry(options);
+  let needsSweep = false;
 
   async function sweep(): Promise<void> {
-    hasOrphans = false;
-    for (const run of await runStore.abandonedRuns({ agentId, instanceId, trustLeases: hasReplicas })) {
-      // Asked after the query and not in it: a run is known here before it is written, so none that has only just
-      // become visible is taken for nobody's.
-      if (own.has(run.runId)) continue;
-      await interrupt(run);
-    }
-    if (!rules.mayContinue()) return;
-    await expireInputs();
-    for (const sessionKey of await runStore.idleQueues(agentId)) {
-      if (own.isFull()) {
-        hasOrphans = true;
-        return;
-      }
-      const started = await committer.commit((unit) => startQueued(unit, sessionKey, rules));
-      if (started) own.begin(started);
+    needsSweep = false;
+    await settleOrphans(options);
+    if (!rules.mayStartNext()) return;
+    await expiry.expireInputs();
+    const hasStartedAll = await startIdleQueues(options);
+    if (!hasStartedAll) needsSweep = true;
+  }
+
+  async function renewLeases(): Promise<void> {
+    try {
+      if (hasReplicas && !localRuns.isEmpty()) await runStore.renewLeases(holder.instanceId, limits.leaseMs);
+      if (hasReplicas || needsSweep) await sweep();
+    } catch (error) {
+      needsSweep = true;
+      log.warn({ err: error }, 'the leases of runs could not be renewed');
     }
   }
 
-  /** What has waited too long is let go; the next that will is looked after in its time. */
+  async function pollCancelRequests(): Promise<void> {
+    if (localRuns.isEmpty()) return;
+    try {
+      for (const runId of await runStore.cancelRequests(holder.instanceId)) localRuns.cancel(runId);
+    } catch (error) {
+      log.debug({ err: error }, 'cancel requests cannot be read at the moment');
+    }
+  }
+
+  async function removeExpiredSessions(): Promise<void> {
+    try {
+      for (const key of await store.expiredSessions(agentId, limits.keptDays)) {
+        const session = await store.session(agentId, { key });
+        if (session) await options.removeSession(session);
+      }
+    } catch (error) {
+      log.warn({ err: error }, 'old sessions could not be removed');
+    }
+  }
+
+  async function repeat(work: () => Promise<void>, intervalMs: number): Promise<void> {
+    while (!closing.aborted) {
+      await clock.sleep(intervalMs, closing).catch(() => {});
+      if (!closing.aborted) await work();
+    }
+  }
+
+  return {
+    sweep,
+    requestSweep() {
+      needsSweep = true;
+    },
+    expireIn: expiry.expireIn,
+    startLoops: () => [
+      repeat(renewLeases, limits.leaseMs / 4),
+      removeExpiredSessions().then(() => repeat(removeExpiredSessions, cleanupIntervalMs)),
+      ...(hasReplicas ? [repeat(pollCancelRequests, cancelPollMs)] : []),
+    ],
+  };
+}
+
+async function settleOrphans(options: RecoveryOptions): Promise<void> {
+  const { runStore, rules, hasReplicas, localRuns } = options;
+  const { agentId, holder } = rules;
+  const query = { agentId, instanceId: holder.instanceId, trustLeases: hasReplicas };
+  for (const run of await runStore.abandonedRuns(query)) {
+    // Checked after the query: a run is claimed here before it is written, so a run that the query sees and that is not
+    // claimed cannot be one of this process.
+    if (!localRuns.has(run.runId)) await settleOrphan(options, run);
+  }
+}
+
+async function settleOrphan(
+  { eventLog, rules, hasReplicas, localRuns, log }: RecoveryOptions,
+  run: RunRecord,
+): Promise<void> {
+  const { instanceId } = rules.holder;
+  const settled = await eventLog.transact((unit) =>
+    settleLocked(
+      unit,
+      run,
+      async () => {
+        if (!(await isAbandoned(unit, run.runId, { instanceId, trustLeases: hasReplicas }))) return null;
+        const [events, openTexts] = [
+          await readRunEvents(unit.tx, run),
+          await readCheckpoints(unit.tx, run.runId),
+        ];
+        return interruption(run, events.map(readEvent), openTexts);
+      },
+      rules,
+    ),
+  );
+  if (settled === null) return;
+  log.warn({ runId: run.runId }, 'settled a run that its process had left behind');
+  if (settled.next) localRuns.start(settled.next);
+}
+
+/** False when this process is full before all idle queues have started. */
+async function startIdleQueues({ eventLog, runStore, rules, localRuns }: RecoveryOptions): Promise<boolean> {
+  for (const sessionKey of await runStore.idleQueues(rules.agentId)) {
+    if (!localRuns.hasCapacity()) return false;
+    const started = await eventLog.transact((unit) => startQueued(unit, sessionKey, rules));
+    if (started) localRuns.start(started);
+  }
+  return true;
+}
+
+/** One timer for the input that expires first. */
+function createInputExpiry({ eventLog, runStore, rules, closing, clock, log }: RecoveryOptions): {
+  expireInputs(): Promise<void>;
+  expireIn(ms: number): void;
+} {
+  const { agentId } = rules;
+  let nextExpiryMs = Number.POSITIVE_INFINITY;
+
   async function expireInputs(): Promise<void> {
     for (const [sessionKey, runIds] of await runStore.expiredInputs(agentId))
-      await committer.commit((unit) => removeFromQueue(unit, agentId, sessionKey, runIds, 'expired'));
+      await eventLog.transact((unit) => removeFromQueue(unit, agentId, sessionKey, runIds, 'expired'));
     const nextMs = await runStore.nextExpiryMs(agentId);
     if (nextMs !== null) expireIn(nextMs);
+  }
+
+  async function expireDue(dueMs: number): Promise<void> {
+    // A later call with an earlier time has replaced this timer.
+    if (nextExpiryMs !== dueMs) return;
+    nextExpiryMs = Number.POSITIVE_INFINITY;
+    try {
+      await expireInputs();
+    } catch (error) {
+      log.warn({ err: error }, 'inputs that have waited too long could not be removed');
+      expireIn(1_000);
+    }
   }
 
   function expireIn(ms: number): void {
@@ -129,103 +200,47 @@ export function createUpkeep({
     if (dueMs >= nextExpiryMs) return;
     nextExpiryMs = dueMs;
     clock.sleep(Math.max(1, ms), closing).then(
-      async () => {
-        // One that was asked for later, and for an earlier time, has done it.
-        if (nextExpiryMs !== dueMs) return;
-        nextExpiryMs = Number.POSITIVE_INFINITY;
-        await expireInputs().catch((error: unknown) => {
-          log.warn({ err: error }, 'inputs that have waited too long could not be let go');
-          expireIn(1_000);
-        });
-      },
+      () => expireDue(dueMs),
       () => {},
     );
   }
 
-  // While it runs: keeps this process's leases, looks after runs whose lease nobody keeps, hears who wants runs ended.
-  async function keepLeases(): Promise<void> {
-    while (!closing.aborted) {
-      await clock.sleep(limits.leaseMs / 4, closing).catch(() => {});
-      if (closing.aborted) return;
-      try {
-        if (hasReplicas && !own.isEmpty()) await runStore.renewLeases(instanceId, limits.leaseMs);
-        if (hasReplicas || hasOrphans) await sweep();
-      } catch (thrown) {
-        hasOrphans = true;
-        log.warn({ err: thrown }, 'the leases of runs could not be kept');
-      }
-    }
-  }
-
-  async function hearCancels(): Promise<void> {
-    while (!closing.aborted) {
-      await clock.sleep(250, closing).catch(() => {});
-      if (closing.aborted || own.isEmpty()) continue;
-      try {
-        for (const runId of await runStore.cancelRequests(instanceId)) own.cancel(runId);
-      } catch (thrown) {
-        log.debug({ err: thrown }, 'wishes to cancel cannot be heard at the moment');
-      }
-    }
-  }
-
-  // What nobody asks for any more.
-  async function tidy(): Promise<void> {
-    while (!closing.aborted) {
-      try {
-        for (const key of await store.expiredSessions(agentId, limits.keptDays)) {
-          const session = await store.session(agentId, { key });
-          if (session) await forget(session);
-        }
-      } catch (thrown) {
-        log.warn({ err: thrown }, 'old sessions could not be removed');
-      }
-      await clock.sleep(60 * 60 * 1000, closing).catch(() => {});
-    }
-  }
-
-  return {
-    sweep,
-    suspect() {
-      hasOrphans = true;
-    },
-    expireIn,
-    keep: () => [keepLeases(), tidy(), ...(hasReplicas ? [hearCancels()] : [])],
-  };
+  return { expireInputs, expireIn };
 }
 
-function interruption(
-  run: RunRecord,
-  all: ReturnType<typeof readEvent>[],
-  open: Parameters<typeof foldEvents>[1],
-): Settlement {
-  const usage = { ...noUsage };
-  for (const event of all) {
-    if (event.type !== 'run.step.ended') continue;
-    usage.inputTokens += event.usage.inputTokens;
-    usage.outputTokens += event.usage.outputTokens;
-  }
-  const error = { code: 'run_interrupted', message: 'The agent ended while this run was going on.' };
-  const end = {
+/** The settlement of an orphan, with its message as far as the log has it. */
+function interruption(run: RunRecord, events: readonly SessionEvent[], openTexts: OpenText[]): Settlement {
+  const { runId, messageId, model } = run;
+  const usage = usageOf(events);
+  const settlement: Settlement = {
     outcome: 'interrupted',
     usage,
     finishReason: null,
-    error,
+    error: { code: 'run_interrupted', message: 'The agent ended while this run was going on.' },
+    events: [],
     hasCheckpoints: true,
     hasTakenSteers: true,
-  } as const;
-  const { messageId } = run;
-  if (messageId === null) return { ...end, events: [] };
-  const metadata = { runId: run.runId, status: end.outcome, model: run.model, finishReason: null, usage };
-  // After a steer the run writes its second message, and what came before has its own.
-  const begun = all.findLastIndex(
+  };
+  if (messageId === null) return settlement;
+  // Each steer begins another message; the earlier ones are in the log.
+  const startIndex = events.findLastIndex(
     (event) => event.type === 'message.created' && event.messageId === messageId,
   );
   const message: UiMessage = {
     id: messageId,
     role: 'assistant',
-    parts: foldEvents(all.slice(Math.max(0, begun)), open),
-    metadata,
+    parts: foldEvents(events.slice(Math.max(0, startIndex)), openTexts),
+    metadata: { runId, status: 'interrupted', model, finishReason: null, usage },
   };
-  return { ...end, events: [{ type: 'message.completed', messageId, message }] };
+  return { ...settlement, events: [{ type: 'message.completed', messageId, message }] };
+}
+
+function usageOf(events: readonly SessionEvent[]): Settlement['usage'] {
+  const usage = { ...noUsage };
+  for (const event of events) {
+    if (event.type !== 'run.step.ended') continue;
+    usage.inputTokens += event.usage.inputTokens;
+    usage.outputTokens += event.usage.outputTokens;
+  }
+  return usage;
 }

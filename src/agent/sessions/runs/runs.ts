@@ -1,394 +1,389 @@
-// Runs from their acceptance to their one outcome. The rule it keeps: what was accepted is settled, by the process that
-// runs it or, when that one is gone, by the next that looks; it is settled once, and what waits behind it goes on.
+// Runs from their acceptance to their outcome. Every accepted run is settled once, by the process that executes it or,
+// after a crash, by the next sweep; then the next run of its session starts.
+import { createBatcher, retry, settlesWithin } from '../../../kernel/async.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
-import { silentTraces } from '../../../kernel/telemetry/traces.ts';
-import { createBatcher } from '../event-log/batches.ts';
+import { isRolledBack } from '../event-log/log.ts';
+import { pollReplicas } from '../event-log/replica-poll.ts';
 import type { SessionRecord } from '../event-log/session-store.ts';
 import { runLost } from '../model-loop/run-writer.ts';
+import type { CompletedRun, RunnerOptions } from './active-run.ts';
+import { admitInputs } from './admission.ts';
+import { createLocalRuns, type LocalRun, type LocalRuns } from './local-runs.ts';
+import { createRunRecovery, type RunRecovery } from './recovery.ts';
+import { createRunner, type ExecuteRun } from './runner.ts';
 import {
-  admitAll,
-  admitKnown,
-  type Admission,
-  type StartedRun,
-  type Submission,
-  type Verdict,
-} from './admission.ts';
-import { nameOf, type Heads } from '../event-log/session-cache.ts';
-import { type CompletedRun, createRunner, type Going, type RunNeeds } from './runner.ts';
-import {
-  settle,
-  settleKnown,
   removeFromQueue,
+  settleRun,
   type RunKey,
-  type Settled,
   type Settlement,
   type SettlementRules,
+  type SettleResult,
 } from './settlement.ts';
 import type { RunRecord } from './store.ts';
-import { createUpkeep } from './recovery.ts';
-import { watch } from '../event-log/replica-poll.ts';
+import type { Admission, StartedRun, Submission } from './submission.ts';
+import { waitForRun } from './wait.ts';
 
-export interface RunsNeeds extends Omit<RunNeeds, 'settle'> {
-  heads: Heads;
+export interface RunsOptions extends Omit<RunnerOptions, 'settle'> {
   defaultModel: string;
   limits: RunLimits;
-  /** Called for a session that nobody needs any more. */
-  forget(session: SessionRecord): Promise<void>;
+  /** Called for sessions whose retention is over. */
+  removeSession(session: SessionRecord): Promise<void>;
 }
 
 export interface RunLimits {
+  /** Runs that execute at one time in this process. */
   maxRuns: number;
   maxSteps: number;
+  /** Waiting inputs of one session. */
   maxWaiting: number;
   toolTimeoutMs: number;
   modelRetries: number;
   leaseMs: number;
+  /** Retention of `execute` sessions. */
   keptDays: number;
 }
 
 export interface Runs {
-  /** Resolves once the input is durable; throws a Problem when it was not accepted. */
+  /** Resolves once the input is durable; throws a Problem when it is refused. `settled` is that of a run that started. */
   submit(submission: Submission): Promise<Admission & { settled: Promise<CompletedRun | Problem> | null }>;
-  /** Waits for a run's end, whichever process has it: the run as it ended, unless the time is over first or the run is gone. */
+  /** Waits for a run of any process: the settled run, `waiting` when the time is over, `gone` when there is no such run. */
   wait(
-    sessionKey: string,
-    runId: string,
-    forMs: number,
-    signal: AbortSignal,
+    run: RunKey,
+    options: { timeoutMs: number; signal: AbortSignal },
   ): Promise<RunRecord | 'gone' | 'waiting'>;
-  /** Ends what runs or waits; the ids of those that this call ended, once that is durable. */
-  cancel(session: SessionRecord, what: { runId?: string; queue?: boolean }): Promise<string[]>;
-  /** Takes one input out of the queue; empty when it has begun. */
+  /** Ends what runs or waits; returns the runs that this call has ended, once that is durable. */
+  cancel(session: SessionRecord, target: { runId?: string; queue?: boolean }): Promise<string[]>;
+  /** Removes one input from the queue; empty when it has started. */
   cancelWaiting(session: SessionRecord, runId: string): Promise<string[]>;
-  /** Settles what a process that is gone has left, and goes on looking while others may leave more. Before any start. */
+  /** Settles what dead processes have left, and starts the background loops. Called once, before any submission. */
   recover(): Promise<void>;
-  isClosing(): boolean;
-  /** Aborted once this process has no runs any more and is about to end. */
+  /** Aborted after this process has settled its last run. */
   readonly closed: AbortSignal;
-  /** Accepts nothing more, waits for what runs, ends it after `drainMs`, and settles it as interrupted. */
+  /** Refuses new inputs, waits for runs, aborts them after `drainMs` and settles them as interrupted. */
   close(drainMs: number): Promise<void>;
 }
 
-interface Running extends Going {
-  settled: Promise<CompletedRun | Problem>;
+// A settlement that the database does not take is retried for so long; then the sweep settles the run as interrupted.
+const settleRetryMs = 30_000;
+const settleRetryDelayMs = 1_000;
+// Inputs that are accepted in one commit.
+const maxBatchInputs = 64;
+const cancelTimeoutMs = 10_000;
+
+/** What the functions of this file share. */
+interface Context {
+  options: RunsOptions;
+  rules: SettlementRules;
+  localRuns: LocalRuns;
+  /** `traceparent` of the requests of runs that have not started. A run that another process starts has no link. */
+  requests: Map<string, string>;
+  gate: AdmissionGate;
+  /** `draining`: takes no input, while runs still end. */
+  phase: () => 'open' | 'draining';
+  /** Aborted when the background loops have to end. */
+  closing: AbortSignal;
+  execute: ExecuteRun;
+  recovery: RunRecovery;
 }
 
-// An own settlement that cannot be written is tried again for as long; then the sweep has it.
-const settleRetryMs = 30_000;
-// Inputs that are accepted in one transaction.
-const largestAdmission = 64;
-const longestStandingBackMs = 50;
-const mostRequests = 10_000;
-
-export function createRuns(needs: RunsNeeds): Runs {
-  const {
-    store,
-    runStore,
-    committer,
-    heads,
-    bus,
-    agentId,
-    limits,
-    hasReplicas,
-    clock,
-    log,
-    traces = silentTraces,
-  } = needs;
-  const instanceId = id('ins');
-  const running = new Map<string, Running>();
-  /** Runs that a transaction under way gives to this process. */
-  const claimed = new Set<string>();
-  /** The spans of the requests that runs were asked for by. Kept here alone: a run that another process begins has no link to them. */
-  const requests = new Map<string, string>();
+export function createRuns(options: RunsOptions): Runs {
+  const { eventLog, agentId, limits, clock } = options;
   const closing = new AbortController();
   const closed = new AbortController();
-  /** Inputs that are being accepted, and what happens once none is. */
-  let accepting = 0;
-  let accepted = Promise.withResolvers<void>();
-  let isClosing = false;
-  let keepers: Promise<void>[] = [];
-
-  const rules: SettlementRules = {
-    agentId,
-    holder: { instanceId, leaseMs: limits.leaseMs },
-    defaultModel: needs.defaultModel,
-    mayContinue: () => !isClosing,
-    claim: (runId) => claimed.add(runId),
-    release: (runId) => claimed.delete(runId),
-  };
-
-  const drive = createRunner({
-    ...needs,
-    settle: (run, settlement, runLog) => patiently(() => settleRun(run, settlement), runLog),
-  });
-  const upkeep = createUpkeep({
-    ...needs,
-    rules,
-    own: {
-      has: (runId) => running.has(runId) || claimed.has(runId),
-      isEmpty: () => running.size === 0,
-      isFull: () => running.size >= limits.maxRuns,
-      begin: (started) => void begin(started),
-      cancel: (runId) => running.get(runId)?.abort.abort(cancelled()),
-    },
+  let isDraining = false;
+  const context = createContext(options, {
+    phase: () => (isDraining ? 'draining' : 'open'),
     closing: closing.signal,
   });
-
-  const admissionRules = {
-    ...rules,
-    maxWaiting: limits.maxWaiting,
-    mayStart: () => running.size + claimed.size < limits.maxRuns,
-  };
-  const admission = createBatcher(admit, {
-    largest: largestAdmission,
-    isAlone: ({ delivery }) => delivery === 'interrupt',
-  });
-
-  async function admit(submissions: readonly Submission[]): Promise<Verdict[]> {
-    const sessions = await Promise.all(
-      [...new Map(submissions.map(({ session }) => [nameOf(session), session])).values()].map(sessionOf),
-    );
-    const found = sessions.filter((session) => session !== undefined);
-    const verdicts = await committer.write((unit) => admitKnown(unit, submissions, found, admissionRules));
-    const left = submissions.filter((_, index) => verdicts[index] === 'again');
-    if (left.length === 0) return verdicts;
-    for (const { runId } of left) claimed.delete(runId);
-    const locked = await committer.commit((unit) => admitAll(unit, left, admissionRules));
-    return verdicts.map((verdict) => (verdict === 'again' ? (locked.shift() as Verdict) : verdict));
-  }
-
-  async function sessionOf(named: Submission['session']): Promise<SessionRecord | undefined> {
-    const known = heads.get(named);
-    // One that nobody could have made yet.
-    if (known || 'key' in named) return known;
-    const session = await store.session(agentId, named);
-    if (session) heads.keep(session);
-    return session;
-  }
-
-  function begin(started: StartedRun): Promise<CompletedRun | Problem> {
-    const abort = new AbortController();
-    const entry: Running = {
-      abort,
-      settled: Promise.resolve(runLost()),
-      hasSteer: hasReplicas,
-      hasTakenSteers: false,
-      request: requests.get(started.runId),
-    };
-    requests.delete(started.runId);
-    running.set(started.runId, entry);
-    claimed.delete(started.runId);
-    entry.settled = follow(started, entry).finally(() => running.delete(started.runId));
-    return entry.settled;
-  }
-
-  async function follow(started: StartedRun, entry: Running): Promise<CompletedRun | Problem> {
-    await acceptingFirst();
-    const { end, next } = await drive(started, entry);
-    if (next) void begin(next);
-    return end;
-  }
-
-  // Whoever waits to hear that an input is accepted waits for less than a run does, so runs stand back, for a moment at most.
-  async function acceptingFirst(): Promise<void> {
-    await new Promise((resolve) => setImmediate(resolve));
-    if (accepting === 0) return;
-    await inTime(accepted.promise, longestStandingBackMs, closing.signal);
-  }
-
-  function noteRequest(runId: string, traceparent: string): void {
-    requests.set(runId, traceparent);
-    // One that was taken out of its queue is never asked for.
-    if (requests.size > mostRequests) requests.delete(requests.keys().next().value as string);
-  }
-
-  async function settleRun(run: RunKey, settlement: Settlement): Promise<Settled | null> {
-    const known = heads.get({ key: run.sessionKey });
-    const settled =
-      known && (await committer.write((unit) => settleKnown(unit, known, run, settlement, rules)));
-    return settled ?? committer.commit((unit) => settle(unit, run, settlement, rules));
-  }
-
-  // An answer follows the settlement, so a database that is away for a moment is waited for.
-  async function patiently<T>(write: () => Promise<T>, runLog: Log): Promise<T | Problem> {
-    const untilMs = clock.monotonicMs() + settleRetryMs;
-    for (;;) {
-      try {
-        return await write();
-      } catch (thrown) {
-        const problem = asProblem(thrown);
-        const isPassing =
-          problem.kind === 'unavailable' && clock.monotonicMs() < untilMs && !closing.signal.aborted;
-        if (!isPassing) {
-          upkeep.suspect();
-          runLog.error(
-            { err: problem.cause ?? problem },
-            'the end of a run could not be written; it will be settled as interrupted',
-          );
-          return problem;
-        }
-        await clock.sleep(1_000, closing.signal).catch(() => {});
-      }
-    }
-  }
-
-  async function wait(
-    sessionKey: string,
-    runId: string,
-    forMs: number,
-    signal: AbortSignal,
-  ): Promise<RunRecord | 'gone' | 'waiting'> {
-    const untilMs = clock.monotonicMs() + forMs;
-    const own = running.get(runId);
-    if (own) await inTime(own.settled, forMs, signal);
-    for (;;) {
-      const news = Promise.withResolvers<void>();
-      const leave = bus.follow(sessionKey, {
-        events: (events) => {
-          if (events.some((event) => event.type === 'run.settled' && event.runId === runId)) news.resolve();
-        },
-        delta: () => {},
-        moved: () => news.resolve(),
-        gone: () => news.resolve(),
-      });
-      try {
-        const run = await runStore.run(sessionKey, runId);
-        if (!run || run.settledAt !== null) return run ?? 'gone';
-        const restMs = untilMs - clock.monotonicMs();
-        if (restMs <= 0 || signal.aborted) return 'waiting';
-        await inTime(news.promise, restMs, signal);
-      } finally {
-        leave();
-      }
-    }
-  }
-
-  /** Whether it happened before the time was over or the signal said so. */
-  async function inTime(happening: Promise<unknown>, forMs: number, signal: AbortSignal): Promise<boolean> {
-    const over = new AbortController();
-    const late = clock.sleep(forMs, AbortSignal.any([signal, over.signal])).then(
-      () => false,
-      () => false,
-    );
-    const isInTime = await Promise.race([
-      happening.then(
-        () => true,
-        () => true,
-      ),
-      late,
-    ]);
-    over.abort();
-    return isInTime;
-  }
-
-  async function cancelRun(session: SessionRecord, runId: string): Promise<string[]> {
-    const before = await runStore.run(session.key, runId);
-    if (!before)
-      throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
-        param: 'runId',
-      });
-    if (before.settledAt !== null) return [];
-    // What a run has taken up ends with it.
-    if (before.steeredInto !== null) {
-      const ended = await cancelRun(session, before.steeredInto);
-      return ended.length === 0 ? [] : [runId, ...ended];
-    }
-    const own = running.get(runId);
-    if (own) own.abort.abort(cancelled());
-    else await runStore.requestCancel(runId);
-    const after = await wait(session.key, runId, 10_000, closing.signal);
-    return typeof after === 'object' && after.status === 'cancelled' ? [runId] : [];
-  }
+  const { localRuns, recovery, rules } = context;
+  const admissionRules = { ...rules, maxWaiting: limits.maxWaiting, mayStart: () => localRuns.hasCapacity() };
+  const admit = createBatcher(
+    (submissions: readonly Submission[]) => admitInputs(eventLog, submissions, admissionRules),
+    {
+      maxItems: maxBatchInputs,
+      isAlone: ({ delivery }) => delivery === 'interrupt',
+      hadNoEffect: isRolledBack,
+    },
+  );
+  let loops: Promise<void>[] = [];
 
   return {
-    async submit(submission) {
-      if (isClosing) throw draining();
-      let admitted: Admission | 'again' = 'again';
-      accepting += 1;
-      try {
-        for (let attempt = 0; admitted === 'again'; attempt += 1) {
-          if (attempt === 10)
-            throw new Problem('conflict', 'conflict', 'The session is being made by many at once.', {
-              headers: { 'retry-after': '1' },
-            });
-          const verdict = await admission(submission);
-          if (verdict instanceof Problem) throw verdict;
-          if (verdict === 'again') claimed.delete(submission.runId);
-          admitted = verdict;
-        }
-      } catch (error) {
-        claimed.delete(submission.runId);
-        // It may have been accepted all the same, when only the word of it was lost.
-        if (!(error instanceof Problem) || error.kind === 'unavailable') upkeep.suspect();
-        throw error;
-      } finally {
-        accepting -= 1;
-        if (accepting === 0) {
-          accepted.resolve();
-          accepted = Promise.withResolvers();
-        }
-      }
-      if (admitted.started === null) claimed.delete(submission.runId);
-      const request = traces.traceparent();
-      if (request !== undefined && !admitted.isRepeated) noteRequest(submission.runId, request);
-      if (submission.expiresInMs !== null && admitted.started === null)
-        upkeep.expireIn(submission.expiresInMs);
-      if (admitted.steers !== null) {
-        const entry = running.get(admitted.steers);
-        if (entry) entry.hasSteer = true;
-      }
-      const settled = admitted.started ? begin(admitted.started) : null;
-      if (admitted.interrupts !== null) {
-        const own = running.get(admitted.interrupts);
-        if (own) own.abort.abort(cancelled());
-        else await runStore.requestCancel(admitted.interrupts);
-      }
-      return { ...admitted, settled };
-    },
-    wait,
-    async cancel(session, { runId, queue = false }) {
-      const fromQueue = queue ? 'all' : runId === undefined ? [] : [runId];
-      const waiting =
-        fromQueue.length === 0
-          ? []
-          : await committer.commit((unit) =>
-              removeFromQueue(unit, agentId, session.key, fromQueue, 'cancelled'),
-            );
-      const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
-      if (active === null || waiting.includes(active)) return waiting;
-      return [...waiting, ...(await cancelRun(session, active))];
-    },
+    submit: (submission) => submit(context, admit, submission),
+    wait: (run, waitOptions) => wait(context, run, waitOptions),
+    cancel: (session, target) => cancel(context, session, target),
     cancelWaiting: (session, runId) =>
-      committer.commit((unit) => removeFromQueue(unit, agentId, session.key, [runId], 'cancelled')),
+      eventLog.transact((unit) => removeFromQueue(unit, agentId, session.key, [runId], 'cancelled')),
     async recover() {
-      await upkeep.sweep();
-      keepers = [
-        ...upkeep.keep(),
-        ...(hasReplicas
-          ? [
-              watch(
-                { bus, events: needs.events, isOwn: (runId) => running.has(runId), clock, log },
-                closing.signal,
-              ),
-            ]
-          : []),
-      ];
+      await recovery.sweep();
+      loops = [...recovery.startLoops(), ...startReplicaPoll(context)];
     },
-    isClosing: () => isClosing,
     closed: closed.signal,
     async close(drainMs) {
-      isClosing = true;
-      const ended = new AbortController();
-      const all = Promise.allSettled([...running.values()].map((run) => run.settled));
-      await Promise.race([all, clock.sleep(drainMs, ended.signal).catch(() => {})]);
-      ended.abort();
-      for (const run of running.values()) run.abort.abort(interrupted());
-      await Promise.allSettled([...running.values()].map((run) => run.settled));
+      isDraining = true;
+      await settlesWithin(localRuns.allSettled(), { ms: drainMs, clock });
+      localRuns.abortAll(interrupted());
+      await localRuns.allSettled();
       closed.abort();
       closing.abort();
-      await Promise.all(keepers);
+      await Promise.all(loops);
+    },
+  };
+}
+
+function createContext(
+  options: RunsOptions,
+  { phase, closing }: Pick<Context, 'phase' | 'closing'>,
+): Context {
+  const { agentId, limits, defaultModel, clock } = options;
+  const localRuns = createLocalRuns(limits.maxRuns);
+  const rules: SettlementRules = {
+    agentId,
+    holder: { instanceId: id('ins'), leaseMs: limits.leaseMs },
+    defaultModel,
+    mayStartNext: () => phase() === 'open',
+    claim: localRuns.claim,
+    release: localRuns.release,
+  };
+  const execute = createRunner({
+    ...options,
+    settle: (run, settlement, runLog) => settleWithRetries(context, { run, settlement, runLog }),
+  });
+  const recovery = createRunRecovery({
+    ...options,
+    rules,
+    localRuns: {
+      has: localRuns.has,
+      isEmpty: localRuns.isEmpty,
+      hasCapacity: localRuns.hasCapacity,
+      start: (started) => void start(context, started),
+      cancel: (runId) => localRuns.get(runId)?.abort.abort(cancelled()),
+    },
+    closing,
+  });
+  const context: Context = {
+    options,
+    rules,
+    localRuns,
+    requests: new Map(),
+    gate: createAdmissionGate({ clock, closing }),
+    phase,
+    closing,
+    execute,
+    recovery,
+  };
+  return context;
+}
+
+/** Executes a run, and then those that follow it in its session. */
+function start(context: Context, started: StartedRun): Promise<CompletedRun | Problem> {
+  const { localRuns, requests, options } = context;
+  const { runId } = started;
+  const run: LocalRun = {
+    abort: new AbortController(),
+    settled: Promise.resolve(runLost()),
+    hasSteer: options.hasReplicas,
+    hasTakenSteers: false,
+    request: requests.get(runId),
+  };
+  requests.delete(runId);
+  localRuns.add(runId, run);
+  run.settled = executeAndContinue(context, started, run).finally(() => localRuns.remove(runId));
+  return run.settled;
+}
+
+async function executeAndContinue(
+  context: Context,
+  started: StartedRun,
+  run: LocalRun,
+): Promise<CompletedRun | Problem> {
+  await context.gate.waitForAdmissions();
+  const { end, next } = await context.execute(started, run);
+  if (next) void start(context, next);
+  return end;
+}
+
+// The answer to the caller follows the settlement, so a database that is away for a moment is waited for.
+async function settleWithRetries(
+  { options, rules, closing, recovery }: Context,
+  { run, settlement, runLog }: { run: RunKey; settlement: Settlement; runLog: Log },
+): Promise<SettleResult | null | Problem> {
+  const { eventLog, clock } = options;
+  const deadlineMs = clock.monotonicMs() + settleRetryMs;
+  try {
+    return await retry(() => settleRun(eventLog, run, settlement, rules), {
+      isRetryable: (error) => asProblem(error).kind === 'unavailable' && clock.monotonicMs() < deadlineMs,
+      delayMs: () => settleRetryDelayMs,
+      clock,
+      signal: closing,
+    });
+  } catch (error) {
+    const problem = asProblem(error);
+    recovery.requestSweep();
+    runLog.error(
+      { err: problem.cause ?? problem },
+      'the end of a run could not be written; it will be settled as interrupted',
+    );
+    return problem;
+  }
+}
+
+const maxAdmissionAttempts = 10;
+
+async function submit(
+  context: Context,
+  admit: (submission: Submission) => Promise<Admission | Problem | 'stale'>,
+  submission: Submission,
+): ReturnType<Runs['submit']> {
+  const { localRuns, gate, recovery, phase } = context;
+  if (phase() === 'draining') throw draining();
+  let admission: Admission;
+  gate.enter();
+  try {
+    admission = await admitWithRetries(context, admit, submission);
+  } catch (error) {
+    localRuns.release(submission.runId);
+    // After a lost connection the input may be accepted all the same, and its run is an orphan of this process.
+    if (!(error instanceof Problem) || error.kind === 'unavailable') recovery.requestSweep();
+    throw error;
+  } finally {
+    gate.leave();
+  }
+  const settled = applyAdmission(context, submission, admission);
+  if (admission.interrupts !== null) await requestCancel(context, admission.interrupts);
+  return { ...admission, settled };
+}
+
+async function admitWithRetries(
+  { localRuns }: Context,
+  admit: (submission: Submission) => Promise<Admission | Problem | 'stale'>,
+  submission: Submission,
+): Promise<Admission> {
+  for (let attempt = 0; attempt < maxAdmissionAttempts; attempt += 1) {
+    const verdict = await admit(submission);
+    if (verdict instanceof Problem) throw verdict;
+    if (verdict !== 'stale') return verdict;
+    localRuns.release(submission.runId);
+  }
+  throw new Problem('conflict', 'conflict', 'Too many requests create this session at once.', {
+    headers: { 'retry-after': '1' },
+  });
+}
+
+/** Starts the run, or tells the active run about the input. */
+function applyAdmission(
+  context: Context,
+  { runId, expiresInMs }: Submission,
+  { started, steers, isRepeated }: Admission,
+): Promise<CompletedRun | Problem> | null {
+  const { localRuns, recovery } = context;
+  if (!isRepeated) rememberRequest(context, runId);
+  if (started === null) {
+    localRuns.release(runId);
+    if (expiresInMs !== null) recovery.expireIn(expiresInMs);
+  }
+  const steered = steers === null ? undefined : localRuns.get(steers);
+  if (steered) steered.hasSteer = true;
+  return started && start(context, started);
+}
+
+const maxRequests = 10_000;
+
+function rememberRequest({ requests, options }: Context, runId: string): void {
+  const traceparent = options.traces.traceparent();
+  if (traceparent === undefined) return;
+  requests.set(runId, traceparent);
+  // Runs that are cancelled in the queue never ask for theirs.
+  if (requests.size > maxRequests) requests.delete(requests.keys().next().value as string);
+}
+
+async function requestCancel({ localRuns, options }: Context, runId: string): Promise<void> {
+  const local = localRuns.get(runId);
+  if (local) local.abort.abort(cancelled());
+  else await options.runStore.requestCancel(runId);
+}
+
+function wait(
+  { options: { eventLog, runStore, clock }, localRuns }: Context,
+  run: RunKey,
+  waitOptions: { timeoutMs: number; signal: AbortSignal },
+): Promise<RunRecord | 'gone' | 'waiting'> {
+  return waitForRun({ feed: eventLog, runStore, localRuns, clock }, run, waitOptions);
+}
+
+async function cancel(
+  context: Context,
+  session: SessionRecord,
+  { runId, queue = false }: { runId?: string; queue?: boolean },
+): Promise<string[]> {
+  const { eventLog, store, agentId } = context.options;
+  const targets = queue ? 'all' : runId === undefined ? [] : [runId];
+  const removed =
+    targets.length === 0
+      ? []
+      : await eventLog.transact((unit) => removeFromQueue(unit, agentId, session.key, targets, 'cancelled'));
+  const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
+  if (active === null || removed.includes(active)) return removed;
+  return [...removed, ...(await cancelRun(context, session, active))];
+}
+
+async function cancelRun(context: Context, session: SessionRecord, runId: string): Promise<string[]> {
+  const run = await context.options.runStore.run(session.key, runId);
+  if (!run)
+    throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
+      param: 'runId',
+    });
+  if (run.settledAt !== null) return [];
+  // A steer is part of the run that took it, so both end.
+  if (run.steeredInto !== null) {
+    const ended = await cancelRun(context, session, run.steeredInto);
+    return ended.length === 0 ? [] : [runId, ...ended];
+  }
+  await requestCancel(context, runId);
+  const key = { sessionKey: session.key, runId };
+  const settled = await wait(context, key, { timeoutMs: cancelTimeoutMs, signal: context.closing });
+  return typeof settled === 'object' && settled.status === 'cancelled' ? [runId] : [];
+}
+
+function startReplicaPoll({ options, localRuns, closing }: Context): Promise<void>[] {
+  const { hasReplicas, eventLog, events, clock, log } = options;
+  if (!hasReplicas) return [];
+  return [pollReplicas({ feed: eventLog, events, isLocal: localRuns.isExecuting, clock, log }, closing)];
+}
+
+/** Lets admissions go before runs: their callers wait for less time than those of a run do. */
+interface AdmissionGate {
+  enter(): void;
+  leave(): void;
+  /** At least one turn of the event loop; at most 50 ms. */
+  waitForAdmissions(): Promise<void>;
+}
+
+const maxGateMs = 50;
+
+function createAdmissionGate({
+  clock,
+  closing,
+}: {
+  clock: RunsOptions['clock'];
+  closing: AbortSignal;
+}): AdmissionGate {
+  let count = 0;
+  let idle = Promise.withResolvers<void>();
+  return {
+    enter() {
+      count += 1;
+    },
+    leave() {
+      count -= 1;
+      if (count > 0) return;
+      idle.resolve();
+      idle = Promise.withResolvers();
+    },
+    async waitForAdmissions() {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (count > 0) await settlesWithin(idle.promise, { ms: maxGateMs, clock, signal: closing });
     },
   };
 }

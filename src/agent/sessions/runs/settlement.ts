@@ -1,14 +1,23 @@
-// How a run ends, and how the next one of its session begins: in one transaction, so that a queue never stands still
-// between the two and a run never ends twice.
+// How a run ends and how the next one of its session starts: in one commit, so that a queue never stops between the two
+// and a run never ends twice.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
-import { startEvents, maxQueueItemsShown, queueUpdated, type StartedRun } from './admission.ts';
 import { pendingApprovals, resolveApproval, type ApprovalRecord } from '../approvals/store.ts';
 import type { RunError, RunOutcome } from '../event-log/events.ts';
-import type { Unit } from '../event-log/committer.ts';
-import { append, type LogEntry, type SessionChange } from '../event-log/store.ts';
+import type { EventLog } from '../event-log/log.ts';
 import { lockSession, type SessionRecord } from '../event-log/session-store.ts';
-import { advanceRuns, steeredRuns, waitingRuns, type LeaseHolder, type RunRecord } from './store.ts';
+import { append } from '../event-log/store.ts';
+import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
+import { maxQueueItemsShown, queueUpdated, startEvents } from './run-events.ts';
+import type { StartedRun } from './submission.ts';
+import {
+  advanceRuns,
+  steeredRuns,
+  waitingRuns,
+  type LeaseHolder,
+  type RunEnd,
+  type RunRecord,
+} from './store.ts';
 
 export const noUsage: Readonly<RunUsage> = { inputTokens: 0, outputTokens: 0 };
 
@@ -17,10 +26,10 @@ export interface Settlement {
   usage: RunUsage;
   finishReason: string | null;
   error: RunError | null;
-  /** What is still to be written before the end. */
+  /** Written before the `run.settled`. */
   events: readonly LogEntry[];
   hasCheckpoints: boolean;
-  /** Whether inputs were taken into the run on its way, which end with it. */
+  /** Whether the run has taken steers, which are settled with it. */
   hasTakenSteers: boolean;
 }
 
@@ -28,10 +37,11 @@ export interface SettlementRules {
   agentId: string;
   holder: LeaseHolder;
   defaultModel: string;
-  /** Whether the next may begin here. */
-  mayContinue(): boolean;
+  /** Whether this process may start the next run. */
+  mayStartNext(): boolean;
+  /** Called before a run is written that this process will execute. */
   claim(runId: string): void;
-  /** It does not begin here after all. */
+  /** Called when a claimed run does not start here after all. */
   release(runId: string): void;
 }
 
@@ -40,212 +50,229 @@ export interface RunKey {
   sessionKey: string;
 }
 
-export interface Settled {
+export interface SettleResult {
   next: StartedRun | null;
   settlement: Settlement;
 }
 
-/** Ends the run that may write now and begins the next. Null when it is not that one any more, or `make` returns null; then nothing is written. */
-export async function settle(
-  unit: Unit,
-  run: RunKey,
-  make: Settlement | (() => Promise<Settlement | null>),
-  rules: SettlementRules,
-): Promise<Settled | null> {
-  const session = await lockSession(unit, rules.agentId, { key: run.sessionKey });
-  if (session?.activeRunId !== run.runId) return null;
-  const settlement = typeof make === 'function' ? await make() : make;
-  if (settlement === null) return null;
-  const open = session.pendingApprovals > 0 ? await pendingApprovals(unit, run.runId) : [];
-  for (const { approvalId } of open)
-    await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: 'The run has ended.' });
-  const steered = settlement.hasTakenSteers ? await steeredRuns(unit, run.runId) : [];
-  return end(unit, session, run, { settlement, open, steered }, rules);
-}
-
-/** The same without a lock and in one statement, from what is known of the session; null where that does not suffice or is not true any more. */
-export async function settleKnown(
-  unit: Unit,
-  session: SessionRecord,
+/** Null when the run is no longer the session's active run; then nothing is written. */
+export async function settleRun(
+  eventLog: EventLog,
   run: RunKey,
   settlement: Settlement,
   rules: SettlementRules,
-): Promise<Settled | null> {
-  if (session.activeRunId !== run.runId || session.pendingApprovals > 0 || settlement.hasTakenSteers)
-    return null;
-  return end(unit, session, run, { settlement, open: [], steered: [] }, rules);
+): Promise<SettleResult | null> {
+  const [result] = await eventLog.decide<RunKey, SettleResult | null>([run], {
+    locate: ({ sessionKey }) => ({ key: sessionKey }),
+    run: async (unit, _items, { sessions: [session], isLocked }) => [
+      await decideSettlement(unit, session, { run, settlement, isLocked }, rules),
+    ],
+  });
+  return result === 'stale' ? null : (result ?? null);
 }
 
-async function end(
-  unit: Unit,
-  session: SessionRecord,
-  { runId, sessionKey }: RunKey,
-  {
-    settlement,
-    open,
-    steered,
-  }: { settlement: Settlement; open: readonly ApprovalRecord[]; steered: readonly string[] },
+/** Settles in a transaction of the caller. `make` runs under the session's lock; null from it writes nothing. */
+export async function settleLocked(
+  unit: UnitOfWork,
+  run: RunKey,
+  make: () => Promise<Settlement | null>,
   rules: SettlementRules,
-): Promise<Settled | null> {
-  const { outcome, usage, finishReason, error, hasCheckpoints } = settlement;
-  const ending = { outcome, usage, finishReason, error };
+): Promise<SettleResult | null> {
+  const session = await lockSession(unit, rules.agentId, { key: run.sessionKey });
+  if (session?.activeRunId !== run.runId) return null;
+  const settlement = await make();
+  if (settlement === null) return null;
+  const result = await decideSettlement(unit, session, { run, settlement, isLocked: true }, rules);
+  return result === 'stale' ? null : result;
+}
+
+async function decideSettlement(
+  unit: UnitOfWork,
+  session: SessionRecord | undefined,
+  { run, settlement, isLocked }: { run: RunKey; settlement: Settlement; isLocked: boolean },
+  rules: SettlementRules,
+): Promise<SettleResult | null | 'stale'> {
+  const failed = isLocked ? null : 'stale';
+  if (session?.activeRunId !== run.runId) return failed;
+  // Approvals and steers take statements of their own, which need the lock.
+  if (!isLocked && (session.pendingApprovals > 0 || settlement.hasTakenSteers)) return 'stale';
+  const approvals = session.pendingApprovals > 0 ? await denyPendingApprovals(unit, run.runId) : [];
+  const steered = settlement.hasTakenSteers ? await steeredRuns(unit, run.runId) : [];
+  const result = await writeSettlement(unit, session, { run, settlement, approvals, steered }, rules);
+  return result ?? failed;
+}
+
+const runEnded = 'The run has ended.';
+
+async function denyPendingApprovals(unit: UnitOfWork, runId: string): Promise<ApprovalRecord[]> {
+  const approvals = await pendingApprovals(unit, runId);
+  for (const { approvalId } of approvals)
+    await resolveApproval(unit, approvalId, { status: 'denied', by: 'run', reason: runEnded });
+  return approvals;
+}
+
+interface SettlementWrite {
+  run: RunKey;
+  settlement: Settlement;
+  /** Denied because the run ends. */
+  approvals: readonly ApprovalRecord[];
+  /** Runs that were steered into this one. */
+  steered: readonly string[];
+}
+
+/** Null when the session has changed; then nothing was written. */
+async function writeSettlement(
+  unit: UnitOfWork,
+  session: SessionRecord,
+  write: SettlementWrite,
+  rules: SettlementRules,
+): Promise<SettleResult | null> {
+  const { run, settlement, approvals, steered } = write;
+  const { runId, sessionKey } = run;
+  const { usage, hasCheckpoints } = settlement;
   const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
-  const next = rules.mayContinue() ? waiting[0] : undefined;
-  const events: LogEntry[] = [
-    ...settlement.events,
-    ...open.map(({ approvalId, toolCallId }) => ({
-      type: 'approval.resolved' as const,
-      approvalId,
-      toolCallId,
-      decision: 'denied' as const,
-      decidedBy: 'run',
-      reason: 'The run has ended.',
-    })),
-    { type: 'run.settled', ...ending },
-    ...steered.map((steeredId) => ({
-      type: 'run.settled' as const,
-      runId: steeredId,
-      ...ending,
-      usage: noUsage,
-    })),
-  ];
-  const begun = next ? planNext(session, next, waiting, rules) : null;
-  if (begun) events.push(...begun.events);
-  else
-    events.push({
-      type: 'status.changed',
-      runId: null,
-      status: 'idle',
-      activeRunId: null,
-      queueLength: session.queueLength,
-    });
+  const next = rules.mayStartNext() ? waiting[0] : undefined;
+  const start = next ? planStart(session, next, waiting, rules) : null;
+  const idle: LogEntry = {
+    type: 'status.changed',
+    runId: null,
+    status: 'idle',
+    activeRunId: null,
+    queueLength: session.queueLength,
+  };
+  const events = [...endEvents(write), ...(start ? start.events : [idle])];
   const change: SessionChange = {
-    activeRunId: next?.runId ?? null,
-    ...(next ? { queue: -1, messages: begun?.run.messageId === null ? 0 : 1 } : {}),
-    approvals: -open.length,
+    activeRunId: null,
+    ...start?.change,
+    approvals: -approvals.length,
     inputTokens: usage.inputTokens,
     outputTokens: usage.outputTokens,
   };
-  const beside = advanceRuns(
-    unit.tx,
-    { runIds: [runId, ...steered], end: ending },
-    hasCheckpoints ? runId : null,
-    begun ? { ...begun.run, holder: rules.holder } : null,
-  );
+  const runUpdates = advanceRuns(unit.tx, {
+    ended: { runIds: [runId, ...steered], end: endOf(settlement) },
+    checkpointsOf: hasCheckpoints ? runId : null,
+    next: start ? { ...start.run, holder: rules.holder } : null,
+  });
   const seq = await append(
     unit,
     { sessionKey, runId, fence: runId, expectedSeq: session.headSeq, events, change },
-    beside,
+    runUpdates,
   );
   if (seq === null) {
-    if (begun) rules.release(begun.run.runId);
+    if (start) rules.release(start.run.runId);
     return null;
   }
-  return { next: begun && { ...begun.run, seq }, settlement };
+  return { next: start && { ...start.run, seq }, settlement };
 }
 
-/** Begins what waits in a session in which nothing runs; null when there is nothing to do. */
+function endOf({ outcome, usage, finishReason, error }: Settlement): RunEnd {
+  return { outcome, usage, finishReason, error };
+}
+
+function endEvents({ settlement, approvals, steered }: SettlementWrite): LogEntry[] {
+  const end = endOf(settlement);
+  return [
+    ...settlement.events,
+    ...approvals.map(({ approvalId, toolCallId }): LogEntry => ({
+      type: 'approval.resolved',
+      approvalId,
+      toolCallId,
+      decision: 'denied',
+      decidedBy: 'run',
+      reason: runEnded,
+    })),
+    { type: 'run.settled', ...end },
+    ...steered.map((runId): LogEntry => ({ type: 'run.settled', runId, ...end, usage: noUsage })),
+  ];
+}
+
+/** Starts the first waiting run of a session without an active one; null when there is nothing to start. */
 export async function startQueued(
-  unit: Unit,
+  unit: UnitOfWork,
   sessionKey: string,
   rules: SettlementRules,
 ): Promise<StartedRun | null> {
   const session = await lockSession(unit, rules.agentId, { key: sessionKey });
-  if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayContinue())
+  if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayStartNext())
     return null;
   const waiting = await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1);
   const [next] = waiting;
   if (!next) return null;
-  const { run, events } = planNext(session, next, waiting, rules);
-  const change = { activeRunId: next.runId, queue: -1, messages: run.messageId === null ? 0 : 1 };
+  const { run, events, change } = planStart(session, next, waiting, rules);
   const seq = await append(
     unit,
     { sessionKey, runId: next.runId, events, change },
-    advanceRuns(unit.tx, null, null, { ...run, holder: rules.holder }),
+    advanceRuns(unit.tx, { next: { ...run, holder: rules.holder } }),
   );
   return seq === null ? null : { ...run, seq };
 }
 
-function planNext(
+/** What starting a waiting run writes. Claims the run for this process. */
+function planStart(
   session: SessionRecord,
   next: RunRecord,
   waiting: readonly RunRecord[],
   rules: SettlementRules,
-): { run: Omit<StartedRun, 'seq'>; events: LogEntry[] } {
-  rules.claim(next.runId);
-  const messageId = next.delivery === 'compact' ? null : id('msg');
+): { run: Omit<StartedRun, 'seq'>; events: LogEntry[]; change: SessionChange } {
+  const { runId, delivery } = next;
+  rules.claim(runId);
+  const messageId = delivery === 'compact' ? null : id('msg');
   const model = next.model ?? session.model ?? rules.defaultModel;
   const rest = waiting.slice(1);
+  const queueLength = session.queueLength - 1;
   const events: LogEntry[] = [
-    {
-      type: 'queue.removed',
-      runId: next.runId,
-      queueItemId: next.queueItemId ?? next.runId,
-      reason: 'started',
-    },
-    ...(rest.length === 0
-      ? []
-      : [{ ...queueUpdated(rest, session.queueLength - 1, (index) => index + 1), runId: null }]),
+    { type: 'queue.removed', runId, queueItemId: next.queueItemId ?? runId, reason: 'started' },
+    ...(rest.length === 0 ? [] : [{ ...queueUpdated(rest, queueLength, (index) => index + 1), runId: null }]),
     ...startEvents({
-      runId: next.runId,
+      runId,
       messageId,
       model,
       inputMessageId: next.inputMessageId,
-      queueLength: session.queueLength - 1,
+      queueLength,
       index: session.messageCount,
     }),
   ];
   const run = {
     session,
-    runId: next.runId,
+    runId,
     messageId,
     model,
     reasoningEffort: next.reasoningEffort ?? session.reasoningEffort,
-    delivery: next.delivery,
+    delivery,
     origin: next.origin,
     input: null,
   };
-  return { run, events };
+  return {
+    run,
+    events,
+    change: { activeRunId: runId, queue: -1, messages: messageId === null ? 0 : 1 },
+  };
 }
 
-const reasons = {
+const removalErrors = {
   cancelled: { code: 'run_cancelled', message: 'The input was taken out of the queue.' },
-  expired: { code: 'run_expired', message: 'The input had not begun within the time that it was given.' },
+  expired: { code: 'run_expired', message: 'The input did not start before its time limit.' },
 } as const;
 
-/** Takes inputs out of the queue. Those that have begun, or are over, stay as they are. */
+/** Settles waiting inputs without starting them; returns their runs. Those that have started or ended stay as they are. */
 export async function removeFromQueue(
-  unit: Unit,
+  unit: UnitOfWork,
   agentId: string,
   sessionKey: string,
   runIds: readonly string[] | 'all',
-  reason: keyof typeof reasons,
+  reason: keyof typeof removalErrors,
 ): Promise<string[]> {
   const session = await lockSession(unit, agentId, { key: sessionKey });
   if (!session) return [];
   const waiting = await waitingRuns(unit, sessionKey);
-  const gone = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
-  if (gone.length === 0) return [];
-  const ending = { outcome: reason, usage: noUsage, finishReason: null, error: reasons[reason] };
-  const rest = waiting.filter((run) => !gone.includes(run));
+  const removed = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
+  if (removed.length === 0) return [];
+  const rest = waiting.filter((run) => !removed.includes(run));
   const running = session.activeRunId === null ? 0 : 1;
-  const events: LogEntry[] = gone.flatMap(({ runId, queueItemId, inputMessageId }): LogEntry[] => [
-    { type: 'queue.removed', runId, queueItemId: queueItemId ?? runId, reason },
-    ...(inputMessageId === null
-      ? []
-      : [
-          {
-            type: 'message.updated' as const,
-            runId,
-            messageId: inputMessageId,
-            metadata: { status: reason },
-          },
-        ]),
-    { type: 'run.settled', runId, ...ending },
-  ]);
+  const events: LogEntry[] = removed.flatMap((run) => removalEvents(run, reason));
   if (rest.length > 0)
     events.push({ ...queueUpdated(rest, rest.length, (index) => index + running), runId: null });
-  // Nothing that ends tells of it later.
+  // With an active run, the settlement of that run reports the next status.
   if (running === 0)
     events.push({
       type: 'status.changed',
@@ -254,10 +281,26 @@ export async function removeFromQueue(
       activeRunId: null,
       queueLength: rest.length,
     });
+  const removedIds = removed.map(({ runId }) => runId);
   await append(
     unit,
-    { sessionKey, events, change: { queue: -gone.length } },
-    advanceRuns(unit.tx, { runIds: gone.map(({ runId }) => runId), end: ending }, null, null),
+    { sessionKey, events, change: { queue: -removed.length } },
+    advanceRuns(unit.tx, { ended: { runIds: removedIds, end: removalEnd(reason) } }),
   );
-  return gone.map(({ runId }) => runId);
+  return removedIds;
+}
+
+function removalEnd(reason: keyof typeof removalErrors): RunEnd {
+  return { outcome: reason, usage: noUsage, finishReason: null, error: removalErrors[reason] };
+}
+
+function removalEvents(
+  { runId, queueItemId, inputMessageId }: RunRecord,
+  reason: keyof typeof removalErrors,
+): LogEntry[] {
+  const events: LogEntry[] = [{ type: 'queue.removed', runId, queueItemId: queueItemId ?? runId, reason }];
+  if (inputMessageId !== null)
+    events.push({ type: 'message.updated', runId, messageId: inputMessageId, metadata: { status: reason } });
+  events.push({ type: 'run.settled', runId, ...removalEnd(reason) });
+  return events;
 }

@@ -1,9 +1,8 @@
-// Runs and the queue between them, from their acceptance to what they leave behind. Their rows are written beside an append
-// to the log, in its statement, or under the lock of their session.
+// Runs and the queue as rows. Rows are written in the statement of an append to the log, or under the lock of the session.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, type RunError, type RunOutcome } from '../event-log/events.ts';
-import type { Unit } from '../event-log/committer.ts';
+import type { UnitOfWork } from '../event-log/unit.ts';
 import type { ExtraStatements } from '../event-log/store.ts';
 
 export type Delivery = 'queue' | 'steer' | 'interrupt' | 'reject' | 'compact';
@@ -115,7 +114,7 @@ function runOf(row: RunRow): RunRecord {
   };
 }
 
-/** Beside an append, in their order, which is that of their acceptance. What `begins` is at once running, in this process. */
+/** Statements beside an append. The order of the rows is that of their acceptance; a run with `begins` starts in this process. */
 export function insertRuns(
   tx: Sql,
   runs: readonly NewRun[],
@@ -154,9 +153,9 @@ export function insertRuns(
     )`;
 }
 
-/** What was accepted under these ids of the callers' own; another session's run of the same id may be among them. */
+/** Runs that were accepted with these idempotency keys. A run of another session may be among them. */
 export async function runsByPrompt(
-  { tx }: Unit,
+  { tx }: UnitOfWork,
   sessionKeys: readonly string[],
   promptIds: readonly string[],
 ): Promise<RunRecord[]> {
@@ -165,33 +164,37 @@ export async function runsByPrompt(
   return rows.map(runOf);
 }
 
-/** What waits in a session, in the order in which it will run. */
-export async function waitingRuns({ tx }: Unit, sessionKey: string, limit = 1_000_000): Promise<RunRecord[]> {
+/** In the order in which they will run. */
+export async function waitingRuns(
+  { tx }: UnitOfWork,
+  sessionKey: string,
+  limit = 1_000_000,
+): Promise<RunRecord[]> {
   const rows = await tx<RunRow[]>`
     select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place limit ${limit}`;
   return rows.map(runOf);
 }
 
-export async function steerRun({ tx }: Unit, runId: string, into: string): Promise<void> {
+export async function steerRun({ tx }: UnitOfWork, runId: string, into: string): Promise<void> {
   await tx`update agent.sessions_runs set steered_into = ${into}, started_at = agent.townhall_now() where run_id = ${runId}`;
 }
 
-export async function moveMessage({ tx }: Unit, runId: string, messageId: string): Promise<void> {
+export async function moveMessage({ tx }: UnitOfWork, runId: string, messageId: string): Promise<void> {
   await tx`update agent.sessions_runs set message_id = ${messageId} where run_id = ${runId}`;
 }
 
-export async function steeredRuns({ tx }: Unit, into: string): Promise<string[]> {
+export async function steeredRuns({ tx }: UnitOfWork, into: string): Promise<string[]> {
   const rows = await tx<{ run_id: string }[]>`
     select run_id from agent.sessions_runs where steered_into = ${into} and settled_at is null order by place`;
   return rows.map((row) => row.run_id);
 }
 
 /**
- * Whether a run is still abandoned, asked under the lock of its session: its process may have renewed the lease since the
- * query that named it. The row stays locked, so that no renewal comes in between.
+ * Whether a run is still abandoned: its process may have renewed the lease since `abandonedRuns`. Called under the
+ * session's lock. FOR UPDATE, so that no renewal comes in between.
  */
 export async function isAbandoned(
-  { tx }: Unit,
+  { tx }: UnitOfWork,
   runId: string,
   { instanceId, trustLeases }: { instanceId: string; trustLeases: boolean },
 ): Promise<boolean> {
@@ -210,14 +213,20 @@ export interface RunEnd {
 }
 
 /**
- * Beside an append: what runs leave behind and how the next begins. Those that have ended stay as they are. `forget` is the
- * run whose open text is in the log by now.
+ * Statements beside an append that end runs and start the next one. Runs that have ended already stay as they are.
+ * `checkpointsOf` is the run whose open text is in the appended events.
  */
 export function advanceRuns(
   tx: Sql,
-  ended: { runIds: readonly string[]; end: RunEnd } | null,
-  forget: string | null,
-  next: { runId: string; messageId: string | null; model: string; holder: LeaseHolder } | null,
+  {
+    ended = null,
+    checkpointsOf = null,
+    next = null,
+  }: {
+    ended?: { runIds: readonly string[]; end: RunEnd } | null;
+    checkpointsOf?: string | null;
+    next?: { runId: string; messageId: string | null; model: string; holder: LeaseHolder } | null;
+  },
 ): ExtraStatements {
   const end = ended?.end;
   return tx`, ended as (
@@ -225,9 +234,9 @@ export function advanceRuns(
       set status = ${end?.outcome ?? null}::text, settled_at = agent.townhall_now(), finish_reason = ${end?.finishReason ?? null}::text,
         usage = ${end ? asJson(end.usage) : null}::text::jsonb, error = ${end?.error ? asJson(end.error) : null}::text::jsonb
       where run_id = any(${[...(ended?.runIds ?? [])]}::text[]) and settled_at is null and exists (select from head)
-    ), forgotten as (
-      delete from agent.sessions_checkpoints where run_id = ${forget}::text and exists (select from head)
-    ), begun as (
+    ), deleted_checkpoints as (
+      delete from agent.sessions_checkpoints where run_id = ${checkpointsOf}::text and exists (select from head)
+    ), started as (
       update agent.sessions_runs
       set status = 'running', started_at = agent.townhall_now(), message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
         instance_id = ${next?.holder.instanceId ?? null}::text, lease_until = agent.townhall_now() + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
@@ -241,18 +250,18 @@ export interface RunStore {
   queueItem(sessionKey: string, queueItemId: string): Promise<RunRecord | undefined>;
   renewLeases(instanceId: string, leaseMs: number): Promise<void>;
   requestCancel(runId: string): Promise<void>;
-  /** Of the runs of this process, those that somebody wants ended. */
+  /** Runs of this process for which a cancellation was requested. */
   cancelRequests(instanceId: string): Promise<string[]>;
   /**
-   * Running runs that another process does not keep: the lease is over, or leases do not count, or it is this process that
-   * has them. The caller knows which of them it runs itself.
+   * Running runs whose lease has expired, all of them where leases do not count (`trustLeases`), and those of this
+   * process, of which the caller knows which it executes.
    */
   abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
-  /** What has waited for longer than it may, by session. */
+  /** Inputs whose time limit is over, by session. */
   expiredInputs(agentId: string): Promise<Map<string, string[]>>;
-  /** How long until the next of them; null when nothing that waits has an end. */
+  /** Until the next input expires; null when none will. */
   nextExpiryMs(agentId: string): Promise<number | null>;
-  /** Sessions in which something waits and nothing runs. */
+  /** Sessions with waiting inputs and no active run. */
   idleQueues(agentId: string): Promise<string[]>;
 }
 

@@ -1,0 +1,35 @@
+// The routes of approvals: list and decide.
+import { decodeCursor, encodeCursor, isCursorText, pageLimit } from '../../kernel/contract/page.ts';
+import { toApproval } from './records.ts';
+import type { HandlerOptions, SessionHandlers } from './session-options.ts';
+
+export function approvalHandlers({
+  approvals,
+  approvalStore,
+  requireSession,
+}: HandlerOptions): SessionHandlers<'sessions.listApprovals' | 'sessions.decideApproval'> {
+  return {
+    'sessions.listApprovals': async ({ path, query }) => {
+      const session = await requireSession(path.sessionId);
+      const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isCursorText);
+      const page = await approvalStore.list(session.key, {
+        limit: pageLimit(query),
+        ...(query.status === undefined ? {} : { status: query.status }),
+        ...(after === undefined ? {} : { after }),
+      });
+      const nextCursor = page.hasMore ? encodeCursor(page.approvals.at(-1)?.approvalId ?? null) : null;
+      const items = page.approvals.map((approval) => toApproval(approval, session.id));
+      return { status: 200, body: { items, nextCursor } };
+    },
+
+    'sessions.decideApproval': async ({ path, body, identity }) => {
+      const session = await requireSession(path.sessionId);
+      const approval = await approvals.decide(session.key, path.approvalId, {
+        isApproved: body.decision === 'approve',
+        by: identity.tokenId,
+        reason: body.reason ?? null,
+      });
+      return { status: 200, body: toApproval(approval, session.id) };
+    },
+  };
+}

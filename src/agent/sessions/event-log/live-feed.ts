@@ -1,0 +1,122 @@
+// Live feed of this process: committed events, and the text that models are writing, for the subscribers of a session.
+// It stores only the text of parts that are still open, because nothing else has that text yet.
+import type { StoredEvent } from './events.ts';
+
+/** A part of a message that is being written. */
+export interface OpenPart {
+  runId: string;
+  messageId: string;
+  partId: string;
+  partType: 'text' | 'reasoning';
+  /** The seq of its `part.started`. */
+  startedSeq: number;
+  text: string;
+}
+
+/** New text of an open part; it has no seq. */
+export interface TextDelta {
+  part: OpenPart;
+  offset: number;
+  text: string;
+  time: string;
+}
+
+export interface Subscriber {
+  onEvents(events: readonly StoredEvent[]): void;
+  onDelta?(delta: TextDelta): void;
+  /** Another process has written up to this seq; the events have to be read. */
+  onHead(headSeq: number): void;
+  onRemoved(): void;
+}
+
+export interface LiveFeed {
+  openPart(sessionKey: string, part: OpenPart): void;
+  addText(sessionKey: string, partId: string, text: string, time: string): void;
+  closePart(sessionKey: string, partId: string): void;
+  openParts(sessionKey: string): OpenPart[];
+  announceHead(sessionKey: string, headSeq: number): void;
+  announceRemoval(sessionKey: string): void;
+  /** Returns the function that ends the subscription. */
+  subscribe(sessionKey: string, subscriber: Subscriber): () => void;
+  subscribedSessions(): string[];
+  /** Events of several sessions; those of one session in the order of its log. */
+  publish(events: readonly StoredEvent[]): void;
+}
+
+export function createLiveFeed(): LiveFeed {
+  const subscribers = new Map<string, Set<Subscriber>>();
+  const parts = new Map<string, Map<string, OpenPart>>();
+
+  function subscribersOf(sessionKey: string): Iterable<Subscriber> {
+    return subscribers.get(sessionKey) ?? [];
+  }
+
+  return {
+    publish(events) {
+      for (let start = 0; start < events.length;) {
+        const { sessionKey } = events[start] as StoredEvent;
+        let end = start + 1;
+        while (events[end]?.sessionKey === sessionKey) end += 1;
+        if (subscribers.has(sessionKey)) {
+          const ofSession = events.slice(start, end);
+          for (const subscriber of subscribersOf(sessionKey)) subscriber.onEvents(ofSession);
+        }
+        start = end;
+      }
+    },
+    openPart(sessionKey, part) {
+      const open = parts.get(sessionKey) ?? new Map<string, OpenPart>();
+      open.set(part.partId, part);
+      parts.set(sessionKey, open);
+    },
+    addText(sessionKey, partId, text, time) {
+      const part = parts.get(sessionKey)?.get(partId);
+      if (!part) return;
+      const delta: TextDelta = { part, offset: part.text.length, text, time };
+      part.text += text;
+      for (const subscriber of subscribersOf(sessionKey)) subscriber.onDelta?.(delta);
+    },
+    closePart(sessionKey, partId) {
+      const open = parts.get(sessionKey);
+      open?.delete(partId);
+      if (open?.size === 0) parts.delete(sessionKey);
+    },
+    openParts: (sessionKey) => [...(parts.get(sessionKey)?.values() ?? [])],
+    announceHead(sessionKey, headSeq) {
+      for (const subscriber of subscribersOf(sessionKey)) subscriber.onHead(headSeq);
+    },
+    announceRemoval(sessionKey) {
+      for (const subscriber of subscribersOf(sessionKey)) subscriber.onRemoved();
+    },
+    subscribe(sessionKey, subscriber) {
+      const set = subscribers.get(sessionKey) ?? new Set<Subscriber>();
+      set.add(subscriber);
+      subscribers.set(sessionKey, set);
+      return () => {
+        set.delete(subscriber);
+        if (set.size === 0 && subscribers.get(sessionKey) === set) subscribers.delete(sessionKey);
+      };
+    },
+    subscribedSessions: () => [...subscribers.keys()],
+  };
+}
+
+/**
+ * Resolves `changed` at the first event that matches, and when another process wrote to the session or removed it. The
+ * caller subscribes before it reads the database, so that no change falls between the two.
+ */
+export function watchChange(
+  feed: Pick<LiveFeed, 'subscribe'>,
+  sessionKey: string,
+  matches: (event: StoredEvent) => boolean,
+): { changed: Promise<void>; stop(): void } {
+  const { promise: changed, resolve } = Promise.withResolvers<void>();
+  const stop = feed.subscribe(sessionKey, {
+    onEvents(events) {
+      if (events.some(matches)) resolve();
+    },
+    onHead: () => resolve(),
+    onRemoved: () => resolve(),
+  });
+  return { changed, stop };
+}

@@ -1,0 +1,212 @@
+// The event log: the one way to write to sessions, with the cache and the live feed that follow from it. Events are
+// published after their commit, in the order of the log, and never before.
+import { createBatcher } from '../../../kernel/async.ts';
+import type { UiMessage } from '../../../contract/agent/types.gen.ts';
+import type { Database } from '../../../kernel/data/database.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import { emptyProjection, type Conversation } from './conversation.ts';
+import type { StoredEvent } from './events.ts';
+import { createLiveFeed, type LiveFeed } from './live-feed.ts';
+import { addToConversation, createSessionCache, nameOf } from './session-cache.ts';
+import {
+  insertSessions,
+  lockSessions,
+  removeSession,
+  segmentsOf,
+  sessionStore,
+  type NewSession,
+  type SessionLocator,
+  type SessionRecord,
+} from './session-store.ts';
+import { appendAll, eventStore } from './store.ts';
+import type { AppliedAppend, Append, UnitOfWork } from './unit.ts';
+
+export interface EventLog extends Omit<LiveFeed, 'publish'> {
+  /** The session, from the cache or the database; a cached one may be out of date. */
+  find(locator: SessionLocator): Promise<SessionRecord | undefined>;
+  /** Writes a session with its first events. Undefined when its id is taken or its parent is gone. Batched. */
+  create(session: NewSession): Promise<SessionRecord | undefined>;
+  /** Writes events and nothing else, in one statement with appends of other sessions. Null when the fence is closed. */
+  append(append: Append): Promise<number | null>;
+  /**
+   * Resolves after the commit. The work may run twice, so it only writes. To refuse it returns a Problem before it has
+   * written anything; that Problem is thrown here.
+   */
+  transact<T>(work: (unit: UnitOfWork) => Promise<T | Problem>): Promise<T>;
+  /**
+   * Writes what depends on the state of sessions: first optimistically, from cached sessions in one statement without a
+   * lock; what comes back as `stale` runs again in a transaction that holds the locks of its sessions. Results are in
+   * the order of the items; `stale` is among them only when it comes back under the lock too.
+   */
+  decide<Item, Result>(
+    items: readonly Item[],
+    decision: Decision<Item, Result>,
+  ): Promise<(Result | 'stale')[]>;
+  /** The conversation at this seq or later. `first` is all of it, where nothing was said before that input. */
+  conversation(session: SessionRecord, seq: number, first: UiMessage | null): Promise<Conversation>;
+  /** Removes a session, or hides it while forks refer to its events. */
+  remove(sessionKey: string): Promise<'hidden' | 'gone'>;
+}
+
+export interface Decision<Item, Result> {
+  /** Null for an item whose session cannot exist yet. */
+  locate(item: Item): SessionLocator | null;
+  /**
+   * Without a lock its appends need `expectedSeq`, and it may write with one statement only, the last that it runs;
+   * whatever needs more, and every refusal, is `stale`.
+   */
+  run(
+    unit: UnitOfWork,
+    items: readonly Item[],
+    context: { sessions: readonly SessionRecord[]; isLocked: boolean },
+  ): Promise<readonly (Result | 'stale')[]>;
+}
+
+// More in one batch would make the first of its callers wait too long.
+const maxBatchItems = 64;
+
+export function createEventLog({
+  database,
+  agentId,
+}: {
+  database: Pick<Database, 'sql' | 'tx' | 'engine'>;
+  agentId: string;
+}): EventLog {
+  const { publish, ...feed } = createLiveFeed();
+  const cache = createSessionCache();
+  const sessions = sessionStore(database);
+  const events = eventStore(database);
+
+  function commit(appended: readonly StoredEvent[], applied: readonly AppliedAppend[]): void {
+    cache.apply(appended, applied);
+    publish(appended);
+  }
+
+  async function runStatement<T>(work: (unit: UnitOfWork) => Promise<T>): Promise<T> {
+    const unit: UnitOfWork = { tx: database.sql, appended: [], applied: [] };
+    const result = await work(unit);
+    commit(unit.appended, unit.applied);
+    return result;
+  }
+
+  async function runTransaction(works: readonly Work[]): Promise<unknown[]> {
+    const done = await database.tx(async (tx) => {
+      const units: { unit: UnitOfWork; result: unknown }[] = [];
+      for (const work of works) {
+        const unit: UnitOfWork = { tx, appended: [], applied: [] };
+        units.push({ unit, result: await work(unit) });
+      }
+      return units;
+    });
+    for (const { unit } of done) commit(unit.appended, unit.applied);
+    return done.map(({ result }) => result);
+  }
+
+  // Group commit. A commit of the embedded engine is one sync of the disk, so concurrent work shares it. A PostgreSQL
+  // server groups commits itself.
+  const runGrouped = createBatcher(runTransaction, { maxItems: maxBatchItems, hadNoEffect: isRolledBack });
+
+  async function transact<T>(work: (unit: UnitOfWork) => Promise<T | Problem>): Promise<T> {
+    const result =
+      database.engine === 'postgres' ? (await runTransaction([work]))[0] : await runGrouped(work);
+    if (result instanceof Problem) throw result;
+    return result as T;
+  }
+
+  const append = createBatcher(
+    async (appends: readonly Append[]) => {
+      const headSeqs = await runStatement((unit) => appendAll(unit, appends));
+      return appends.map(({ sessionKey }) => headSeqs.get(sessionKey) ?? null);
+    },
+    { maxItems: maxBatchItems, keyOf: ({ sessionKey }) => sessionKey, hadNoEffect: isRolledBack },
+  );
+
+  const create = createBatcher(
+    async (created: readonly NewSession[]) => {
+      const rows = await insertSessions(database.sql, created);
+      for (const session of rows.values()) cache.putRecord(session);
+      return created.map(({ key }) => rows.get(key));
+    },
+    { maxItems: maxBatchItems, hadNoEffect: isRolledBack },
+  );
+
+  async function find(locator: SessionLocator): Promise<SessionRecord | undefined> {
+    const cached = cache.record(locator);
+    if (cached) return cached;
+    const session = await sessions.session(agentId, locator);
+    if (session) cache.putRecord(session);
+    return session;
+  }
+
+  async function decide<Item, Result>(
+    items: readonly Item[],
+    { locate, run }: Decision<Item, Result>,
+  ): Promise<(Result | 'stale')[]> {
+    const loaded = await Promise.all(distinct(items.map(locate)).map(find));
+    const records = loaded.filter((session) => session !== undefined);
+    const results = await runStatement((unit) => run(unit, items, { sessions: records, isLocked: false }));
+    const rest = items.filter((_, index) => results[index] === 'stale');
+    if (rest.length === 0) return [...results];
+    const retried = await transact(async (unit) => {
+      const locked = await lockSessions(unit, agentId, distinct(rest.map(locate)));
+      return [...(await run(unit, rest, { sessions: locked, isLocked: true }))];
+    });
+    return results.map((result) => (result === 'stale' ? (retried.shift() as Result | 'stale') : result));
+  }
+
+  async function conversation(
+    session: SessionRecord,
+    seq: number,
+    first: UiMessage | null,
+  ): Promise<Conversation> {
+    const cached = cache.conversation(session.key) ?? {
+      projection: emptyProjection(),
+      upToSeq: 0,
+      length: 0,
+    };
+    const { projection } = cached;
+    if (first !== null && cached.upToSeq < seq) {
+      projection.messages.push({ seq, message: first });
+      cached.upToSeq = seq;
+    }
+    if (cached.upToSeq < seq) {
+      const missing = await events.conversationEvents(
+        segmentsOf(session, Number.MAX_SAFE_INTEGER),
+        cached.upToSeq,
+      );
+      // Appends may have added some of them during the query.
+      for (const event of missing) if (event.seq > cached.upToSeq) addToConversation(cached, event);
+      cached.upToSeq = Math.max(cached.upToSeq, seq);
+    }
+    cache.putConversation(session.key, cached);
+    return { summary: projection.summary, messages: [...projection.messages] };
+  }
+
+  async function remove(sessionKey: string): Promise<'hidden' | 'gone'> {
+    const outcome = await transact((unit) => removeSession(unit, sessionKey));
+    cache.delete(sessionKey);
+    feed.announceRemoval(sessionKey);
+    return outcome;
+  }
+
+  return { ...feed, find, create, append, transact, decide, conversation, remove };
+}
+
+type Work = (unit: UnitOfWork) => Promise<unknown>;
+
+function distinct(locators: readonly (SessionLocator | null)[]): SessionLocator[] {
+  const present = locators.filter((locator) => locator !== null);
+  return [...new Map(present.map((locator) => [nameOf(locator), locator])).values()];
+}
+
+/**
+ * Whether a failed write certainly had no effect. After a lost connection it may be committed, and must not be repeated:
+ * the log would have the events twice.
+ */
+export function isRolledBack(error: unknown): boolean {
+  if (!(error instanceof Problem) || error.kind !== 'unavailable') return true;
+  const code = error.cause instanceof Error && 'code' in error.cause ? String(error.cause.code) : '';
+  // SQLSTATE classes in which PostgreSQL has rolled back: invalid transaction state, serialization failure and deadlock,
+  // insufficient resources, object not in prerequisite state (lock timeout), and query_canceled (statement timeout).
+  return /^(?:25|40|53|55|57014)/.test(code);
+}

@@ -1,0 +1,136 @@
+// The routes that read a session: its messages, its event stream, and what a model is shown before the conversation.
+import { createHash } from 'node:crypto';
+import { decodeCursor, encodeCursor, isCursorText, pageLimit } from '../../kernel/contract/page.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { estimateTokens } from './event-log/conversation.ts';
+import { readEvent, type SessionEvent } from './event-log/events.ts';
+import { follow } from './event-log/follow.ts';
+import { mediaTypes, type StreamFormat } from './event-log/frames.ts';
+import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { hashOf, systemSections, type Section } from './model-loop/system-prompt.ts';
+import { statusOf } from './records.ts';
+import type { HandlerOptions, SessionHandlers } from './session-options.ts';
+
+export function historyHandlers(
+  options: HandlerOptions,
+): SessionHandlers<'sessions.listMessages' | 'sessions.getSystem' | 'sessions.follow'> {
+  const { events, runs, requireSession } = options;
+  return {
+    'sessions.listMessages': async ({ path, query }) => {
+      const session = await requireSession(path.sessionId);
+      const after = query.cursor === undefined ? 0 : readSeqCursor(query.cursor);
+      const page = await events.messagePage(segmentsOf(session), after, pageLimit(query));
+      const nextCursor = page.hasMore ? encodeCursor(String(page.events.at(-1)?.seq)) : null;
+      const items = page.events.map(
+        (event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message,
+      );
+      return { status: 200, body: { items, nextCursor, seq: await replaySeq(options, session) } };
+    },
+
+    'sessions.getSystem': async ({ path }) => ({
+      status: 200,
+      body: await describeSystem(options, await requireSession(path.sessionId)),
+    }),
+
+    'sessions.follow': async ({ path, query, headers, request, signal }) => {
+      const session = await requireSession(path.sessionId);
+      const lastEventId = headers['last-event-id'];
+      const after = lastEventId === undefined ? (query.after ?? 0) : Number(lastEventId);
+      if (after > session.headSeq)
+        throw new Problem(
+          'bad_request',
+          'cursor_ahead',
+          `The newest event of this session is ${session.headSeq}.`,
+          { param: lastEventId === undefined ? 'after' : 'Last-Event-ID' },
+        );
+      const format: StreamFormat = prefersLines(request.headers['accept']) ? 'ndjson' : 'sse';
+      const ended = AbortSignal.any([signal, runs.closed]);
+      const untilIdle = query.until === 'idle';
+      return {
+        status: 200,
+        content: followSession(options, session, { after, untilIdle, format, signal: ended }),
+        mediaType: `${mediaTypes[format]}; charset=utf-8`,
+        headers: { 'x-accel-buffering': 'no' },
+      };
+    },
+  };
+}
+
+/** Events after this seq complete the list of messages, those of the message that is being written included. */
+async function replaySeq({ events }: HandlerOptions, session: SessionRecord): Promise<number> {
+  const openMessageSeq =
+    session.activeRunId === null ? undefined : await events.openMessageSeq(session.key, session.activeRunId);
+  return openMessageSeq === undefined ? session.headSeq : openMessageSeq - 1;
+}
+
+function followSession(
+  { eventLog, events, clock, follow: limits }: HandlerOptions,
+  session: SessionRecord,
+  request: Parameters<typeof follow>[0],
+): AsyncGenerator<Uint8Array, void, void> {
+  const { key, id, headSeq, activeRunId, queueLength } = session;
+  return follow(request, {
+    feed: eventLog,
+    session: { key, id, headSeq, status: statusOf(session), activeRunId, queueLength },
+    readHeadSeq: async () => (await events.headSeqs([key]))[0]?.headSeq,
+    readEvents: (after, limit) => events.read(segmentsOf(session, Number.MAX_SAFE_INTEGER), after, limit),
+    clock,
+    limits,
+  });
+}
+
+async function describeSystem(options: HandlerOptions, session: SessionRecord) {
+  const { eventLog, name, registry, defaultModel, contextTokens } = options;
+  const { summary, messages } = await eventLog.conversation(session, session.headSeq, null);
+  const sections = [...systemSections(name, registry, session), ...summarySections(summary)].map(
+    (section) => ({ ...section, hash: hashOf(section.text), tokens: estimateTokens(section.text) }),
+  );
+  const tools = describeTools(options);
+  const model = session.model ?? defaultModel;
+  const used =
+    estimateTokens(sections.map(({ text }) => text).join('')) +
+    estimateTokens(tools) +
+    estimateTokens(messages.map(({ message }) => message.parts));
+  const hashes = [...sections, ...tools].map(({ hash }) => hash);
+  return {
+    sessionId: session.id,
+    sections,
+    tools,
+    contextWindow: { model, tokens: await contextTokens(model), used },
+    hash: createHash('sha256').update(hashes.join('\n')).digest('hex'),
+  };
+}
+
+function summarySections(summary: string | null): Section[] {
+  if (summary === null) return [];
+  return [{ id: 'compaction', title: 'The conversation before', source: 'compaction', text: summary }];
+}
+
+function describeTools({ registry }: HandlerOptions) {
+  return registry.tools.map(({ name, plugin, action, definition }) => {
+    const { description, input, needsApproval } = definition;
+    const tool = {
+      name,
+      description,
+      plugin,
+      action,
+      inputSchema: input as Record<string, unknown>,
+      needsApproval: needsApproval !== undefined && needsApproval !== false,
+    };
+    return { ...tool, hash: hashOf(JSON.stringify(tool)) };
+  });
+}
+
+function readSeqCursor(cursor: string): number {
+  const seq = Number(decodeCursor(cursor, isCursorText));
+  if (!Number.isSafeInteger(seq) || seq < 0 || seq > 2_147_483_647)
+    throw new Problem('bad_request', 'invalid_request', '`cursor` is not a cursor of this list.', {
+      param: 'cursor',
+    });
+  return seq;
+}
+
+function prefersLines(accept: string | string[] | undefined): boolean {
+  const text = String(accept ?? '');
+  return text.includes('application/x-ndjson') && !text.includes('text/event-stream');
+}

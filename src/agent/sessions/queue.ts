@@ -1,0 +1,149 @@
+// The routes of inputs and runs: prompt, compact, cancel, and the queue of a session.
+import { decodeCursor, pageLimit, pageOf } from '../../kernel/contract/page.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { toQueueItem, toRun } from './records.ts';
+import type { RunRecord } from './runs/store.ts';
+import { sessionNotFound } from './runs/submission.ts';
+import type { HandlerOptions, SessionHandlers } from './session-options.ts';
+import type { InputPart } from './submit.ts';
+
+const maxWaitSeconds = 300;
+
+export function queueHandlers(
+  options: HandlerOptions,
+): SessionHandlers<
+  | 'sessions.prompt'
+  | 'sessions.compact'
+  | 'sessions.cancel'
+  | 'sessions.getRun'
+  | 'sessions.listQueue'
+  | 'sessions.removeQueueItem'
+> {
+  const { runs, inputs, runStore, requireSession } = options;
+  return {
+    'sessions.prompt': async ({ path, body, headers, signal }) => {
+      const waitSeconds = readWaitSeconds(headers.prefer);
+      const parts = body.parts ?? [{ type: 'text' as const, text: body.text ?? '' }];
+      const { receipt, session } = await inputs.submit({
+        ...body,
+        parts: parts as InputPart[],
+        to: { sessionId: path.sessionId },
+        origin: 'sdk',
+      });
+      if (waitSeconds === null) return { status: 202, body: receipt };
+      const applied = { 'preference-applied': `wait=${waitSeconds}` };
+      const run = await runs.wait(
+        { sessionKey: session.key, runId: receipt.runId },
+        { timeoutMs: waitSeconds * 1_000, signal },
+      );
+      if (run === 'waiting') return { status: 202, body: receipt, headers: applied };
+      if (run === 'gone') throw sessionNotFound();
+      return {
+        status: 200,
+        body: { ...receipt, status: run.status, run: await showRun(options, session, run) },
+        headers: applied,
+      };
+    },
+
+    'sessions.compact': async ({ path }) => ({
+      status: 202,
+      body: (await inputs.compact(path.sessionId)).receipt,
+    }),
+
+    'sessions.cancel': async ({ path, body }) => {
+      const session = await requireSession(path.sessionId);
+      return {
+        status: 200,
+        body: { sessionId: session.id, cancelled: await runs.cancel(session, body ?? {}) },
+      };
+    },
+
+    'sessions.getRun': async ({ path }) => {
+      const session = await requireSession(path.sessionId);
+      const run = await runStore.run(session.key, path.runId);
+      if (!run)
+        throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
+          param: 'runId',
+        });
+      return { status: 200, body: await showRun(options, session, run) };
+    },
+
+    'sessions.listQueue': async ({ path, query }) => {
+      const session = await requireSession(path.sessionId);
+      const { activeRunId, queueLength, headSeq: seq } = session;
+      const page = pageOfQueue(await runStore.queue(session.key), session, query);
+      return { status: 200, body: { ...page, activeRunId, queueLength, seq } };
+    },
+
+    'sessions.removeQueueItem': async ({ path }) => {
+      await removeQueueItem(options, await requireSession(path.sessionId), path.queueItemId);
+      return { status: 204 };
+    },
+  };
+}
+
+function pageOfQueue(
+  waiting: readonly RunRecord[],
+  { activeRunId }: SessionRecord,
+  query: { limit?: number; cursor?: string },
+): { items: ReturnType<typeof toQueueItem>[]; nextCursor: string | null } {
+  const limit = pageLimit(query);
+  const running = activeRunId === null ? 0 : 1;
+  const placed = waiting.map((run, index) => ({ run, queuePosition: index + running }));
+  const lastPlace = query.cursor === undefined ? undefined : BigInt(decodeCursor(query.cursor, isQueuePlace));
+  const behindCursor = lastPlace === undefined ? placed : placed.filter(({ run }) => run.place > lastPlace);
+  const page = pageOf(behindCursor.slice(0, limit + 1), limit, ({ run }) => String(run.place));
+  return {
+    items: page.items.map(({ run, queuePosition }) => toQueueItem(run, queuePosition)),
+    nextCursor: page.next_cursor,
+  };
+}
+
+async function removeQueueItem(
+  { runs, runStore }: HandlerOptions,
+  session: SessionRecord,
+  queueItemId: string,
+): Promise<void> {
+  const run = await runStore.queueItem(session.key, queueItemId);
+  if (!run)
+    throw new Problem(
+      'not_found',
+      'queue_item_not_found',
+      'No input of this session has had a queue item of this id.',
+      { param: 'queueItemId' },
+    );
+  if (run.status === 'cancelled') return;
+  const isWaiting = run.status === 'accepted' && run.steeredInto === null;
+  const removed = isWaiting ? await runs.cancelWaiting(session, run.runId) : [];
+  if (removed.length === 0)
+    throw new Problem('conflict', 'run_started', `It has begun; cancel the run ${run.runId} instead.`, {
+      param: 'queueItemId',
+    });
+}
+
+async function showRun({ runStore, events }: HandlerOptions, session: SessionRecord, run: RunRecord) {
+  const isWaiting = run.status === 'accepted' && run.steeredInto === null;
+  const waiting = isWaiting ? await runStore.queue(session.key) : [];
+  const index = waiting.findIndex(({ runId }) => runId === run.runId);
+  const running = session.activeRunId === null ? 0 : 1;
+  const ofMessage =
+    run.messageId === null
+      ? []
+      : await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
+  return toRun(run, {
+    sessionId: session.id,
+    queuePosition: index < 0 ? null : index + running,
+    completed: ofMessage.findLast(({ type }) => type === 'message.completed'),
+  });
+}
+
+function isQueuePlace(value: unknown): value is string {
+  return typeof value === 'string' && /^\d{1,18}$/.test(value);
+}
+
+/** Seconds of `Prefer: wait=n` (RFC 7240); null without it. Other preferences are ignored, as the RFC allows. */
+function readWaitSeconds(prefer: string | undefined): number | null {
+  const seconds = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,6})"?/i.exec(prefer ?? '')?.[1];
+  return seconds === undefined ? null : Math.min(Number(seconds), maxWaitSeconds);
+}

@@ -1,0 +1,277 @@
+// Plans what accepting one input writes into its session, or why it is refused.
+import { Problem } from '../../../kernel/problem.ts';
+import type { DecodedAttachment } from '../attachments/files.ts';
+import type { SessionRecord } from '../event-log/session-store.ts';
+import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
+import { queueUpdated, startEvents } from './run-events.ts';
+import { waitingRuns, type NewRun } from './store.ts';
+import {
+  capacityProblem,
+  type Admission,
+  type AdmissionRules,
+  type Receipt,
+  type StartedRun,
+  type Submission,
+} from './submission.ts';
+
+/** What a batch writes into one session. Planning an input updates `session` to its state after the write. */
+export interface SessionWrite {
+  session: SessionRecord;
+  /** The newest seq before the write. */
+  expectedSeq: number;
+  /** Created in the same transaction. */
+  isNew: boolean;
+  events: LogEntry[];
+  change: SessionChange;
+  runs: NewRun[];
+  files: { messageId: string; attachments: readonly DecodedAttachment[] }[];
+}
+
+export interface AcceptedPrompt {
+  hash: string | null;
+  receipt: Receipt;
+}
+
+/** `prompts` are the accepted inputs by session key and prompt id; the planned one is added. */
+export async function planInput(
+  unit: UnitOfWork,
+  submission: Submission,
+  { write, prompts }: { write: SessionWrite; prompts: Map<string, AcceptedPrompt> },
+  rules: AdmissionRules,
+): Promise<Admission | Problem> {
+  const { session } = write;
+  const { promptId, promptHash } = submission;
+  const promptKey = `${session.key} ${promptId}`;
+  const accepted = promptId === null ? undefined : prompts.get(promptKey);
+  if (accepted) return repeatAdmission(session, accepted, promptHash);
+  const refusal = refusalOf(submission, write, rules);
+  if (refusal) return refusal;
+  const before = { ...session };
+  const isBusy = isSessionBusy(session);
+  if (!isBusy) rules.claim(submission.runId);
+  const plan = isBusy ? await planQueued(unit, submission, session) : planStarted(submission, session, rules);
+  const events = [...sessionEvents(write), ...inputEvents(submission, session), ...plan.events];
+  const receipt = receiptOf(submission, session, { ...plan, isBusy, eventCount: events.length });
+  write.runs.push(newRun(submission, session, { receipt, model: plan.model, isBusy }, rules));
+  addToWrite(write, submission, { events, isBusy });
+  if (promptId !== null) prompts.set(promptKey, { hash: promptHash, receipt });
+  return {
+    session: before,
+    receipt,
+    isRepeated: false,
+    started: plan.model === null ? null : startedRun(submission, before, { model: plan.model, receipt }),
+    interrupts: isBusy && submission.delivery === 'interrupt' ? before.activeRunId : null,
+    steers: isBusy && submission.delivery === 'steer' ? before.activeRunId : null,
+  };
+}
+
+function isSessionBusy({ activeRunId, queueLength }: SessionRecord): boolean {
+  return activeRunId !== null || queueLength > 0;
+}
+
+/** Whether the input is the first of the session that this transaction creates. */
+function isFirstInput({ isNew, runs }: SessionWrite): boolean {
+  return isNew && runs.length === 0;
+}
+
+function repeatAdmission(
+  session: SessionRecord,
+  { hash, receipt }: AcceptedPrompt,
+  promptHash: string | null,
+): Admission | Problem {
+  if (hash !== promptHash)
+    return new Problem(
+      'conflict',
+      'prompt_conflict',
+      'An input of this id was accepted with other content.',
+      { param: 'id' },
+    );
+  return { session, receipt, isRepeated: true, started: null, interrupts: null, steers: null };
+}
+
+function refusalOf({ delivery }: Submission, write: SessionWrite, rules: AdmissionRules): Problem | null {
+  const { session } = write;
+  const isBusy = isSessionBusy(session);
+  if (session.archivedAt !== null)
+    return new Problem('conflict', 'session_archived', 'This session is archived and takes no input.');
+  if (isBusy && delivery === 'reject')
+    return new Problem('conflict', 'session_busy', 'The session is busy.', {
+      headers: { 'retry-after': '1' },
+    });
+  if (session.queueLength >= rules.maxWaiting)
+    return new Problem(
+      'rate_limited',
+      'queue_full',
+      `The queue of this session is full: ${rules.maxWaiting} inputs wait already.`,
+      { headers: { 'retry-after': '5' } },
+    );
+  // The capacity for the first run of a new session was checked when the session was created.
+  return isBusy || isFirstInput(write) || rules.mayStart() ? null : capacityProblem();
+}
+
+interface InputPlan {
+  events: LogEntry[];
+  queuePosition: number;
+  /** Of the run that starts; null for one that waits. */
+  model: string | null;
+}
+
+function planStarted(submission: Submission, session: SessionRecord, rules: AdmissionRules): InputPlan {
+  const { runId, messageId, input } = submission;
+  const model = submission.model ?? session.model ?? rules.defaultModel;
+  const events = startEvents({
+    runId,
+    messageId,
+    model,
+    inputMessageId: input?.messageId ?? null,
+    queueLength: 0,
+    index: session.messageCount + (input ? 1 : 0),
+  });
+  return { events, queuePosition: 0, model };
+}
+
+/** An interrupting input goes to the front of the queue, behind earlier interrupting ones. */
+async function planQueued(
+  unit: UnitOfWork,
+  { queueItemId, delivery, input }: Submission,
+  session: SessionRecord,
+): Promise<InputPlan> {
+  const { queueLength } = session;
+  const running = session.activeRunId === null ? 0 : 1;
+  const movesOthers = delivery === 'interrupt' && queueLength > 0;
+  const waiting = movesOthers ? await waitingRuns(unit, session.key) : [];
+  const ahead = movesOthers ? waiting.filter((run) => run.isUrgent).length : queueLength;
+  const queuePosition = running + ahead;
+  const messageId = input?.messageId ?? null;
+  const events: LogEntry[] = [{ type: 'queue.added', queueItemId, queuePosition, delivery, messageId }];
+  if (movesOthers)
+    events.push(queueUpdated(waiting, queueLength + 1, (index, run) => index + 1 + (run.isUrgent ? 0 : 1)));
+  return { events, queuePosition, model: null };
+}
+
+function sessionEvents(write: SessionWrite): LogEntry[] {
+  if (!isFirstInput(write)) return [];
+  const { kind, chatId } = write.session;
+  return [{ type: 'session.created', kind, title: null, chatId, runId: null }];
+}
+
+function inputEvents({ input }: Submission, { messageCount }: SessionRecord): LogEntry[] {
+  if (!input) return [];
+  const { messageId, message, files } = input;
+  return [
+    ...files.map(({ attachmentId, fileName, contentType, bytes }): LogEntry => ({
+      type: 'attachment.stored',
+      attachmentId,
+      messageId,
+      fileName,
+      contentType,
+      size: bytes.length,
+    })),
+    { type: 'message.created', messageId, role: 'user', index: messageCount },
+    { type: 'message.completed', messageId, message },
+  ];
+}
+
+/** Every input of a chat has a queue item, also one that starts at once. */
+function queueItemOf({ queueItemId }: Submission, { chatId }: SessionRecord, isBusy: boolean): string | null {
+  return isBusy || chatId !== null ? queueItemId : null;
+}
+
+function receiptOf(
+  submission: Submission,
+  session: SessionRecord,
+  { queuePosition, isBusy, eventCount }: { queuePosition: number; isBusy: boolean; eventCount: number },
+): Receipt {
+  const { runId, input } = submission;
+  return {
+    runId,
+    sessionId: session.id,
+    messageId: input?.messageId ?? runId,
+    status: isBusy ? 'accepted' : 'running',
+    queued: isBusy,
+    queueItemId: queueItemOf(submission, session, isBusy),
+    queuePosition,
+    seq: session.headSeq + eventCount,
+    eventsUrl: `/api/sdk/sessions/${session.id}/events?after=${session.headSeq}`,
+  };
+}
+
+function newRun(
+  submission: Submission,
+  session: SessionRecord,
+  { receipt, model, isBusy }: { receipt: Receipt; model: string | null; isBusy: boolean },
+  { agentId }: AdmissionRules,
+): NewRun {
+  const { runId, delivery, origin, input, promptId, promptHash, reasoningEffort } = submission;
+  return {
+    runId,
+    sessionKey: session.key,
+    agentId,
+    delivery,
+    isUrgent: isBusy && delivery === 'interrupt',
+    origin,
+    queueItemId: queueItemOf(submission, session, isBusy),
+    inputMessageId: input?.messageId ?? null,
+    preview: input?.preview ?? '',
+    model: model ?? submission.model,
+    reasoningEffort,
+    promptId,
+    promptHash,
+    receipt: promptId === null ? null : receipt,
+    expiresInMs: isBusy ? submission.expiresInMs : null,
+    begins: isBusy ? null : { messageId: submission.messageId },
+  };
+}
+
+function addToWrite(
+  write: SessionWrite,
+  { runId, input, messageId }: Submission,
+  { events, isBusy }: { events: readonly LogEntry[]; isBusy: boolean },
+): void {
+  const { session, change } = write;
+  // The append has events of several runs, so each names its own.
+  write.events.push(...events.map((event) => ({ runId, ...event })));
+  if (input && input.files.length > 0)
+    write.files.push({ messageId: input.messageId, attachments: input.files });
+  const messages = (input ? 1 : 0) + (!isBusy && messageId !== null ? 1 : 0);
+  change.messages = (change.messages ?? 0) + messages;
+  session.messageCount += messages;
+  session.headSeq += events.length;
+  if (isBusy) {
+    change.queue = (change.queue ?? 0) + 1;
+    session.queueLength += 1;
+  } else {
+    change.activeRunId = runId;
+    session.activeRunId = runId;
+  }
+  if (input && session.title === null) {
+    const title = titleOf(input.preview);
+    change.title = title;
+    session.title = title;
+  }
+}
+
+function startedRun(
+  { runId, messageId, reasoningEffort, delivery, origin, input }: Submission,
+  before: SessionRecord,
+  { model, receipt }: { model: string; receipt: Receipt },
+): StartedRun {
+  const isFirstMessage = before.messageCount === 0 && before.lineage.length === 0;
+  return {
+    session: before,
+    runId,
+    messageId,
+    model,
+    reasoningEffort: reasoningEffort ?? before.reasoningEffort,
+    delivery,
+    origin,
+    input: isFirstMessage ? (input?.message ?? null) : null,
+    seq: receipt.seq,
+  };
+}
+
+/** The beginning of the first input, in one line of at most 80 characters. */
+function titleOf(preview: string): string {
+  const line = preview.replace(/\s+/g, ' ').trim();
+  return line.length <= 80 ? line : `${line.slice(0, 79).trimEnd()}…`;
+}

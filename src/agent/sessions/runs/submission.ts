@@ -1,0 +1,101 @@
+// An input on its way into a session: what is submitted, what the caller gets, and the run that starts.
+import type { UiMessage } from '../../../contract/agent/types.gen.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { DecodedAttachment } from '../attachments/files.ts';
+import type { NewSession, SessionLocator, SessionRecord } from '../event-log/session-store.ts';
+import type { Delivery, LeaseHolder } from './store.ts';
+
+/** An input with all its ids; nothing is generated later, so that it may be admitted twice. */
+export interface Submission {
+  session: SessionLocator;
+  /** Created when the session does not exist. */
+  create: NewSession | null;
+  runId: string;
+  queueItemId: string;
+  delivery: Delivery;
+  origin: string;
+  /** Null for a compaction. */
+  input: {
+    messageId: string;
+    message: UiMessage;
+    preview: string;
+    files: readonly DecodedAttachment[];
+  } | null;
+  /** The message that the model will write. */
+  messageId: string | null;
+  model: string | null;
+  reasoningEffort: string | null;
+  /** The caller's idempotency key, and the hash of the content that it stands for. */
+  promptId: string | null;
+  promptHash: string | null;
+  /** How long the input may wait; null for ever. */
+  expiresInMs: number | null;
+}
+
+export interface Receipt {
+  runId: string;
+  sessionId: string;
+  messageId: string;
+  status: 'accepted' | 'running';
+  queued: boolean;
+  queueItemId: string | null;
+  queuePosition: number;
+  seq: number;
+  eventsUrl: string;
+}
+
+export interface Admission {
+  session: SessionRecord;
+  receipt: Receipt;
+  /** The receipt is that of an earlier input with the same id. */
+  isRepeated: boolean;
+  /** The run to execute now; its start is in the log already. */
+  started: StartedRun | null;
+  /** The run to abort, because this input interrupts it. */
+  interrupts: string | null;
+  /** The run that takes this input with its next step. */
+  steers: string | null;
+}
+
+export interface StartedRun {
+  session: SessionRecord;
+  runId: string;
+  messageId: string | null;
+  model: string;
+  reasoningEffort: string | null;
+  delivery: Delivery;
+  origin: string;
+  /** The whole conversation, where nothing was said before; null when the log has to be read. */
+  input: UiMessage | null;
+  /** Of the last event of its start. */
+  seq: number;
+}
+
+export interface AdmissionRules {
+  agentId: string;
+  holder: LeaseHolder;
+  defaultModel: string;
+  /** Waiting inputs of one session. */
+  maxWaiting: number;
+  /** Whether this process has capacity for one more run. */
+  mayStart(): boolean;
+  /** Called before a run is written that this process will execute. */
+  claim(runId: string): void;
+  /** Called when a claimed run was not written. */
+  release(runId: string): void;
+}
+
+export function sessionNotFound(): Problem {
+  return new Problem('not_found', 'session_not_found', 'There is no session of this id.', {
+    param: 'sessionId',
+  });
+}
+
+export function capacityProblem(): Problem {
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    'The agent executes as many runs as it may; try again later.',
+    { headers: { 'retry-after': '5' } },
+  );
+}

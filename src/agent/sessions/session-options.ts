@@ -1,0 +1,44 @@
+// What the handlers of the sessions work with.
+import type { Operations } from '../../contract/agent/operations.gen.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Handler } from '../../kernel/contract/operation.ts';
+import type { Identity } from '../identity.ts';
+import type { PluginRegistry } from '../plugins/index.ts';
+import type { Approvals } from './approvals/approvals.ts';
+import type { ApprovalStore } from './approvals/store.ts';
+import type { AttachmentFiles } from './attachments/files.ts';
+import type { FollowLimits } from './event-log/follow.ts';
+import type { EventLog } from './event-log/log.ts';
+import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
+import type { EventStore } from './event-log/store.ts';
+import type { Runs } from './runs/runs.ts';
+import type { RunStore } from './runs/store.ts';
+import type { InputSubmitter } from './submit.ts';
+
+export interface HandlerOptions {
+  agentId: string;
+  name: string;
+  runs: Runs;
+  inputs: InputSubmitter;
+  eventLog: EventLog;
+  store: SessionStore;
+  runStore: RunStore;
+  events: EventStore;
+  approvals: Approvals;
+  approvalStore: ApprovalStore;
+  files: AttachmentFiles;
+  registry: PluginRegistry;
+  /** The model of inputs and sessions that name none. */
+  defaultModel: string;
+  /** The size of a model's context window, null when unknown. */
+  contextTokens(modelId: string): Promise<number | null>;
+  follow: FollowLimits;
+  clock: Clock;
+  /** Throws 404 when there is no session of this id. */
+  requireSession(sessionId: string): Promise<SessionRecord>;
+}
+
+/** The handlers of these operations. */
+export type SessionHandlers<Id extends keyof Operations> = {
+  [Key in Id]: Handler<Operations[Key], Identity>;
+};
