@@ -396,7 +396,8 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     },
     breakers: () => attempts.breakers(),
     usageAlarms: () => metering.alarms(),
-    checkProviders: () => checkProviders({ env, models: () => catalog.all(), providers, foreign, clock }),
+    checkProviders: () =>
+      checkProviders({ env, models: () => catalog.all(), providers, passthrough: foreign, clock }),
     async close() {
       catalog.close();
       await upstream.close();

@@ -1,5 +1,5 @@
-// The catalog: which models there are, which of them can be called now, and how a user and an administrator see
-// them. It is a snapshot that is replaced as a whole, so that one request never sees two states of it.
+// The model catalog: which models exist, which can be called now, and how users and administrators see them. It is an
+// immutable snapshot that is replaced as a whole, so that a request sees one state.
 import { watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Model, ModelList } from '../../../contract/gateway/types.gen.ts';
@@ -16,41 +16,40 @@ import {
 } from './models-file.ts';
 import { priceLines } from './rates.ts';
 
-/** A model and the provider that runs it. */
+/** A model with the entry of its provider. */
 export interface CatalogModel extends ModelEntry {
   providerEntry: ProviderEntry;
 }
 
-/** Whose eyes the catalog is seen with; a user may be held to some models. */
+/** Who reads the catalog. A user may be limited to some models. */
 export type Viewer = { kind: 'admin' } | { kind: 'user'; models?: readonly string[] | undefined };
 
-/** The view of who is asking. */
 export function viewerOf(identity: { kind: 'guest' | 'user' | 'admin'; models?: readonly string[] }): Viewer {
   return identity.kind === 'admin' ? { kind: 'admin' } : { kind: 'user', models: identity.models };
 }
 
 export interface Catalog {
-  list(view: Viewer): ModelList;
-  /** Throws a 404 for a model that is not there, or that this view does not show. */
-  get(view: Viewer, id: string): Model;
-  /** The model, ready to be called in this way. Throws 404 for a model that cannot be called now, 422 for the wrong way. */
-  callableModel(view: Viewer, id: string, modality?: Modality): CatalogModel;
-  /** The model as `callable` gives it, then those of its fallbacks that can be called in the same way now. */
-  chain(view: Viewer, id: string, modality?: Modality): CatalogModel[];
-  /** All models of the view that can be called in this way now. */
-  callableModels(view: Viewer, modality: Modality): CatalogModel[];
+  list(viewer: Viewer): ModelList;
+  /** Throws a 404 for a model that does not exist or that the viewer may not see. */
+  get(viewer: Viewer, id: string): Model;
+  /** Throws a 404 for a model that cannot be called now, and a 422 for one without the modality. */
+  callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel;
+  /** The callable model, then those of its fallbacks that can be called with the modality now. Throws for the first only. */
+  chain(viewer: Viewer, id: string, modality?: Modality): CatalogModel[];
+  /** All models that the viewer can call with the modality now. */
+  callableModels(viewer: Viewer, modality: Modality): CatalogModel[];
   /** Every model, whether it can be called or not. */
   all(): CatalogModel[];
-  /** What the providers of all models ask of the environment, each key once. */
+  /** The environment variables that the providers need, each key once. */
   requirements(): Requirement[];
   close(): void;
 }
 
-export interface CatalogNeeds {
+export interface CatalogOptions {
   env: { get(key: string): string | undefined };
-  /** What runs in this process. */
+  /** The models that run in this process. */
   builtin: ModelsFile;
-  /** What every gateway knows; the operator's file may replace a provider or a model of the same id. */
+  /** The models of every gateway. The operator's file can replace a provider or model by its id. */
   curated: ModelsFile;
   modelsFile: string | undefined;
   log: Log;
@@ -58,11 +57,11 @@ export interface CatalogNeeds {
 
 type Snapshot = ReadonlyMap<string, CatalogModel>;
 
-// Editors and deployments touch a file several times in a row; one reading is enough.
+// Editors and deployments write a file in several steps; they are read as one change.
 const settleMs = 100;
 
-/** What a models file may refer to without declaring it. */
-function knownEntries(builtin: ModelsFile, curated: ModelsFile): ExistingEntries {
+/** The entries that a models file may refer to without declaring them. */
+function existingEntries(builtin: ModelsFile, curated: ModelsFile): ExistingEntries {
   return {
     providers: [...builtin.providers, ...curated.providers],
     models: [...builtin.models, ...curated.models].map((model) => model.id),
@@ -70,140 +69,132 @@ function knownEntries(builtin: ModelsFile, curated: ModelsFile): ExistingEntries
   };
 }
 
-/** Reads a models file and drops it. Throws a ModelsFileError when `openCatalog` would. */
+/** Validates a models file. Throws a ModelsFileError where `openCatalog` would. */
 export async function checkModelsFile(path: string, builtin: ModelsFile, curated: ModelsFile): Promise<void> {
-  (await createModelsFileReader()(path)).parse(knownEntries(builtin, curated));
+  (await createModelsFileReader()(path)).parse(existingEntries(builtin, curated));
 }
 
-/** Reads the catalog. Throws a ModelsFileError when the file is bad now; a change to a bad one later keeps what stands. */
-export async function openCatalog(needs: CatalogNeeds): Promise<Catalog> {
-  const { env, builtin, curated, modelsFile, log } = needs;
-  const known = knownEntries(builtin, curated);
-  let snapshot = merged([builtin, curated]);
-  let stopWatching = () => {};
+/** Opens the catalog. Throws a ModelsFileError for an invalid file; after a change to an invalid one, the old entries stay. */
+export async function openCatalog(options: CatalogOptions): Promise<Catalog> {
+  const source = await openSnapshots(options);
+  return createCatalog({ env: options.env, snapshot: source.current, close: source.close });
+}
 
-  if (modelsFile !== undefined) {
-    const read = createModelsFileReader();
-    const first = await read(modelsFile);
-    let current = first.text;
-    snapshot = merged([builtin, curated, first.parse(known)]);
-    stopWatching = onChange(modelsFile, async () => {
-      try {
-        const next = await read(modelsFile);
-        if (next.text === current) return;
-        current = next.text;
-        snapshot = merged([builtin, curated, next.parse(known)]);
-        log.info({ models: snapshot.size }, 'models file read again');
-      } catch (error) {
-        log.error({ err: error }, 'models file refused; the last good one stays');
-      }
-    });
+interface SnapshotSource {
+  current(): Snapshot;
+  close(): void;
+}
+
+// Reads the models file, and reads it again whenever it changes.
+async function openSnapshots({ builtin, curated, modelsFile, log }: CatalogOptions): Promise<SnapshotSource> {
+  if (modelsFile === undefined) {
+    const snapshot = mergeFiles([builtin, curated]);
+    return { current: () => snapshot, close: () => {} };
+  }
+  const existing = existingEntries(builtin, curated);
+  const read = createModelsFileReader();
+  const file = await read(modelsFile);
+  let currentText = file.text;
+  let snapshot = mergeFiles([builtin, curated, file.parse(existing)]);
+
+  async function reload(path: string): Promise<void> {
+    try {
+      const next = await read(path);
+      if (next.text === currentText) return;
+      currentText = next.text;
+      snapshot = mergeFiles([builtin, curated, next.parse(existing)]);
+      log.info({ models: snapshot.size }, 'models file read again');
+    } catch (error) {
+      log.error({ err: error }, 'models file refused; the last good one stays');
+    }
   }
 
-  function ready(model: CatalogModel): boolean {
-    const key = model.providerEntry.api_key_env;
+  return { current: () => snapshot, close: watchFile(modelsFile, () => reload(modelsFile)) };
+}
+
+function createCatalog({
+  env,
+  snapshot,
+  close,
+}: {
+  env: CatalogOptions['env'];
+  snapshot: () => Snapshot;
+  close: () => void;
+}): Catalog {
+  function isReady({ providerEntry: { api_key_env: key } }: CatalogModel): boolean {
     return key === undefined || (env.get(key) ?? '') !== '';
   }
 
-  const allows = (view: Viewer, id: string): boolean =>
-    view.kind === 'admin' || view.models === undefined || view.models.includes(id);
+  function isCallable(viewer: Viewer, model: CatalogModel, modality?: Modality): boolean {
+    return isReady(model) && isAllowed(viewer, model.id) && hasModality(model, modality);
+  }
 
-  function find(view: Viewer, id: string): CatalogModel {
-    const model = snapshot.get(id);
-    if (model === undefined || !allows(view, id) || (view.kind === 'user' && !ready(model))) {
-      throw new Problem(
-        'not_found',
-        'model_not_found',
-        `There is no model ${id} that you can call; GET /v1/ai/models lists them.`,
-        { param: 'model' },
-      );
-    }
+  function find(viewer: Viewer, id: string): CatalogModel {
+    const model = snapshot().get(id);
+    if (model === undefined || !isAllowed(viewer, id) || (viewer.kind === 'user' && !isReady(model)))
+      throw modelNotFound(`There is no model ${id} that you can call; GET /v1/ai/models lists them.`);
     return model;
   }
 
-  function callableModel(view: Viewer, id: string, modality?: Modality): CatalogModel {
-    const model = find(view, id);
-    if (!ready(model)) {
-      throw new Problem(
-        'not_found',
-        'model_not_found',
-        `The model ${id} cannot be called: ${model.providerEntry.api_key_env} is not set.`,
-        { param: 'model' },
-      );
-    }
-    if (!isCalledBy(model, modality)) {
+  function callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel {
+    const model = find(viewer, id);
+    if (!isReady(model))
+      throw modelNotFound(`The model ${id} cannot be called: ${model.providerEntry.api_key_env} is not set.`);
+    if (!hasModality(model, modality)) {
       throw new Problem(
         'impossible',
         'unsupported_by_model',
         `The model ${id} cannot be called in this way; its modalities are ${model.modalities.join(', ')}.`,
-        {
-          param: 'model',
-        },
+        { param: 'model' },
       );
     }
     return model;
   }
 
   return {
-    list(view) {
-      const shown = [...snapshot.values()].filter(
-        (model) => view.kind === 'admin' || (ready(model) && allows(view, model.id)),
-      );
-      return {
-        object: 'list',
-        items: shown.map((model) => item(model, view)),
-        data: shown.map(({ id, created, provider }) => ({
-          id,
-          object: 'model',
-          created,
-          owned_by: provider,
-        })),
-      };
-    },
-    get: (view, id) => item(find(view, id), view),
-    callableModel,
-    chain(view, id, modality) {
-      const model = callableModel(view, id, modality);
-      const fallbacks = model.fallbacks.flatMap((fallback) => snapshot.get(fallback) ?? []);
-      return [
-        model,
-        ...fallbacks.filter(
-          (fallback) => ready(fallback) && allows(view, fallback.id) && isCalledBy(fallback, modality),
+    list: (viewer) =>
+      toModelList(
+        [...snapshot().values()].filter(
+          (model) => viewer.kind === 'admin' || (isReady(model) && isAllowed(viewer, model.id)),
         ),
-      ];
-    },
-    callableModels: (view, modality) =>
-      [...snapshot.values()].filter(
-        (model) => ready(model) && allows(view, model.id) && isCalledBy(model, modality),
+        viewer,
       ),
-    all: () => [...snapshot.values()],
-    requirements() {
-      const byKey = new Map<string, Requirement>();
-      for (const model of snapshot.values()) {
-        for (const requirement of requirementsOf(model)) {
-          const models = [...(byKey.get(requirement.key)?.models ?? []), model.id];
-          byKey.set(requirement.key, { ...requirement, models });
-        }
-      }
-      return [...byKey.values()];
+    get: (viewer, id) => toModel(find(viewer, id), viewer),
+    callableModel,
+    chain(viewer, id, modality) {
+      const model = callableModel(viewer, id, modality);
+      const fallbacks = model.fallbacks.flatMap((fallback) => snapshot().get(fallback) ?? []);
+      return [model, ...fallbacks.filter((fallback) => isCallable(viewer, fallback, modality))];
     },
-    close: () => stopWatching(),
+    callableModels: (viewer, modality) =>
+      [...snapshot().values()].filter((model) => isCallable(viewer, model, modality)),
+    all: () => [...snapshot().values()],
+    requirements: () => allRequirements(snapshot().values()),
+    close,
   };
 }
 
-function isCalledBy(model: CatalogModel, modality: Modality | undefined): boolean {
+function modelNotFound(message: string): Problem {
+  return new Problem('not_found', 'model_not_found', message, { param: 'model' });
+}
+
+function isAllowed(viewer: Viewer, id: string): boolean {
+  return viewer.kind === 'admin' || viewer.models === undefined || viewer.models.includes(id);
+}
+
+function hasModality(model: CatalogModel, modality: Modality | undefined): boolean {
   return modality === undefined || model.modalities.includes(modality);
 }
 
-// A later file wins over an earlier one.
-function merged(files: readonly ModelsFile[]): Snapshot {
+// An entry of a later file replaces the one of the same id in an earlier file.
+function mergeFiles(files: readonly ModelsFile[]): Snapshot {
   const providers = new Map(
     files.flatMap((file) => file.providers).map((provider) => [provider.id, provider]),
   );
   const models = new Map<string, CatalogModel>();
   for (const model of files.flatMap((file) => file.models)) {
-    const by = providers.get(model.provider);
-    if (by) models.set(model.id, { ...model, providerEntry: by });
+    const providerEntry = providers.get(model.provider);
+    if (providerEntry) models.set(model.id, { ...model, providerEntry });
   }
   return models;
 }
@@ -215,7 +206,28 @@ function requirementsOf(model: CatalogModel): Requirement[] {
     : [{ key, description: `Key of the model provider ${name}.`, required: true }];
 }
 
-function item(model: CatalogModel, view: Viewer): Model {
+// One requirement for each key, with all models that need it.
+function allRequirements(models: Iterable<CatalogModel>): Requirement[] {
+  const byKey = new Map<string, Requirement>();
+  for (const model of models) {
+    for (const requirement of requirementsOf(model)) {
+      const ids = [...(byKey.get(requirement.key)?.models ?? []), model.id];
+      byKey.set(requirement.key, { ...requirement, models: ids });
+    }
+  }
+  return [...byKey.values()];
+}
+
+function toModelList(models: readonly CatalogModel[], viewer: Viewer): ModelList {
+  return {
+    object: 'list',
+    items: models.map((model) => toModel(model, viewer)),
+    // The list as OpenAI's clients read it.
+    data: models.map(({ id, created, provider }) => ({ id, object: 'model', created, owned_by: provider })),
+  };
+}
+
+function toModel(model: CatalogModel, viewer: Viewer): Model {
   return {
     id: model.id,
     object: 'model',
@@ -229,26 +241,26 @@ function item(model: CatalogModel, view: Viewer): Model {
     meta: model.meta,
     context_window: model.context_window,
     max_output_tokens: model.max_output_tokens,
-    ...(view.kind === 'user' && model.reasoning ? { reasoning: model.reasoning } : {}),
-    ...(view.kind === 'admin' ? { env_requirements: requirementsOf(model) } : {}),
+    ...(viewer.kind === 'user' && model.reasoning ? { reasoning: model.reasoning } : {}),
+    ...(viewer.kind === 'admin' ? { env_requirements: requirementsOf(model) } : {}),
   };
 }
 
-// The folder is watched and not the file, because most programs replace a file by renaming another over it, and
-// mounted configuration is swapped by a link beside it. Every event of the folder counts; the reader compares content.
-function onChange(file: string, changed: () => Promise<void>): () => void {
+// Watches the folder of the file: most programs replace a file by a rename, and Kubernetes swaps a symbolic link beside a
+// mounted file. Returns the function that stops watching.
+function watchFile(file: string, onChange: () => Promise<void>): () => void {
   let timer: NodeJS.Timeout | undefined;
-  let reading = Promise.resolve();
+  let lastRead = Promise.resolve();
   const watcher = watch(dirname(file), { persistent: false }, (_event, name) => {
-    // A name in another folder's swap says nothing about our file; only plainly foreign files are passed over.
+    // Names that begin with two dots belong to swaps of links, which may change the file.
     if (name !== null && name !== basename(file) && !name.startsWith('..')) return;
     clearTimeout(timer);
     timer = setTimeout(() => {
-      reading = reading.then(changed);
+      lastRead = lastRead.then(onChange);
     }, settleMs);
     timer.unref();
   });
-  // A folder that goes away ends the watching, not the server; the last good catalog stays.
+  // If the folder is removed, the catalog keeps its last entries.
   watcher.on('error', () => watcher.close());
   return () => {
     clearTimeout(timer);

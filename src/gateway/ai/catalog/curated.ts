@@ -1,8 +1,8 @@
-// The models that a gateway knows without being told, as scripts/catalog.ts wrote them down.
-import written from './catalog.json' with { type: 'json' };
+// The models that every gateway has by default; scripts/catalog.ts generates catalog.json.
+import catalog from './catalog.json' with { type: 'json' };
 import { withDefaults, type ModelsFile, type ModelsFileInput } from './models-file.ts';
 
-/** The entries, each complete. The file is held against the schema by a test rather than at each start. */
+/** The entries with their defaults. A test validates the file against the schema, so that a start need not. */
 export function curatedModels(): ModelsFile {
-  return withDefaults(written as ModelsFileInput);
+  return withDefaults(catalog as ModelsFileInput);
 }

@@ -1,28 +1,28 @@
-// The operator's MODELS_FILE: what it may say, and reading it. A file with a fault is refused as a whole, with
-// the place named; nothing of it is guessed.
+// Reads the operator's MODELS_FILE. An invalid file is refused as a whole, with the path of the first wrong value.
 import { readFile } from 'node:fs/promises';
 import { compileSchema } from '../../../kernel/contract/schema.ts';
 import { SettingError } from '../../../kernel/settings.ts';
-import { videoResolutions, type Rates, type Tier } from './rates.ts';
+import { modelsFileSchema } from './models-file-schema.ts';
+import type { Rates, Tier } from './rates.ts';
 import type { Reasoning } from './reasoning.ts';
 
 export interface ProviderEntry {
   id: string;
   name: string;
   kind: ProviderKind;
-  /** Without a trailing slash; absent for local models. The environment may say another (provider-models.ts). */
+  /** Without a trailing slash; absent for local models. An environment variable can replace it (`baseUrlKey`). */
   base_url?: string;
-  /** The environment variable with its key; absent where no key is needed. */
+  /** The environment variable with the API key; absent if none is needed. */
   api_key_env?: string;
-  /** `ask`: a streamed call has to ask for its usage. */
+  /** `ask`: streamed calls need `stream_options.include_usage` to get their usage. */
   usage: 'ask' | 'none';
-  /** The request member that limits the output, where one has to be sent. */
+  /** The request member that limits the output, if a limit has to be sent. */
   output_limit_member?: string;
-  /** Request members whose use would cost what the rates do not say. */
+  /** Request members whose cost is not in the rates; requests with them are refused. */
   unpriced_members: string[];
-  /** The foreign formats that it speaks itself, in which a call passes through as it came. */
+  /** The formats that the provider speaks itself; calls in them pass through unchanged. */
   formats: PassthroughFormatName[];
-  /** The format in which it takes orders for films; absent where it makes none. */
+  /** The format of its asynchronous video jobs; absent if it has none. */
   video_format?: VideoFormat;
 }
 
@@ -30,8 +30,7 @@ export type VideoFormat = 'openai' | 'google' | 'xai';
 export type ProviderKind = 'openai-compatible' | 'openai' | 'anthropic' | 'google' | 'local';
 export type PassthroughFormatName = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
 
-// What each kind is known for where the file does not say: its address, the formats that it speaks, what it bills
-// otherwise than by the tokens of a request, and the member that limits its output.
+// Defaults for each kind of provider. `unpriced_members` are those that it bills other than by tokens.
 const kindDefaults: Record<
   ProviderKind,
   Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members' | 'output_limit_member'>
@@ -60,7 +59,7 @@ const kindDefaults: Record<
   local: { formats: [], unpriced_members: [] },
 };
 
-// The words for effort that the packages of these two translate for each of their models.
+// The efforts that the SDK packages of Anthropic and Google translate for their models.
 const translatedEfforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 
 export type Modality = 'text' | 'stream' | 'openai' | 'image' | 'video' | 'tts' | 'asr' | 'embedding';
@@ -77,7 +76,7 @@ export interface ModelEntry {
   meta: Record<string, unknown>;
   context_window: number | null;
   max_output_tokens: number | null;
-  /** The media that it takes in; undefined when the file does not say. */
+  /** The media types that the model accepts; undefined if the file does not name them. */
   inputs?: string[];
   idle_timeout_s?: number;
   rates: Rates | null;
@@ -91,132 +90,12 @@ export interface ModelsFile {
   models: ModelEntry[];
 }
 
-const text = { type: 'string' };
-const name = { type: 'string', minLength: 1 };
-const identifier = { type: 'string', pattern: '^[a-z0-9][a-z0-9._-]{0,63}$' };
-// The contract's ModelId.
-const modelId = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}$' };
-const member = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' };
-const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER };
-const credits = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
-const kinds = [
-  'input',
-  'cached_input',
-  'cache_write',
-  'cache_write_1h',
-  'output',
-  'reasoning',
-  'image',
-  'video_second',
-  ...videoResolutions.map((lines) => `video_second_${lines}`),
-  'speech_character',
-  'audio_second',
-];
-const rates = {
-  properties: Object.fromEntries(kinds.map((kind) => [kind, credits])),
-  additionalProperties: false,
-};
-// One type list rather than `anyOf`, so that a fault is named where it lies and not as a branch that failed.
-const optionalCount = { ...count, type: ['integer', 'null'] };
-
-// The JSON Schema of the file.
-const modelsFileSchema = {
-  $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  properties: {
-    $schema: text,
-    providers: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['id', 'kind'],
-        properties: {
-          id: identifier,
-          name,
-          kind: { type: 'string', pattern: '^(openai-compatible|openai|anthropic|google|local)$' },
-          base_url: { type: 'string', pattern: '^https?://' },
-          api_key_env: { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' },
-          usage: { enum: ['ask', 'none'] },
-          output_limit_member: member,
-          unpriced_members: { type: 'array', items: member },
-          formats: {
-            type: 'array',
-            uniqueItems: true,
-            items: { enum: ['chat', 'embeddings', 'responses', 'messages', 'rerank'] },
-          },
-          video_format: { enum: ['openai', 'google', 'xai'] },
-        },
-        if: { properties: { kind: { const: 'openai-compatible' } } },
-        then: { required: ['base_url'] },
-        additionalProperties: false,
-      },
-    },
-    models: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['id', 'provider', 'rates'],
-        properties: {
-          id: modelId,
-          name,
-          description: text,
-          provider: identifier,
-          upstream_model: name,
-          modalities: {
-            type: 'array',
-            uniqueItems: true,
-            items: { enum: ['text', 'stream', 'openai', 'image', 'video', 'tts', 'asr', 'embedding'] },
-          },
-          tags: { type: 'array', items: text },
-          created: { type: 'integer', minimum: 0 },
-          meta: { type: 'object' },
-          context_window: optionalCount,
-          max_output_tokens: optionalCount,
-          inputs: { type: 'array', items: { enum: ['text', 'image', 'audio', 'video', 'file'] } },
-          idle_timeout_s: { type: 'integer', minimum: 1, maximum: 3600 },
-          rates: { ...rates, type: ['object', 'null'] },
-          tiers: {
-            type: 'array',
-            items: {
-              type: 'object',
-              required: ['above_input_tokens', 'rates'],
-              properties: { above_input_tokens: count, rates: { ...rates, type: 'object' } },
-              additionalProperties: false,
-            },
-          },
-          reasoning: {
-            type: 'object',
-            required: ['efforts', 'default_effort'],
-            properties: {
-              efforts: {
-                type: 'array',
-                minItems: 1,
-                items: {
-                  type: 'object',
-                  required: ['id', 'name'],
-                  properties: { id: name, name },
-                  additionalProperties: false,
-                },
-              },
-              default_effort: name,
-            },
-            additionalProperties: false,
-          },
-          fallbacks: { type: 'array', items: modelId },
-        },
-        additionalProperties: false,
-      },
-    },
-  },
-  additionalProperties: false,
-} as const;
-
-/** A file that cannot be used. The message names the file's place and what is wrong there, for the operator. */
+/** The models file is invalid. The message names the file, the path of the wrong value and what is wrong, for the operator. */
 export class ModelsFileError extends SettingError {
   override readonly name = 'ModelsFileError';
 }
 
-/** The file as it may be written, what has a default left out. */
+/** The file before defaults are applied. */
 export interface ModelsFileInput {
   providers?: (Partial<ProviderEntry> & Pick<ProviderEntry, 'id' | 'kind'>)[];
   models?: (Partial<ModelEntry> & Pick<ModelEntry, 'id' | 'provider' | 'rates'>)[];
@@ -224,18 +103,18 @@ export interface ModelsFileInput {
 
 export type ModelsFileReader = (
   path: string,
-) => Promise<{ text: string; parse(known: ExistingEntries): ModelsFile }>;
+) => Promise<{ text: string; parse(existing: ExistingEntries): ModelsFile }>;
 
-/** What the file may refer to without declaring it. */
+/** The entries that the file may refer to without declaring them. */
 export interface ExistingEntries {
-  /** Those of this process cannot be declared again; all others can. */
+  /** Providers of the kind `local` cannot be declared again; the file may replace all others. */
   providers: readonly Pick<ProviderEntry, 'id' | 'kind'>[];
   models: readonly string[];
-  /** The models that run in this process, by the name that `upstream_model` gives. */
+  /** The names of local models, as in `upstream_model`. */
   localModels: readonly string[];
 }
 
-/** Makes the reader; the schema is compiled once. Reading throws a ModelsFileError where the file cannot be read. */
+/** Compiles the schema once. Reading and parsing throw a ModelsFileError. */
 export function createModelsFileReader(): ModelsFileReader {
   const check = compileSchema(modelsFileSchema);
   return async (path) => {
@@ -249,9 +128,11 @@ export function createModelsFileReader(): ModelsFileReader {
     }
     return {
       text: content,
-      parse(known) {
-        const refuse = (place: string, fault: string): never => {
-          throw new ModelsFileError(`MODELS_FILE ${path}: ${place === '' ? '' : `${place}: `}${fault}`);
+      parse(existing) {
+        const refuse: Refuse = (valuePath, reason) => {
+          throw new ModelsFileError(
+            `MODELS_FILE ${path}: ${valuePath === '' ? '' : `${valuePath}: `}${reason}`,
+          );
         };
         let value: unknown;
         try {
@@ -259,33 +140,34 @@ export function createModelsFileReader(): ModelsFileReader {
         } catch (error) {
           return refuse('', `is not valid JSON (${(error as Error).message})`);
         }
-        const verdict = check(value);
-        if (!verdict.ok) {
-          const [first] = verdict.details;
+        const result = check(value);
+        if (!result.ok) {
+          const [first] = result.details;
           return refuse(first?.path ?? '', first?.message ?? 'is not valid');
         }
         const file = withDefaults(value as ModelsFileInput);
-        refuseContradictions(file, known, refuse);
+        checkProviders(file, existing, refuse);
+        checkModels(file, existing, refuse);
         return file;
       },
     };
   };
 }
 
-/** The entries with the default of whatever was left out. */
-export function withDefaults(written: ModelsFileInput): ModelsFile {
+/** Fills in the defaults. */
+export function withDefaults(input: ModelsFileInput): ModelsFile {
   return {
-    providers: (written.providers ?? []).map((provider) => ({
+    providers: (input.providers ?? []).map((provider) => ({
       name: provider.id,
       usage: 'none',
       ...kindDefaults[provider.kind],
       ...provider,
       ...(provider.base_url === undefined ? {} : { base_url: provider.base_url.replace(/\/+$/, '') }),
     })),
-    models: (written.models ?? []).map((model) => ({
+    models: (input.models ?? []).map((model) => ({
       name: model.id,
       description: '',
-      // What follows the provider in `acme/fast`, or the whole id.
+      // `fast` of `acme/fast`; ids without a slash are used whole.
       upstream_model: model.id.slice(model.id.indexOf('/') + 1),
       modalities: ['text', 'stream', 'openai'],
       tags: [],
@@ -300,62 +182,63 @@ export function withDefaults(written: ModelsFileInput): ModelsFile {
   };
 }
 
-function refuseContradictions(
-  file: ModelsFile,
-  known: ExistingEntries,
-  refuse: (place: string, fault: string) => never,
-): void {
-  const providers = new Map<string, ProviderEntry['kind']>(known.providers.map(({ id, kind }) => [id, kind]));
-  const declared = new Set<string>();
-  for (const [index, provider] of file.providers.entries()) {
-    const place = `providers[${index}]`;
-    if (known.providers.some(({ id, kind }) => id === provider.id && kind === 'local'))
-      refuse(`${place}.id`, `"${provider.id}" is built in and cannot be declared`);
-    if (declared.has(provider.id)) refuse(`${place}.id`, `"${provider.id}" is declared twice`);
-    declared.add(provider.id);
-    providers.set(provider.id, provider.kind);
-    if (provider.kind === 'local') continue;
-    const url = URL.canParse(provider.base_url ?? '') ? new URL(provider.base_url ?? '') : undefined;
-    if (
-      url === undefined ||
-      url.username !== '' ||
-      url.password !== '' ||
-      url.search !== '' ||
-      url.hash !== ''
-    ) {
-      refuse(`${place}.base_url`, 'must be an http or https address without credentials, query and fragment');
-    }
+type Refuse = (valuePath: string, reason: string) => never;
+
+function checkProviders(file: ModelsFile, existing: ExistingEntries, refuse: Refuse): void {
+  const ids = new Set<string>();
+  for (const [index, { id, kind, base_url: baseUrl }] of file.providers.entries()) {
+    const path = `providers[${index}]`;
+    if (existing.providers.some((provider) => provider.id === id && provider.kind === 'local'))
+      refuse(`${path}.id`, `"${id}" is built in and cannot be declared`);
+    if (ids.has(id)) refuse(`${path}.id`, `"${id}" is declared twice`);
+    ids.add(id);
+    if (kind !== 'local' && !isPlainUrl(baseUrl ?? ''))
+      refuse(`${path}.base_url`, 'must be an http or https address without credentials, query and fragment');
   }
-  const models = new Set(file.models.map((model) => model.id));
-  const seen = new Set<string>();
+}
+
+function isPlainUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { username, password, search, hash } = new URL(text);
+  return [username, password, search, hash].every((part) => part === '');
+}
+
+function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse): void {
+  const providerKinds = new Map(
+    [...existing.providers, ...file.providers].map(({ id, kind }): [string, ProviderKind] => [id, kind]),
+  );
+  const allIds = new Set([...existing.models, ...file.models.map(({ id }) => id)]);
+  const ids = new Set<string>();
   for (const [index, model] of file.models.entries()) {
-    const place = `models[${index}]`;
-    if (seen.has(model.id)) refuse(`${place}.id`, `"${model.id}" is declared twice`);
-    seen.add(model.id);
-    const kind = providers.get(model.provider);
-    if (kind === undefined) refuse(`${place}.provider`, `there is no provider "${model.provider}"`);
-    if (kind === 'local' && !known.localModels.includes(model.upstream_model)) {
+    const path = `models[${index}]`;
+    if (ids.has(model.id)) refuse(`${path}.id`, `"${model.id}" is declared twice`);
+    ids.add(model.id);
+    const kind = providerKinds.get(model.provider);
+    if (kind === undefined) refuse(`${path}.provider`, `there is no provider "${model.provider}"`);
+    if (kind === 'local' && !existing.localModels.includes(model.upstream_model)) {
       refuse(
-        `${place}.upstream_model`,
-        known.localModels.length === 0
+        `${path}.upstream_model`,
+        existing.localModels.length === 0
           ? 'cannot run: LOCAL_MODELS is off'
-          : `must be one of ${known.localModels.join(', ')}`,
+          : `must be one of ${existing.localModels.join(', ')}`,
       );
     }
-    const efforts = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
-    const unknown =
-      kind === 'anthropic' || kind === 'google'
-        ? efforts.findIndex((effort) => !translatedEfforts.includes(effort))
-        : -1;
-    if (unknown >= 0)
-      refuse(`${place}.reasoning.efforts[${unknown}].id`, `must be one of ${translatedEfforts.join(', ')}`);
-    if (new Set(efforts).size < efforts.length) refuse(`${place}.reasoning.efforts`, 'has an id twice');
-    if (model.reasoning && !efforts.includes(model.reasoning.default_effort)) {
-      refuse(`${place}.reasoning.default_effort`, `must be one of ${efforts.join(', ')}`);
-    }
+    checkReasoning(model, kind, (member, reason) => refuse(`${path}.reasoning.${member}`, reason));
     for (const [position, fallback] of model.fallbacks.entries()) {
-      const exists = fallback !== model.id && (models.has(fallback) || known.models.includes(fallback));
-      if (!exists) refuse(`${place}.fallbacks[${position}]`, `there is no other model "${fallback}"`);
+      if (fallback === model.id || !allIds.has(fallback))
+        refuse(`${path}.fallbacks[${position}]`, `there is no other model "${fallback}"`);
     }
   }
+}
+
+function checkReasoning({ reasoning }: ModelEntry, kind: ProviderKind | undefined, refuse: Refuse): void {
+  if (reasoning === undefined) return;
+  const efforts = reasoning.efforts.map((effort) => effort.id);
+  const isTranslated = kind === 'anthropic' || kind === 'google';
+  const unknown = efforts.findIndex((effort) => !translatedEfforts.includes(effort));
+  if (isTranslated && unknown >= 0)
+    refuse(`efforts[${unknown}].id`, `must be one of ${translatedEfforts.join(', ')}`);
+  if (new Set(efforts).size < efforts.length) refuse('efforts', 'has an id twice');
+  if (!efforts.includes(reasoning.default_effort))
+    refuse('default_effort', `must be one of ${efforts.join(', ')}`);
 }

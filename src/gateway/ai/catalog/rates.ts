@@ -1,19 +1,19 @@
-// Rates as lines for people. Exact: credits are integers per million tokens, and what is shown per thousand
-// keeps every digit of them.
+// Rates of models, and their lines of text in the catalog. The lines are exact: rates are whole credits per million tokens,
+// and the amount per thousand keeps every digit.
 
-/** Credits per million tokens of a kind, or credits per unit of a medium. */
+/** Credits per million tokens, or credits per unit for media. */
 export interface Rates {
   input?: number;
   cached_input?: number;
   cache_write?: number;
-  /** Input that the provider is to keep for an hour, which some bill dearer than what they keep for minutes. */
+  /** Input that the provider caches for an hour. Some providers bill it higher than caching for minutes. */
   cache_write_1h?: number;
   output?: number;
   reasoning?: number;
   image?: number;
-  /** A film that has fewer lines than any other rate for films names. */
+  /** For videos below the lowest resolution that has a rate of its own. */
   video_second?: number;
-  /** A film of so many lines or more, up to the next rate that is given. */
+  /** For videos with at least this many lines, up to the next resolution with a rate. */
   video_second_480?: number;
   video_second_720?: number;
   video_second_1024?: number;
@@ -28,7 +28,7 @@ export interface Tier {
   rates: Rates;
 }
 
-/** The lines that films are sold by, fewest first: those of the shorter side. */
+/** The resolutions that have rates, ascending, in lines of the shorter side. */
 export const videoResolutions = [480, 720, 1024, 1080, 2160] as const;
 
 const tokenKinds = [
@@ -50,7 +50,7 @@ const units = [
   ['audio_second', 'second of audio'],
 ] as const;
 
-/** The lines of the catalog's `price`. */
+/** The member `price` of a model in the catalog. */
 export function priceLines(rates: Rates | null, tiers: readonly Tier[]): string[] {
   if (rates === null) return ['free'];
   return [
@@ -63,23 +63,23 @@ export function priceLines(rates: Rates | null, tiers: readonly Tier[]): string[
 
 function linesOf(rates: Rates, condition: string): string[] {
   const lines: string[] = [];
-  for (const [kind, words] of tokenKinds) {
+  for (const [kind, unit] of tokenKinds) {
     const rate = rates[kind];
-    if (rate !== undefined) lines.push(`${credits(thousandth(rate))} per 1K ${words}${condition}`);
+    if (rate !== undefined) lines.push(`${formatCredits(perThousand(rate))} per 1K ${unit}${condition}`);
   }
   for (const [kind, unit] of units) {
     const rate = rates[kind];
-    if (rate !== undefined) lines.push(`${credits(String(rate))} per ${unit}${condition}`);
+    if (rate !== undefined) lines.push(`${formatCredits(String(rate))} per ${unit}${condition}`);
   }
   return lines;
 }
 
-function credits(amount: string): string {
+function formatCredits(amount: string): string {
   return `${amount} ${amount === '1' ? 'credit' : 'credits'}`;
 }
 
-// In digits rather than by division, so that no rounding can happen.
-function thousandth(rate: number): string {
+// Moves the decimal point in the digits: a division could round.
+function perThousand(rate: number): string {
   const digits = String(rate).padStart(4, '0');
   const fraction = digits.slice(-3).replace(/0+$/, '');
   return fraction === '' ? digits.slice(0, -3) : `${digits.slice(0, -3)}.${fraction}`;

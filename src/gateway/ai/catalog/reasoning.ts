@@ -1,5 +1,4 @@
-// Reasoning levels: the one place that says whether a model knows an effort. An effort is never dropped or
-// replaced silently; a model that lacks it refuses the call.
+// Reasoning efforts of models. An effort is never dropped or replaced: a model without it refuses the call.
 import { Problem } from '../../../kernel/problem.ts';
 
 export interface Reasoning {
@@ -7,16 +6,16 @@ export interface Reasoning {
   default_effort: string;
 }
 
-interface Reasoner {
+interface ReasoningModel {
   id: string;
   reasoning?: Reasoning | undefined;
 }
 
-/** The asked effort when the model has it, undefined when none was asked. Throws a 422 that names the allowed ids. */
-export function checkEffort(model: Reasoner, asked: string | null | undefined): string | undefined {
-  if (asked === undefined || asked === null) return undefined;
+/** The requested effort, or undefined if none was. Throws a 422 with the allowed ids if the model does not have it. */
+export function checkEffort(model: ReasoningModel, requested: string | null | undefined): string | undefined {
+  if (requested === undefined || requested === null) return undefined;
   const ids = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
-  if (ids.includes(asked)) return asked;
+  if (ids.includes(requested)) return requested;
   const allowed = ids.length === 0 ? 'it has no reasoning efforts' : `allowed are ${ids.join(', ')}`;
   throw new Problem(
     'impossible',
@@ -31,13 +30,13 @@ export function checkEffort(model: Reasoner, asked: string | null | undefined): 
   );
 }
 
-/** The asked effort, or the model's default where none was asked. */
-export function effortOrDefault(model: Reasoner, asked: string | undefined): string | undefined {
-  return checkEffort(model, asked) ?? model.reasoning?.default_effort;
+/** The requested effort, or the model's default. Throws like `checkEffort`. */
+export function effortOrDefault(model: ReasoningModel, requested: string | undefined): string | undefined {
+  return checkEffort(model, requested) ?? model.reasoning?.default_effort;
 }
 
-/** Whether the effort is above the model's default: such a model may think for minutes before it speaks. */
-export function isAboveDefaultEffort(model: Reasoner, effort: string | undefined): boolean {
+/** Whether the effort is above the model's default. Such a call may be silent for minutes before its first output. */
+export function isAboveDefaultEffort(model: ReasoningModel, effort: string | undefined): boolean {
   if (effort === undefined || model.reasoning === undefined) return false;
   const rank = (id: string) => model.reasoning?.efforts.findIndex((candidate) => candidate.id === id) ?? -1;
   return rank(effort) > rank(model.reasoning.default_effort);

@@ -1,8 +1,8 @@
-// The catalog in the form that the AI SDK's own gateway provider asks for at `GET /v1/ai/config`.
+// The catalog for `GET /v1/ai/config`, in the format of the AI SDK's gateway provider.
 import type { SdkConfig } from '../../../contract/gateway/types.gen.ts';
 import type { CatalogModel } from './catalog.ts';
 
-/** The models; each major version of the provider insists on its own version of the specification. */
+/** The major version of the SDK in the user agent decides the version of the specification; the SDK refuses others. */
 export function sdkConfig(
   models: readonly CatalogModel[],
   userAgent: string | string[] | undefined,
@@ -18,14 +18,14 @@ export function sdkConfig(
       pricing:
         rates?.input === undefined || rates.output === undefined
           ? null
-          : { input: dollarsAToken(rates.input), output: dollarsAToken(rates.output) },
+          : { input: dollarsPerToken(rates.input), output: dollarsPerToken(rates.output) },
       modelType: 'language',
     })),
   };
 }
 
-// A rate is millionths of a dollar per million tokens, so a token costs it behind twelve decimal places.
-function dollarsAToken(rate: number): string {
+// A credit is a millionth of a dollar and a rate is per million tokens, so the decimal point moves by twelve digits.
+function dollarsPerToken(rate: number): string {
   const digits = String(rate).padStart(13, '0');
   const fraction = digits.slice(-12).replace(/0+$/, '');
   return fraction === '' ? digits.slice(0, -12) : `${digits.slice(0, -12)}.${fraction}`;

@@ -27,10 +27,10 @@ export type ProviderOptions = SharedV4ProviderOptions;
 
 /** One call of a model. */
 export interface ModelCall extends Omit<LanguageModelV4CallOptions, 'abortSignal' | 'headers' | 'reasoning'> {
-  /** An id of the model's efforts, already checked against the model that runs; undefined sends none. */
+  /** One of the model's efforts, already checked; undefined sends none. */
   reasoningEffort: string | undefined;
   signal: AbortSignal;
-  /** What the caller's format calls the members of this call, for errors about them. Never sent to a provider. */
+  /** Names of the members in the caller's format, for errors. Never sent to a provider. */
   memberNames?: MemberNames;
 }
 
@@ -53,14 +53,14 @@ export interface Answer {
   providerMetadata?: ProviderMetadata | undefined;
 }
 
-/** A model that can be called now. Both throw Problems, for the caller to read. */
+/** A model that can be called. Both methods throw Problems whose messages are for the caller. */
 export interface LanguageModel {
   generate(call: ModelCall): Promise<Answer>;
-  /** The parts of one answer. A failure midway is thrown from the iteration, or is an `error` part. */
+  /** A failure midway is thrown from the iteration or is an `error` part. */
   stream(call: ModelCall): AsyncIterable<StreamPart>;
 }
 
-/** The whole answer of a model that only streams. */
+/** Collects the parts of a stream into a whole answer. */
 export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<Answer> {
   const answer: Answer = {
     content: [],
@@ -107,14 +107,14 @@ export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<A
         answer.providerMetadata = part.providerMetadata;
         break;
       default:
-        // The remaining kinds say nothing that a whole answer repeats.
+        // Whole answers have no counterpart of the other parts.
         break;
     }
   }
   return answer;
 }
 
-/** Usage of which nothing is known. */
+/** Usage without any counts. */
 export function unknownUsage(): Usage {
   return {
     inputTokens: { total: undefined, noCache: undefined, cacheRead: undefined, cacheWrite: undefined },
@@ -122,12 +122,12 @@ export function unknownUsage(): Usage {
   };
 }
 
-/** A count that a provider gave, or undefined where what it gave cannot be one (negative, a fraction, too big to be exact). */
-export function validTokenCount(given: number | null | undefined): number | undefined {
-  return typeof given === 'number' && Number.isSafeInteger(given) && given >= 0 ? given : undefined;
+/** The count of a provider; undefined if it is invalid (negative, a fraction, or above the safe integers). */
+export function validTokenCount(count: number | null | undefined): number | undefined {
+  return typeof count === 'number' && Number.isSafeInteger(count) && count >= 0 ? count : undefined;
 }
 
-/** The list of sources under an answer, for the formats that have no member for them; empty without sources. */
+/** Sources as a list to append to the text, for formats without a member for them; empty without sources. */
 export function formatSourceList(sources: readonly Source[]): string {
   if (sources.length === 0) return '';
   const lines = sources.map((source) =>
