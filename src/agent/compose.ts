@@ -17,14 +17,14 @@ import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import type { AgentConfig } from './config.ts';
-import { openAgentDatabase } from './data/index.ts';
-import { openControl } from './control/index.ts';
+import { openAgentDatabase } from './database.ts';
+import { openControl } from './control.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
-import { openHands } from './hands/index.ts';
+import { openHands } from './extensions.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, createSessions, preloadModelLoop, type Chat, type Sessions } from './sessions/index.ts';
-import { status } from './status/index.ts';
+import { status } from './status.ts';
 import { openTokens, tokenStore } from './tokens/index.ts';
 
 export interface AgentNeeds {

@@ -11,8 +11,8 @@ import { Problem, renderProblem } from '../kernel/problem.ts';
 import { linkAgent } from './agent-link.ts';
 import { readAssets } from './assets.ts';
 import type { ConsoleConfig } from './config.ts';
-import { passDoor } from './door.ts';
-import { createEntrance, readBearer } from './entrance.ts';
+import { passDoor } from './request-guard.ts';
+import { createEntrance, readBearer } from './one-time-login.ts';
 import { agentOperations, describeFailure } from './operations.ts';
 import { followSession } from './session-stream.ts';
 

@@ -7,7 +7,7 @@ import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createEntrance, readBearer } from '../../src/console/entrance.ts';
+import { createEntrance, readBearer } from '../../src/console/one-time-login.ts';
 import { readConsoleConfig } from '../../src/console/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { token } from '../../src/kernel/secrets/secret.ts';

@@ -34,6 +34,8 @@ export const doors: Readonly<Record<string, RegExp>> = {
 const clientPackages = ['@townhall/gateway', '@townhall/agent'];
 const bannedNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'manager', 'misc', 'types']);
 const surfaces = ['gateway', 'agent'];
+// The files beside a server's slices that construct them or call several of them.
+const composingFiles = new Set(['compose.ts', 'control.ts', 'extensions.ts']);
 
 /** All violations of all rules, in the order of the files. */
 export function findViolations(sources: readonly Source[]): Violation[] {
@@ -135,6 +137,7 @@ function refusalOfSurface(
   const own = `src/${surface}/`;
   const isRoot = rest.length === 1;
   const isCompose = isRoot && rest[0] === 'compose.ts';
+  const composesSlices = isRoot && composingFiles.has(rest[0] ?? '');
   const contracts = surface === 'agent' ? ['agent', 'agent-classic'] : [surface];
   if (
     target === 'src/contract/problem-code.gen.ts' ||
@@ -149,7 +152,7 @@ function refusalOfSurface(
   const isShared =
     within.length === 0 && (isRoot ? slice !== 'compose.ts' : sharedFiles.includes(slice ?? ''));
   if (isShared) return undefined;
-  if (isCompose)
+  if (composesSlices)
     return within.join('/') === 'index.ts' ? undefined : 'the composition root takes a slice by its index.ts';
   if (isRoot && sharedFiles.includes(rest[0] ?? '')) return 'what all slices share knows none of them';
   if (slice === rest[0]) return undefined;
@@ -183,7 +186,10 @@ function refusalOfTest(file: string, target: string): string | undefined {
 
 /** What a room shows to those who compose: its index.ts, or a surface's composition root and settings. */
 function isDoorOfRoom(target: string): boolean {
-  return /^src\/(?:[\w-]+\/)+index\.ts$/.test(target) || /^src\/\w+\/(?:compose|config)\.ts$/.test(target);
+  return (
+    /^src\/(?:[\w-]+\/)+index\.ts$/.test(target) ||
+    /^src\/\w+\/(?:compose|config|control|database)\.ts$/.test(target)
+  );
 }
 
 function checkTables(source: Source): Violation[] {

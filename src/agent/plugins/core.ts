@@ -8,8 +8,8 @@ import type {
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { callAction } from './call.ts';
-import type { ManagedPlugin, Tool } from './managed.ts';
+import { callAction } from './call-action.ts';
+import type { ManagedPlugin, Tool } from './managed-plugin.ts';
 import type { PluginRegistry } from './registry.ts';
 
 /** Who asks for an action beside the model: a caller over HTTP, or a command on this machine. */

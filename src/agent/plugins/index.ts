@@ -1,6 +1,6 @@
 // The room of plugins: their shape, the registry, one call of an action, and those that are built in.
-export { createContainment, type Containment, type PluginOwner } from './contain.ts';
-export { callAction, type ActionOutcome } from './call.ts';
+export { createContainment, type Containment, type PluginOwner } from './containment.ts';
+export { callAction, type ActionOutcome } from './call-action.ts';
 export {
   definePlugin,
   type Action,
@@ -17,7 +17,7 @@ export {
   type Hooks,
   type HookValues,
 } from './hooks.ts';
-export type { ManagedPlugin, Tool } from './managed.ts';
+export type { ManagedPlugin, Tool } from './managed-plugin.ts';
 export { loadPlugins, readPluginFile, type PluginFile } from './load.ts';
 export type { PluginCore } from './core.ts';
 export { plugins, type PluginRooms } from './plugins.ts';

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { compileSchema, type JsonSchema } from '../../kernel/contract/schema.ts';
-import type { Containment, PluginOwner } from './contain.ts';
+import type { Containment, PluginOwner } from './containment.ts';
 import type { Plugin } from './plugin.ts';
 import type { PluginConfig } from './registry.ts';
 

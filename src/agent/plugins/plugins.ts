@@ -1,8 +1,8 @@
 // The room's handlers: the routes of the chosen variant, and the console's summary, which both variants have.
 import type { Service } from '../service.ts';
 import { pluginCore, type PluginCore, type PluginCoreNeeds } from './core.ts';
-import { classicRoutes } from './wire-classic.ts';
-import { currentRoutes } from './wire.ts';
+import { classicRoutes } from './routes-classic.ts';
+import { currentRoutes } from './routes.ts';
 
 export interface PluginRooms {
   core: PluginCore;

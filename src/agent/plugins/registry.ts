@@ -3,7 +3,7 @@
 import { systemClock, type Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { createHooks, hookNames, type Hooks, type PluginHooks } from './hooks.ts';
-import { managePlugin, type ManagedPlugin, type Tool } from './managed.ts';
+import { managePlugin, type ManagedPlugin, type Tool } from './managed-plugin.ts';
 import type { Plugin } from './plugin.ts';
 
 export interface PluginRegistry {

@@ -2,7 +2,7 @@
 // its users and commands to its operator. The machine keeps it; a service only says how it starts and how it ends.
 import type { JsonSchema } from '../../kernel/contract/schema.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { ProgramResult } from '../programs/index.ts';
+import type { ProgramResult } from '../processes/index.ts';
 
 /** What a start gets. */
 export interface ServiceRun {

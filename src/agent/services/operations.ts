@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { compileSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
-import { runProgram } from '../programs/index.ts';
+import { runProgram } from '../processes/index.ts';
 import type { ServiceOperation } from './definition.ts';
 
 export interface Operation {

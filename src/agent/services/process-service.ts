@@ -1,7 +1,7 @@
 // A program that the agent keeps running as one of its services, by configuration: a development server, a watcher.
 // It is started again when it ends, and its last words can be read with the command `output`.
 import type { Clock } from '../../kernel/clock.ts';
-import { startProgram, type Program } from '../programs/index.ts';
+import { startProgram, type Program } from '../processes/index.ts';
 import type { ServiceDefinition, ServiceOperation } from './definition.ts';
 
 export interface ProcessServiceNeeds {

@@ -6,7 +6,7 @@ import type { Log } from '../../kernel/log.ts';
 import { id } from '../../kernel/ids.ts';
 import { parseToken, token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
 import type { Identity } from '../identity.ts';
-import { tokenDesk, type TokenDesk } from './desk.ts';
+import { tokenDesk, type TokenDesk } from './admin.ts';
 import type { KnownToken, LiveToken, TokenStore } from './store.ts';
 import { readTokenFile, writeTokenFile } from './token-file.ts';
 

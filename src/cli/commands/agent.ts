@@ -1,6 +1,6 @@
 // `townhall agent`: runs the agent alone, with its log as JSON lines on standard output.
 import { agentSettings, readAgentConfig } from '../../agent/config.ts';
-import { openAgentDatabase } from '../../agent/data/index.ts';
+import { openAgentDatabase } from '../../agent/database.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { action, type Command } from '../command-line/command.ts';

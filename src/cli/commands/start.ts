@@ -5,7 +5,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createAgent } from '../../agent/compose.ts';
 import { readAgentConfig } from '../../agent/config.ts';
-import { openAgentDatabase } from '../../agent/data/index.ts';
+import { openAgentDatabase } from '../../agent/database.ts';
 import { openProject } from '../../deploy/index.ts';
 import { createGateway, localLoginNotice } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';

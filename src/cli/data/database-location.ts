@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AgentData } from '../../agent/config.ts';
-import { controlPath } from '../../agent/control/index.ts';
+import { controlPath } from '../../agent/control.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { assetPath } from '../../kernel/assets.ts';
 import { callControl } from '../../kernel/control.ts';

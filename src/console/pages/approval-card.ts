@@ -1,5 +1,5 @@
 // A tool that waits for a person: what it would do, exactly, and the two answers.
-import { ask, trying } from './ask.ts';
+import { ask, trying } from './agent-client.ts';
 import { button, focusHome, h, json, showControls } from './elements.ts';
 import type { Question } from './thread.ts';
 

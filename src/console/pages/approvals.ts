@@ -1,6 +1,6 @@
 // The room for questions: every tool of every session that waits for a person.
 import { approvalCard, createApprovalCards } from './approval-card.ts';
-import { loading, showAway } from './away.ts';
+import { loading, showAway } from './connection-notice.ts';
 import { empty, fill, fillWhenChanged, h, showControls } from './elements.ts';
 import type { Overview } from '../operations.ts';
 import type { OpenPage } from './page.ts';

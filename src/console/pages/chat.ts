@@ -1,6 +1,6 @@
 // The room for chats: on the left those that there are, on the right one of them, or the place to begin one.
 import type { Session } from '@townhall/agent';
-import { ask, trying } from './ask.ts';
+import { ask, trying } from './agent-client.ts';
 import { createComposer } from './composer.ts';
 import { createConversation, statusPill, type Conversation } from './conversation.ts';
 import { agoText, fill, fillWhenChanged, h, showControls, showCurrent } from './elements.ts';

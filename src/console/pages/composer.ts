@@ -1,7 +1,7 @@
 // The place to write. Enter sends, Shift+Enter begins a line. Text leaves the composer for good only once the agent has
 // accepted it; until then it is shown as being sent, and comes back with the reason when it is refused.
 import type { Session } from '@townhall/agent';
-import { ask, errorView, Refusal, trying } from './ask.ts';
+import { ask, errorView, Refusal, trying } from './agent-client.ts';
 import { readDraft, writeDraft } from './drafts.ts';
 import { fill, h } from './elements.ts';
 import { sendPrompt, type Attachment } from './send.ts';

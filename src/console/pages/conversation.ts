@@ -2,7 +2,7 @@
 // asked, and the place to write.
 import type { Session } from '@townhall/agent';
 import { approvalCard, createApprovalCards } from './approval-card.ts';
-import { ask, tell, trying } from './ask.ts';
+import { ask, tell, trying } from './agent-client.ts';
 import { createComposer } from './composer.ts';
 import { button, fill, fillWhenChanged, h, pill, showControls } from './elements.ts';
 import { createMessageView, type MessageView } from './message-view.ts';

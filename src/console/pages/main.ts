@@ -2,7 +2,7 @@
 // every other second while somebody looks at the page.
 import type { Overview } from '../operations.ts';
 import { openApprovals } from './approvals.ts';
-import { ask, hush, Refusal } from './ask.ts';
+import { ask, hush, Refusal } from './agent-client.ts';
 import { openChat } from './chat.ts';
 import { empty, fill, fillWhenChanged, h, pill } from './elements.ts';
 import { dropKey, fetchKey } from './key.ts';

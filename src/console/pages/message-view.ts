@@ -2,7 +2,7 @@
 // somebody reads, marks or has opened what stands above it.
 import type { UiMessagePart } from '@townhall/agent';
 import { ago, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
-import { createProse, type Prose } from './prose.ts';
+import { createProse, type Prose } from './markdown.ts';
 import type { Message, Outcome } from './thread.ts';
 
 export interface MessageState {

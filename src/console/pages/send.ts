@@ -1,6 +1,6 @@
 // How a prompt is sent: a chat's through its queue, any other session's as a prompt of that session.
 import type { ChatSendReceipt, PromptReceipt } from '@townhall/agent';
-import { ask } from './ask.ts';
+import { ask } from './agent-client.ts';
 
 export interface Attachment {
   type: 'document';

@@ -1,7 +1,7 @@
 // The room for services: their states as they are now, the buttons that change them, and their commands.
 import type { ServiceState } from '@townhall/agent';
-import { ask, Refusal, tell, trying } from './ask.ts';
-import { loading, showAway } from './away.ts';
+import { ask, Refusal, tell, trying } from './agent-client.ts';
+import { loading, showAway } from './connection-notice.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, json, pill } from './elements.ts';
 import type { OpenPage } from './page.ts';
 

@@ -1,7 +1,7 @@
 // Where a page has a session from: its past in a few calls, and from there on its events. The stream is one connection
 // of the few that a browser has for one host, so a page that nobody looks at lets go of it and comes back later.
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
-import { ask, Refusal, tell } from './ask.ts';
+import { ask, Refusal, tell } from './agent-client.ts';
 import { openEventStream, type EventStream, type ServerEvent } from './event-stream.ts';
 import type { RunView } from '../operations.ts';
 import { createThread, unexplainedRuns, type Thread } from './thread.ts';

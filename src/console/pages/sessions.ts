@@ -1,7 +1,7 @@
 // The room for sessions of every kind: the list, and one of them as it grows.
 import type { Session } from '@townhall/agent';
-import { ask, trying } from './ask.ts';
-import { loading, showAway } from './away.ts';
+import { ask, trying } from './agent-client.ts';
+import { loading, showAway } from './connection-notice.ts';
 import { createConversation, statusPill } from './conversation.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, pill, showControls } from './elements.ts';
 import type { OpenPage } from './page.ts';

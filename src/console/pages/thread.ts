@@ -2,7 +2,7 @@
 // whatever comes twice or late ends in the same picture.
 import type { QueueItem, Session, SessionEvent, UiMessage, UiMessagePart } from '@townhall/agent';
 import type { RunView } from '../operations.ts';
-import { orderMessages } from './order.ts';
+import { orderMessages } from './message-order.ts';
 
 export interface Message {
   id: string;

@@ -10,7 +10,7 @@ import {
   shell,
   type ActionOutcome,
 } from '../../../src/agent/plugins/index.ts';
-import { programEnvironment, runProgram } from '../../../src/agent/programs/index.ts';
+import { programEnvironment, runProgram } from '../../../src/agent/processes/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 

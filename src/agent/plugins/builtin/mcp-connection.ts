@@ -6,7 +6,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import type { Clock } from '../../../kernel/clock.ts';
-import { markedProgram } from '../../programs/index.ts';
+import { markedProgram } from '../../processes/index.ts';
 import type { McpServer } from '../load.ts';
 
 export interface McpTool {

@@ -1,7 +1,7 @@
 // The plugin `shell`: one command in the workspace. Unlike `files` it is held by no folder, since a program may open
 // what its user may; a person's approval is what stands before it, unless the configuration says otherwise.
 import type { Clock } from '../../../kernel/clock.ts';
-import { runProgram } from '../../programs/index.ts';
+import { runProgram } from '../../processes/index.ts';
 import { definePlugin, type Plugin } from '../plugin.ts';
 import type { Workspace } from './workspace.ts';
 

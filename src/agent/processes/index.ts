@@ -1,5 +1,5 @@
 // The room of programs: how they are run, bounded and ended.
-export { keepPrograms, type Keeper } from './keeper.ts';
+export { keepPrograms, type Keeper } from './orphan-reaper.ts';
 export {
   markedProgram,
   programEnvironment,
@@ -7,4 +7,4 @@ export {
   startProgram,
   type Program,
   type ProgramResult,
-} from './program.ts';
+} from './process.ts';

@@ -1,9 +1,9 @@
 // What the agent can do beside talking: the plugins built in and given, and the services. It is the part of the
 // composition root that knows all of them; the order of start and end is its rule.
-import type { Clock } from '../../kernel/clock.ts';
-import type { Database } from '../../kernel/data/database.ts';
-import type { Log } from '../../kernel/log.ts';
-import type { Redactor } from '../../kernel/secrets/secret.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Database } from '../kernel/data/database.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Redactor } from '../kernel/secrets/secret.ts';
 import {
   createContainment,
   createRegistry,
@@ -22,9 +22,9 @@ import {
   type PluginRegistry,
   type PluginRooms,
   type Workspace,
-} from '../plugins/index.ts';
-import type { Chat } from '../sessions/index.ts';
-import { keepPrograms, programEnvironment } from '../programs/index.ts';
+} from './plugins/index.ts';
+import type { Chat } from './sessions/index.ts';
+import { keepPrograms, programEnvironment } from './processes/index.ts';
 import {
   chatRoom,
   chatService,
@@ -32,7 +32,7 @@ import {
   processService,
   services,
   type ServiceDirectory,
-} from '../services/index.ts';
+} from './services/index.ts';
 
 /** The settings of the agent that count here. Times in milliseconds. */
 export interface HandsSettings {
@@ -108,7 +108,7 @@ async function assemble(
   const file = await readPluginFile(config.pluginConfig);
   // What is behind jobs takes a while to load and keeps the database busy; an agent without a schedule needs none.
   const openJobs = async () =>
-    (await import('../../kernel/data/jobs.ts')).createJobs(database, {
+    (await import('../kernel/data/jobs.ts')).createJobs(database, {
       schema: 'pgboss',
       log,
       pollSeconds: 1,

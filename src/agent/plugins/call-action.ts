@@ -3,7 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Tool } from './managed.ts';
+import type { Tool } from './managed-plugin.ts';
 
 /** `problem` says the same as `message` to a caller over HTTP. */
 export type ActionOutcome = { ok: true; output: unknown } | { ok: false; message: string; problem: Problem };

@@ -1,9 +1,9 @@
 // The agent's data: its folder, readable by its owner alone, and the database in it or at its address. It is apart from
 // the composition root so that a start may open it while everything else is still being loaded.
 import { join } from 'node:path';
-import { connect, withSettingName, type ConnectOptions, type Database } from '../../kernel/data/database.ts';
-import { makeSettingFolder } from '../../kernel/folder.ts';
-import type { Log } from '../../kernel/log.ts';
+import { connect, withSettingName, type ConnectOptions, type Database } from '../kernel/data/database.ts';
+import { makeSettingFolder } from '../kernel/folder.ts';
+import type { Log } from '../kernel/log.ts';
 
 export interface DataSettings {
   /** Absolute. */

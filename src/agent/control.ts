@@ -1,15 +1,15 @@
 // What commands on this machine may ask of a running agent, through the 0600 socket in its data folder: whoever may
 // read the folder holds the token file anyway.
 import { join } from 'node:path';
-import { assetPath } from '../../kernel/assets.ts';
-import { serveControl, type Control } from '../../kernel/control.ts';
-import { databaseControls } from '../../kernel/data/database-controls.ts';
-import type { Database } from '../../kernel/data/database.ts';
-import { id } from '../../kernel/ids.ts';
-import type { Log } from '../../kernel/log.ts';
-import { Problem } from '../../kernel/problem.ts';
-import type { PluginCore } from '../plugins/index.ts';
-import type { TokenDesk } from '../tokens/index.ts';
+import { assetPath } from '../kernel/assets.ts';
+import { serveControl, type Control } from '../kernel/control.ts';
+import { databaseControls } from '../kernel/data/database-controls.ts';
+import type { Database } from '../kernel/data/database.ts';
+import { id } from '../kernel/ids.ts';
+import type { Log } from '../kernel/log.ts';
+import { Problem } from '../kernel/problem.ts';
+import type { PluginCore } from './plugins/index.ts';
+import type { TokenDesk } from './tokens/index.ts';
 
 /** Where the socket of an agent lies. */
 export function controlPath(dataDir: string): string {

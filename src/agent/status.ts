@@ -1,7 +1,7 @@
 // Health for whoever knocks, and the agent's name for whoever holds its token. Neither asks the database: they
 // say that this process answers, and go on saying it while the database is away.
-import type { Clock } from '../../kernel/clock.ts';
-import type { Service } from '../service.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Service } from './service.ts';
 
 export interface StatusNeeds {
   name: string;

@@ -1,2 +1,0 @@
-// The room that puts plugins and services together.
-export { openHands, type Hands } from './hands.ts';

@@ -1,2 +1,0 @@
-// The room that says whether the agent is there.
-export { status } from './status.ts';
