@@ -1,5 +1,5 @@
-// Makes one agent: the only place where its rooms meet. The order is the rule: data and lock, then the token, then
-// what a crash has left, and only then a socket that somebody could reach.
+// The composition root of the agent: constructs every part in order and defers its close beside it. Data and lock come
+// first, then the token, then what a crash has left, and the socket last.
 import { realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { readText, assetPath } from '../kernel/assets.ts';
@@ -7,135 +7,120 @@ import { systemClock, type Clock } from '../kernel/clock.ts';
 import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { createContract } from '../kernel/contract/contract.ts';
 import { migrate, type Database } from '../kernel/data/database.ts';
-import { loopbackGuard } from '../kernel/http/guard.ts';
 import { makeFolder } from '../kernel/folder.ts';
-import type { Log } from '../kernel/log.ts';
-import { SettingError } from '../kernel/settings.ts';
-import type { Redactor } from '../kernel/secrets/secret.ts';
+import { loopbackGuard } from '../kernel/http/guard.ts';
 import { createServer, type Server, type ServerOptions } from '../kernel/http/server.ts';
-import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
+import type { Log } from '../kernel/log.ts';
+import type { Redactor } from '../kernel/secrets/secret.ts';
+import { SettingError } from '../kernel/settings.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
+import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import type { AgentConfig } from './config.ts';
-import { openAgentDatabase } from './database.ts';
 import { openControl } from './control.ts';
+import { openAgentDatabase } from './database.ts';
+import { createExtensions } from './extensions.ts';
 import { gatewayAccess } from './gateway.ts';
 import type { Identity } from './identity.ts';
-import { openHands } from './extensions.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { createChat, createSessions, preloadModelLoop, type Chat, type Sessions } from './sessions/index.ts';
+import { createChat, createSessions, preloadModelLoop, type Sessions } from './sessions/index.ts';
 import { status } from './status.ts';
-import { openTokens, tokenStore } from './tokens/index.ts';
+import { openTokens, tokenStore, type Tokens } from './tokens/index.ts';
 
-export interface AgentNeeds {
+export interface AgentOptions {
   log: Log;
-  /** Learns the tokens that must not appear in the log. */
+  /** Gets the tokens that must not appear in the log. */
   redactor: Redactor;
   clock?: Clock;
-  /** The environment of the process: what programs are given of it is where programs lie, the home and the language. */
+  /** The environment of the process; child processes get its search path, home and language. */
   env?: Readonly<Record<string, string | undefined>>;
   /** Files and folders beside the agent's own that its tools never open, such as the data of a gateway in this process. */
   hidden?: readonly string[];
-  /** Beside those built in. */
+  /** Beside the built-in ones. */
   plugins?: readonly Plugin[];
   /** Whether standard output is the log: lines that plugins print there become lines of it. */
   logsPrints?: boolean;
-  /** An open database instead of the config's own; whoever opened it closes it, after the agent. */
+  /** An open database in place of the config's own. Its opener closes it, after the agent. */
   database?: Database;
-  /** Its own database on its way, opened before all this was loaded; it is closed with the agent. */
+  /** The agent's own database, being opened already; it is closed with the agent. */
   opening?: Promise<Database>;
   timeouts?: ServerOptions['timeouts'];
   /** Of the installation, as traces name it. */
   version?: string;
-  /** Holds every answer against the contract; for tests. */
+  /** Checks every response against the contract; for tests. */
   validateResponses?: boolean;
 }
 
 export interface Agent {
-  /** Known once it listens. The file holds the first token. */
+  /** Holds the first token; exists once the agent is created. */
   tokenFile: string;
   listen(): Promise<{ url: string; port: number }>;
-  /** Takes no more work, lets what runs end, settles the rest, closes the data. */
+  /** Refuses new work, waits up to `drainMs` for runs, settles the rest and closes the data. */
   close(): Promise<void>;
+}
+
+interface Base {
+  database: Database;
+  clock: Clock;
+  closers: Closers;
 }
 
 /**
  * Opens the data and settles what a crash has left; nothing listens yet. Throws, with everything closed again, when the
- * data folder is taken, the token file cannot be used, a plugin is not sound, or contract and handlers do not agree.
+ * data folder is in use, the token file cannot be used, a plugin is not valid, or contract and handlers do not agree.
  */
-export async function createAgent(config: AgentConfig, needs: AgentNeeds): Promise<Agent> {
-  const { log, clock = systemClock } = needs;
-  // It takes a while, and the database does too.
+export async function createAgent(config: AgentConfig, options: AgentOptions): Promise<Agent> {
+  const { log, clock = systemClock } = options;
+  // Load the model loop while the database opens; each takes some hundred milliseconds.
   void preloadModelLoop();
-  const database = needs.database ?? (await (needs.opening ?? openAgentDatabase(config, log)));
+  const database = options.database ?? (await (options.opening ?? openAgentDatabase(config, log)));
   const closers = createClosers();
-  if (needs.database === undefined) closers.defer(() => database.close());
-  return closedOnError(closers, () => assemble(config, needs, { database, clock, closers }));
+  if (options.database === undefined) closers.defer(() => database.close());
+  return closedOnError(closers, () => compose(config, options, { database, clock, closers }));
 }
 
-async function assemble(
+async function compose(
   config: AgentConfig,
-  needs: AgentNeeds,
-  { database, clock, closers }: { database: Database; clock: Clock; closers: Closers },
+  options: AgentOptions,
+  { database, clock, closers }: Base,
 ): Promise<Agent> {
-  const { log, redactor } = needs;
-  let room: Sessions | undefined;
-  let chat: Chat | undefined;
+  const { log, redactor } = options;
+  const { tokenFile } = config;
   await migrate(database, { schema: 'agent', directory: assetPath('src/agent/migrations'), log });
-  const tokens = await openTokens({
-    store: tokenStore(database),
-    name: config.name,
-    tokenFile: config.tokenFile,
-    redactor,
-    clock,
-    log,
-  });
-  const workspace = await settleWorkspace(config, needs.hidden ?? []);
-  const hands = await openHands({
+  const store = tokenStore(database);
+  const tokens = await openTokens({ store, name: config.name, tokenFile, redactor, clock, log });
+  const { agentId } = tokens;
+
+  const workspace = await prepareWorkspace(config, options.hidden ?? []);
+  const extensions = await createExtensions(closers, {
     config,
     database,
-    agentId: tokens.agentId,
-    async execute(instructions) {
-      const { inputs } = made(room);
-      const { receipt } = await inputs.submit({
-        to: 'own',
-        origin: 'service',
-        parts: [{ type: 'text', text: instructions }],
-      });
-      return receipt;
-    },
-    chat: () => made(chat),
+    agentId,
+    // Plugins and services call these only after `start`, when both constants below are set.
+    execute: (instructions) => submitUnattended(sessions, instructions),
+    chat: () => chat,
     workspace,
-    env: needs.env ?? process.env,
-    plugins: needs.plugins ?? [],
-    logsPrints: needs.logsPrints ?? false,
+    env: options.env ?? process.env,
+    plugins: options.plugins ?? [],
+    logsPrints: options.logsPrints ?? false,
     redactor,
     fetch: (input, init) => fetch(input, init),
     clock,
     log,
   });
-  closers.defer(() => hands.close());
-  const { registry } = hands;
-  const observed = telemetrySettings(config);
-  for (const secret of telemetrySecrets(observed)) redactor.hold(secret);
-  const telemetry = await openTelemetry({
-    settings: observed,
-    surface: 'agent',
-    version: needs.version ?? 'unknown',
-    hide: (text) => redactor.hide(text),
-    clock,
-    log,
-  });
+
+  const telemetry = await startTelemetry(config, options, clock);
   closers.defer(() => telemetry.close());
   showDatabase(telemetry.metrics, database);
+
   const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
-  room = await createSessions({
+  const sessions = await createSessions({
     database,
-    agentId: tokens.agentId,
+    agentId,
     name: config.name,
     dataDir: config.dataDir,
     workspace: workspace.root,
-    registry,
+    registry: extensions.registry,
     defaultModel: config.model,
     model: (modelId, settings) => gateway.model(modelId, settings),
     contextTokens: (modelId) => gateway.contextTokens(modelId),
@@ -144,65 +129,110 @@ async function assemble(
     log,
     traces: telemetry.traces,
   });
-  const { runs } = room;
-  closers.defer(() => runs.close(0));
-  chat = createChat({ agentId: tokens.agentId, inputs: room.inputs, store: room.store });
+  closers.defer(() => sessions.runs.close(0));
+  const chat = createChat({ agentId, inputs: sessions.inputs, store: sessions.store });
+
   let isDraining = false;
-  const statusRoom = status({ name: config.name, clock, isDraining: () => isDraining });
-  const sessionsRoom = room.service(chat);
-  const contract = createContract<Identity>({
-    definition: await readContract(config.variant),
-    handlers: { ...statusRoom.handlers, ...sessionsRoom.handlers, ...hands.handlers },
-    identities: { agentToken: 'agent' },
-    identify: (bearer) => tokens.identify(bearer),
-    guest: { kind: 'guest' },
-    ...(needs.validateResponses ? { validateResponses: true } : {}),
-  });
-  const server = createServer({
-    contract,
-    surface: 'agent',
-    guard: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
-    ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
-    log,
+  const server = await createAgentServer(config, options, {
+    handlers: {
+      ...status({ name: config.name, clock, isDraining: () => isDraining }).handlers,
+      ...sessions.service(chat).handlers,
+      ...extensions.handlers,
+    },
+    tokens,
     clock,
     observer: telemetry.observer,
-    ...(needs.timeouts ? { timeouts: needs.timeouts } : {}),
   });
-  await hands.start();
-  await runs.recover();
+  await extensions.start();
+  await sessions.runs.recover();
+
   const control = await openControl({
     dataDir: config.dataDir,
     database,
-    tokens: tokens.desk,
-    core: hands.core,
+    tokens: tokens.admin,
+    pluginCore: extensions.pluginCore,
     log,
   });
   closers.defer(() => control?.close());
 
   let closing: Promise<void> | undefined;
   return {
-    tokenFile: config.tokenFile,
+    tokenFile,
     async listen() {
       await telemetry.listen();
       return server.listen({ host: config.host, port: config.port });
     },
     close() {
       isDraining = true;
-      closing ??= end({ server, runs, drainMs: config.drainMs, closers });
+      closing ??= drain({ server, runs: sessions.runs, drainMs: config.drainMs, closers });
       return closing;
     },
   };
 }
 
-// Plugins and services are opened before what they call later.
-function made<T>(part: T | undefined): T {
-  if (part === undefined)
-    throw new Error('A plugin or a service has called before the agent was put together.');
-  return part;
+async function submitUnattended({ inputs }: Sessions, instructions: string): Promise<{ runId: string }> {
+  const { receipt } = await inputs.submit({
+    to: 'own',
+    origin: 'service',
+    parts: [{ type: 'text', text: instructions }],
+  });
+  return receipt;
 }
 
-// Runs end a little before the server's drain does, so that their callers still get the answer.
-async function end({
+function startTelemetry(
+  config: AgentConfig,
+  { version = 'unknown', redactor, log }: AgentOptions,
+  clock: Clock,
+): ReturnType<typeof openTelemetry> {
+  const settings = telemetrySettings(config);
+  for (const secret of telemetrySecrets(settings)) redactor.hold(secret);
+  return openTelemetry({
+    settings,
+    surface: 'agent',
+    version,
+    hide: (text) => redactor.hide(text),
+    clock,
+    log,
+  });
+}
+
+async function createAgentServer(
+  config: AgentConfig,
+  { log, timeouts, validateResponses }: AgentOptions,
+  {
+    handlers,
+    tokens,
+    clock,
+    observer,
+  }: {
+    handlers: Parameters<typeof createContract<Identity>>[0]['handlers'];
+    tokens: Tokens;
+    clock: Clock;
+    observer: ServerOptions['observer'];
+  },
+): Promise<Server> {
+  const contract = createContract<Identity>({
+    definition: await readContract(config.variant),
+    handlers,
+    identities: { agentToken: 'agent' },
+    identify: (bearer) => tokens.identify(bearer),
+    guest: { kind: 'guest' },
+    ...(validateResponses ? { validateResponses } : {}),
+  });
+  return createServer({
+    contract,
+    surface: 'agent',
+    guard: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
+    ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
+    log,
+    clock,
+    observer,
+    ...(timeouts ? { timeouts } : {}),
+  });
+}
+
+// Runs end a second before the server's drain does, so that their callers still get the answer.
+async function drain({
   server,
   runs,
   drainMs,
@@ -220,21 +250,20 @@ async function end({
   }
 }
 
-// The agent's data holds its tokens and its log, so no tool may see them: not where the workspace holds the data
-// folder, and a workspace within the data folder is the one folder that was made for it. The file that configures
-// plugins holds tokens of MCP servers.
-async function settleWorkspace(config: AgentConfig, hidden: readonly string[]): Promise<Workspace> {
+// The data folder holds tokens and sessions, and the plugin configuration tokens of MCP servers, so all tools are kept
+// from them: they are hidden within a workspace, and a workspace within the data folder has to be its own subfolder.
+async function prepareWorkspace(config: AgentConfig, hidden: readonly string[]): Promise<Workspace> {
   if (config.isDefaultWorkspace) await makeFolder(config.workspace);
   const folder = await realpath(config.workspace).catch((cause: unknown) => {
     throw new SettingError(
-      `The workspace ${config.workspace} is not there. Make the folder or give another one with --workspace.`,
+      `The workspace ${config.workspace} does not exist. Create the folder or name another one with --workspace.`,
       { cause },
     );
   });
   const data = await realpath(config.dataDir);
   if (isWithin(folder, data) && !isWithin(folder, join(data, 'workspace'))) {
     throw new SettingError(
-      `The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; give another one with --workspace.`,
+      `The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; name another one with --workspace.`,
     );
   }
   if (!config.isDefaultWorkspace) await requireNoSecretFolder(config.workspace, folder, hidden);
@@ -251,10 +280,10 @@ async function requireNoSecretFolder(
   folder: string,
   hidden: readonly string[],
 ): Promise<void> {
-  const places = await Promise.all(hidden.map((path) => realpath(path).catch(() => resolve(path))));
-  if (places.some((place) => isWithin(folder, place)) || (await isWithinDatabase(folder))) {
+  const secretFolders = await Promise.all(hidden.map((path) => realpath(path).catch(() => resolve(path))));
+  if (secretFolders.some((secret) => isWithin(folder, secret)) || (await isWithinDatabase(folder))) {
     throw new SettingError(
-      `The workspace ${workspace} is part of a gateway's or a database's own folder; give another one with --workspace.`,
+      `The workspace ${workspace} is part of a gateway's or a database's own folder; name another one with --workspace.`,
     );
   }
 }

@@ -1,4 +1,4 @@
-// The agent's settings: one table, read once at start from flags and environment and then passed on as values.
+// The agent's settings: one table, read once at the start from flags and environment, then passed on as values.
 import { join, resolve } from 'node:path';
 import {
   SettingError,
@@ -16,7 +16,7 @@ import type { GatewayToken } from './gateway.ts';
 
 const deadline = { flag: null, min: 1, max: 24 * 60 * 60 * 1000 };
 
-/** Every setting of `townhall agent`; `--help` is made from it. */
+/** Every setting of `townhall agent`; its `--help` is generated from this table. */
 export const agentSettings = {
   port: integer('AGENT_PORT', 5314, 'Port to listen on; 0 takes any free one.', {
     flag: 'port',
@@ -26,13 +26,13 @@ export const agentSettings = {
   host: text('AGENT_HOST', '127.0.0.1', 'Address to listen on.', { flag: 'host' }),
   allowHost: list(
     'AGENT_ALLOW_HOST',
-    'Further Host values to answer to, with their port, separated by commas.',
+    'Further Host headers to accept, with their port, separated by commas.',
     { flag: 'allow-host' },
   ),
   allowOrigin: list('AGENT_ALLOW_ORIGIN', 'Origins whose pages may call the agent, separated by commas.', {
     flag: 'allow-origin',
   }),
-  dataDir: text('AGENT_DATA_DIR', './data/agent', 'Folder of its database and its token file.', {
+  dataDir: text('AGENT_DATA_DIR', './data/agent', 'Folder of the database and the token file.', {
     flag: 'data-dir',
   }),
   databaseUrl: postgresUrl('AGENT_DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', {
@@ -40,12 +40,12 @@ export const agentSettings = {
   }),
   tokenFile: optionalText(
     'AGENT_TOKEN_FILE',
-    'File of its first token; agent.token in the data folder unless given.',
+    'File of the first token; agent.token in the data folder by default.',
     { flag: 'token-file' },
   ),
   workspace: optionalText(
     'AGENT_WORKSPACE',
-    'The folder that its tools may touch; workspace in the data folder unless given.',
+    'Folder that tools may touch; workspace in the data folder by default.',
     { flag: 'workspace' },
   ),
   gatewayUrl: text('AGENT_GATEWAY_URL', 'http://127.0.0.1:43127', 'Address of the gateway.', {
@@ -54,14 +54,14 @@ export const agentSettings = {
   gatewayToken: secretText('AGENT_GATEWAY_TOKEN', 'User token for the gateway.'),
   gatewayTokenFile: optionalText(
     'AGENT_GATEWAY_TOKEN_FILE',
-    'File with that token; read again on change, and it may appear later.',
+    'File with that token; it may be created or changed while the agent runs.',
     { flag: 'gateway-token-file' },
   ),
-  model: text('AGENT_MODEL', 'local/guide', 'Model of the runs that name none.', { flag: 'model' }),
+  model: text('AGENT_MODEL', 'local/guide', 'Default model of runs.', { flag: 'model' }),
   variant: choice('AGENT_VARIANT', ['current', 'classic'], 'current', 'Which form of the API it serves.', {
     flag: 'variant',
   }),
-  name: text('AGENT_NAME', 'townhall', 'Its name; the same name on one database is the same agent.', {
+  name: text('AGENT_NAME', 'townhall', 'Name of the agent; replicas on one database share it.', {
     flag: 'name',
   }),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
@@ -82,48 +82,43 @@ export const agentSettings = {
     deadline,
   ),
   toolTimeoutMs: integer('AGENT_TOOL_TIMEOUT_MS', 30_000, 'Deadline of one tool call.', deadline),
-  hookTimeoutMs: integer('AGENT_HOOK_TIMEOUT_MS', 5_000, 'Deadline of one hook of a plugin.', deadline),
+  hookTimeoutMs: integer('AGENT_HOOK_TIMEOUT_MS', 5_000, 'Deadline of one plugin hook.', deadline),
   pluginStartMs: integer(
     'AGENT_PLUGIN_START_MS',
     10_000,
     'Deadline of the start of a plugin, and of each attempt to start a service.',
     deadline,
   ),
-  commandTimeoutMs: integer(
-    'AGENT_COMMAND_TIMEOUT_MS',
-    30_000,
-    'Deadline of a command of a service.',
-    deadline,
-  ),
+  commandTimeoutMs: integer('AGENT_COMMAND_TIMEOUT_MS', 30_000, 'Deadline of a service command.', deadline),
   drainMs: integer(
     'AGENT_DRAIN_MS',
     25_000,
-    'How long running work may take after a stop was asked for.',
+    'How long runs may go on after the agent was told to stop.',
     deadline,
   ),
   leaseMs: integer(
     'AGENT_LEASE_MS',
     10_000,
-    'How long a replica without a sign of life keeps its runs.',
+    'How long a replica that does not renew its lease keeps its runs.',
     deadline,
   ),
-  maxSteps: integer('AGENT_MAX_STEPS', 64, 'Steps of one run.', { flag: null, min: 1, max: 1000 }),
+  maxSteps: integer('AGENT_MAX_STEPS', 64, 'Most steps of one run.', { flag: null, min: 1, max: 1000 }),
   approvalTtlMs: integer(
     'AGENT_APPROVAL_TTL_MS',
     600_000,
-    'How long a question for approval stands before it counts as denied.',
+    'How long an approval may stay open before it counts as denied.',
     deadline,
   ),
   unattendedApprovals: choice(
     'AGENT_UNATTENDED_APPROVALS',
     ['deny', 'approve'],
     'deny',
-    'What becomes of calls that need approval in sessions that nobody attends.',
+    'The answer to calls that need approval in unattended sessions.',
   ),
   heartbeatMs: integer(
     'AGENT_HEARTBEAT_MS',
     15_000,
-    'Between two heartbeats of a quiet event stream.',
+    'Time between two heartbeats of a quiet event stream.',
     deadline,
   ),
   maxReplayEvents: integer('AGENT_MAX_REPLAY_EVENTS', 100_000, 'How far back an event stream may begin.', {
@@ -136,12 +131,12 @@ export const agentSettings = {
     min: 1,
     max: 100_000,
   }),
-  keptDays: integer('AGENT_EXECUTE_KEPT_DAYS', 30, 'How long sessions of kind execute are kept.', {
+  keptDays: integer('AGENT_EXECUTE_KEPT_DAYS', 30, 'How many days sessions of kind execute are kept.', {
     flag: null,
     min: 1,
     max: 36_500,
   }),
-  maxRuns: integer('AGENT_MAX_RUNS', 64, 'Runs at one time; more are refused with 429.', {
+  maxRuns: integer('AGENT_MAX_RUNS', 64, 'Concurrent runs; more are refused with 429.', {
     flag: null,
     min: 1,
     max: 10_000,
@@ -149,14 +144,14 @@ export const agentSettings = {
   modelRetries: integer(
     'AGENT_MODEL_RETRIES',
     2,
-    'How often a step that failed before its first byte is tried again.',
+    'How often a step that failed before its first byte is retried.',
     { flag: null, min: 0, max: 10 },
   ),
 };
 
 type Settings = ReturnType<typeof readSettings<typeof agentSettings>>;
 
-/** What the agent runs with. Paths are absolute, times in milliseconds. */
+/** Paths are absolute, times in milliseconds. */
 export interface AgentConfig extends Omit<
   Settings,
   'gatewayToken' | 'gatewayTokenFile' | 'tokenFile' | 'workspace'
@@ -164,11 +159,11 @@ export interface AgentConfig extends Omit<
   gatewayToken: GatewayToken;
   tokenFile: string;
   workspace: string;
-  /** Nobody chose the workspace: it is the one within the data folder, made when it is not there. */
+  /** Whether the workspace is the one within the data folder, which is created when it does not exist. */
   isDefaultWorkspace: boolean;
 }
 
-/** Where an agent's data is and which agent of it is meant: what a command beside the agent has to know. */
+/** Where an agent's data lies and which agent of it is meant; all that a command beside the agent needs. */
 export interface AgentData {
   /** Absolute. */
   dataDir: string;
@@ -176,7 +171,7 @@ export interface AgentData {
   name: string;
 }
 
-/** Reads the few settings that say where the data is; needs nothing else of the agent. Throws a SettingError. */
+/** Reads the settings of the data alone, so that a command works without the others. Throws a SettingError. */
 export function readAgentData(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
@@ -226,7 +221,7 @@ export function readAgentConfig(
   };
 }
 
-// A file may be filled after the start; without either nothing could ever be run, so there is no start.
+// A token file may be filled after the start. Without a file or a token no run could ever succeed, so the start fails.
 function requireToken(value: string | undefined, file: string | undefined): GatewayToken {
   if (file !== undefined) return { file: resolve(file) };
   if (value === undefined) {
@@ -239,20 +234,20 @@ function requireToken(value: string | undefined, file: string | undefined): Gate
   return { value };
 }
 
-function requireShape(flag: string, given: string, shape: RegExp, wanted: string): void {
-  if (!shape.test(given))
-    throw new SettingError(`${flag} takes ${wanted}, not ${JSON.stringify(given.slice(0, 200))}.`);
+function requireShape(flag: string, text: string, shape: RegExp, description: string): void {
+  if (!shape.test(text))
+    throw new SettingError(`${flag} takes ${description}, not ${JSON.stringify(text.slice(0, 200))}.`);
 }
 
-function requireGatewayUrl(given: string): void {
-  const url = URL.canParse(given) ? new URL(given) : undefined;
-  const usable =
+function requireGatewayUrl(address: string): void {
+  const url = URL.canParse(address) ? new URL(address) : undefined;
+  const isUsable =
     url !== undefined &&
     /^https?:$/.test(url.protocol) &&
     url.username === '' &&
     url.search === '' &&
     url.hash === '';
-  if (!usable)
+  if (!isUsable)
     throw new SettingError(
       '--gateway-url takes an http or https address without a query, such as http://127.0.0.1:43127.',
     );

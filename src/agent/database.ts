@@ -1,23 +1,17 @@
-// The agent's data: its folder, readable by its owner alone, and the database in it or at its address. It is apart from
-// the composition root so that a start may open it while everything else is still being loaded.
+// Opens the agent's database: embedded, in the data folder, or a PostgreSQL at an address. A module of its own, so that a
+// start can open the database while the composition root is still loading.
 import { join } from 'node:path';
-import { connect, withSettingName, type ConnectOptions, type Database } from '../kernel/data/database.ts';
+import { connect, withSettingName, type Database } from '../kernel/data/database.ts';
 import { makeSettingFolder } from '../kernel/folder.ts';
 import type { Log } from '../kernel/log.ts';
+import type { AgentConfig } from './config.ts';
 
-export interface DataSettings {
-  /** Absolute. */
-  dataDir: string;
-  /** A PostgreSQL instead of the database in the folder. */
-  databaseUrl: string | undefined;
-}
-
-/** Throws when another process holds the folder, or the database is away. */
-export async function openAgentDatabase(settings: DataSettings, log: Log): Promise<Database> {
-  await makeSettingFolder('AGENT_DATA_DIR', settings.dataDir);
-  return withSettingName('AGENT_DATABASE_URL', settings.databaseUrl, connect(placeOf(settings), { log }));
-}
-
-function placeOf({ databaseUrl, dataDir }: DataSettings): ConnectOptions {
-  return databaseUrl === undefined ? { path: join(dataDir, 'agent.db') } : { url: databaseUrl };
+/** Throws when another process holds the data folder, or the database does not answer. */
+export async function openAgentDatabase(
+  { dataDir, databaseUrl }: Pick<AgentConfig, 'dataDir' | 'databaseUrl'>,
+  log: Log,
+): Promise<Database> {
+  await makeSettingFolder('AGENT_DATA_DIR', dataDir);
+  const target = databaseUrl === undefined ? { path: join(dataDir, 'agent.db') } : { url: databaseUrl };
+  return withSettingName('AGENT_DATABASE_URL', databaseUrl, connect(target, { log }));
 }

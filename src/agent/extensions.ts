@@ -1,9 +1,11 @@
-// What the agent can do beside talking: the plugins built in and given, and the services. It is the part of the
-// composition root that knows all of them; the order of start and end is its rule.
+// Constructs what extends the agent beside its sessions: plugins and services. Each part is deferred for closing where it
+// is constructed, so the list below is also the order of the end, read backwards.
 import type { Clock } from '../kernel/clock.ts';
+import type { Closers } from '../kernel/closers.ts';
 import type { Database } from '../kernel/data/database.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
+import type { AgentConfig } from './config.ts';
 import {
   createContainment,
   createRegistry,
@@ -17,16 +19,18 @@ import {
   schedule,
   scheduleStore,
   shell,
-  type Plugin,
   type Containment,
+  type Plugin,
+  type PluginCore,
+  type PluginFile,
+  type PluginOwner,
   type PluginRegistry,
-  type PluginRooms,
   type Workspace,
 } from './plugins/index.ts';
+import { childEnvironment, startOrphanReaper } from './processes/index.ts';
 import type { Chat } from './sessions/index.ts';
-import { keepPrograms, programEnvironment } from './processes/index.ts';
 import {
-  chatRoom,
+  chatRoutes,
   chatService,
   createDirectory,
   processService,
@@ -34,121 +38,56 @@ import {
   type ServiceDirectory,
 } from './services/index.ts';
 
-/** The settings of the agent that count here. Times in milliseconds. */
-export interface HandsSettings {
-  variant: 'current' | 'classic';
-  /** Files of plugins. */
-  plugins: readonly string[];
-  /** The file that configures plugins, MCP servers and services. */
-  pluginConfig: string | undefined;
-  hookTimeoutMs: number;
-  pluginStartMs: number;
-  toolTimeoutMs: number;
-  commandTimeoutMs: number;
-}
-
-export interface HandsNeeds {
-  config: HandsSettings;
+export interface ExtensionOptions {
+  config: AgentConfig;
   database: Database;
   agentId: string;
-  /** Begins a run that nobody attends and resolves once it is accepted; not called before `start`. */
+  /** Submits an unattended run and resolves once it is accepted; not called before `start`. */
   execute(instructions: string): Promise<{ runId: string }>;
-  /** Not asked for before `start`. */
+  /** Not called before `start`. */
   chat(): Chat;
   workspace: Workspace;
-  /** The environment of the process; of it programs get where programs lie, the home and the language. */
+  /** The environment of the agent; child processes get its search path, home and language. */
   env: Readonly<Record<string, string | undefined>>;
-  /** Beside those built in and those of the configuration. */
+  /** Beside the built-in plugins and those of the configuration. */
   plugins: readonly Plugin[];
   /** Whether standard output is the log, so that lines which plugins print must become lines of it. */
   logsPrints: boolean;
-  /** Learns the secrets of the configuration. */
+  /** Gets the secrets of the plugin configuration. */
   redactor: Pick<Redactor, 'hold'>;
   fetch: typeof fetch;
   clock: Clock;
   log: Log;
 }
 
-export interface Hands {
+export interface Extensions {
   registry: PluginRegistry;
-  directory: ServiceDirectory;
-  core: PluginRooms['core'];
-  /** Of all their routes, in the chosen variant. */
+  pluginCore: PluginCore;
+  /** Of the plugin and service routes, in the configured variant. */
   handlers: Readonly<Record<string, unknown>>;
-  /** Before anybody can ask: plugins, then services. What fails to start is `failed` and stops nothing else. */
+  /** To be called before the agent listens. A plugin or service that fails to start is `failed`; the others run. */
   start(): Promise<void>;
-  /** When no run and no request is under way any more: services, then plugins. */
-  close(): Promise<void>;
 }
 
-/** Throws when a plugin or a service is not sound, or its configuration does not fit; nothing has started then. */
-export async function openHands(needs: HandsNeeds): Promise<Hands> {
-  const keeper = keepPrograms({ log: needs.log });
-  const containment = createContainment({ log: needs.log, logsPrints: needs.logsPrints });
-  const release = (): void => {
-    containment.close();
-    keeper.close();
-  };
-  try {
-    const hands = await assemble(needs, containment, { ...programEnvironment(needs.env), ...keeper.env });
-    return { ...hands, close: () => hands.close().finally(release) };
-  } catch (error) {
-    release();
-    throw error;
-  }
-}
-
-/** `env` is that of programs. */
-async function assemble(
-  needs: HandsNeeds,
-  containment: Containment,
-  env: Readonly<Record<string, string>>,
-): Promise<Hands> {
-  const { config, database, agentId, workspace, clock, log } = needs;
+/** Throws when a plugin or a service is not valid, or its configuration does not fit; nothing has started then. */
+export async function createExtensions(closers: Closers, options: ExtensionOptions): Promise<Extensions> {
+  const { config, workspace, clock, log } = options;
+  const reaper = startOrphanReaper({ log });
+  closers.defer(() => reaper.close());
+  const containment = createContainment({ log, logsPrints: options.logsPrints });
+  closers.defer(() => containment.close());
+  const env = { ...childEnvironment(options.env), ...reaper.env };
   const file = await readPluginFile(config.pluginConfig);
-  // What is behind jobs takes a while to load and keeps the database busy; an agent without a schedule needs none.
-  const openJobs = async () =>
-    (await import('../kernel/data/jobs.ts')).createJobs(database, {
-      schema: 'pgboss',
-      log,
-      pollSeconds: 1,
-    });
-  // The built-in plugins are code of the agent, whose errors end the process like any other. Only `mcp` is contained as
-  // those of others are: most of it is an SDK that handles what servers send.
-  const servers = {
-    owner: containment.owner('mcp'),
-    plugin: mcp({
-      servers: file.mcpServers,
-      workspace: workspace.root,
-      env,
-      redactor: needs.redactor,
-      fetch: needs.fetch,
-      clock,
-      log,
-    }),
-  };
-  const foreign = [
-    ...needs.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })),
+
+  const foreignPlugins = [
+    ...options.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })),
     ...(await loadPlugins(config.plugins, containment)),
   ];
-  const builtIn = [
-    files(workspace),
-    shell({ workspace, env, clock }),
-    memory({ store: noteStore(database, agentId) }),
-    servers.owner.contain(servers.plugin),
-    schedule({
-      store: scheduleStore(database, agentId),
-      agentId,
-      openJobs,
-      execute: needs.execute,
-      clock,
-      log,
-    }),
-  ];
+  const allPlugins = [...builtInPlugins(options, { file, env, containment }), ...foreignPlugins];
   const registry = createRegistry(
-    [...builtIn, ...foreign.map(({ plugin, owner }) => owner.contain(plugin))],
+    allPlugins.map(({ plugin, owner }) => owner?.contain(plugin) ?? plugin),
     {
-      lateFailureOf: (name) => [servers, ...foreign].find(({ owner }) => owner.name === name)?.owner.failure,
+      lateFailureOf: (name) => allPlugins.find(({ owner }) => owner?.name === name)?.owner?.failure,
       config: file.plugins,
       hookMs: config.hookTimeoutMs,
       startMs: config.pluginStartMs,
@@ -156,16 +95,20 @@ async function assemble(
       log,
     },
   );
-  // Asks again, so that the tools of the plugin are offered no longer.
+  closers.defer(() => registry.stop());
+  // Reading the availability updates the state, which takes the plugin's tools away.
   containment.onFailure((name) => void registry.plugin(name)?.availability());
-  const ofPlugins = registry.plugins
-    .filter((plugin) => plugin.isActive())
-    .flatMap(({ definition }) => definition.services ?? []);
-  const configured = [...file.services].map(([name, definition]) =>
-    processService({ name, ...definition, workspace: workspace.root, baseEnv: env, clock }),
-  );
+
   const directory = createDirectory({
-    services: [chatService(needs.chat), ...ofPlugins, ...configured],
+    services: [
+      chatService(options.chat),
+      ...registry.plugins
+        .filter((plugin) => plugin.isActive())
+        .flatMap(({ definition }) => definition.services ?? []),
+      ...[...file.services].map(([name, definition]) =>
+        processService({ name, ...definition, workspace: workspace.root, baseEnv: env, clock }),
+      ),
+    ],
     limits: { startMs: config.pluginStartMs },
     workspace: workspace.root,
     env,
@@ -173,30 +116,78 @@ async function assemble(
     clock,
     log,
   });
-  const rooms = plugins({
-    registry,
-    workspace: workspace.root,
-    toolTimeoutMs: config.toolTimeoutMs,
-    variant: config.variant,
-    clock,
-  });
+  closers.defer(() => directory.close());
+
+  const { core, handlers } = createRoutes(config, { registry, directory, workspace, clock });
   return {
     registry,
-    directory,
-    core: rooms.core,
-    handlers: {
-      ...rooms.handlers,
-      ...rooms.ui.handlers,
-      ...services({ directory }).handlers,
-      ...chatRoom({ directory }).handlers,
-    },
+    pluginCore: core,
+    handlers,
     async start() {
       await registry.start(workspace.root);
       await directory.start();
     },
-    async close() {
-      await directory.close();
-      await registry.stop();
+  };
+}
+
+// Built-in plugins are the agent's own code, whose errors end the process like any other. Only `mcp` has an owner, which
+// contains its errors like those of foreign plugins: most of it is an SDK that handles what servers send.
+function builtInPlugins(
+  { database, agentId, workspace, execute, redactor, fetch, clock, log }: ExtensionOptions,
+  {
+    file,
+    env,
+    containment,
+  }: { file: PluginFile; env: Readonly<Record<string, string>>; containment: Containment },
+): { plugin: Plugin; owner?: PluginOwner }[] {
+  // pg-boss takes a while to load and polls the database; an agent without a schedule needs none of it.
+  const openJobs = async () =>
+    (await import('../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
+  const servers = file.mcpServers;
+  return [
+    { plugin: files(workspace) },
+    { plugin: shell({ workspace, env, clock }) },
+    { plugin: memory({ store: noteStore(database, agentId) }) },
+    {
+      plugin: mcp({ servers, workspace: workspace.root, env, redactor, fetch, clock, log }),
+      owner: containment.owner('mcp'),
+    },
+    {
+      plugin: schedule({
+        store: scheduleStore(database, agentId),
+        agentId,
+        openJobs,
+        execute,
+        clock,
+        log,
+      }),
+    },
+  ];
+}
+
+function createRoutes(
+  { toolTimeoutMs, variant }: AgentConfig,
+  {
+    registry,
+    directory,
+    workspace,
+    clock,
+  }: { registry: PluginRegistry; directory: ServiceDirectory; workspace: Workspace; clock: Clock },
+): { core: PluginCore; handlers: Extensions['handlers'] } {
+  const { core, handlers, ui } = plugins({
+    registry,
+    workspace: workspace.root,
+    toolTimeoutMs,
+    variant,
+    clock,
+  });
+  return {
+    core,
+    handlers: {
+      ...handlers,
+      ...ui.handlers,
+      ...services({ directory }).handlers,
+      ...chatRoutes({ directory }).handlers,
     },
   };
 }

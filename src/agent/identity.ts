@@ -1,4 +1,4 @@
-// Who is asking the agent. Its tokens carry no users and no roles: a caller holds one of this agent's or is a guest.
+// The caller of a request. Tokens carry no users and no roles: a caller holds one of this agent's tokens or is a guest.
 
-/** The identity of one request: nobody, or the holder of a token of this very agent. */
+/** Of one request: a guest, or the holder of a token of this agent. */
 export type Identity = { kind: 'guest' } | { kind: 'agent'; agentId: string; tokenId: string };

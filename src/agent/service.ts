@@ -1,10 +1,10 @@
-// What every room of the agent that answers requests is to the composition root: a name and its handlers.
-// Both variants of the contract share the rooms named here, so their handlers are typed once.
+// What a module of the agent that answers requests is to the composition root: a name and its handlers. Both variants of
+// the contract share these operations, so the handlers are typed once.
 import type { Operations } from '../contract/agent/operations.gen.ts';
 import type { Handlers } from '../kernel/contract/operation.ts';
 import type { Identity } from './identity.ts';
 
-/** One room. `Prefix` is the first part of its operation ids, so a missing or an unknown handler does not compile. */
+/** `Prefix` is the first part of its operation ids; a missing or unknown handler does not compile. */
 export interface Service<Prefix extends string> {
   name: string;
   handlers: Handlers<Operations, Prefix, Identity>;

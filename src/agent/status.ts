@@ -1,16 +1,18 @@
-// Health for whoever knocks, and the agent's name for whoever holds its token. Neither asks the database: they
-// say that this process answers, and go on saying it while the database is away.
+// Health for anyone, and the agent's name for the holder of its token. Neither reads the database, so both answer while
+// it is away: they say that this process responds.
 import type { Clock } from '../kernel/clock.ts';
 import type { Service } from './service.ts';
 
-export interface StatusNeeds {
+export function status({
+  name,
+  clock,
+  isDraining,
+}: {
   name: string;
   clock: Clock;
-  /** Whether the agent has been asked to stop and takes no more work. */
+  /** Whether the agent is shutting down and takes no more work. */
   isDraining(): boolean;
-}
-
-export function status({ name, clock, isDraining }: StatusNeeds): Service<'status'> {
+}): Service<'status'> {
   const timestamp = () => clock.now().toISOString();
   return {
     name: 'status',

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type AgentClient, createAgentClient } from '@townhall/agent';
 import { readAgentConfig, type AgentConfig } from '../../src/agent/config.ts';
-import { type AgentNeeds, createAgent } from '../../src/agent/compose.ts';
+import { type AgentOptions as CreateOptions, createAgent } from '../../src/agent/compose.ts';
 import type { Database, Sql } from '../../src/kernel/data/database.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { silentLog, testDatabase } from './databases.ts';
@@ -22,7 +22,7 @@ export interface AgentOptions {
   /** An open database that stays; without it the agent has a fresh one on the engine of the run. */
   database?: Database;
   settings?: Partial<AgentConfig>;
-  needs?: Partial<AgentNeeds>;
+  needs?: Partial<CreateOptions>;
 }
 
 export interface TestAgent {

@@ -1,11 +1,12 @@
-// One call of an action, come what may: input that does not fit, a throw, a hang and a result that is no JSON all
-// end in an outcome with a text for the model, and none of them costs more than this call.
+// One call of an action. Input that does not fit, a throw, a hang and a result that is not JSON all end in an outcome
+// with a text for the model; none of them ends more than this call.
+import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Tool } from './managed-plugin.ts';
+import { listErrors, type Tool } from './tool.ts';
 
-/** `problem` says the same as `message` to a caller over HTTP. */
+/** `message` is for the model, `problem` the same for a caller over HTTP. */
 export type ActionOutcome = { ok: true; output: unknown } | { ok: false; message: string; problem: Problem };
 
 export interface ActionCall {
@@ -13,146 +14,125 @@ export interface ActionCall {
   input: unknown;
   workspace: string;
   sessionId?: string;
-  /** A person, or the policy for runs that nobody attends, has agreed to this call; without it an action that needs approval is refused. */
+  /** A person or the policy for unattended runs has approved the call; otherwise an action that needs approval is refused. */
   isApproved?: boolean;
   /** Aborted when the run ends. */
   signal: AbortSignal;
-  /** After this the call has failed, whether or not the action heeds its signal; an action may have a longer one of its own. */
+  /** The call fails after this time, whether or not the action reacts to its signal; an action may declare a longer one. */
   timeoutMs: number;
   clock: Clock;
   log: Log;
 }
 
-// A result goes to the model with every later step, so a larger one would crowd out everything else.
-const maximumOutputBytes = 512 * 1024;
+// The model gets the result again in every later step, so a larger one would crowd out everything else.
+const maxOutputBytes = 512 * 1024;
 
-/** Runs the action. Never throws; the action gets a copy of the input, so it cannot change what is recorded. */
+/** Runs the action with a copy of the input, so that it cannot change what is recorded. Never throws. */
 export async function callAction(call: ActionCall): Promise<ActionOutcome> {
   const { tool, log } = call;
-  const verdict = tool.check(call.input);
-  if (!verdict.ok) {
-    const faults = verdict.details
-      .map(({ path, message }) => `${path === '' ? 'the input' : path} ${message}`)
-      .join('; ');
-    return failed(
-      new Problem('bad_request', 'invalid_request', `The input does not fit: ${faults}.`, {
-        // As the caller over HTTP has written it.
+  try {
+    await requireCallable(call);
+    return { ok: true, output: toOutput(tool, await runAction(call), log) };
+  } catch (error) {
+    if (error instanceof Problem) return { ok: false, message: error.message, problem: error };
+    log.warn({ tool: tool.name, err: error }, 'an action failed');
+    const problem = new Problem('upstream_failed', 'action_failed', 'The action failed.', { cause: error });
+    return { ok: false, message: problem.message, problem };
+  }
+}
+
+async function requireCallable({ tool, input, isApproved = false }: ActionCall): Promise<void> {
+  const result = tool.check(input);
+  if (!result.ok) {
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      `The input does not fit: ${listErrors(result.details, 'the input')}.`,
+      {
+        // The names of a request over HTTP.
         param: 'payload',
-        details: verdict.details.map(({ path, message }) => ({
+        details: result.details.map(({ path, message }) => ({
           path: path === '' ? 'payload' : `payload.${path}`,
           message,
         })),
-      }),
+      },
     );
   }
   const { available, reasons } = await tool.availability();
   if (!available) {
-    const why = reasons.length === 0 ? '' : ` ${reasons.join(' ')}`;
-    return failed(
-      new Problem(
-        'conflict',
-        'plugin_unavailable',
-        `The plugin "${tool.plugin}" is not available now.${why}`,
-      ),
+    const explanation = reasons.map((reason) => ` ${reason}`).join('');
+    throw new Problem(
+      'conflict',
+      'plugin_unavailable',
+      `The plugin "${tool.plugin}" is not available now.${explanation}`,
     );
   }
-  if (!call.isApproved && tool.needsApproval(call.input)) {
-    return failed(
-      new Problem(
-        'forbidden',
-        'approval_required',
-        `${tool.name} needs the approval of a person, and nobody attends this run; it was not called.`,
-      ),
+  if (!isApproved && tool.needsApproval(input)) {
+    throw new Problem(
+      'forbidden',
+      'approval_required',
+      `${tool.name} needs the approval of a person, and this run is unattended; it was not called.`,
     );
   }
-  const timeoutMs = Math.max(call.timeoutMs, tool.definition.timeoutMs ?? 0);
-  const end = new AbortController();
+}
+
+async function runAction(call: ActionCall): Promise<unknown> {
+  const { tool, clock, log } = call;
+  const ms = Math.max(call.timeoutMs, tool.definition.timeoutMs ?? 0);
+  const finished = new AbortController();
   try {
-    const signal = AbortSignal.any([call.signal, end.signal]);
-    const context = {
-      signal,
-      workspace: call.workspace,
-      sessionId: call.sessionId ?? null,
-      settings: tool.settings,
-      log,
-      refuse,
-    };
-    // The promise of a late action is abandoned; whatever becomes of it must not end the process.
-    const work = Promise.resolve(tool.definition.run(structuredClone(call.input) as never, context));
-    work.catch(() => {});
-    const deadline = call.clock.sleep(timeoutMs, end.signal).then(
-      () => 'late' as const,
-      () => 'ended' as const,
+    return await withTimeout(
+      async (signal) =>
+        tool.definition.run(structuredClone(call.input) as never, {
+          signal: AbortSignal.any([signal, finished.signal]),
+          workspace: call.workspace,
+          sessionId: call.sessionId ?? null,
+          settings: tool.settings,
+          log,
+          refuse,
+        }),
+      { ms, error: () => timeoutProblem(ms), clock, signal: call.signal },
     );
-    const first = await Promise.race([
-      work.then((result) => ({ result })),
-      deadline,
-      aborted(call.signal, end.signal),
-    ]);
-    if (first === 'ended')
-      return failed(new Problem('unavailable', 'draining', 'The run was ended before the action was.'));
-    if (first === 'late') {
-      log.warn({ tool: tool.name, timeoutMs }, 'an action was late');
-      return failed(
-        new Problem(
-          'upstream_timeout',
-          'action_timeout',
-          `The action did not end within ${timeoutMs / 1000} seconds.`,
-        ),
-      );
-    }
-    return asOutcome(tool, first.result, log);
-  } catch (thrown) {
-    if (thrown instanceof Problem) return failed(thrown);
-    log.warn({ tool: tool.name, err: thrown }, 'an action failed');
-    return failed(new Problem('upstream_failed', 'action_failed', 'The action failed.', { cause: thrown }));
+  } catch (error) {
+    if (call.signal.aborted && error === call.signal.reason)
+      throw new Problem('unavailable', 'draining', 'The run was ended before the action was.');
+    if (error instanceof Problem && error.code === 'action_timeout')
+      log.warn({ tool: tool.name, timeoutMs: ms }, 'an action was late');
+    throw error;
   } finally {
-    end.abort();
+    finished.abort();
   }
+}
+
+function timeoutProblem(ms: number): Problem {
+  return new Problem(
+    'upstream_timeout',
+    'action_timeout',
+    `The action did not end within ${ms / 1000} seconds.`,
+  );
 }
 
 function refuse(reason: string): never {
   throw new Problem('impossible', 'action_refused', String(reason).toWellFormed().slice(0, 2_000));
 }
 
-function failed(problem: Problem): ActionOutcome {
-  return { ok: false, message: problem.message, problem };
-}
-
-// The run's signal outlives the call, so the listener is taken off it again when the call is over.
-function aborted(run: AbortSignal, over: AbortSignal): Promise<'ended'> {
-  return new Promise((resolve) => {
-    if (run.aborted) return resolve('ended');
-    run.addEventListener('abort', () => resolve('ended'), { once: true, signal: over });
-  });
-}
-
-// Through JSON and back, so that the log holds exactly what the model is shown; what does not survive throws.
-function asOutcome(tool: Tool, result: unknown, log: Log): ActionOutcome {
+// Through JSON and back, so that the log holds exactly what the model gets; a result that is not JSON throws.
+function toOutput(tool: Tool, result: unknown, log: Log): unknown {
   const text = JSON.stringify(result ?? null) ?? 'null';
-  if (Buffer.byteLength(text) > maximumOutputBytes) {
-    return failed(
-      new Problem(
-        'upstream_failed',
-        'action_failed',
-        `The result of the action is larger than ${maximumOutputBytes / 1024} KiB.`,
-      ),
+  if (Buffer.byteLength(text) > maxOutputBytes) {
+    throw new Problem(
+      'upstream_failed',
+      'action_failed',
+      `The result of the action is larger than ${maxOutputBytes / 1024} KiB.`,
     );
   }
   const output: unknown = JSON.parse(text);
-  const verdict = tool.checkOutput?.(output);
-  if (verdict && !verdict.ok) {
-    log.warn(
-      { tool: tool.name, details: verdict.details },
-      'the result of an action does not fit its schema',
-    );
-    return failed(
-      new Problem(
-        'upstream_failed',
-        'action_failed',
-        'The result of the action does not fit its own schema.',
-      ),
-    );
-  }
-  return { ok: true, output };
+  const check = tool.checkOutput?.(output) ?? { ok: true };
+  if (check.ok) return output;
+  log.warn({ tool: tool.name, details: check.details }, 'the result of an action does not fit its schema');
+  throw new Problem(
+    'upstream_failed',
+    'action_failed',
+    'The result of the action does not fit its own schema.',
+  );
 }

@@ -1,6 +1,5 @@
-// Code of plugins under the name of its plugin. An error that it throws outside of any call (in a timer, an event, a
-// promise that nothing awaits) would end the process; here it becomes the failure of its plugin. Lines that it prints on
-// standard output become lines of the log. Asynchronous contexts carry the name (AsyncLocalStorage).
+// Attributes code of plugins to its plugin (AsyncLocalStorage). An error outside of any call, such as in a timer or an
+// unhandled rejection, would end the process; here it fails the plugin. Lines printed on standard output go to the log.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { writeSync } from 'node:fs';
 import { inspect } from 'node:util';
@@ -9,36 +8,38 @@ import type { ServiceDefinition, ServiceOperation } from '../services/index.ts';
 import type { PluginHooks } from './hooks.ts';
 import type { Action, Plugin, StartContext } from './plugin.ts';
 
-/** Whose code runs: a plugin, or the file of one until it is loaded. */
+/** The plugin that code belongs to. */
 export interface PluginOwner {
+  /** The path of the file until the plugin is loaded. */
   name: string;
-  /** Why the plugin is unavailable for the rest of this process; undefined while it is sound. */
+  /** Why the plugin is unavailable for the rest of this process; undefined while it works. */
   readonly failure: string | undefined;
-  /** Runs work under this name, and so whatever it starts. */
+  /** Attributes the work, and all that it starts, to this plugin. */
   run<T>(work: () => T): T;
-  /** The same plugin with its functions run under this name. */
+  /** The same plugin with each function attributed to it. */
   contain(plugin: Plugin): Plugin;
 }
 
 export interface Containment {
   owner(name: string): PluginOwner;
-  /** Calls the listener when the plugin of that name fails outside of a call. One listener at most. */
+  /** Sets the one listener, called when a plugin fails outside of a call. */
   onFailure(listener: (plugin: string) => void): void;
-  /** Takes the handlers off the process again. */
+  /** Removes the handlers from the process. */
   close(): void;
 }
 
-interface Contained {
+/** What the asynchronous context carries. */
+interface Attribution {
   fail(error: unknown): void;
   print(text: string): void;
 }
 
 const lateFailure =
   'It threw an error outside of any call; the log says why. It stays unavailable until the agent starts again.';
-const longestLine = 8 * 1024;
-const context = new AsyncLocalStorage<Contained>();
+const maxLineLength = 8 * 1024;
+const context = new AsyncLocalStorage<Attribution>();
 
-/** `logsPrints`: whether standard output is the log itself, so that a plugin's own lines must not mix into it. */
+/** `logsPrints`: standard output is the log, so a plugin's printed lines must become lines of it. */
 export function createContainment({ log, logsPrints }: { log: Log; logsPrints: boolean }): Containment {
   let listener: (plugin: string) => void = () => {};
   const releases = [watchErrors(), ...(logsPrints ? [capturePrints()] : [])];
@@ -46,7 +47,7 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
   function owner(name: string): PluginOwner {
     let failure: string | undefined;
     const print = splitLines((line) => log.info({ plugin: self.name, line }, 'a plugin printed a line'));
-    const contained: Contained = {
+    const attribution: Attribution = {
       print,
       fail(error) {
         failure = lateFailure;
@@ -62,8 +63,8 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
       get failure() {
         return failure;
       },
-      run: <T>(work: () => T): T => context.run(contained, work),
-      contain: (plugin: Plugin): Plugin => containPlugin(plugin, contained),
+      run: <T>(work: () => T): T => context.run(attribution, work),
+      contain: (plugin: Plugin): Plugin => containPlugin(plugin, attribution),
     };
     return self;
   }
@@ -79,8 +80,8 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
   };
 }
 
-// One handler serves all agents of the process. An unhandled rejection arrives here too, since Node raises it as an
-// uncaught exception.
+// One handler serves all agents of the process. Unhandled rejections arrive here too: Node raises them as uncaught
+// exceptions.
 let watchers = 0;
 
 function watchErrors(): () => void {
@@ -93,11 +94,11 @@ function watchErrors(): () => void {
 }
 
 function assignError(error: unknown): void {
-  const contained = context.getStore();
-  if (contained !== undefined) return contained.fail(error);
-  // Another listener decides, such as that of a program which embeds the agent.
+  const attribution = context.getStore();
+  if (attribution !== undefined) return attribution.fail(error);
+  // A program that embeds the agent has its own listener, which decides.
   if (process.listenerCount('uncaughtException') > 1) return;
-  // What Node does without any listener.
+  // The default of Node without a listener.
   writeSync(2, `Uncaught ${inspect(error)}\n\nNode.js ${process.version}\n`);
   process.exit(1);
 }
@@ -111,13 +112,13 @@ function capturePrints(): () => void {
     const write = process.stdout.write.bind(process.stdout);
     originalWrite = process.stdout.write;
     process.stdout.write = ((chunk: string | Uint8Array, ...rest: unknown[]): boolean => {
-      const contained = context.getStore();
-      if (contained === undefined) return (write as (...all: unknown[]) => boolean)(chunk, ...rest);
-      contained.print(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString('utf8'));
-      const written = rest.findLast((value) => typeof value === 'function') as
+      const attribution = context.getStore();
+      if (attribution === undefined) return (write as (...all: unknown[]) => boolean)(chunk, ...rest);
+      attribution.print(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString('utf8'));
+      const callback = rest.findLast((value) => typeof value === 'function') as
         | ((error?: Error | null) => void)
         | undefined;
-      if (written !== undefined) process.nextTick(written);
+      if (callback !== undefined) process.nextTick(callback);
       return true;
     }) as typeof process.stdout.write;
   }
@@ -127,57 +128,57 @@ function capturePrints(): () => void {
   };
 }
 
-// Whole lines, each at most so long; a line without an end stays until its end comes or it is too long.
-function splitLines(take: (line: string) => void): (text: string) => void {
+// Buffers an unfinished line until it ends or is too long.
+function splitLines(onLine: (line: string) => void): (text: string) => void {
   let rest = '';
   return (text) => {
     const lines = (rest + text).split('\n');
     rest = lines.pop() ?? '';
-    for (const line of lines) take(line.slice(0, longestLine).toWellFormed());
-    if (rest.length <= longestLine) return;
-    take(rest.slice(0, longestLine).toWellFormed());
+    for (const line of lines) onLine(line.slice(0, maxLineLength).toWellFormed());
+    if (rest.length <= maxLineLength) return;
+    onLine(rest.slice(0, maxLineLength).toWellFormed());
     rest = '';
   };
 }
 
-type AnyFunction = (...given: never[]) => unknown;
+type AnyFunction = (...args: never[]) => unknown;
 
-// Functions keep their object, which may be an instance of a class.
-function bind<F extends AnyFunction>(contained: Contained, work: F, self: object): F {
-  return ((...given: never[]) => context.run(contained, () => work.apply(self, given))) as F;
+// `this` stays the plugin's object, which may be an instance of a class.
+function bind<F extends AnyFunction>(attribution: Attribution, work: F, self: object): F {
+  return ((...args: never[]) => context.run(attribution, () => work.apply(self, args))) as F;
 }
 
-// Picks members that are there; the functions among them bound.
+// The members that exist, with functions bound.
 function pick<T extends object, K extends keyof T>(
-  contained: Contained,
+  attribution: Attribution,
   object: T,
   keys: readonly K[],
 ): Pick<T, K> {
   const present = keys.filter((key) => object[key] !== undefined);
-  return Object.fromEntries(present.map((key) => [key, bindValue(contained, object[key], object)])) as Pick<
+  return Object.fromEntries(present.map((key) => [key, bindValue(attribution, object[key], object)])) as Pick<
     T,
     K
   >;
 }
 
-function bindValue(contained: Contained, value: unknown, self: object): unknown {
-  return typeof value === 'function' ? bind(contained, value as AnyFunction, self) : value;
+function bindValue(attribution: Attribution, value: unknown, self: object): unknown {
+  return typeof value === 'function' ? bind(attribution, value as AnyFunction, self) : value;
 }
 
-function bindAll<T extends object>(contained: Contained, object: T): T {
+function bindAll<T extends object>(attribution: Attribution, object: T): T {
   return Object.fromEntries(
-    Object.entries(object).map(([key, value]) => [key, bindValue(contained, value, object)]),
+    Object.entries(object).map(([key, value]) => [key, bindValue(attribution, value, object)]),
   ) as T;
 }
 
-function mapValues<T, R>(record: Readonly<Record<string, T>>, change: (value: T) => R): Record<string, R> {
-  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
+function mapValues<T, R>(record: Readonly<Record<string, T>>, map: (value: T) => R): Record<string, R> {
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]));
 }
 
-function containPlugin(plugin: Plugin, contained: Contained): Plugin {
+function containPlugin(plugin: Plugin, attribution: Attribution): Plugin {
   const { start, hooks, services } = plugin;
   return {
-    ...pick(contained, plugin, [
+    ...pick(attribution, plugin, [
       'name',
       'title',
       'description',
@@ -186,25 +187,25 @@ function containPlugin(plugin: Plugin, contained: Contained): Plugin {
       'availability',
       'stop',
     ]),
-    actions: containActions(plugin.actions, contained),
+    actions: containActions(plugin.actions, attribution),
     ...(hooks === undefined
       ? {}
       : {
           hooks: mapValues(hooks as Record<string, object>, (ofKind) =>
-            bindAll(contained, ofKind ?? {}),
+            bindAll(attribution, ofKind ?? {}),
           ) as PluginHooks,
         }),
     ...(services === undefined
       ? {}
-      : { services: services.map((service) => containService(service, contained)) }),
+      : { services: services.map((service) => containService(service, attribution)) }),
     ...(start === undefined
       ? {}
       : {
-          start: (given: StartContext) =>
-            context.run(contained, () =>
+          start: (startContext: StartContext) =>
+            context.run(attribution, () =>
               start.call(plugin, {
-                ...given,
-                offer: (actions) => given.offer(containActions(actions, contained)),
+                ...startContext,
+                offer: (actions) => startContext.offer(containActions(actions, attribution)),
               }),
             ),
         }),
@@ -213,22 +214,22 @@ function containPlugin(plugin: Plugin, contained: Contained): Plugin {
 
 function containActions(
   actions: Readonly<Record<string, Action>>,
-  contained: Contained,
+  attribution: Attribution,
 ): Record<string, Action> {
   return mapValues(actions, (action) => ({
     ...action,
-    ...pick(contained, action, ['run', 'needsApproval']),
+    ...pick(attribution, action, ['run', 'needsApproval']),
   }));
 }
 
-function containService(service: ServiceDefinition, contained: Contained): ServiceDefinition {
+function containService(service: ServiceDefinition, attribution: Attribution): ServiceDefinition {
   const { actions, commands } = service;
   const containOperations = (
     operations: Readonly<Record<string, ServiceOperation>>,
   ): Record<string, ServiceOperation> =>
-    mapValues(operations, (operation) => ({ ...operation, ...pick(contained, operation, ['run']) }));
+    mapValues(operations, (operation) => ({ ...operation, ...pick(attribution, operation, ['run']) }));
   return {
-    ...pick(contained, service, ['name', 'title', 'autostart', 'start', 'stop', 'healthy']),
+    ...pick(attribution, service, ['name', 'title', 'autostart', 'start', 'stop', 'healthy']),
     ...(actions === undefined ? {} : { actions: containOperations(actions) }),
     ...(commands === undefined ? {} : { commands: containOperations(commands) }),
   };

@@ -1,5 +1,5 @@
 // What both variants of the plugin routes answer from: summaries, availability and one action by its two names. The
-// variants differ in the names of members alone, so nothing is decided in them.
+// variants differ in the names of members alone.
 import type {
   ManagedPluginState,
   PluginAvailability,
@@ -8,19 +8,19 @@ import type {
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { callAction } from './call-action.ts';
-import type { ManagedPlugin, Tool } from './managed-plugin.ts';
+import { callAction, type ActionOutcome } from './call-action.ts';
+import type { HookContext, HookValues } from './hooks.ts';
+import type { ManagedPlugin } from './managed-plugin.ts';
 import type { PluginRegistry } from './registry.ts';
-
-/** Who asks for an action beside the model: a caller over HTTP, or a command on this machine. */
-export type Door = 'api' | 'command';
+import type { Tool } from './tool.ts';
 
 export interface ActionRequest {
   plugin: string;
   action: string;
   payload: Readonly<Record<string, unknown>>;
-  door: Door;
-  /** Stands for the call in what hooks are told. */
+  /** Whether it comes over HTTP or from a command on this machine; an action declares which of the two it accepts. */
+  caller: 'api' | 'command';
+  /** The `toolCallId` of the hooks. */
   callId: string;
   signal: AbortSignal;
   log: Log;
@@ -31,88 +31,91 @@ export interface PluginCore {
   summaries(): Promise<PluginSummary[]>;
   /** Throws `plugin_not_found`. */
   availability(plugin: string): Promise<PluginAvailability>;
-  /** The result; throws a Problem when there is none. */
+  /** The result of the action. Throws the Problem that kept it from having one. */
   call(request: ActionRequest): Promise<unknown>;
 }
 
-export interface PluginCoreNeeds {
+export interface PluginCoreOptions {
   registry: PluginRegistry;
   workspace: string;
   toolTimeoutMs: number;
   clock: Clock;
 }
 
-export function pluginCore({ registry, workspace, toolTimeoutMs, clock }: PluginCoreNeeds): PluginCore {
-  function find(name: string): ManagedPlugin {
-    const plugin = registry.plugin(name);
-    if (!plugin)
-      throw new Problem('not_found', 'plugin_not_found', `There is no plugin ${JSON.stringify(name)}.`);
-    return plugin;
-  }
-
-  function findTool(request: ActionRequest): Tool {
-    const tool = find(request.plugin).tools.get(request.action);
-    const named = `${JSON.stringify(request.action)} of the plugin "${request.plugin}"`;
-    if (!tool) throw new Problem('not_found', 'action_not_found', `There is no action ${named}.`);
-    if (tool.definition[request.door] === true) return tool;
-    throw new Problem(
-      'forbidden',
-      'action_not_api',
-      request.door === 'api'
-        ? `The action ${named} cannot be called over HTTP.`
-        : `The action ${named} cannot be called from the command line.`,
-    );
-  }
-
+export function pluginCore(options: PluginCoreOptions): PluginCore {
+  const { registry } = options;
   return {
     async states() {
       await Promise.all(registry.plugins.map((plugin) => plugin.availability()));
       return registry.plugins.map((plugin) => ({ name: plugin.name, ...plugin.state() }));
     },
     summaries: () =>
-      Promise.all(registry.plugins.map(async (plugin) => summary(plugin, await plugin.availability()))),
-    availability: (name) => find(name).availability(),
-    async call(request) {
-      const tool = findTool(request);
-      const context = { sessionId: null, signal: request.signal };
-      const before = { toolName: tool.name, toolCallId: request.callId, input: request.payload as unknown };
-      // The hooks of a tool hold whoever calls it, so that a guard has no second door beside it.
-      const { hooks } = registry;
-      const changed = await hooks.pipeline('tool.before', before, context);
-      await hooks.guard('tool.before', changed, context);
-      const answered = await hooks.resolve('tool.before', changed, context);
-      const outcome =
-        answered === undefined
-          ? await callAction({
-              tool,
-              input: changed.input,
-              workspace,
-              isApproved: true,
-              signal: request.signal,
-              timeoutMs: toolTimeoutMs,
-              clock,
-              log: request.log,
-            })
-          : ({ ok: true, output: answered } as const);
-      const after = {
-        ...before,
-        input: changed.input,
-        ok: outcome.ok,
-        output: outcome.ok ? outcome.output : outcome.message,
-      };
-      if (!outcome.ok) {
-        hooks.effect('tool.after', after, context);
-        throw outcome.problem;
-      }
-      const shown = await hooks.pipeline('tool.after', after, context);
-      hooks.effect('tool.after', shown, context);
-      return shown.output;
-    },
+      Promise.all(registry.plugins.map(async (plugin) => summarize(plugin, await plugin.availability()))),
+    availability: (name) => findPlugin(registry, name).availability(),
+    call: (request) => callWithHooks(request, options),
   };
 }
 
-function summary(plugin: ManagedPlugin, availability: PluginAvailability): PluginSummary {
-  const { title, description, hooks = {}, system, availability: asks } = plugin.definition;
+function findPlugin(registry: PluginRegistry, name: string): ManagedPlugin {
+  const plugin = registry.plugin(name);
+  if (!plugin)
+    throw new Problem('not_found', 'plugin_not_found', `There is no plugin ${JSON.stringify(name)}.`);
+  return plugin;
+}
+
+function findTool(registry: PluginRegistry, { plugin, action, caller }: ActionRequest): Tool {
+  const tool = findPlugin(registry, plugin).tools.get(action);
+  const label = `${JSON.stringify(action)} of the plugin "${plugin}"`;
+  if (!tool) throw new Problem('not_found', 'action_not_found', `There is no action ${label}.`);
+  if (tool.definition[caller] === true) return tool;
+  throw new Problem(
+    'forbidden',
+    'action_not_api',
+    caller === 'api'
+      ? `The action ${label} cannot be called over HTTP.`
+      : `The action ${label} cannot be called from the command line.`,
+  );
+}
+
+// Tool hooks run for every caller, so that a guard cannot be bypassed over HTTP.
+async function callWithHooks(request: ActionRequest, options: PluginCoreOptions): Promise<unknown> {
+  const { hooks } = options.registry;
+  const tool = findTool(options.registry, request);
+  const context: HookContext = { sessionId: null, signal: request.signal };
+  const call = { toolName: tool.name, toolCallId: request.callId, input: request.payload as unknown };
+  const before = await hooks.pipeline('tool.before', call, context);
+  await hooks.guard('tool.before', before, context);
+  const resolved = await hooks.resolve('tool.before', before, context);
+  const outcome: ActionOutcome =
+    resolved === undefined
+      ? await callAction({
+          tool,
+          input: before.input,
+          workspace: options.workspace,
+          isApproved: true,
+          signal: request.signal,
+          timeoutMs: options.toolTimeoutMs,
+          clock: options.clock,
+          log: request.log,
+        })
+      : { ok: true, output: resolved };
+  const result: HookValues['tool.after'] = {
+    ...call,
+    input: before.input,
+    ok: outcome.ok,
+    output: outcome.ok ? outcome.output : outcome.message,
+  };
+  if (!outcome.ok) {
+    hooks.effect('tool.after', result, context);
+    throw outcome.problem;
+  }
+  const after = await hooks.pipeline('tool.after', result, context);
+  hooks.effect('tool.after', after, context);
+  return after.output;
+}
+
+function summarize(plugin: ManagedPlugin, availability: PluginAvailability): PluginSummary {
+  const { title, description, hooks = {}, system, availability: check } = plugin.definition;
   const tools = [...plugin.tools.values()];
   return {
     name: plugin.name,
@@ -124,7 +127,7 @@ function summary(plugin: ManagedPlugin, availability: PluginAvailability): Plugi
     effects: Object.keys(hooks.effects ?? {}),
     resolves: Object.keys(hooks.resolves ?? {}),
     hasSystem: system !== undefined,
-    hasAvailability: asks !== undefined,
+    hasAvailability: check !== undefined,
     availability,
     config: {
       actions: tools.map(({ action, definition }) => ({

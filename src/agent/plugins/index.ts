@@ -1,4 +1,4 @@
-// The room of plugins: their shape, the registry, one call of an action, and those that are built in.
+// Plugins: their shape, the registry, one call of an action, and the built-in plugins.
 export { createContainment, type Containment, type PluginOwner } from './containment.ts';
 export { callAction, type ActionOutcome } from './call-action.ts';
 export {
@@ -17,10 +17,12 @@ export {
   type Hooks,
   type HookValues,
 } from './hooks.ts';
-export type { ManagedPlugin, Tool } from './managed-plugin.ts';
-export { loadPlugins, readPluginFile, type PluginFile } from './load.ts';
+export type { ManagedPlugin } from './managed-plugin.ts';
+export type { Tool } from './tool.ts';
+export { loadPlugins } from './load.ts';
+export { readPluginFile, type PluginFile } from './plugin-file.ts';
 export type { PluginCore } from './core.ts';
-export { plugins, type PluginRooms } from './plugins.ts';
+export { plugins, type PluginRoutes } from './plugins.ts';
 export { createRegistry, type PluginConfig, type PluginRegistry } from './registry.ts';
 export { files } from './builtin/files.ts';
 export { mcp } from './builtin/mcp.ts';

@@ -1,32 +1,18 @@
-// One plugin as the agent keeps it: its settings, its start and stop under deadlines, its state and its tools. The
-// rule it keeps: whatever the plugin's own code does here, it becomes the plugin's state and nobody's exception.
+// One plugin as the agent runs it: settings, start and stop under deadlines, state and tools. Whatever the plugin's own
+// code does, such as a throw or a hang, ends in the plugin's state and never in an exception of the agent.
+import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import { isRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
-import { compileSchema, type JsonSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
 import type { Action, Plugin } from './plugin.ts';
-
-/** One action as the model knows it. */
-export interface Tool {
-  /** `<plugin>_<action>`, unique in the registry. */
-  name: string;
-  plugin: string;
-  action: string;
-  definition: Action;
-  settings: Readonly<Record<string, unknown>>;
-  check: SchemaCheck;
-  /** Of the result; absent where the action says nothing about it. */
-  checkOutput?: SchemaCheck;
-  /** Whether a person has to agree to this very input before a model's call is run. */
-  needsApproval(input: unknown): boolean;
-  /** Asked of its plugin before each call. */
-  availability(): Promise<PluginAvailability>;
-}
-
-export interface PluginAvailability {
-  enabled: boolean;
-  available: boolean;
-  reasons: string[];
-}
+import {
+  offeredNameShape,
+  requireName,
+  requireSettings,
+  toolsOf,
+  type PluginAvailability,
+  type Tool,
+} from './tool.ts';
 
 export type PluginState = 'ready' | 'unavailable' | 'failed';
 
@@ -37,121 +23,112 @@ export interface ManagedPlugin {
   readonly definition: Plugin;
   readonly settings: Readonly<Record<string, unknown>>;
   readonly tools: ReadonlyMap<string, Tool>;
-  /** What the model is told of it; undefined when there is nothing, or its function failed. */
+  /** The plugin's part of the system prompt; undefined when it has none or its function failed. */
   system(): string | undefined;
-  /** Asks the plugin now, within a deadline. */
+  /** Asks the plugin, within a deadline, and updates the state. Never throws. */
   availability(): Promise<PluginAvailability>;
-  /** As the last question left it. */
+  /** As of the last call of `availability`. */
   state(): { state: PluginState; reasons: string[]; since: string };
-  /** Whether its hooks count: it is enabled and has not failed to start. A later failure takes its tools away and keeps its guards. */
+  /** Whether its hooks are called: it is enabled and did not fail to start. A later failure removes its tools but keeps its guards. */
   isActive(): boolean;
   start(workspace: string): Promise<void>;
   stop(): Promise<void>;
 }
 
-export interface ManagedNeeds {
+export interface ManagedPluginOptions {
   isEnabled: boolean;
   settings: Readonly<Record<string, unknown>>;
   startMs: number;
   stopMs: number;
   availabilityMs: number;
-  /** Why it is unavailable for good: an error that it threw outside of any call. */
+  /** Why the plugin is unavailable for good: an error that it threw outside of any call. */
   lateFailure(): string | undefined;
   clock: Clock;
   log: Log;
 }
 
-// Some providers take no more than 64 characters of [A-Za-z0-9_-] for a tool; an underscore joins the two names.
-const nameShape = /^[a-z][a-z0-9-]{0,30}$/;
-// An offered name is made from somebody else's; it may fill what the tool's name has room for.
-const offeredShape = /^[a-z][a-z0-9-]*$/;
-const longestToolName = 64;
-const longestSystem = 16 * 1024;
-const mostReasons = 16;
+const maxSystemLength = 16 * 1024;
+const maxReasons = 16;
 
-/** Throws when the plugin is not sound: a name that no tool may have, a schema that is none, settings that do not fit. */
-export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin {
+type Lifecycle =
+  | { phase: 'new' }
+  | { phase: 'started' }
+  | { phase: 'failed'; reason: string }
+  | { phase: 'stopped' };
+
+class TimeoutError extends Error {}
+
+/** Throws when the plugin is not valid: a name that no tool may have, a schema that is none, settings that do not fit. */
+export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): ManagedPlugin {
   requireName('plugin', plugin.name);
-  requireSettings(plugin, needs.settings);
-  const log = needs.log.child({ plugin: plugin.name });
-  const own = toolsOf(plugin.actions, nameShape);
-  let offered = new Map<string, Tool>();
-  let failure: string | undefined;
-  let hasStarted = false;
+  requireSettings(plugin, options.settings);
+  const { isEnabled, settings, clock } = options;
+  const log = options.log.child({ plugin: plugin.name });
   const stopping = new AbortController();
-  let current: { state: PluginState; reasons: string[]; since: string } = {
-    state: needs.isEnabled ? 'ready' : 'unavailable',
-    reasons: needs.isEnabled ? [] : ['It is disabled by configuration.'],
-    since: needs.clock.now().toISOString(),
+  let lifecycle: Lifecycle = { phase: 'new' };
+  let current: ReturnType<ManagedPlugin['state']> = {
+    state: isEnabled ? 'ready' : 'unavailable',
+    reasons: isEnabled ? [] : disabled.reasons,
+    since: clock.now().toISOString(),
   };
+  const toolContext = { plugin: plugin.name, settings, availability };
+  const ownTools = toolsOf(plugin.actions, toolContext);
+  let offeredTools = new Map<string, Tool>();
 
-  function toolsOf(actions: Readonly<Record<string, Action>>, shape: RegExp): Map<string, Tool> {
-    const tools = new Map<string, Tool>();
-    for (const [action, definition] of Object.entries(actions)) {
-      requireName(`action of the plugin "${plugin.name}"`, action, shape);
-      const name = `${plugin.name}_${action}`;
-      if (name.length > longestToolName)
-        throw new Error(`The tool "${name}" has a name of more than ${longestToolName} characters.`);
-      tools.set(action, {
-        name,
-        plugin: plugin.name,
-        action,
-        definition,
-        settings: needs.settings,
-        check: definition.check ?? compile(`input schema of "${name}"`, definition.input, true),
-        ...(definition.output === undefined
-          ? {}
-          : { checkOutput: compile(`output schema of "${name}"`, definition.output, false) }),
-        needsApproval: (input) => asksApproval(definition, input, needs.settings),
-        availability,
-      });
-    }
-    return tools;
-  }
-
-  function note({ enabled, available, reasons }: PluginAvailability): void {
-    const state: PluginState =
-      enabled && (failure ?? needs.lateFailure()) !== undefined
-        ? 'failed'
-        : available
-          ? 'ready'
-          : 'unavailable';
-    const since = state === current.state ? current.since : needs.clock.now().toISOString();
-    current = { state, reasons, since };
-  }
+  const failureReason = () => (lifecycle.phase === 'failed' ? lifecycle.reason : options.lateFailure());
 
   async function availability(): Promise<PluginAvailability> {
-    const found = await look();
-    note(found);
-    return found;
+    const answer = await currentAvailability();
+    const hasFailed = answer.enabled && failureReason() !== undefined;
+    const state = hasFailed ? 'failed' : answer.available ? 'ready' : 'unavailable';
+    const since = state === current.state ? current.since : clock.now().toISOString();
+    current = { state, reasons: answer.reasons, since };
+    return answer;
   }
 
-  async function look(): Promise<PluginAvailability> {
-    if (!needs.isEnabled)
-      return { enabled: false, available: false, reasons: ['It is disabled by configuration.'] };
-    const reason = failure ?? needs.lateFailure();
-    if (reason !== undefined) return { enabled: true, available: false, reasons: [reason] };
-    if (!plugin.availability) return { enabled: true, available: true, reasons: [] };
+  async function currentAvailability(): Promise<PluginAvailability> {
+    if (!isEnabled) return disabled;
+    const reason = failureReason();
+    return reason === undefined ? askPlugin(plugin, options, log) : unavailable(reason);
+  }
+
+  function offer(actions: Readonly<Record<string, Action>>): void {
+    const tools = toolsOf(actions, { ...toolContext, nameShape: offeredNameShape });
+    const duplicate = [...tools.keys()].find((name) => ownTools.has(name));
+    if (duplicate !== undefined) throw new Error(`The action "${duplicate}" is the plugin's own already.`);
+    offeredTools = tools;
+  }
+
+  async function start(workspace: string): Promise<void> {
+    if (!isEnabled) return;
     try {
-      const answer: unknown = await within(needs.clock, needs.availabilityMs, async () =>
-        plugin.availability?.(),
+      await withTimeout(
+        async (signal) =>
+          plugin.start?.({
+            signal: AbortSignal.any([signal, stopping.signal]),
+            workspace,
+            settings,
+            log,
+            offer,
+          }),
+        timeout(options.startMs, clock),
       );
-      if (
-        typeof answer !== 'object' ||
-        answer === null ||
-        typeof (answer as { available?: unknown }).available !== 'boolean'
-      ) {
-        return {
-          enabled: true,
-          available: false,
-          reasons: ['It gave no answer to the question whether it is available.'],
-        };
-      }
-      const { available, reasons } = answer as { available: boolean; reasons?: unknown };
-      return { enabled: true, available, reasons: textsOf(reasons) };
+      lifecycle = { phase: 'started' };
     } catch (error) {
-      log.warn({ err: error }, 'a plugin could not say whether it is available');
-      return { enabled: true, available: false, reasons: ['It could not say whether it is available.'] };
+      log.error({ err: error }, 'a plugin did not start');
+      lifecycle = { phase: 'failed', reason: describeStartError(error, options.startMs) };
+    }
+    await availability();
+  }
+
+  async function stop(): Promise<void> {
+    stopping.abort();
+    if (lifecycle.phase !== 'started') return;
+    lifecycle = { phase: 'stopped' };
+    try {
+      await withTimeout(async () => plugin.stop?.(), timeout(options.stopMs, clock));
+    } catch (error) {
+      log.warn({ err: error }, 'a plugin did not stop well');
     }
   }
 
@@ -160,132 +137,73 @@ export function managePlugin(plugin: Plugin, needs: ManagedNeeds): ManagedPlugin
     title: plugin.title,
     description: plugin.description,
     definition: plugin,
-    settings: needs.settings,
+    settings,
     get tools() {
-      return offered.size === 0 ? own : new Map([...own, ...offered]);
+      return offeredTools.size === 0 ? ownTools : new Map([...ownTools, ...offeredTools]);
     },
-    system() {
-      try {
-        const text: unknown = typeof plugin.system === 'function' ? plugin.system() : plugin.system;
-        return typeof text === 'string' && text !== '' ? text.slice(0, longestSystem) : undefined;
-      } catch (error) {
-        log.warn({ err: error }, 'a plugin has no system text now');
-        return undefined;
-      }
-    },
+    system: () => systemText(plugin, log),
     availability,
     state: () => current,
-    isActive: () => needs.isEnabled && failure === undefined,
-    async start(workspace) {
-      if (!needs.isEnabled) return;
-      try {
-        await within(needs.clock, needs.startMs, async (signal) =>
-          plugin.start?.({
-            signal: AbortSignal.any([signal, stopping.signal]),
-            workspace,
-            settings: needs.settings,
-            log,
-            offer(actions) {
-              const tools = toolsOf(actions, offeredShape);
-              const twice = [...tools.keys()].find((name) => own.has(name));
-              if (twice !== undefined) throw new Error(`The action "${twice}" is the plugin's own already.`);
-              offered = tools;
-            },
-          }),
-        );
-        hasStarted = true;
-      } catch (error) {
-        log.error({ err: error }, 'a plugin did not start');
-        failure =
-          error instanceof Late
-            ? `It did not start within ${needs.startMs / 1000} seconds.`
-            : 'It failed to start; the log says why.';
-      }
-      await availability();
-    },
-    async stop() {
-      stopping.abort();
-      if (!hasStarted) return;
-      hasStarted = false;
-      try {
-        await within(needs.clock, needs.stopMs, async () => plugin.stop?.());
-      } catch (error) {
-        log.warn({ err: error }, 'a plugin did not stop well');
-      }
-    },
+    isActive: () => isEnabled && lifecycle.phase !== 'failed',
+    start,
+    stop,
   };
 }
 
-class Late extends Error {}
+const disabled: PluginAvailability = {
+  enabled: false,
+  available: false,
+  reasons: ['It is disabled by configuration.'],
+};
 
-// The plugin's promise is abandoned at the deadline; whatever becomes of it must not end the process.
-async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const end = new AbortController();
-  const abandoned = new AbortController();
+function unavailable(reason: string): PluginAvailability {
+  return { enabled: true, available: false, reasons: [reason] };
+}
+
+function timeout(ms: number, clock: Clock): Parameters<typeof withTimeout>[1] {
+  return { ms, error: () => new TimeoutError(`It took longer than ${ms} ms.`), clock };
+}
+
+function describeStartError(error: unknown, startMs: number): string {
+  return error instanceof TimeoutError
+    ? `It did not start within ${startMs / 1000} seconds.`
+    : 'It failed to start; the log says why.';
+}
+
+async function askPlugin(
+  plugin: Plugin,
+  { availabilityMs, clock }: Pick<ManagedPluginOptions, 'availabilityMs' | 'clock'>,
+  log: Log,
+): Promise<PluginAvailability> {
+  if (!plugin.availability) return { enabled: true, available: true, reasons: [] };
   try {
-    const running = work(abandoned.signal);
-    running.catch(() => {});
-    const late = clock.sleep(ms, end.signal).then(() => {
-      abandoned.abort();
-      throw new Late(`It took longer than ${ms} ms.`);
-    });
-    late.catch(() => {});
-    return await Promise.race([running, late]);
-  } finally {
-    end.abort();
+    const answer: unknown = await withTimeout(
+      async () => plugin.availability?.(),
+      timeout(availabilityMs, clock),
+    );
+    if (!isRecord(answer) || typeof answer['available'] !== 'boolean')
+      return unavailable('It gave no answer to the question whether it is available.');
+    return { enabled: true, available: answer['available'], reasons: readReasons(answer['reasons']) };
+  } catch (error) {
+    log.warn({ err: error }, 'a plugin could not say whether it is available');
+    return unavailable('It could not say whether it is available.');
   }
 }
 
-// A function that fails asks: nobody has said that this input needs no person.
-function asksApproval(
-  { needsApproval = false }: Action,
-  input: unknown,
-  settings: Readonly<Record<string, unknown>>,
-): boolean {
-  if (typeof needsApproval === 'boolean') return needsApproval;
+function systemText(plugin: Plugin, log: Log): string | undefined {
   try {
-    const verdict: unknown = needsApproval(structuredClone(input) as never, settings);
-    return verdict !== false;
-  } catch {
-    return true;
+    const text: unknown = typeof plugin.system === 'function' ? plugin.system() : plugin.system;
+    return typeof text === 'string' && text !== '' ? text.slice(0, maxSystemLength) : undefined;
+  } catch (error) {
+    log.warn({ err: error }, 'a plugin has no system text now');
+    return undefined;
   }
 }
 
-function textsOf(reasons: unknown): string[] {
+function readReasons(reasons: unknown): string[] {
   if (!Array.isArray(reasons)) return [];
   return reasons
     .filter((reason) => typeof reason === 'string')
-    .slice(0, mostReasons)
+    .slice(0, maxReasons)
     .map((reason: string) => reason.toWellFormed().slice(0, 500));
-}
-
-function requireName(what: string, name: string, shape = nameShape): void {
-  if (typeof name === 'string' && shape.test(name)) return;
-  throw new Error(
-    `The ${what} has the name ${JSON.stringify(name)}; names are lower-case letters, digits and hyphens, 31 at most.`,
-  );
-}
-
-function requireSettings(plugin: Plugin, settings: Readonly<Record<string, unknown>>): void {
-  if (plugin.settings === undefined) {
-    if (Object.keys(settings).length > 0) throw new Error(`The plugin "${plugin.name}" takes no settings.`);
-    return;
-  }
-  const verdict = compile(`settings schema of "${plugin.name}"`, plugin.settings, true)(settings);
-  if (verdict.ok) return;
-  const faults = verdict.details
-    .map(({ path, message }) => `${path === '' ? 'they' : path} ${message}`)
-    .join('; ');
-  throw new Error(`The settings of the plugin "${plugin.name}" do not fit: ${faults}.`);
-}
-
-function compile(what: string, schema: JsonSchema, isObject: boolean): SchemaCheck {
-  if (typeof schema !== 'object' || schema === null || (isObject && schema['type'] !== 'object')) {
-    throw new Error(`The ${what} is not that of an object.`);
-  }
-  try {
-    return compileSchema(schema);
-  } catch (cause) {
-    throw new Error(`The ${what} is not a JSON Schema.`, { cause });
-  }
 }

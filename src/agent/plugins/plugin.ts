@@ -1,5 +1,5 @@
-// The shape of a plugin: a plain value with actions, which the model may call as tools, and hooks, which the core
-// calls. Making one has no side effect; the registry checks it when the agent starts.
+// The shape of a plugin: a plain value with actions, which the model calls as tools, and hooks, which the agent calls.
+// Defining one has no side effect; the registry checks it when the agent starts.
 import type { JsonSchema, SchemaCheck } from '../../kernel/contract/schema.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { ServiceDefinition } from '../services/index.ts';
@@ -7,16 +7,16 @@ import type { PluginHooks } from './hooks.ts';
 
 /** What an action gets beside its input. */
 export interface ActionContext {
-  /** Aborted when the call is late or its run ends. An action that goes on after that is no longer listened to. */
+  /** Aborted when the call is late or its run ends; a result after that is dropped. */
   signal: AbortSignal;
-  /** The folder that tools may touch, absolute and without symbolic links. */
+  /** The folder that tools may use, absolute and without symbolic links. */
   workspace: string;
-  /** The session whose run calls; null for a call over HTTP or from the command line. */
+  /** The session of the run; null for a call over HTTP or from the command line. */
   sessionId: string | null;
-  /** The plugin's settings, held against its `settings` schema at the start. */
+  /** The plugin's settings, validated by its `settings` schema at the start. */
   settings: Readonly<Record<string, unknown>>;
   log: Log;
-  /** Ends the action with a reason that its caller and the model may read; the text of any other throw is shown to nobody. */
+  /** Ends the action with a reason for its caller and the model. The text of any other throw goes to the log alone. */
   refuse(reason: string): never;
 }
 
@@ -25,21 +25,21 @@ export interface Action<Input = never> {
   description: string;
   /** The JSON Schema (2020-12) of the input, an object; input that does not fit never reaches `run`. */
   input: JsonSchema;
-  /** Holds an input against the schema in place of the agent, which then never compiles it: for a schema that somebody else wrote. */
+  /** Validates the input in place of the agent, which then never compiles `input`: for schemas from elsewhere. */
   check?: SchemaCheck;
-  /** The JSON Schema of the result. A result that does not fit is a failure of the action. */
+  /** The JSON Schema of the result. A result that does not fit fails the call. */
   output?: JsonSchema;
-  /** Whether `townhall agent call` may run it; not unless said. */
+  /** Whether `townhall agent call` may run it; false by default. */
   command?: boolean;
-  /** Whether `POST /api/plugins/action` may run it; not unless said. */
+  /** Whether `POST /api/plugins/action` may run it; false by default. */
   api?: boolean;
-  /** Whether a person has to agree before the model's call is run; a function decides by the input and the settings, and one that throws has said yes. */
+  /** Whether a person has to approve a call of the model; a function decides by input and settings. One that throws requires approval. */
   needsApproval?: boolean | ((input: Input, settings: Readonly<Record<string, unknown>>) => boolean);
-  /** Its own deadline, where that of all tools is too short for what it does. */
+  /** A longer deadline than that of all tools. */
   timeoutMs?: number;
   /**
-   * Does it. The result is any JSON value. The reason of a `refuse` is shown to the model; of any other throw the
-   * model learns only that the action failed.
+   * Runs the action. The result is any JSON value. The model gets the reason of a `refuse`; of any other throw it gets
+   * only that the action failed.
    */
   run(input: Input, context: ActionContext): Promise<unknown>;
 }
@@ -51,11 +51,11 @@ export interface StartContext {
   workspace: string;
   settings: Readonly<Record<string, unknown>>;
   log: Log;
-  /** Sets the actions that the plugin has beside its own `actions`, in place of those it offered before. Throws on what the registry would refuse. */
+  /** Sets actions beside the plugin's own `actions`, in place of those it offered before. Throws when one is not valid. */
   offer(actions: Readonly<Record<string, Action>>): void;
 }
 
-/** Whether a plugin can do its work now and, where it cannot, why; the reasons are for whoever runs the agent. */
+/** Whether a plugin can work now and, if not, why; the reasons are for the operator. */
 export interface Availability {
   available: boolean;
   reasons?: readonly string[];
@@ -66,23 +66,23 @@ export interface Plugin {
   name: string;
   title: string;
   description: string;
-  /** What the model is told about it beside the descriptions of its actions. */
+  /** Part of the system prompt, beside the descriptions of the actions. */
   system?: string | (() => string);
-  /** The JSON Schema of its settings, an object; without one it takes none. */
+  /** The JSON Schema of its settings, an object; without one the plugin takes none. */
   settings?: JsonSchema;
-  /** Asked before each use; a plugin that throws or takes its time here is not available. */
+  /** Called before each use; a plugin that throws or is late here is unavailable. */
   availability?(): Promise<Availability> | Availability;
   actions: Readonly<Record<string, Action>>;
   hooks?: PluginHooks;
-  /** What it runs beside the requests; each is a service of the agent under its own name. */
+  /** Background services; each is a service of the agent under its own name. */
   services?: readonly ServiceDefinition[];
-  /** Once, before the agent listens. What it throws, and being late, is the plugin's failure and not the agent's. */
+  /** Called once, before the agent listens. A throw or a late start fails the plugin, not the agent. */
   start?(context: StartContext): Promise<void> | void;
-  /** Once, after a `start` that went well, when nothing of the plugin is in use any more. */
+  /** Called once, after a successful `start`, when nothing of the plugin is in use any more. */
   stop?(): Promise<void> | void;
 }
 
-/** Names the type; `Inputs` gives each action the type of its input, which its schema has to warrant. */
+/** Types a plugin; `Inputs` gives each action the type of its input, which its schema has to ensure. */
 export function definePlugin<Inputs extends Record<string, unknown>>(
   plugin: Omit<Plugin, 'actions'> & { actions: { [Name in keyof Inputs]: Action<Inputs[Name]> } },
 ): Plugin {

@@ -1,21 +1,21 @@
-// The room's handlers: the routes of the chosen variant, and the console's summary, which both variants have.
+// The routes of plugins in the configured variant, and the console's summary, which both variants have.
 import type { Service } from '../service.ts';
-import { pluginCore, type PluginCore, type PluginCoreNeeds } from './core.ts';
+import { pluginCore, type PluginCore, type PluginCoreOptions } from './core.ts';
 import { classicRoutes } from './routes-classic.ts';
 import { currentRoutes } from './routes.ts';
 
-export interface PluginRooms {
+export interface PluginRoutes {
   core: PluginCore;
-  /** Keyed by the operations of the chosen variant; the contract's own check says whether all are there. */
+  /** By operation of the configured variant; `createContract` checks that none is missing. */
   handlers: ReturnType<typeof currentRoutes> | ReturnType<typeof classicRoutes>;
   ui: Service<'ui'>;
 }
 
-export function plugins(needs: PluginCoreNeeds & { variant: 'current' | 'classic' }): PluginRooms {
-  const core = pluginCore(needs);
+export function plugins(options: PluginCoreOptions & { variant: 'current' | 'classic' }): PluginRoutes {
+  const core = pluginCore(options);
   return {
     core,
-    handlers: needs.variant === 'classic' ? classicRoutes(core) : currentRoutes(core),
+    handlers: options.variant === 'classic' ? classicRoutes(core) : currentRoutes(core),
     ui: {
       name: 'ui',
       handlers: {

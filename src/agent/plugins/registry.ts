@@ -1,29 +1,30 @@
-// The plugins of one agent, and their actions as tools by name. It is built once, at start, and refuses there what
-// could not be told apart later: two claims on one name, a hook that nobody calls, a schema that is none.
+// The plugins of one agent, and their actions as tools by name. Built once, at the start; two claims on one name, an
+// unknown hook and an invalid schema stop the start.
 import { systemClock, type Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import { createHooks, hookNames, type Hooks, type PluginHooks } from './hooks.ts';
-import { managePlugin, type ManagedPlugin, type Tool } from './managed-plugin.ts';
+import { createHooks } from './hook-engine.ts';
+import { hookNames, type Hooks, type PluginHooks } from './hooks.ts';
+import { managePlugin, type ManagedPlugin } from './managed-plugin.ts';
 import type { Plugin } from './plugin.ts';
+import type { Tool } from './tool.ts';
 
 export interface PluginRegistry {
-  /** All of them, in the order in which they were given: also the order of their hooks. */
+  /** In the given order, which is also the order of their hooks. */
   plugins: readonly ManagedPlugin[];
   plugin(name: string): ManagedPlugin | undefined;
-  /** Those of the plugins that can be used now, in a stable order, since providers cache by the order of tools. */
+  /** The tools that can be used now. Their order is stable, since providers cache prompts by it. */
   readonly tools: readonly Tool[];
-  /** The tool of that name; names of built-in object members are names like any other. */
   tool(name: string): Tool | undefined;
-  /** What the plugins have the model told, each under its plugin's name. */
+  /** The parts of the system prompt that plugins contribute. */
   sections(): { source: string; text: string }[];
   hooks: Hooks;
-  /** Starts them side by side; one that fails is `failed`, and the others stand. */
+  /** Starts all plugins concurrently. One that fails is `failed`, and the others run. */
   start(workspace: string): Promise<void>;
-  /** Waits for effects that are under way, then stops the plugins, the last one first. */
+  /** Waits for running effects, then stops the plugins, the last one first. */
   stop(): Promise<void>;
 }
 
-/** What the configuration says of one plugin. */
+/** The configuration of one plugin. */
 export interface PluginConfig {
   enabled?: boolean;
   settings?: Readonly<Record<string, unknown>>;
@@ -42,7 +43,7 @@ export interface RegistryOptions {
   log?: Log;
 }
 
-// Nobody's log, for a registry that is only looked at.
+// For a registry that is only read, such as by a test.
 const silent: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
 const kinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
 
@@ -60,26 +61,22 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
   const managed = new Map<string, ManagedPlugin>();
   const resolvers = new Map<string, string>();
   for (const plugin of plugins) {
-    const { enabled = true, settings = {} } = config.get(plugin.name) ?? {};
-    if (managed.has(plugin.name)) throw new Error(`Two plugins claim the name "${plugin.name}".`);
+    const { name } = plugin;
+    const { enabled = true, settings = {} } = config.get(name) ?? {};
+    if (managed.has(name)) throw new Error(`Two plugins claim the name "${name}".`);
+    const lateFailure = () => lateFailureOf(name);
+    const deadlines = { startMs, stopMs, availabilityMs };
     managed.set(
-      plugin.name,
-      managePlugin(plugin, {
-        isEnabled: enabled,
-        settings,
-        startMs,
-        stopMs,
-        availabilityMs,
-        lateFailure: () => lateFailureOf(plugin.name),
-        clock,
-        log,
-      }),
+      name,
+      managePlugin(plugin, { isEnabled: enabled, settings, ...deadlines, lateFailure, clock, log }),
     );
     claimHooks(plugin, resolvers);
   }
   for (const name of config.keys()) {
     if (!managed.has(name))
-      throw new Error(`The configuration names the plugin "${name}", and there is none.`);
+      throw new Error(
+        `The configuration names the plugin "${name}", which does not exist; there are ${[...managed.keys()].join(', ')}.`,
+      );
   }
   const all = [...managed.values()];
   const hooks = createHooks({
@@ -103,9 +100,9 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
         .flatMap((plugin) => [...plugin.tools.values()]);
     },
     tool(name) {
-      // An action's name has no underscore, so the first one ends the plugin's.
-      const at = name.indexOf('_');
-      return at < 0 ? undefined : managed.get(name.slice(0, at))?.tools.get(name.slice(at + 1));
+      // Names of plugins and actions have no underscore, so the first one joins the two.
+      const index = name.indexOf('_');
+      return index < 0 ? undefined : managed.get(name.slice(0, index))?.tools.get(name.slice(index + 1));
     },
     sections: () =>
       all.flatMap((plugin) => {
@@ -123,7 +120,7 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
   };
 }
 
-// A resolve has exactly one answer, so a name has exactly one resolver; the other kinds may be many.
+// A resolve has one answer, so a name has at most one resolver; the other kinds may have many hooks a name.
 function claimHooks({ name, hooks = {} }: Plugin, resolvers: Map<string, string>): void {
   for (const kind of Object.keys(hooks)) {
     if (!kinds.includes(kind as keyof PluginHooks))

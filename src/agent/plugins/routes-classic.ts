@@ -1,4 +1,4 @@
-// The plugin routes of the classic variant: `pluginName`, `actionName`, summaries under list and no catalog.
+// The plugin routes of the classic variant: members `pluginName` and `actionName`; listPlugins returns summaries.
 import type { Operations } from '../../contract/agent-classic/operations.gen.ts';
 import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
@@ -24,7 +24,7 @@ export function classicRoutes(core: PluginCore): Handlers<Operations, 'plugins',
         plugin: pluginName,
         action: actionName,
         payload,
-        door: 'api',
+        caller: 'api',
         callId: requestId,
         signal,
         log,

@@ -1,4 +1,5 @@
-// The plugin routes of the current variant: `plugin_name`, `action_name`, states under list and summaries under catalog.
+// The plugin routes of the current variant: members `plugin_name` and `action_name`; listPlugins returns states,
+// listCatalog summaries.
 import type { Operations } from '../../contract/agent/operations.gen.ts';
 import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
@@ -28,7 +29,7 @@ export function currentRoutes(core: PluginCore): Handlers<Operations, 'plugins',
         plugin: plugin_name,
         action: action_name,
         payload,
-        door: 'api',
+        caller: 'api',
         callId: requestId,
         signal,
         log,

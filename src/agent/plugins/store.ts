@@ -1,4 +1,4 @@
-// The rows of the plugins that remember something: notes and schedules. The only file that names the tables `plugins_*`.
+// The rows of the plugins `memory` and `schedule`. The only file that names the tables `plugins_*`.
 import type { Database } from '../../kernel/data/database.ts';
 
 export interface Note {
@@ -18,12 +18,12 @@ export interface Schedule {
 }
 
 export interface NoteStore {
-  /** Makes the note, or replaces that of the same key. */
+  /** Inserts the note, or replaces the one of the same key. */
   put(note: { noteId: string; key: string | null; text: string }): Promise<Note>;
   count(): Promise<number>;
   search(query: string, limit: number): Promise<Note[]>;
   list(limit: number): Promise<Note[]>;
-  /** By its id or its key; whether there was one. */
+  /** By id or key. Whether the note existed. */
   remove(idOrKey: string): Promise<boolean>;
 }
 
@@ -36,12 +36,12 @@ export interface ScheduleStore {
     dueAt: Date;
   }): Promise<void>;
   find(scheduleId: string): Promise<Schedule | undefined>;
-  /** Those that are still to come, the next one first. */
-  open(): Promise<Schedule[]>;
-  /** Moves on from the occurrence of `dueAt`; false when it is not the one that is due any more. */
+  /** Schedules with an occurrence ahead, the next one first. */
+  listOpen(): Promise<Schedule[]>;
+  /** Moves from the occurrence of `dueAt` to the next one; false when another worker has done so. */
   advance(scheduleId: string, dueAt: Date, next: Date | null): Promise<boolean>;
-  noteRun(scheduleId: string, runId: string): Promise<void>;
-  /** Whether it was still to come. */
+  recordRun(scheduleId: string, runId: string): Promise<void>;
+  /** Whether an occurrence was ahead. */
   cancel(scheduleId: string): Promise<boolean>;
 }
 
@@ -77,7 +77,7 @@ export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): Note
       return row?.count ?? 0;
     },
     async search(query, limit) {
-      // Whole words by the index, and what holds the words as they stand for parts of words and for signs.
+      // The full-text index finds whole words; strpos finds parts of words and punctuation.
       const rows = await sql<NoteRow[]>`
         select note_id, key, text, updated_at from agent.plugins_notes
         where agent_id = ${agentId}
@@ -113,20 +113,20 @@ export function scheduleStore({ sql }: Pick<Database, 'sql'>, agentId: string): 
         where agent_id = ${agentId} and schedule_id = ${scheduleId}`;
       return rows.map(scheduleOf)[0];
     },
-    async open() {
+    async listOpen() {
       const rows = await sql<ScheduleRow[]>`
         select schedule_id, instructions, cron, time_zone, due_at, last_run_id from agent.plugins_schedules
         where agent_id = ${agentId} and due_at is not null order by due_at, schedule_id`;
       return rows.map(scheduleOf);
     },
     async advance(scheduleId, dueAt, next) {
-      // The comparison makes one of two workers the one that runs it.
+      // Compare-and-set on due_at: of two workers exactly one runs the occurrence.
       const rows = await sql`
         update agent.plugins_schedules set due_at = ${next}, last_due_at = ${dueAt}
         where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at = ${dueAt} returning schedule_id`;
       return rows.length > 0;
     },
-    async noteRun(scheduleId, runId) {
+    async recordRun(scheduleId, runId) {
       await sql`update agent.plugins_schedules set last_run_id = ${runId} where agent_id = ${agentId} and schedule_id = ${scheduleId}`;
     },
     async cancel(scheduleId) {

@@ -1,10 +1,11 @@
-// The room of programs: how they are run, bounded and ended.
-export { keepPrograms, type Keeper } from './orphan-reaper.ts';
+// Child processes of the agent: how they are started, bounded and ended with everything that they have started.
+export { startOrphanReaper, type OrphanReaper } from './orphan-reaper.ts';
 export {
-  markedProgram,
-  programEnvironment,
-  runProgram,
-  startProgram,
-  type Program,
-  type ProgramResult,
+  childEnvironment,
+  runProcess,
+  startProcess,
+  prepareCommand,
+  type ProcessEnd,
+  type ProcessResult,
+  type RunningProcess,
 } from './process.ts';

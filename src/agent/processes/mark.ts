@@ -1,13 +1,13 @@
-// How the processes of a program are recognized wherever they go. Two marks are inherited by whatever a program starts:
-// a variable of the environment, and a limit of file size (RLIMIT_FSIZE) in the exabytes, whose number is the program's.
-// A command that empties its environment and leaves its process group and session still carries the limit: a hard limit
-// can be lowered but not raised again. The limit itself never bounds anything.
+// Marks a child process so that its descendants are recognized in any process group. Descendants inherit two marks: an
+// environment variable, and a hard RLIMIT_FSIZE of some exabytes whose number is unique to the process. A command that
+// empties its environment and leaves its group and session still carries the limit, since a hard limit can only be
+// lowered. The limit is too high to bound any file.
 import { createHash, randomUUID } from 'node:crypto';
 import { accessSync, constants, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 
-export interface ProgramMark {
-  /** The command that sets the limit and then becomes the program itself, with the same process id. */
+export interface ProcessMark {
+  /** Sets the limit and then replaces itself with the program (exec), so the process id stays. */
   command: readonly string[];
   env: Record<string, string>;
   /** A line of /proc/PID/environ, between zero bytes. */
@@ -16,31 +16,31 @@ export interface ProgramMark {
   limit: string | undefined;
 }
 
-/** Of an agent, for the process that ends its programs when the agent itself is killed. */
+/** Marks every child process of an agent, for the orphan reaper. */
 export const agentVariable = 'TOWNHALL_KEEPER';
-const programVariable = 'TOWNHALL_PROGRAM';
-// A limit in bytes is ten digits of the agent and nine of the program. Shells count in blocks of 512 bytes, and 512
-// divides 10^9, so the digits of the agent stand apart. The sum stays below 2^63.
-const mostPrograms = 1_953_125;
-let programs = 0;
+const processVariable = 'TOWNHALL_PROGRAM';
+// The limit in decimal: ten digits of the agent, then nine of the process. Shells count in blocks of 512 bytes, and 512
+// divides 10^9, so the agent's digits stay readable. The number stays below 2^63.
+const maxMarks = 1_953_125;
+let marks = 0;
 
-/** Throws an error with a code as spawn does when the program is not there or may not be run. */
-export function markProgram(
+/** Throws an error with `code` ENOENT or EACCES, as `spawn` does, when there is no such program or it may not be run. */
+export function markCommand(
   command: readonly string[],
   { folder, env }: { folder: string; env: Readonly<Record<string, string>> },
-): ProgramMark {
+): ProcessMark {
   const id = randomUUID();
   const marked = {
     command,
-    env: { ...env, [programVariable]: id },
-    variable: `${programVariable}=${id}`,
+    env: { ...env, [processVariable]: id },
+    variable: `${processVariable}=${id}`,
     limit: undefined,
   };
   if (process.platform !== 'linux') return marked;
   requireProgram(command[0] ?? '', folder, env['PATH']);
-  programs = (programs + 1) % mostPrograms;
-  const blocks = (BigInt(agentDigits(env[agentVariable] ?? id)) * 1_000_000_000n) / 512n + BigInt(programs);
-  // Where a lower limit is set already, the variable alone marks the program.
+  marks = (marks + 1) % maxMarks;
+  const blocks = (BigInt(agentDigits(env[agentVariable] ?? id)) * 1_000_000_000n) / 512n + BigInt(marks);
+  // ulimit fails where a lower limit is set already; the variable alone is the mark then.
   return {
     ...marked,
     command: ['/bin/sh', '-c', `ulimit -f ${blocks} 2>/dev/null; exec "$@"`, 'sh', ...command],
@@ -48,22 +48,22 @@ export function markProgram(
   };
 }
 
-/** The first ten digits of the limits of all programs of an agent. */
+/** The first ten digits of the limits of all child processes of an agent. */
 export function agentDigits(agentMark: string): string {
   const number = createHash('sha256').update(agentMark).digest().readUInt32BE(0);
   return String(4_000_000_000 + number);
 }
 
-// A shell would say this with an exit code alone, which the program might have as well.
+// The shell that sets the limit would report a missing program only by an exit code that the program might use too.
 function requireProgram(file: string, folder: string, path = '/usr/bin:/bin'): void {
-  const places = file.includes('/')
+  const candidates = file.includes('/')
     ? [resolve(folder, file)]
-    : path.split(':').map((place) => resolve(folder, place, file));
+    : path.split(':').map((entry) => resolve(folder, entry, file));
   let code = 'ENOENT';
-  for (const place of file === '' ? [] : places) {
-    if (statSync(place, { throwIfNoEntry: false })?.isFile() !== true) continue;
+  for (const candidate of file === '' ? [] : candidates) {
+    if (statSync(candidate, { throwIfNoEntry: false })?.isFile() !== true) continue;
     try {
-      accessSync(place, constants.X_OK);
+      accessSync(candidate, constants.X_OK);
       return;
     } catch {
       code = 'EACCES';

@@ -1,20 +1,20 @@
-// What ends the agent's programs when the agent itself can end nothing any more: killed, or out of memory. A shell of a
-// few lines waits on a pipe that only the agent holds; when the pipe closes, however that came, it ends every process
-// whose environment or limit of file size names this agent, in whatever group it is by then.
+// Ends the agent's child processes when the agent is killed or runs out of memory. A small shell script waits on a pipe
+// that only the agent holds. When the pipe closes, the script ends every process whose environment or file size limit
+// carries the agent's mark, in any process group.
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../../kernel/log.ts';
 import { agentDigits, agentVariable } from './mark.ts';
 
-export interface Keeper {
-  /** Belongs into the environment of every program; what they start in turn inherits it. */
+export interface OrphanReaper {
+  /** To be added to the environment of every child process, whose descendants inherit it. */
   env: Readonly<Record<string, string>>;
-  /** Ends the waiting, once all programs have been ended. */
+  /** Ends the script; call it once all child processes have ended. */
   close(): void;
 }
 
-// The mark comes through the pipe, because an argument or a variable would make the keeper find itself. Where there is
-// no /proc, ps shows what a process was started with. Two seconds pass between asking and ending.
+// The script reads the mark from the pipe: in its arguments or environment it would find itself. Without /proc it reads
+// the environment from ps. SIGKILL follows SIGTERM after two seconds.
 const scriptOf = (digits: string): string => `
 read -r mark || exit 0
 while read -r _; do :; done
@@ -41,10 +41,10 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 `;
 
-/** Begins at once, so that no program is ever without it. Where there is no shell the programs are on their own. */
-export function keepPrograms({ log }: { log: Log }): Keeper {
+/** To be started before any child process. Without a /bin/sh it logs a warning, and children outlive a killed agent. */
+export function startOrphanReaper({ log }: { log: Log }): OrphanReaper {
   const mark = randomUUID();
-  // In a group of its own, so that Ctrl-C at the agent's terminal does not end it before the agent.
+  // A process group of its own, so that Ctrl-C at the agent's terminal does not end the script before the agent.
   const child = spawn('/bin/sh', ['-c', scriptOf(agentDigits(mark))], {
     cwd: '/',
     env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin' },
@@ -52,11 +52,11 @@ export function keepPrograms({ log }: { log: Log }): Keeper {
     stdio: ['pipe', 'ignore', 'ignore'],
   });
   child.once('error', (error) =>
-    log.warn({ err: error }, 'programs will not be ended if the agent is killed'),
+    log.warn({ err: error }, 'child processes will not be ended if the agent is killed'),
   );
   child.stdin.on('error', () => {});
   child.stdin.write(`${mark}\n`);
-  // Neither keeps the agent from ending.
+  // Without unref the script and its pipe would keep the agent's event loop alive.
   child.unref();
   (child.stdin as unknown as { unref(): void }).unref();
   return { env: { [agentVariable]: mark }, close: () => void child.stdin.end() };

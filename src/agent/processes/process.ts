@@ -1,55 +1,52 @@
-// Programs that the agent runs for somebody: commands of a shell, commands of a service, services themselves. The rule
-// it keeps: a program and everything it has started ends when it was told to, however it takes it, and what it says is
-// kept up to a bound and no further.
+// Child processes of the agent: shell commands, commands of services, services. A process ends with all of its descendants
+// when it is stopped, whether or not it handles SIGTERM, and its output is kept up to a bound.
 import { spawn, type ChildProcess } from 'node:child_process';
-import { readdir, readFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { markProgram, type ProgramMark } from './mark.ts';
+import { markCommand, type ProcessMark } from './mark.ts';
+import { boundedOutput } from './output.ts';
+import { endTree } from './tree.ts';
 
-export interface ProgramOptions {
-  /** The program and its arguments; no shell looks at them. */
+export interface ProcessOptions {
+  /** The program and its arguments; no shell interprets them. */
   command: readonly string[];
   /** Absolute. */
   folder: string;
-  /** All of it: nothing of the agent's own environment is added. */
+  /** The whole environment: nothing of the agent's own is added. */
   env: Readonly<Record<string, string>>;
-  /** What it reads on standard input; without it there is none. */
-  input?: string;
-  /** Of what it says, on both outputs, so much is kept: half from the beginning and half from the end. */
+  /** Written to standard input, which is empty without it. */
+  input?: string | undefined;
+  /** Of standard output and standard error together; half is kept from the beginning and half from the end. */
   maxOutputBytes: number;
-  /** Between asking it to end and ending it. */
+  /** Between SIGTERM and SIGKILL. */
   graceMs?: number;
   clock: Clock;
 }
 
-export interface ProgramEnd {
-  /** Null when a signal ended it. */
+export interface ProcessEnd {
+  /** Null when a signal ended the process. */
   exitCode: number | null;
   signal: string | null;
-  /** Why it ended: by itself, or because it was told to for this reason. */
+  /** `exit` when it ended by itself, else why it was ended. */
   because: 'exit' | 'deadline' | 'aborted' | 'flood';
 }
 
-export interface Program {
-  /** Once nothing of it is left; never rejects but with a Problem when it could not be started. */
-  readonly ended: Promise<ProgramEnd>;
-  /** Ends it and all that it has started; resolves when nothing is left. */
-  stop(because?: 'deadline' | 'aborted'): Promise<ProgramEnd>;
-  /** What it has said so far. */
+export interface RunningProcess {
+  /** Resolves once the process and its descendants are gone; rejects with a Problem when it could not be started. */
+  readonly ended: Promise<ProcessEnd>;
+  /** Ends the process and its descendants; resolves when they are gone. */
+  stop(because?: 'deadline' | 'aborted'): Promise<ProcessEnd>;
+  /** The output so far. */
   output(): { text: string; bytes: number; truncated: boolean };
 }
 
-// A program that says more than this is not worth waiting for.
+// A process that writes more than this is ended: its output would be cut to a fraction anyway.
 const floodBytes = 64 * 1024 * 1024;
-const shortestPollMs = 10;
-const longestPollMs = 100;
-const afterKillMs = 2_000;
+// A descendant that escaped the tree could hold the pipes open for ever.
+const pipeCloseMs = 500;
 
-/** The variables of an environment that programs are given: where programs and the home are, and the language. */
-export function programEnvironment(
-  env: Readonly<Record<string, string | undefined>>,
-): Record<string, string> {
+/** The variables that child processes get of an environment: search path, home, user, language, time zone. */
+export function childEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   const passed = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_[A-Z]+|TZ|TMPDIR)$/;
   return Object.fromEntries(
     Object.entries(env).filter(
@@ -58,265 +55,145 @@ export function programEnvironment(
   );
 }
 
-export function startProgram(options: ProgramOptions): Program {
-  const { command, folder, env, input, maxOutputBytes, graceMs = 2_000, clock } = options;
-  const said = keepEnds(maxOutputBytes);
-  let because: ProgramEnd['because'] = 'exit';
-  let ending: Promise<void> | undefined;
+/** Never throws: a process that cannot be started rejects `ended`. */
+export function startProcess(options: ProcessOptions): RunningProcess {
+  const { maxOutputBytes, graceMs = 2_000, clock } = options;
+  const output = boundedOutput(maxOutputBytes);
   let child: ChildProcess;
-  let mark: ProgramMark;
+  let mark: ProcessMark;
   try {
-    // A group of its own, so that all of it can be ended at once.
-    mark = markProgram(command, { folder, env });
-    const [file = '', ...given] = mark.command;
-    child = spawn(file, given, {
-      cwd: folder,
-      env: mark.env,
-      detached: true,
-      stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
-    });
+    ({ child, mark } = spawnMarked(options));
   } catch (cause) {
-    const failed = Promise.reject(notStarted(cause));
-    failed.catch(() => {});
-    return { ended: failed, stop: () => failed, output: said.read };
+    const failure = Promise.reject(startProblem(cause));
+    failure.catch(() => {});
+    return { ended: failure, stop: () => failure, output: output.read };
   }
-  child.stdin?.on('error', () => {});
-  child.stdin?.end(input);
-  for (const stream of [child.stdout, child.stderr]) {
-    stream?.on('error', () => {});
-    stream?.on('data', (chunk: Buffer) => {
-      if (said.add(chunk) > floodBytes) void end('flood');
-    });
-  }
+  let because: ProcessEnd['because'] = 'exit';
+  let ending: Promise<void> | undefined;
 
-  function end(reason: ProgramEnd['because']): Promise<void> {
+  // The first call decides the reason; after an exit it only ends the descendants.
+  function end(reason: ProcessEnd['because']): Promise<void> {
     if (ending === undefined) {
-      if (because === 'exit') because = reason;
-      ending = endGroup(child.pid, { mark, graceMs, clock });
+      because = reason;
+      ending = endTree(child.pid, { mark, graceMs, clock });
     }
     return ending;
   }
 
-  const exited = new Promise<{ exitCode: number | null; signal: string | null }>((resolve, reject) => {
-    child.once('error', (cause) => reject(notStarted(cause)));
-    child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
+  collectOutput(child, (chunk) => {
+    if (output.add(chunk) > floodBytes) void end('flood');
   });
-  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()));
-
-  async function finish(): Promise<ProgramEnd> {
-    const status = await exited;
-    // What it has left running in the background ends with it.
-    await end('exit');
-    // A writer that escaped could hold the pipe open for ever.
-    await Promise.race([closed, clock.sleep(500)]);
-    child.stdout?.destroy();
-    child.stderr?.destroy();
-    return { ...status, because };
-  }
-  const ended = finish();
+  const ended = waitForExit(child, { endDescendants: () => end('exit'), clock }).then((status) => ({
+    ...status,
+    because,
+  }));
   ended.catch(() => {});
   return {
     ended,
     async stop(reason = 'aborted') {
-      // Without a process there is nothing to end.
       if (child.pid !== undefined) await end(reason);
       return ended;
     },
-    output: said.read,
+    output: output.read,
   };
 }
 
-export interface RunOptions extends ProgramOptions {
+export interface RunOptions extends ProcessOptions {
   timeoutMs: number;
   signal: AbortSignal;
 }
 
-export interface ProgramResult extends ProgramEnd {
+export interface ProcessResult extends ProcessEnd {
   output: string;
   truncated: boolean;
 }
 
-/** Runs a program to its end, its deadline or the signal's; nothing of it is left when this resolves. */
-export async function runProgram(options: RunOptions): Promise<ProgramResult> {
+/** Runs a process until it ends, its deadline passes or the signal is aborted; its descendants are gone then. */
+export async function runProcess(options: RunOptions): Promise<ProcessResult> {
   const { signal, timeoutMs, clock } = options;
   if (signal.aborted)
     throw new Problem('unavailable', 'draining', 'The call was ended before the program was started.');
-  const program = startProgram(options);
-  const over = new AbortController();
-  const onAbort = () => void program.stop('aborted').catch(() => {});
-  signal.addEventListener('abort', onAbort, { once: true, signal: over.signal });
-  clock.sleep(timeoutMs, over.signal).then(
-    () => program.stop('deadline').catch(() => {}),
+  const child = startProcess(options);
+  const finished = new AbortController();
+  const abort = () => void child.stop('aborted').catch(() => {});
+  signal.addEventListener('abort', abort, { once: true, signal: finished.signal });
+  clock.sleep(timeoutMs, finished.signal).then(
+    () => child.stop('deadline').catch(() => {}),
     () => {},
   );
   try {
-    const end = await program.ended;
-    const { text, truncated } = program.output();
+    const end = await child.ended;
+    const { text, truncated } = child.output();
     return { ...end, output: text, truncated };
   } finally {
-    over.abort();
+    finished.abort();
   }
 }
 
 /**
- * For a program that somebody else starts: the command and the environment that mark it and what it starts, and the end
- * of whatever of that is left. Throws a Problem when there is no such program.
+ * For a process that somebody else spawns: the command and environment that mark it and its descendants, and a function
+ * that ends those. Throws a Problem when there is no such program.
  */
-export function markedProgram(
+export function prepareCommand(
   command: readonly string[],
-  place: { folder: string; env: Readonly<Record<string, string>> },
+  options: { folder: string; env: Readonly<Record<string, string>> },
 ): { command: readonly string[]; env: Record<string, string>; end(clock: Clock): Promise<void> } {
   try {
-    const mark = markProgram(command, place);
+    const mark = markCommand(command, options);
     return {
       command: mark.command,
       env: mark.env,
-      end: (clock) => endGroup(undefined, { mark, graceMs: 1_000, clock }),
+      end: (clock) => endTree(undefined, { mark, graceMs: 1_000, clock }),
     };
   } catch (cause) {
-    throw notStarted(cause);
+    throw startProblem(cause);
   }
 }
 
-// Asks the group to end, then ends it; then looks for what has left the group, which the marks give away.
-async function endGroup(
-  pid: number | undefined,
-  { mark, graceMs, clock }: { mark: ProgramMark; graceMs: number; clock: Clock },
-): Promise<void> {
-  const killMs = clock.monotonicMs() + graceMs;
-  // Whoever has left the group is asked as well, before the group's end takes its parent from it.
-  const strays = await remaining(pid, mark);
-  const wasThere = pid !== undefined && signal(-pid, 'SIGTERM');
-  if (wasThere || strays.length > 0) {
-    for (const stray of strays) signal(stray, 'SIGTERM');
-    for (
-      let waitMs = shortestPollMs;
-      clock.monotonicMs() < killMs;
-      waitMs = Math.min(waitMs * 2, longestPollMs)
-    ) {
-      await clock.sleep(waitMs);
-      if ((await remaining(pid, mark)).length === 0) return;
-    }
-    if (pid !== undefined) signal(-pid, 'SIGKILL');
-  }
-  const giveUpMs = clock.monotonicMs() + afterKillMs;
-  for (;;) {
-    const left = await remaining(pid, mark);
-    for (const stray of left) signal(stray, 'SIGKILL');
-    if (left.length === 0 || clock.monotonicMs() > giveUpMs) return;
-    await clock.sleep(longestPollMs);
+function spawnMarked({ command, folder, env, input }: ProcessOptions): {
+  child: ChildProcess;
+  mark: ProcessMark;
+} {
+  const mark = markCommand(command, { folder, env });
+  const [file = '', ...args] = mark.command;
+  const child = spawn(file, args, {
+    cwd: folder,
+    env: mark.env,
+    // A process group of its own, so that one signal reaches all of it.
+    detached: true,
+    stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+  });
+  child.stdin?.on('error', () => {});
+  child.stdin?.end(input);
+  return { child, mark };
+}
+
+function collectOutput(child: ChildProcess, add: (chunk: Buffer) => void): void {
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.on('error', () => {});
+    stream?.on('data', add);
   }
 }
 
-function signal(pid: number, name: NodeJS.Signals | 0): boolean {
-  try {
-    process.kill(pid, name);
-    return true;
-  } catch {
-    return false;
-  }
+async function waitForExit(
+  child: ChildProcess,
+  { endDescendants, clock }: { endDescendants(): Promise<void>; clock: Clock },
+): Promise<{ exitCode: number | null; signal: string | null }> {
+  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  const status = await new Promise<{ exitCode: number | null; signal: string | null }>((resolve, reject) => {
+    child.once('error', (cause) => reject(startProblem(cause)));
+    child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
+  });
+  await endDescendants();
+  await Promise.race([closed, clock.sleep(pipeCloseMs)]);
+  child.stdout?.destroy();
+  child.stderr?.destroy();
+  return status;
 }
 
-interface ProcessRow {
-  pid: number;
-  parent: number;
-  isOurs: boolean;
-}
-
-// The processes of the group, those that carry a mark wherever they have gone, and the children of all these, but for
-// those that have ended and wait to be asked for their status. Where there is no /proc the group is all that is known.
-async function remaining(group: number | undefined, mark: ProgramMark): Promise<number[]> {
-  const names = await readdir('/proc').catch(() => null);
-  if (names === null) return group !== undefined && signal(-group, 0) ? [-group] : [];
-  const others = names.filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
-  const rows = (await Promise.all(others.map((name) => readProcess(name, group, mark)))).filter(
-    (row) => row !== undefined,
-  );
-  const ours = new Set(rows.filter(({ isOurs }) => isOurs).map(({ pid }) => pid));
-  for (let before = -1; before !== ours.size;) {
-    before = ours.size;
-    for (const { pid, parent } of rows) if (ours.has(parent)) ours.add(pid);
-  }
-  return [...ours];
-}
-
-async function readProcess(
-  name: string,
-  group: number | undefined,
-  mark: ProgramMark,
-): Promise<ProcessRow | undefined> {
-  const stat = await readFile(`/proc/${name}/stat`, 'latin1').catch(() => '');
-  // The name of the program stands in parentheses and may hold anything; state, parent and group follow it.
-  const [state, parent, itsGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  if (state === undefined || state === '' || 'ZX'.includes(state)) return undefined;
-  const isOurs = Number(itsGroup) === group || (await carriesMark(name, mark));
-  return { pid: Number(name), parent: Number(parent), isOurs };
-}
-
-async function carriesMark(name: string, { variable, limit }: ProgramMark): Promise<boolean> {
-  const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
-  if (environment.split('\0').includes(variable)) return true;
-  if (limit === undefined) return false;
-  const limits = await readFile(`/proc/${name}/limits`, 'latin1').catch(() => '');
-  return /^Max file size\s+\S+\s+(\S+)/m.exec(limits)?.[1] === limit;
-}
-
-interface KeptEnds {
-  /** All bytes that were ever added. */
-  add(chunk: Buffer): number;
-  read(): { text: string; bytes: number; truncated: boolean };
-}
-
-// The first half and the last half of a bound: how a program begins and how it ends are what tells most.
-function keepEnds(maxBytes: number): KeptEnds {
-  const half = Math.floor(maxBytes / 2);
-  const head: Buffer[] = [];
-  let headBytes = 0;
-  let tail: Buffer[] = [];
-  let tailBytes = 0;
-  let total = 0;
-  return {
-    add(chunk) {
-      total += chunk.length;
-      const first = chunk.subarray(0, Math.max(0, half - headBytes));
-      if (first.length > 0) {
-        head.push(Buffer.from(first));
-        headBytes += first.length;
-      }
-      const rest = chunk.subarray(first.length);
-      if (rest.length > 0) {
-        tail.push(Buffer.from(rest.subarray(-half)));
-        tailBytes += Math.min(rest.length, half);
-        // Joined now and then rather than each time, so that a flood in small pieces costs no more than its bytes.
-        if (tailBytes > 2 * half) {
-          tail = [Buffer.from(Buffer.concat(tail).subarray(-half))];
-          tailBytes = half;
-        }
-      }
-      return total;
-    },
-    read() {
-      const end = Buffer.concat(tail).subarray(-half);
-      const missing = total - headBytes - end.length;
-      if (missing <= 0)
-        return { text: readable(Buffer.concat([...head, end])), bytes: total, truncated: false };
-      const text = `${readable(Buffer.concat(head))}\n[${missing} bytes are left out here]\n${readable(end)}`;
-      return { text, bytes: total, truncated: true };
-    },
-  };
-}
-
-// Terminal control and other bytes that are no text would only cost room.
-function readable(bytes: Buffer): string {
-  return bytes
-    .toString('utf8')
-    .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]/g, '')
-    .replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, '\ufffd');
-}
-
-function notStarted(cause: unknown): Problem {
+function startProblem(cause: unknown): Problem {
   const code = (cause as NodeJS.ErrnoException).code;
-  const why =
+  const reason =
     code === 'ENOENT' ? 'it is not there' : code === 'EACCES' ? 'it may not be run' : 'the system refuses it';
-  return new Problem('impossible', 'action_refused', `The program cannot be started: ${why}.`, { cause });
+  return new Problem('impossible', 'action_refused', `The program cannot be started: ${reason}.`, { cause });
 }

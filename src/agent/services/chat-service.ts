@@ -1,5 +1,5 @@
-// The service `chat`: the mailbox of the agent. It runs nothing of its own, the queue being the sessions' own; stopped
-// it takes no message, and what the queue has taken goes on.
+// The service `chat` puts messages into the queue of a session. It runs nothing itself: while it is stopped it refuses
+// messages, and messages that are queued already still run.
 import type { Attachment, ExecuteReceipt } from '../../contract/agent/types.gen.ts';
 import type { Service } from '../service.ts';
 import type { ServiceDefinition } from './definition.ts';
@@ -19,7 +19,7 @@ interface ChatQueue {
 
 type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> & ExecuteReceipt;
 
-/** `chat` is called for each message, because the queue is created after the services. */
+/** `chat` is a function because the sessions are constructed after the services. */
 export function chatService(chat: () => ChatQueue): ServiceDefinition {
   return {
     name: 'chat',
@@ -46,8 +46,8 @@ export function chatService(chat: () => ChatQueue): ServiceDefinition {
   };
 }
 
-/** The route of `send`, which says in its status that the message was taken and not answered. */
-export function chatRoom({ directory }: { directory: ServiceDirectory }): Service<'chat'> {
+/** The route of `send`; 202, since the message is queued and not answered yet. */
+export function chatRoutes({ directory }: { directory: ServiceDirectory }): Service<'chat'> {
   return {
     name: 'chat',
     handlers: {

@@ -1,18 +1,17 @@
-// The services of one agent by name, each behind its machine. It is built once, at start, and refuses there two claims
-// on one name.
-import type { Clock } from '../../kernel/clock.ts';
+// The services of one agent by name, each behind its supervisor. Built once, when the agent starts; two services of one
+// name stop the start.
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { ServiceDefinition } from './definition.ts';
+import { callOperation, compileOperations, type Operation, type OperationOptions } from './operations.ts';
 import {
-  createMachine,
-  machineLimits,
-  type MachineLimits,
+  createSupervisor,
+  supervisorLimits,
   type ServiceCommand,
-  type ServiceMachine,
   type ServiceSnapshot,
-} from './machine.ts';
-import { callOperation, compileOperations, type Operation, type OperationNeeds } from './operations.ts';
+  type ServiceSupervisor,
+  type SupervisorLimits,
+} from './supervisor.ts';
 
 export interface ServiceView extends ServiceSnapshot {
   name: string;
@@ -36,41 +35,38 @@ export interface ServiceDirectory {
   /** Throws `service_not_found`. */
   view(name: string): ServiceView;
   control(name: string, command: ServiceCommand): Promise<{ changed: boolean; service: ServiceView }>;
-  /** The result; throws a Problem when there is none, `service_stopped` while the service does not run. */
+  /** The result as JSON. Throws a Problem: `service_stopped` while the service does not run, or what ended the call. */
   call(request: ServiceCallRequest): Promise<unknown>;
-  /** Starts those that start with the agent, and waits as long as a control would. One that fails is `failed`. */
+  /** Starts the services that start with the agent, and waits as long as `control` does. Never throws: see their states. */
   start(): Promise<void>;
-  /** Ends all of them, the last one first. */
+  /** Stops all services, the last one first. */
   close(): Promise<void>;
-}
-
-export interface DirectoryNeeds extends OperationNeeds {
-  services: readonly ServiceDefinition[];
-  limits?: Partial<MachineLimits>;
-  clock: Clock;
-  log: Log;
 }
 
 interface Entry {
   definition: ServiceDefinition;
-  machine: ServiceMachine;
+  supervisor: ServiceSupervisor;
   actions: ReadonlyMap<string, Operation>;
   commands: ReadonlyMap<string, Operation>;
 }
 
-export function createDirectory(needs: DirectoryNeeds): ServiceDirectory {
-  const limits = { ...machineLimits, ...needs.limits };
+/** Throws when a service has no valid name, or one that another has. */
+export function createDirectory(
+  options: OperationOptions & {
+    services: readonly ServiceDefinition[];
+    limits?: Partial<SupervisorLimits>;
+    log: Log;
+  },
+): ServiceDirectory {
   const entries = new Map<string, Entry>();
-  for (const definition of needs.services) {
+  const limits = { ...supervisorLimits, ...options.limits };
+  for (const definition of options.services) {
     const { name } = definition;
-    if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
-      throw new Error(
-        `A service has the name ${JSON.stringify(name)}; names are lower-case letters, digits and hyphens, 31 at most.`,
-      );
+    requireServiceName(name);
     if (entries.has(name)) throw new Error(`Two services claim the name "${name}".`);
     entries.set(name, {
       definition,
-      machine: createMachine(definition, { limits, clock: needs.clock, log: needs.log }),
+      supervisor: createSupervisor(definition, { limits, clock: options.clock, log: options.log }),
       actions: compileOperations(name, definition.actions),
       commands: compileOperations(name, definition.commands),
     });
@@ -83,53 +79,67 @@ export function createDirectory(needs: DirectoryNeeds): ServiceDirectory {
     return entry;
   }
 
-  const viewOf = ({ definition, machine, actions, commands }: Entry): ServiceView => ({
-    name: definition.name,
-    title: definition.title,
-    ...machine.snapshot(),
-    actions: [...actions.keys()],
-    commands: [...commands.keys()],
-  });
-
   return {
     list: () => [...entries.values()].map(viewOf),
     view: (name) => viewOf(find(name)),
     async control(name, command) {
       const entry = find(name);
-      const { changed } = await entry.machine.control(command);
+      const { changed } = await entry.supervisor.control(command);
       return { changed, service: viewOf(entry) };
     },
     async call({ service, kind, name, payload, ...rest }) {
       const entry = find(service);
-      const operation = (kind === 'action' ? entry.actions : entry.commands).get(name);
-      if (!operation) {
-        const code = kind === 'action' ? 'action_not_found' : 'command_not_found';
-        throw new Problem(
-          'not_found',
-          code,
-          `The service "${service}" has no ${kind} ${JSON.stringify(name)}.`,
-        );
-      }
-      const running = entry.machine.running();
-      if (running === null) {
-        throw new Problem(
-          'unavailable',
-          'service_stopped',
-          `The service "${service}" is ${entry.machine.snapshot().state}.`,
-          { headers: { 'retry-after': '1' } },
-        );
-      }
-      return callOperation({ operation, payload, running, ...rest }, needs);
+      const operation = requireOperation(entry, kind, name);
+      const running = requireRunning(entry);
+      return callOperation({ operation, payload, running, ...rest }, options);
     },
     async start() {
       await Promise.all(
         [...entries.values()]
           .filter(({ definition }) => definition.autostart !== false)
-          .map(({ machine }) => machine.control('start')),
+          .map(({ supervisor }) => supervisor.control('start')),
       );
     },
     async close() {
-      for (const { machine } of [...entries.values()].reverse()) await machine.close();
+      for (const { supervisor } of [...entries.values()].reverse()) await supervisor.close();
     },
   };
+}
+
+function requireServiceName(name: string): void {
+  if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
+    throw new Error(
+      `A service has the name ${JSON.stringify(name)}; a name is a lower-case letter, then lower-case letters, digits and hyphens, 31 at most.`,
+    );
+}
+
+function viewOf({ definition, supervisor, actions, commands }: Entry): ServiceView {
+  return {
+    name: definition.name,
+    title: definition.title,
+    ...supervisor.snapshot(),
+    actions: [...actions.keys()],
+    commands: [...commands.keys()],
+  };
+}
+
+function requireOperation(entry: Entry, kind: 'action' | 'command', name: string): Operation {
+  const operation = (kind === 'action' ? entry.actions : entry.commands).get(name);
+  if (operation) return operation;
+  throw new Problem(
+    'not_found',
+    kind === 'action' ? 'action_not_found' : 'command_not_found',
+    `The service "${entry.definition.name}" has no ${kind} ${JSON.stringify(name)}.`,
+  );
+}
+
+function requireRunning({ definition, supervisor }: Entry): AbortSignal {
+  const running = supervisor.running();
+  if (running !== null) return running;
+  throw new Problem(
+    'unavailable',
+    'service_stopped',
+    `The service "${definition.name}" is ${supervisor.snapshot().state}.`,
+    { headers: { 'retry-after': '1' } },
+  );
 }

@@ -3,17 +3,17 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { compileSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
-import { runProgram } from '../processes/index.ts';
-import type { ServiceOperation } from './definition.ts';
+import { runProcess, type ProcessResult } from '../processes/index.ts';
+import type { ServiceCallContext, ServiceOperation } from './definition.ts';
 
 export interface Operation {
   definition: ServiceOperation;
   check: SchemaCheck;
 }
 
-export interface OperationNeeds {
+export interface OperationOptions {
   workspace: string;
-  /** The environment of programs. */
+  /** The environment of child processes. */
   env: Readonly<Record<string, string>>;
   timeoutMs: number;
   clock: Clock;
@@ -30,107 +30,105 @@ export interface OperationCall {
   log: Log;
 }
 
-// More of a program's output than this is nobody's answer.
-const maximumOutputBytes = 1024 * 1024;
-// A program that was told to end is ended within this, and its call then answers within that.
-const endingMs = 10_000;
-const wordMs = 100;
-const maximumResultBytes = 2 * 1024 * 1024;
+const maxProcessOutputBytes = 1024 * 1024;
+const maxResultBytes = 2 * 1024 * 1024;
+// At the deadline of the call its processes are ended too, and the action can still return how they ended: ten seconds
+// for them, then a tenth of one for the action.
+const processEndMs = 10_000;
+const lastResultMs = 100;
 
-/** Throws when a schema is none. */
+/** Throws when a name or a schema is not valid. */
 export function compileOperations(
-  owner: string,
-  given: Readonly<Record<string, ServiceOperation>> = {},
+  service: string,
+  definitions: Readonly<Record<string, ServiceOperation>> = {},
 ): ReadonlyMap<string, Operation> {
   return new Map(
-    Object.entries(given).map(([name, definition]) => {
+    Object.entries(definitions).map(([name, definition]) => {
       if (!/^[a-z][a-zA-Z0-9-]{0,30}$/.test(name))
         throw new Error(
-          `The service "${owner}" has an operation with the name ${JSON.stringify(name)}, which none may have.`,
+          `The service "${service}" has an operation named ${JSON.stringify(name)}; a name is a lower-case letter, then letters, digits and hyphens, 31 at most.`,
         );
       return [name, { definition, check: compileSchema(definition.input) }];
     }),
   );
 }
 
-/** The result as JSON; throws a Problem when there is none. */
+/** The result as JSON. Throws a Problem when the call is refused, fails, is late, or outlives its service or caller. */
 export async function callOperation(
   call: OperationCall,
-  { workspace, env, timeoutMs, clock }: OperationNeeds,
+  { workspace, env, timeoutMs, clock }: OperationOptions,
 ): Promise<unknown> {
   const { operation, running, log } = call;
-  const verdict = operation.check(call.payload);
-  if (!verdict.ok)
-    throw new Problem('bad_request', 'invalid_request', 'The payload does not fit.', {
-      param: 'payload',
-      details: verdict.details.map(({ path, message }) => ({
-        path: path === '' ? 'payload' : `payload.${path}`,
-        message,
-      })),
-    });
+  checkPayload(operation, call.payload);
   const end = new AbortController();
   const signal = AbortSignal.any([running, call.signal, end.signal]);
-  const programs = new Set<Promise<unknown>>();
+  const processes = new Set<Promise<ProcessResult>>();
+  const context: ServiceCallContext = {
+    signal,
+    requestId: call.requestId,
+    log,
+    refuse,
+    program(command, { input } = {}) {
+      const limits = { maxOutputBytes: maxProcessOutputBytes, timeoutMs };
+      const result = runProcess({ command, folder: workspace, env, input, ...limits, signal, clock });
+      processes.add(result);
+      result.catch(() => {});
+      return result;
+    },
+  };
+  // Runs beside the call and rejects at its deadline.
+  async function rejectWhenLate(): Promise<never> {
+    await clock.sleep(timeoutMs, end.signal);
+    if (processes.size > 0)
+      await Promise.race([Promise.allSettled(processes), clock.sleep(processEndMs, end.signal)]);
+    await clock.sleep(lastResultMs, end.signal);
+    throw new Problem(
+      'upstream_timeout',
+      'action_timeout',
+      `The call did not end within ${timeoutMs / 1000} seconds.`,
+    );
+  }
   try {
     const work = Promise.resolve().then(() =>
-      operation.definition.run(structuredClone(call.payload) as never, {
-        signal,
-        requestId: call.requestId,
-        log,
-        refuse,
-        program(command, { input } = {}) {
-          const running = runProgram({
-            command,
-            folder: workspace,
-            env,
-            ...(input === undefined ? {} : { input }),
-            maxOutputBytes: maximumOutputBytes,
-            timeoutMs,
-            signal,
-            clock,
-          });
-          programs.add(running);
-          running.catch(() => {});
-          return running;
-        },
-      }),
+      operation.definition.run(structuredClone(call.payload) as never, context),
     );
-    // Whatever becomes of one that is late must not end the process.
-    work.catch(() => {});
-    // A program has the same deadline, and its own word on being ended says more, so that is waited for.
-    const late = clock.sleep(timeoutMs, end.signal).then(async () => {
-      if (programs.size > 0)
-        await Promise.race([Promise.allSettled(programs), clock.sleep(endingMs, end.signal)]);
-      await clock.sleep(wordMs, end.signal);
-      throw new Problem(
-        'upstream_timeout',
-        'action_timeout',
-        `The call did not end within ${timeoutMs / 1000} seconds.`,
-      );
-    });
-    late.catch(() => {});
-    return asJson(await Promise.race([work, late, stopped(running, end.signal)]));
-  } catch (thrown) {
-    if (thrown instanceof Problem) throw thrown;
-    log.warn({ err: thrown }, 'an operation of a service failed');
+    const late = rejectWhenLate();
+    // The loser of the race is abandoned; its rejection must not end the process.
+    for (const racer of [work, late]) racer.catch(() => {});
+    return toJson(await Promise.race([work, late, rejectWhenStopped(running, end.signal)]));
+  } catch (error) {
+    if (error instanceof Problem) throw error;
+    log.warn({ err: error }, 'an operation of a service failed');
     throw new Problem('upstream_failed', 'action_failed', 'The service failed at this call.', {
-      cause: thrown,
+      cause: error,
     });
   } finally {
     end.abort();
   }
 }
 
-function stopped(running: AbortSignal, over: AbortSignal): Promise<never> {
+function checkPayload({ check }: Operation, payload: Readonly<Record<string, unknown>>): void {
+  const result = check(payload);
+  if (result.ok) return;
+  throw new Problem('bad_request', 'invalid_request', 'The payload does not fit.', {
+    param: 'payload',
+    details: result.details.map(({ path, message }) => ({
+      path: path === '' ? 'payload' : `payload.${path}`,
+      message,
+    })),
+  });
+}
+
+function rejectWhenStopped(running: AbortSignal, callEnd: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    const refuseCall = (): void =>
+    const rejectCall = (): void =>
       reject(
         new Problem('unavailable', 'service_stopped', 'The service was stopped during this call.', {
           headers: { 'retry-after': '1' },
         }),
       );
-    if (running.aborted) refuseCall();
-    else running.addEventListener('abort', refuseCall, { once: true, signal: over });
+    if (running.aborted) rejectCall();
+    else running.addEventListener('abort', rejectCall, { once: true, signal: callEnd });
   });
 }
 
@@ -138,13 +136,13 @@ function refuse(reason: string): never {
   throw new Problem('impossible', 'action_refused', String(reason).toWellFormed().slice(0, 2_000));
 }
 
-function asJson(result: unknown): unknown {
+function toJson(result: unknown): unknown {
   const text = JSON.stringify(result ?? null) ?? 'null';
-  if (Buffer.byteLength(text) > maximumResultBytes)
+  if (Buffer.byteLength(text) > maxResultBytes)
     throw new Problem(
       'upstream_failed',
       'action_failed',
-      `The result is larger than ${maximumResultBytes / 1024 / 1024} MiB.`,
+      `The result is larger than ${maxResultBytes / 1024 / 1024} MiB.`,
     );
   return JSON.parse(text) as unknown;
 }

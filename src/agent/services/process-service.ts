@@ -1,10 +1,14 @@
-// A program that the agent keeps running as one of its services, by configuration: a development server, a watcher.
-// It is started again when it ends, and its last words can be read with the command `output`.
+// A service out of the configuration: a command that the agent keeps running, such as a development server or a watcher.
+// It is started again when it ends; the command `output` returns what it has printed.
 import type { Clock } from '../../kernel/clock.ts';
-import { startProgram, type Program } from '../processes/index.ts';
+import { startProcess, type ProcessEnd, type RunningProcess } from '../processes/index.ts';
 import type { ServiceDefinition, ServiceOperation } from './definition.ts';
 
-export interface ProcessServiceNeeds {
+const maxOutputBytes = 1024 * 1024;
+const graceMs = 5_000;
+const noInput = { type: 'object', additionalProperties: false };
+
+export function processService(options: {
   name: string;
   title?: string;
   command: readonly string[];
@@ -12,69 +16,59 @@ export interface ProcessServiceNeeds {
   autostart?: boolean;
   commands?: Readonly<Record<string, { description?: string; command: readonly string[] }>>;
   workspace: string;
-  /** What its own `env` is added to. */
+  /** The environment that `env` is added to. */
   baseEnv: Readonly<Record<string, string>>;
   clock: Clock;
-}
-
-const keptOutputBytes = 1024 * 1024;
-const graceMs = 5_000;
-const nothing = { type: 'object', additionalProperties: false };
-
-export function processService(needs: ProcessServiceNeeds): ServiceDefinition {
-  const { name, title = name, command, workspace, clock } = needs;
-  const env = { ...needs.baseEnv, ...needs.env };
-  let program: Program | undefined;
-  const own = Object.entries(needs.commands ?? {}).map(
-    ([commandName, { description = '', command: given }]): [string, ServiceOperation] => [
-      commandName,
-      {
-        description,
-        input: nothing,
-        async run(_input, call) {
-          const { exitCode, output, truncated, because } = await call.program(given);
-          return { exitCode, output, truncated, ended: because };
-        },
-      },
-    ],
-  );
+}): ServiceDefinition {
+  const { name, title = name, command, workspace, clock } = options;
+  const env = { ...options.baseEnv, ...options.env };
+  let current: RunningProcess | undefined;
   return {
     name,
     title,
-    ...(needs.autostart === undefined ? {} : { autostart: needs.autostart }),
+    ...(options.autostart === undefined ? {} : { autostart: options.autostart }),
     async start({ failed }) {
-      const mine = startProgram({
-        command,
-        folder: workspace,
-        env,
-        maxOutputBytes: keptOutputBytes,
-        graceMs,
-        clock,
-      });
-      program = mine;
-      mine.ended.then(
-        ({ exitCode, signal, because }) => {
-          if (because === 'flood') failed('It was ended because it said too much.');
-          else
-            failed(
-              exitCode === null
-                ? `It was ended by ${signal ?? 'a signal'}.`
-                : `It ended by itself with the exit code ${exitCode}.`,
-            );
-        },
+      current = startProcess({ command, folder: workspace, env, maxOutputBytes, graceMs, clock });
+      current.ended.then(
+        (end) => failed(describeEnd(end)),
         () => failed('The program cannot be started.'),
       );
     },
     async stop() {
-      await program?.stop().catch(() => {});
+      await current?.stop().catch(() => {});
     },
     commands: {
       output: {
         description: 'What the program has said: the beginning and the end of it.',
-        input: nothing,
-        run: async () => program?.output() ?? { text: '', bytes: 0, truncated: false },
+        input: noInput,
+        run: async () => current?.output() ?? { text: '', bytes: 0, truncated: false },
       },
-      ...Object.fromEntries(own),
+      ...configuredCommands(options.commands),
     },
   };
+}
+
+function configuredCommands(
+  commands: Readonly<Record<string, { description?: string; command: readonly string[] }>> = {},
+): Record<string, ServiceOperation> {
+  return Object.fromEntries(
+    Object.entries(commands).map(([name, { description = '', command }]): [string, ServiceOperation] => [
+      name,
+      {
+        description,
+        input: noInput,
+        async run(_input, { program }) {
+          const { exitCode, output, truncated, because } = await program(command);
+          return { exitCode, output, truncated, ended: because };
+        },
+      },
+    ]),
+  );
+}
+
+function describeEnd({ exitCode, signal, because }: ProcessEnd): string {
+  if (because === 'flood') return 'It was ended because it said too much.';
+  return exitCode === null
+    ? `It was ended by ${signal ?? 'a signal'}.`
+    : `It ended by itself with the exit code ${exitCode}.`;
 }

@@ -1,4 +1,4 @@
-// The room's handlers: the services' list, their control, their commands and the route of their actions.
+// The routes of services: list, control, commands and actions.
 import type { Service } from '../service.ts';
 import type { ServiceDirectory } from './directory.ts';
 

@@ -1,4 +1,4 @@
-// The room that owns the agent's tokens.
-export { tokenDesk, type IssuedAgentToken, type TokenDesk } from './admin.ts';
+// The agent's tokens: authentication and administration.
+export { tokenAdmin, type IssuedAgentToken, type TokenAdmin } from './admin.ts';
 export { tokenStore, type ListedToken } from './store.ts';
 export { openTokens, type Tokens } from './tokens.ts';

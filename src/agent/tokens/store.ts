@@ -6,14 +6,14 @@ export interface LiveToken {
   digest: Buffer;
 }
 
-/** What is known of a digest, whichever agent it belongs to. */
-export interface KnownToken {
+/** The token of a digest, of any agent in the database. */
+export interface StoredToken {
   tokenId: string;
   agentId: string;
   isLive: boolean;
 }
 
-/** A token as its owner may see it. */
+/** A token as the agent's owner may see it. */
 export interface ListedToken {
   tokenId: string;
   name: string;
@@ -25,35 +25,35 @@ export interface ListedToken {
 }
 
 export interface TokenStore {
-  /** The agent of that name, made under `agentId` when it is new. */
-  agent(name: string, agentId: string): Promise<string>;
+  /** The id of the agent of that name, which is inserted as `agentId` when it is new. */
+  ensureAgent(name: string, agentId: string): Promise<string>;
   findAgent(name: string): Promise<string | undefined>;
-  find(digest: Buffer): Promise<KnownToken | undefined>;
-  /** Without effect when the digest is stored already. */
+  find(digest: Buffer): Promise<StoredToken | undefined>;
+  /** No effect when the digest is stored already. */
   add(token: {
     tokenId: string;
     agentId: string;
     name: string;
     digest: Buffer;
     last4: string;
-    ttlSeconds?: number;
+    ttlSeconds?: number | undefined;
   }): Promise<void>;
   list(agentId: string): Promise<ListedToken[]>;
-  /** Whether it was live until now; undefined when the agent has none of that id. */
+  /** Whether the token was live; undefined when the agent has no token of that id. */
   revoke(agentId: string, tokenId: string): Promise<boolean | undefined>;
-  /** The tokens of the agent that are neither revoked nor expired. */
-  live(agentId: string): Promise<LiveToken[]>;
+  /** Neither revoked nor expired. */
+  listLive(agentId: string): Promise<LiveToken[]>;
 }
 
 export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
   return {
-    async agent(name, agentId) {
-      // Two starters may come at once; the second one finds the first one's row.
+    async ensureAgent(name, agentId) {
+      // Of two starters at once, the second reads the first one's row.
       await sql`insert into agent.tokens_agents (agent_id, name) values (${agentId}, ${name}) on conflict (name) do nothing`;
       const [row] = await sql<
         { agent_id: string }[]
       >`select agent_id from agent.tokens_agents where name = ${name}`;
-      if (!row) throw new Error('The row of the agent is gone.');
+      if (!row) throw new Error(`The row of the agent "${name}" was deleted during the start.`);
       return row.agent_id;
     },
     async findAgent(name) {
@@ -99,7 +99,7 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
       }));
     },
     async revoke(agentId, tokenId) {
-      // The old row is read in the same statement, so that of two revocations one is told that it was the one.
+      // Reading the old row with a lock in the same statement makes one of two concurrent revocations the effective one.
       const rows = await sql<{ was_live: boolean }[]>`
         with old as (
           select token_id, revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as was_live
@@ -109,7 +109,7 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
         from old where t.token_id = old.token_id returning old.was_live`;
       return rows[0]?.was_live;
     },
-    async live(agentId) {
+    async listLive(agentId) {
       const rows = await sql<{ token_id: string; digest: Uint8Array }[]>`
         select token_id, digest from agent.tokens_tokens
         where agent_id = ${agentId} and revoked_at is null and coalesce(expires_at > agent.townhall_now(), true)`;

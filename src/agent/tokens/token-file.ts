@@ -7,8 +7,8 @@ import type { Log } from '../../kernel/log.ts';
 import { parseToken } from '../../kernel/secrets/secret.ts';
 
 /**
- * The token in the file, or null when there is no file. Throws when the file holds anything else, rather than
- * overwrite what may be somebody's. A file that others may read is closed to them, and that is said in the log.
+ * The token in the file, or null when there is no file. Throws when the file holds anything else, since it may be another
+ * program's. A file that other users can read is set to 0600, with a warning in the log.
  */
 export async function readTokenFile(path: string, log: Log): Promise<string | null> {
   let text: string;
@@ -21,7 +21,7 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
   const token = text.replace(/\r?\n$/, '');
   if (parseToken(token) !== 'agt') {
     throw new Error(
-      `The token file ${path} does not hold an agent's token. Remove it to have a new one made.`,
+      `The token file ${path} does not hold an agent's token. Remove the file to get a new token, or name another one with --token-file.`,
     );
   }
   const { mode } = await stat(path);
@@ -32,7 +32,7 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
   return token;
 }
 
-/** Writes the file whole or not at all. With `replace: false` it throws EEXIST when somebody made one meanwhile. */
+/** Atomic. With `replace: false` it throws EEXIST when the file exists. */
 export async function writeTokenFile(
   path: string,
   token: string,

@@ -1,18 +1,17 @@
-// Whose token a bearer is. There is no agent without a token: opening this room makes one when there is none, and
-// from then on a credential is this agent's or nobody's.
+// Authentication by agent token. Opening creates the first token, so there is no agent without one.
 import { timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Log } from '../../kernel/log.ts';
 import { id } from '../../kernel/ids.ts';
+import type { Log } from '../../kernel/log.ts';
 import { parseToken, token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
 import type { Identity } from '../identity.ts';
-import { tokenDesk, type TokenDesk } from './admin.ts';
-import type { KnownToken, LiveToken, TokenStore } from './store.ts';
+import { tokenAdmin, type TokenAdmin } from './admin.ts';
+import type { LiveToken, StoredToken, TokenStore } from './store.ts';
 import { readTokenFile, writeTokenFile } from './token-file.ts';
 
-export interface TokensNeeds {
+export interface TokensOptions {
   store: TokenStore;
-  /** The agent's name; the same name on one database is a replica of the same agent. */
+  /** The agent's name; processes with the same name on one database are replicas of one agent. */
   name: string;
   tokenFile: string;
   redactor: Redactor;
@@ -22,94 +21,99 @@ export interface TokensNeeds {
 
 export interface Tokens {
   agentId: string;
-  /** The identity behind a bearer, or null. Holds a revocation within a second. */
+  /** The identity of a bearer token, or null. A revocation by another replica takes effect within a second. */
   identify(bearer: string): Promise<Identity | null>;
-  /** What its owner does with them; in this process a change holds at once. */
-  desk: TokenDesk;
+  /** Its changes take effect in this process at once. */
+  admin: TokenAdmin;
 }
 
-// How old the list of live tokens may be. A revocation has to hold within a second on every replica.
-const freshMs = 500;
+// How long the list of live tokens is cached. A revocation has to take effect within a second on every replica.
+const cacheTtlMs = 500;
 
-/** Finds or makes the agent and its token. Throws, and so stops the start, when the token file cannot be used. */
-export async function openTokens({
-  store,
-  name,
-  tokenFile,
-  redactor,
-  clock,
-  log,
-}: TokensNeeds): Promise<Tokens> {
-  const agentId = await store.agent(name, id('agt'));
-  redactor.hold(await settleTokenFile());
-
-  let list: Promise<LiveToken[]> | undefined;
-  let readAt = Number.NEGATIVE_INFINITY;
-  function liveTokens(): Promise<LiveToken[]> {
-    if (list && clock.monotonicMs() - readAt < freshMs) return list;
-    readAt = clock.monotonicMs();
-    const reading = store.live(agentId);
-    list = reading;
-    // A failed reading is everybody's answer this once and is not kept.
-    reading.catch(() => {
-      if (list === reading) list = undefined;
-    });
-    return reading;
-  }
-
+/** Creates the agent's row and first token when they do not exist. Throws when the token file cannot be used. */
+export async function openTokens(options: TokensOptions): Promise<Tokens> {
+  const { store, name, redactor, clock } = options;
+  const agentId = await store.ensureAgent(name, id('agt'));
+  redactor.hold(await ensureFirstToken(agentId, options));
+  const liveTokens = cacheLiveTokens(() => store.listLive(agentId), clock);
   return {
     agentId,
-    desk: tokenDesk({ store, agentId, redactor, onChange: () => void (list = undefined) }),
+    admin: tokenAdmin({ store, agentId, redactor, onChange: liveTokens.clear }),
     async identify(bearer) {
       if (parseToken(bearer) !== 'agt') return null;
       const digest = tokenDigest(bearer);
-      // All of them are compared, each in constant time: neither which one fits nor how far it fits shows.
-      let found: string | null = null;
-      for (const live of await liveTokens()) {
-        if (timingSafeEqual(live.digest, digest)) found = live.tokenId;
+      // Every token is compared, in constant time each, so that the duration does not depend on which one matches.
+      let tokenId: string | null = null;
+      for (const live of await liveTokens.read()) {
+        if (timingSafeEqual(live.digest, digest)) tokenId = live.tokenId;
       }
-      return found === null ? null : { kind: 'agent', agentId, tokenId: found };
+      return tokenId === null ? null : { kind: 'agent', agentId, tokenId };
     },
   };
+}
 
-  // The file comes before the row: what a crash leaves between the two is adopted by the next start.
-  async function settleTokenFile(): Promise<string> {
-    let token = await readTokenFile(tokenFile, log);
-    const known = token === null ? undefined : await store.find(tokenDigest(token));
-    requireOwn(known);
-    if (token !== null && known?.isLive) return token;
-    // One that was revoked or has expired must not come back to life by lying in the file.
-    if (token === null || known) token = await makeToken({ replace: known !== undefined });
-    const digest = tokenDigest(token);
-    await store.add({ tokenId: id('tok'), agentId, name: 'first', digest, last4: token.slice(-4) });
-    requireOwn(await store.find(digest));
-    return token;
-  }
+function cacheLiveTokens(
+  list: () => Promise<LiveToken[]>,
+  clock: Clock,
+): { read(): Promise<LiveToken[]>; clear(): void } {
+  let cached: Promise<LiveToken[]> | undefined;
+  let readAtMs = Number.NEGATIVE_INFINITY;
+  return {
+    read() {
+      if (cached && clock.monotonicMs() - readAtMs < cacheTtlMs) return cached;
+      readAtMs = clock.monotonicMs();
+      const reading = list();
+      cached = reading;
+      // Callers that share a failed read all fail; the next one reads again.
+      reading.catch(() => {
+        if (cached === reading) cached = undefined;
+      });
+      return reading;
+    },
+    clear: () => void (cached = undefined),
+  };
+}
 
-  function requireOwn(known: KnownToken | undefined): void {
-    if (known === undefined || known.agentId === agentId) return;
-    throw new Error(
-      `The token in ${tokenFile} belongs to another agent of this database. Give this one its own --token-file.`,
+// Write the file before the row: the next start adopts a file that a crash has left without its row.
+async function ensureFirstToken(agentId: string, { store, tokenFile, log }: TokensOptions): Promise<string> {
+  const fromFile = await readTokenFile(tokenFile, log);
+  const stored = fromFile === null ? undefined : await store.find(tokenDigest(fromFile));
+  requireOwnToken(stored, agentId, tokenFile);
+  if (fromFile !== null && stored?.isLive) return fromFile;
+  // A revoked or expired token must not become valid again because the file still holds it.
+  const isUsable = fromFile !== null && stored === undefined;
+  const token = isUsable
+    ? fromFile
+    : await createTokenFile(tokenFile, { replace: stored !== undefined, log });
+  const digest = tokenDigest(token);
+  await store.add({ tokenId: id('tok'), agentId, name: 'first', digest, last4: token.slice(-4) });
+  requireOwnToken(await store.find(digest), agentId, tokenFile);
+  return token;
+}
+
+function requireOwnToken(stored: StoredToken | undefined, agentId: string, tokenFile: string): void {
+  if (stored === undefined || stored.agentId === agentId) return;
+  throw new Error(
+    `The token in ${tokenFile} belongs to another agent of this database. Give this one its own --token-file.`,
+  );
+}
+
+async function createTokenFile(
+  path: string,
+  { replace, log }: { replace: boolean; log: Log },
+): Promise<string> {
+  const token = mintToken('agt');
+  try {
+    await writeTokenFile(path, token, { replace });
+    log.info(
+      { path },
+      replace ? 'replaced the token in the token file, which was not valid any more' : 'made the first token',
     );
-  }
-
-  async function makeToken({ replace }: { replace: boolean }): Promise<string> {
-    const minted = mintToken('agt');
-    try {
-      await writeTokenFile(tokenFile, minted, { replace });
-      log.info(
-        { path: tokenFile },
-        replace
-          ? 'replaced the token in the token file, which was not valid any more'
-          : 'made the first token',
-      );
-      return minted;
-    } catch (cause) {
-      // Another replica was faster; its token is as good.
-      const theirs =
-        (cause as NodeJS.ErrnoException).code === 'EEXIST' ? await readTokenFile(tokenFile, log) : null;
-      if (theirs === null) throw new Error(`The token file ${tokenFile} cannot be written.`, { cause });
-      return theirs;
-    }
+    return token;
+  } catch (cause) {
+    // EEXIST: another replica created the file first, and its token belongs to the same agent.
+    const others = (cause as NodeJS.ErrnoException).code === 'EEXIST' ? await readTokenFile(path, log) : null;
+    if (others === null) throw new Error(`The token file ${path} cannot be written.`, { cause });
+    return others;
   }
 }

@@ -3,11 +3,11 @@
 import { existsSync } from 'node:fs';
 import { agentSettings, readAgentData, type AgentData } from '../../agent/config.ts';
 import {
-  tokenDesk,
+  tokenAdmin,
   tokenStore,
   type IssuedAgentToken,
   type ListedToken,
-  type TokenDesk,
+  type TokenAdmin,
 } from '../../agent/tokens/index.ts';
 import { callControl } from '../../kernel/control.ts';
 import { connect, migrate } from '../../kernel/data/database.ts';
@@ -134,12 +134,12 @@ function parsePayload(text: string): unknown {
 function askAgent<T>(
   data: AgentData,
   request: { name: string; input: unknown },
-  otherwise: (tokens: TokenDesk) => Promise<T>,
+  otherwise: (tokens: TokenAdmin) => Promise<T>,
 ): Promise<T> {
   return askServer(agentDatabase(data), request, () => withTokens(data, otherwise));
 }
 
-async function withTokens<T>(data: AgentData, work: (tokens: TokenDesk) => Promise<T>): Promise<T> {
+async function withTokens<T>(data: AgentData, work: (tokens: TokenAdmin) => Promise<T>): Promise<T> {
   const { databaseUrl, databasePath, migrations } = agentDatabase(data);
   // A mistyped folder must not get a new database.
   if (databaseUrl === undefined && !existsSync(databasePath))
@@ -153,7 +153,7 @@ async function withTokens<T>(data: AgentData, work: (tokens: TokenDesk) => Promi
     const agentId = await store.findAgent(data.name);
     if (agentId === undefined)
       throw new Error(`There is no agent "${data.name}" in this database; start it once, or say --name.`);
-    return await work(tokenDesk({ store, agentId, redactor }));
+    return await work(tokenAdmin({ store, agentId, redactor }));
   } finally {
     await database.close();
   }

@@ -27,9 +27,9 @@ describe('the registry of plugins', () => {
   test.each(['', 'A', 'a_b', '../x', '__proto__', 'constructor()', 'a'.repeat(32)])(
     'refuses the name %j for a plugin and for an action',
     (name) => {
-      expect(() => createRegistry([plugin(name)])).toThrow(/names are lower-case/);
+      expect(() => createRegistry([plugin(name)])).toThrow(/a name is a lower-case letter/);
       if (name !== '__proto__')
-        expect(() => createRegistry([plugin('a', name)])).toThrow(/names are lower-case/);
+        expect(() => createRegistry([plugin('a', name)])).toThrow(/a name is a lower-case letter/);
     },
   );
 

@@ -10,7 +10,7 @@ import {
   shell,
   type ActionOutcome,
 } from '../../../src/agent/plugins/index.ts';
-import { programEnvironment, runProgram } from '../../../src/agent/processes/index.ts';
+import { childEnvironment, runProcess } from '../../../src/agent/processes/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
@@ -24,7 +24,7 @@ describe('the plugin shell', () => {
 
   async function open(settings: Record<string, unknown> = {}) {
     const workspace = await openWorkspace({ folder, hidden: [] });
-    const env = programEnvironment({ ...process.env, AGENT_GATEWAY_TOKEN: 'th_usr_secret' });
+    const env = childEnvironment({ ...process.env, AGENT_GATEWAY_TOKEN: 'th_usr_secret' });
     const registry = createRegistry([shell({ workspace, env, clock: systemClock })], {
       config: new Map([['shell', { settings }]]),
     });
@@ -136,14 +136,14 @@ describe('the plugin shell', () => {
       clock: systemClock,
     };
     await writeFile(join(folder, 'plain'), 'no program');
-    await expect(runProgram({ ...options, command: ['no-such-program'] })).rejects.toMatchObject({
+    await expect(runProcess({ ...options, command: ['no-such-program'] })).rejects.toMatchObject({
       code: 'action_refused',
       message: 'The program cannot be started: it is not there.',
     });
-    await expect(runProgram({ ...options, command: ['./plain'] })).rejects.toMatchObject({
+    await expect(runProcess({ ...options, command: ['./plain'] })).rejects.toMatchObject({
       message: 'The program cannot be started: it may not be run.',
     });
-    expect(await runProgram({ ...options, command: ['printf', '%s', '-x "a b"'] })).toMatchObject({
+    expect(await runProcess({ ...options, command: ['printf', '%s', '-x "a b"'] })).toMatchObject({
       exitCode: 0,
       output: '-x "a b"',
     });

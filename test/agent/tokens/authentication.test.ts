@@ -5,7 +5,7 @@ import { request } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { tokenDesk, tokenStore } from '../../../src/agent/tokens/index.ts';
+import { tokenAdmin, tokenStore } from '../../../src/agent/tokens/index.ts';
 import { createRedactor, token as mintToken } from '../../../src/kernel/secrets/secret.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
@@ -71,15 +71,15 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
     const [row] = await world.database.sql<
       { agent_id: string }[]
     >`select agent_id from agent.tokens_agents where name = ${`door-${variant}`}`;
-    const desk = tokenDesk({
+    const admin = tokenAdmin({
       store: tokenStore(world.database),
       agentId: row?.agent_id ?? '',
       redactor: createRedactor(),
     });
-    const dead = await desk.create({ name: 'dead' });
-    await desk.revoke(dead.tokenId);
+    const dead = await admin.create({ name: 'dead' });
+    await admin.revoke(dead.tokenId);
     revoked = dead.token;
-    const old = await desk.create({ name: 'old', ttlSeconds: 1 });
+    const old = await admin.create({ name: 'old', ttlSeconds: 1 });
     expired = old.token;
     await world.database
       .sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${old.tokenId}`;

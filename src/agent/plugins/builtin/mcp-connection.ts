@@ -6,8 +6,8 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import type { Clock } from '../../../kernel/clock.ts';
-import { markedProgram } from '../../processes/index.ts';
-import type { McpServer } from '../load.ts';
+import { prepareCommand } from '../../processes/index.ts';
+import type { McpServer } from '../plugin-file.ts';
 
 export interface McpTool {
   name: string;
@@ -73,7 +73,7 @@ const noValidation = {
 export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Promise<McpConnection> {
   const program =
     'command' in server
-      ? markedProgram([server.command, ...(server.args ?? [])], {
+      ? prepareCommand([server.command, ...(server.args ?? [])], {
           folder: server.cwd ?? needs.folder,
           env: { ...needs.env, ...server.env },
         })

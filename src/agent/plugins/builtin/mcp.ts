@@ -6,7 +6,7 @@ import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { JsonSchema } from '../../../kernel/contract/schema.ts';
 import type { Redactor } from '../../../kernel/secrets/secret.ts';
-import type { McpApproval, McpServer } from '../load.ts';
+import type { McpApproval, McpServer } from '../plugin-file.ts';
 import { definePlugin, type Action, type Plugin } from '../plugin.ts';
 import { isSoundSchema, plainCheck } from './foreign-schema.ts';
 import type { McpConnection, McpTool } from './mcp-connection.ts';

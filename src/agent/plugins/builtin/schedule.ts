@@ -56,7 +56,7 @@ export function schedule(needs: ScheduleNeeds): Plugin {
     const { runId } = await needs.execute(found.instructions);
     const next = found.cron === null ? null : nextTime(found.cron, found.timeZone, clock.now());
     if (!(await store.advance(scheduleId, new Date(dueAt), next))) return;
-    await store.noteRun(scheduleId, runId);
+    await store.recordRun(scheduleId, runId);
     if (next !== null) await wake(scheduleId, next);
   }
 
@@ -76,7 +76,7 @@ export function schedule(needs: ScheduleNeeds): Plugin {
     timeZone: string;
     dueAt: Date;
   }): Promise<Schedule> {
-    if ((await store.open()).length >= mostSchedules)
+    if ((await store.listOpen()).length >= mostSchedules)
       throw refusal(`There are ${mostSchedules} schedules already, which is as many as are kept.`);
     const scheduleId = id('sch');
     await store.add({ scheduleId, ...given, instructions: given.instructions.toWellFormed() });
@@ -158,7 +158,7 @@ export function schedule(needs: ScheduleNeeds): Plugin {
         api: true,
         command: true,
         input: { type: 'object', additionalProperties: false },
-        run: async () => ({ schedules: await store.open() }),
+        run: async () => ({ schedules: await store.listOpen() }),
       },
       cancel: {
         description: 'Takes a schedule back; a run that has begun goes on.',
@@ -178,7 +178,7 @@ export function schedule(needs: ScheduleNeeds): Plugin {
       },
     },
     async start() {
-      const open = await store.open();
+      const open = await store.listOpen();
       if (open.length === 0) return;
       // What is due has its job already, but for what a crash has cut off between the row and its job; an enqueue of
       // the same key changes nothing. It waits for the jobs, and the start of the agent does not wait for it.

@@ -1,7 +1,7 @@
 // The plugin `shell`: one command in the workspace. Unlike `files` it is held by no folder, since a program may open
 // what its user may; a person's approval is what stands before it, unless the configuration says otherwise.
 import type { Clock } from '../../../kernel/clock.ts';
-import { runProgram } from '../../processes/index.ts';
+import { runProcess } from '../../processes/index.ts';
 import { definePlugin, type Plugin } from '../plugin.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -66,7 +66,7 @@ export function shell({ workspace, env, clock }: ShellNeeds): Plugin {
         },
         async run({ command, folder = '.', input, timeoutSeconds = defaultSeconds }, { signal }) {
           // Both outputs on one pipe, so that they come in the order in which they were written.
-          const end = await runProgram({
+          const end = await runProcess({
             command: ['/bin/sh', '-c', `exec 2>&1\n${command}`],
             folder: await workspace.folder(folder),
             env,

@@ -1,0 +1,186 @@
+// Calls the hooks of all plugins, each under a deadline and with a copy of the value. A hook that throws, hangs or returns
+// something invalid is skipped; a guard that fails refuses, since a guard must not be bypassed by breaking it.
+import { withTimeout } from '../../kernel/async.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './hooks.ts';
+
+/** One plugin as the engine sees it. */
+export interface HookOwner {
+  name: string;
+  hooks: PluginHooks;
+  settings: Readonly<Record<string, unknown>>;
+  /** Whether its hooks are called now: it is enabled and has not failed to start. */
+  isActive(): boolean;
+}
+
+export interface HookEngine extends Hooks {
+  /** Resolves once no effect is running. */
+  settled(): Promise<void>;
+}
+
+type HookKind = keyof PluginHooks;
+
+interface Hook {
+  owner: HookOwner;
+  kind: HookKind;
+  name: HookName;
+  run(value: unknown, call: HookCall): unknown;
+}
+
+interface EngineOptions {
+  owners: readonly HookOwner[];
+  /** Of one hook function. */
+  timeoutMs: number;
+  clock: Clock;
+  log: Log;
+}
+
+export function createHooks(options: EngineOptions): HookEngine {
+  const { owners, log } = options;
+  const runningEffects = new Set<Promise<void>>();
+  const hooksOf = (kind: HookKind, name: HookName) => owners.flatMap((owner) => hookOf(owner, kind, name));
+
+  return {
+    async pipeline(name, value, context) {
+      let current = value;
+      for (const hook of hooksOf('pipelines', name)) {
+        try {
+          const next = withMembersOf(current, await callHook(hook, current, context, options));
+          if (next === undefined)
+            log.warn(
+              { plugin: hook.owner.name, hook: name },
+              'a pipeline returned another shape than it was given; its answer is dropped',
+            );
+          else current = next;
+        } catch {
+          // callHook has logged it; the next pipeline gets the value as it was.
+        }
+      }
+      return current;
+    },
+    async guard(name, value, context) {
+      for (const hook of hooksOf('guards', name)) await callGuard(hook, value, context, options);
+    },
+    effect(name, value, context) {
+      for (const hook of hooksOf('effects', name)) {
+        // An effect comes after the fact and may outlive the work, so it does not get the work's signal.
+        const { signal: _signal, ...rest } = context;
+        const running = callHook(hook, value, rest, options).then(
+          () => {},
+          () => {},
+        );
+        runningEffects.add(running);
+        void running.then(() => runningEffects.delete(running));
+      }
+    },
+    async resolve(name, value, context) {
+      // The registry admits one resolver a name.
+      const [hook] = hooksOf('resolves', name);
+      if (!hook) return undefined;
+      try {
+        const answer = await callHook(hook, value, context, options);
+        return answer === undefined ? undefined : (JSON.parse(JSON.stringify(answer)) as unknown);
+      } catch {
+        return undefined;
+      }
+    },
+    async settled() {
+      while (runningEffects.size > 0) await Promise.all(runningEffects);
+    },
+  };
+}
+
+function hookOf(owner: HookOwner, kind: HookKind, name: HookName): Hook[] {
+  const functions = owner.hooks[kind];
+  if (functions === undefined || !Object.hasOwn(functions, name) || !owner.isActive()) return [];
+  const run = functions[name] as Hook['run'] | undefined;
+  return run === undefined ? [] : [{ owner, kind, name, run }];
+}
+
+/** Rejects when the hook throws, is late or outlives its work, and logs that. */
+async function callHook(
+  { owner, kind, name, run }: Hook,
+  value: unknown,
+  context: HookContext,
+  { timeoutMs, clock, log }: EngineOptions,
+): Promise<unknown> {
+  const finished = new AbortController();
+  const hookLog = log.child({ plugin: owner.name, hook: name, kind });
+  try {
+    return await withTimeout(
+      async (signal) =>
+        run(structuredClone(value), {
+          hook: name,
+          sessionId: context.sessionId,
+          runId: context.runId ?? null,
+          signal: AbortSignal.any([signal, finished.signal]),
+          settings: owner.settings,
+          log: hookLog,
+        }),
+      {
+        ms: timeoutMs,
+        error: () => new Error(`The hook did not end within ${timeoutMs} ms.`),
+        clock,
+        signal: context.signal,
+      },
+    );
+  } catch (error) {
+    // A guard refuses by throwing a Problem; that is its work and no failure.
+    if (!(kind === 'guards' && error instanceof Problem)) hookLog.warn({ err: error }, 'a hook failed');
+    throw error;
+  } finally {
+    finished.abort();
+  }
+}
+
+async function callGuard(
+  hook: Hook,
+  value: unknown,
+  context: HookContext,
+  options: EngineOptions,
+): Promise<void> {
+  const plugin = hook.owner.name;
+  let verdict: unknown;
+  try {
+    verdict = await callHook(hook, value, context, options);
+  } catch (error) {
+    const reason = error instanceof Problem ? error.message : 'its guard failed, so nothing passes it';
+    throw refusal(plugin, reason, error);
+  }
+  if (verdict === undefined || verdict === null) return;
+  const reason = typeof verdict === 'object' && 'refuse' in verdict ? verdict.refuse : undefined;
+  if (typeof reason === 'string') throw refusal(plugin, reason);
+  options.log.warn({ plugin, hook: hook.name }, 'a guard answered something that is no verdict');
+  throw refusal(plugin, 'its guard gave no verdict, so nothing passes it');
+}
+
+// These members are any JSON, so a pipeline may change their type.
+const untypedMembers: ReadonlySet<string> = new Set(['input', 'output']);
+
+// The members of `before` with the values of `after`, through JSON; undefined when a member is missing or of another type.
+function withMembersOf<Value extends object>(before: Value, after: unknown): Value | undefined {
+  if (typeof after !== 'object' || after === null) return undefined;
+  const result: Record<string, unknown> = {};
+  for (const [key, oldValue] of Object.entries(before)) {
+    const newValue = Object.hasOwn(after, key) ? (after as Record<string, unknown>)[key] : undefined;
+    if (untypedMembers.has(key)) {
+      const text = JSON.stringify(newValue ?? null);
+      if (text === undefined) return undefined;
+      result[key] = JSON.parse(text);
+    } else if (typeof newValue === typeof oldValue) result[key] = newValue;
+    else return undefined;
+  }
+  return result as Value;
+}
+
+function refusal(plugin: string, reason: string, cause?: unknown): Problem {
+  const text = reason.toWellFormed().slice(0, 500);
+  return new Problem(
+    'forbidden',
+    'plugin_refused',
+    `The plugin "${plugin}" refuses: ${text}`,
+    cause === undefined ? {} : { cause },
+  );
+}

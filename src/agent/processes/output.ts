@@ -1,0 +1,53 @@
+// The output of a process under a bound: the first half and the last half of it, since a beginning and an end tell most.
+
+export interface BoundedOutput {
+  /** Returns how many bytes were added so far. */
+  add(chunk: Buffer): number;
+  read(): { text: string; bytes: number; truncated: boolean };
+}
+
+export function boundedOutput(maxBytes: number): BoundedOutput {
+  const half = Math.floor(maxBytes / 2);
+  const head: Buffer[] = [];
+  let headBytes = 0;
+  let tail: Buffer[] = [];
+  let tailBytes = 0;
+  let total = 0;
+  return {
+    add(chunk) {
+      total += chunk.length;
+      const first = chunk.subarray(0, Math.max(0, half - headBytes));
+      if (first.length > 0) {
+        head.push(Buffer.from(first));
+        headBytes += first.length;
+      }
+      const rest = chunk.subarray(first.length);
+      if (rest.length > 0) {
+        tail.push(Buffer.from(rest.subarray(-half)));
+        tailBytes += Math.min(rest.length, half);
+        // Joining only now and then keeps a flood of small chunks linear in its bytes.
+        if (tailBytes > 2 * half) {
+          tail = [Buffer.from(Buffer.concat(tail).subarray(-half))];
+          tailBytes = half;
+        }
+      }
+      return total;
+    },
+    read() {
+      const end = Buffer.concat(tail).subarray(-half);
+      const missing = total - headBytes - end.length;
+      if (missing <= 0)
+        return { text: printable(Buffer.concat([...head, end])), bytes: total, truncated: false };
+      const text = `${printable(Buffer.concat(head))}\n[${missing} bytes are left out here]\n${printable(end)}`;
+      return { text, bytes: total, truncated: true };
+    },
+  };
+}
+
+// Drops ANSI escape sequences and replaces other control characters: a model cannot read them and pays for them.
+function printable(bytes: Buffer): string {
+  return bytes
+    .toString('utf8')
+    .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]/g, '')
+    .replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, '\ufffd');
+}

@@ -1,0 +1,106 @@
+// One run of a service: its start, its health checks and its stop, each under a deadline. Nothing here throws: what goes
+// wrong becomes the reason why the run has failed.
+import { pause, withTimeout } from '../../kernel/async.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { ServiceDefinition } from './definition.ts';
+
+export interface RunLimits {
+  /** Of one attempt to start, and of one stop. */
+  startMs: number;
+  stopMs: number;
+  /** Between two health checks, and the deadline of each. */
+  healthMs: number;
+  /** Failed health checks in a row that end a run. */
+  healthMisses: number;
+}
+
+export interface ServiceRun {
+  /** Aborted when the run ends. */
+  readonly signal: AbortSignal;
+  /** Null once the service runs, else why it does not. `interrupt` ends the wait. */
+  start(interrupt: AbortSignal): Promise<string | null>;
+  /** Why the service failed while it ran; null when `interrupt` is aborted first. */
+  watch(interrupt: AbortSignal): Promise<string | null>;
+  /** Resolves within `stopMs`, whether or not the service has ended by then. */
+  stop(): Promise<void>;
+}
+
+export function createRun(
+  definition: ServiceDefinition,
+  { limits, clock, log }: { limits: RunLimits; clock: Clock; log: Log },
+): ServiceRun {
+  const end = new AbortController();
+  const failing = new AbortController();
+  let failure: string | null = null;
+
+  function fail(reason: string): void {
+    if (end.signal.aborted || failure !== null) return;
+    failure = String(reason).toWellFormed().slice(0, 500);
+    failing.abort();
+  }
+
+  const withDeadline = <T>(work: () => Promise<T>, ms: number, signal?: AbortSignal): Promise<T> =>
+    withTimeout(async () => work(), {
+      ms,
+      error: () => new TimeoutError(`It took longer than ${ms} ms.`),
+      clock,
+      signal,
+    });
+
+  async function isHealthy(): Promise<boolean> {
+    const check = async () => definition.healthy === undefined || definition.healthy();
+    return withDeadline(check, limits.healthMs).catch(() => false);
+  }
+
+  return {
+    signal: end.signal,
+    async start(interrupt) {
+      const cancel = AbortSignal.any([interrupt, failing.signal]);
+      try {
+        const context = { signal: end.signal, log, failed: fail };
+        await withDeadline(() => definition.start(context), limits.startMs, cancel);
+      } catch (error) {
+        if (!interrupt.aborted) log.warn({ err: error }, 'a service did not start');
+        fail(describeStartError(error, limits.startMs));
+      }
+      return failure;
+    },
+    async watch(interrupt) {
+      const cancel = AbortSignal.any([interrupt, failing.signal]);
+      if (definition.healthy === undefined) await untilAborted(cancel);
+      let misses = 0;
+      while (!cancel.aborted) {
+        await pause(limits.healthMs, { clock, signal: cancel });
+        if (cancel.aborted) break;
+        misses = (await isHealthy()) ? 0 : misses + 1;
+        if (misses >= limits.healthMisses) fail('It was not healthy any more.');
+      }
+      return failure;
+    },
+    async stop() {
+      end.abort();
+      try {
+        await withDeadline(() => definition.stop(), limits.stopMs);
+      } catch (error) {
+        log.warn({ err: error }, 'a service did not stop well');
+      }
+    },
+  };
+}
+
+class TimeoutError extends Error {}
+
+// The text of a foreign error may hold secrets, so only a Problem's is shown.
+function describeStartError(error: unknown, startMs: number): string {
+  if (error instanceof TimeoutError) return `It did not start within ${startMs / 1000} seconds.`;
+  return error instanceof Problem ? error.message : 'It failed to start; the log says why.';
+}
+
+function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,267 @@
+// The lifecycle of one service: stopped, starting, running, stopping, and failed after its retries. A single driver moves
+// the state towards the requested target, so that fifty callers at once share one start.
+import { pause } from '../../kernel/async.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { ServiceDefinition } from './definition.ts';
+import { createRun, type RunLimits, type ServiceRun } from './run.ts';
+
+export type ServiceState = 'stopped' | 'starting' | 'running' | 'stopping' | 'failed';
+export type ServiceCommand = 'start' | 'stop' | 'restart';
+
+export interface ServiceSnapshot {
+  state: ServiceState;
+  /** When it entered this state. */
+  since: string;
+  /** How often it was started again, by itself or on request, since the agent was. */
+  restarts: number;
+  lastError: string | null;
+}
+
+export interface ServiceSupervisor {
+  snapshot(): ServiceSnapshot;
+  /** Resolves when the state is reached, at the latest after `waitMs`. Says whether the command changed anything. */
+  control(command: ServiceCommand): Promise<{ changed: boolean }>;
+  /** Aborted when the present run ends; null while the service does not run. */
+  running(): AbortSignal | null;
+  /** Stops the service for good. */
+  close(): Promise<void>;
+}
+
+export interface SupervisorLimits extends RunLimits {
+  /** How long `control` waits. */
+  waitMs: number;
+  /** Attempts after the first one; then the service has failed. */
+  retries: number;
+  /** Before the first retry, doubled each time up to `longestBackOffMs`. */
+  backOffMs: number;
+  longestBackOffMs: number;
+  /** A run of this length resets the count of failures. */
+  stableMs: number;
+}
+
+export const supervisorLimits: SupervisorLimits = {
+  startMs: 10_000,
+  stopMs: 10_000,
+  waitMs: 10_000,
+  retries: 5,
+  backOffMs: 250,
+  longestBackOffMs: 30_000,
+  stableMs: 60_000,
+  healthMs: 10_000,
+  healthMisses: 3,
+};
+
+type Phase =
+  | { state: 'stopped' }
+  | { state: 'starting' }
+  | { state: 'running'; run: ServiceRun; startedMs: number }
+  | { state: 'stopping' }
+  | { state: 'failed' };
+
+interface Supervision {
+  readonly definition: ServiceDefinition;
+  readonly limits: SupervisorLimits;
+  readonly clock: Clock;
+  readonly log: Log;
+  phase: Phase;
+  since: string;
+  /** `restarted` is set only while the service runs and becomes `running` once that run is being ended. */
+  target: 'running' | 'restarted' | 'stopped';
+  /** In a row: failed starts and runs that ended by themselves. */
+  failures: number;
+  restarts: number;
+  lastError: string | null;
+  /** Aborted, and replaced, to end the driver's present wait. */
+  interrupt: AbortController;
+  /** Called once, at the next change of the phase. */
+  watchers: (() => void)[];
+}
+
+export function createSupervisor(
+  definition: ServiceDefinition,
+  { limits, clock, log }: { limits: SupervisorLimits; clock: Clock; log: Log },
+): ServiceSupervisor {
+  const service: Supervision = {
+    definition,
+    limits,
+    clock,
+    log: log.child({ service: definition.name }),
+    phase: { state: 'stopped' },
+    since: clock.now().toISOString(),
+    target: 'stopped',
+    failures: 0,
+    restarts: 0,
+    lastError: null,
+    interrupt: new AbortController(),
+    watchers: [],
+  };
+  let driver: Promise<void> | null = null;
+  let isClosed = false;
+
+  function drive(): void {
+    service.interrupt.abort();
+    service.interrupt = new AbortController();
+    driver ??= reachTarget(service).finally(() => {
+      driver = null;
+      notify(service);
+      // A command may have come between the driver's last check and its end.
+      if (!isSettled(service)) drive();
+    });
+  }
+
+  async function stop(): Promise<{ changed: boolean }> {
+    const changed = service.target !== 'stopped' || service.phase.state !== 'stopped';
+    service.target = 'stopped';
+    if (service.phase.state !== 'stopped') drive();
+    await waitUntil(service, () => service.phase.state === 'stopped' || service.target !== 'stopped');
+    return { changed };
+  }
+
+  async function start(command: 'start' | 'restart'): Promise<{ changed: boolean }> {
+    const { state } = service.phase;
+    const changed = command === 'restart' || service.target === 'stopped' || state === 'failed';
+    // A start under way serves a restart as well.
+    if (command === 'restart' && state === 'running') service.target = 'restarted';
+    else if (service.target === 'stopped') service.target = 'running';
+    if (state === 'failed') enter(service, { state: 'stopped' });
+    if (changed || state !== 'running') drive();
+    await waitUntil(
+      service,
+      () =>
+        service.target === 'stopped' ||
+        service.phase.state === 'failed' ||
+        (service.phase.state === 'running' && service.target === 'running'),
+    );
+    return { changed };
+  }
+
+  return {
+    snapshot: () => ({
+      state: service.phase.state,
+      since: service.since,
+      restarts: service.restarts,
+      lastError: service.lastError,
+    }),
+    running: () => (service.phase.state === 'running' ? service.phase.run.signal : null),
+    async control(command) {
+      if (isClosed)
+        throw new Problem('unavailable', 'draining', 'The agent is stopping.', {
+          headers: { 'retry-after': '1' },
+        });
+      return command === 'stop' ? stop() : start(command);
+    },
+    async close() {
+      isClosed = true;
+      service.target = 'stopped';
+      if (service.phase.state !== 'stopped') drive();
+      while (driver !== null) await driver;
+    },
+  };
+}
+
+/** The driver: one transition after the other until there is nothing left to do. */
+async function reachTarget(service: Supervision): Promise<void> {
+  while (!isSettled(service)) {
+    const { phase, target } = service;
+    if (target === 'stopped') await stopService(service);
+    else if (phase.state !== 'running') await startService(service);
+    else if (target === 'restarted') await restartService(service, phase.run);
+    else await watchService(service, phase);
+  }
+}
+
+// A service that runs is never settled: the driver watches it.
+function isSettled({ target, phase }: Supervision): boolean {
+  return phase.state === (target === 'stopped' ? 'stopped' : 'failed');
+}
+
+async function startService(service: Supervision): Promise<void> {
+  enter(service, { state: 'starting' });
+  const run = createRun(service.definition, service);
+  const reason = await run.start(service.interrupt.signal);
+  if (reason === null)
+    return enter(service, { state: 'running', run, startedMs: service.clock.monotonicMs() });
+  if (service.target === 'running') service.lastError = reason;
+  await endRun(service, run);
+  if (service.target === 'running' && countFailure(service)) await backOff(service);
+}
+
+async function watchService(
+  service: Supervision,
+  { run, startedMs }: { run: ServiceRun; startedMs: number },
+): Promise<void> {
+  const reason = await run.watch(service.interrupt.signal);
+  if (reason === null || service.target !== 'running') return;
+  service.lastError = reason;
+  service.log.warn({ reason }, 'a service has ended by itself');
+  if (service.clock.monotonicMs() - startedMs >= service.limits.stableMs) service.failures = 0;
+  await endRun(service, run);
+  if (!countFailure(service)) return;
+  service.restarts += 1;
+  await backOff(service);
+}
+
+async function restartService(service: Supervision, run: ServiceRun): Promise<void> {
+  service.target = 'running';
+  await endRun(service, run);
+  service.restarts += 1;
+  service.failures = 0;
+}
+
+async function stopService(service: Supervision): Promise<void> {
+  if (service.phase.state === 'running') await endRun(service, service.phase.run);
+  service.failures = 0;
+  enter(service, { state: 'stopped' });
+}
+
+// Between a start that failed and its retry the service counts as starting.
+async function endRun(service: Supervision, run: ServiceRun): Promise<void> {
+  if (service.phase.state === 'running' || service.target === 'stopped')
+    enter(service, { state: 'stopping' });
+  await run.stop();
+}
+
+/** Whether another attempt is due; otherwise the service has failed. */
+function countFailure(service: Supervision): boolean {
+  service.failures += 1;
+  const isRetried = service.failures <= service.limits.retries;
+  enter(service, { state: isRetried ? 'starting' : 'failed' });
+  return isRetried;
+}
+
+async function backOff({ failures, limits, clock, interrupt }: Supervision): Promise<void> {
+  const ms = Math.min(limits.backOffMs * 2 ** (failures - 1), limits.longestBackOffMs);
+  await pause(ms, { clock, signal: interrupt.signal });
+}
+
+function enter(service: Supervision, phase: Phase): void {
+  const isNew = phase.state !== service.phase.state;
+  service.phase = phase;
+  if (!isNew) return;
+  service.since = service.clock.now().toISOString();
+  service.log.info({ state: phase.state }, 'a service has changed its state');
+  notify(service);
+}
+
+function notify(service: Supervision): void {
+  for (const watcher of service.watchers.splice(0)) watcher();
+}
+
+async function waitUntil(service: Supervision, isReached: () => boolean): Promise<void> {
+  const timer = new AbortController();
+  let isLate = false;
+  service.clock.sleep(service.limits.waitMs, timer.signal).then(
+    () => {
+      isLate = true;
+      notify(service);
+    },
+    () => {},
+  );
+  while (!isReached() && !isLate)
+    await new Promise<void>((resolve) => {
+      service.watchers.push(resolve);
+    });
+  timer.abort();
+}
