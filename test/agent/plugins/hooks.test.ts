@@ -135,7 +135,7 @@ describe('the registry', () => {
       createRegistry([plugin('a', {})], { config: new Map([['a', { settings: { x: 1 } }]]) }),
     ).toThrow(/takes no settings/);
     expect(() => createRegistry([], { config: new Map([['b', {}]]) })).toThrow(
-      /names the plugin "b", and there is none/,
+      /names the plugin "b", which does not exist/,
     );
   });
 

@@ -104,7 +104,7 @@ describe('programs of an agent', { timeout: 60_000 }, () => {
     await ended;
     expect(await call).toBe('cut off');
     await expect.poll(() => Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(false));
-    expect(await runningWithin()).toEqual([]);
+    await expect.poll(runningWithin).toEqual([]);
   });
 
   // Whatever else runs in this folder.
