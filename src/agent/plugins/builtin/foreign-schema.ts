@@ -1,46 +1,47 @@
-// JSON Schemas that an MCP server wrote, for inputs of its tools. Compiling one takes seconds where it has thousands of
-// members, patterns can backtrack, and references can double at every step. So nothing is compiled: an input is held
-// against the plain keywords alone, in time linear in the input, and the server checks the rest itself.
+// JSON Schemas of MCP servers for the inputs of their tools. Such a schema is never compiled: thousands of members take
+// seconds, patterns can backtrack, and references can double at every step. An input is checked by simple keywords alone,
+// in linear time; the server checks the rest itself.
 import { isSchema, type JsonSchema, type SchemaCheck } from '../../../kernel/contract/schema.ts';
+import { isRecord } from '../../../kernel/json-value.ts';
 import type { ProblemDetail } from '../../../kernel/problem.ts';
 
-/** Whether a model provider would take it: a schema by the metaschema, with usable patterns and no foreign references. */
-export function isSoundSchema(schema: JsonSchema): boolean {
+/** Whether a model provider would take it: valid by the metaschema, with valid patterns and only local references. */
+export function isUsableSchema(schema: JsonSchema): boolean {
   try {
-    return isSchema(schema) && hasSoundMembers(schema);
+    return isSchema(schema) && hasUsableMembers(schema);
   } catch {
-    // Too deep for the stack.
+    // A deep schema overflows the stack.
     return false;
   }
 }
 
-function hasSoundMembers(value: unknown): boolean {
+function hasUsableMembers(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return true;
   return Object.entries(value).every(([name, member]) => {
-    // Throws for a pattern that is none.
+    // The constructor throws for an invalid pattern.
     if (name === 'pattern' && typeof member === 'string') return new RegExp(member, 'u') instanceof RegExp;
     if (name === '$ref' && typeof member === 'string') return member.startsWith('#');
-    return hasSoundMembers(member);
+    return hasUsableMembers(member);
   });
 }
 
-/** Refuses an input for `type`, `required`, `properties`, `additionalProperties`, `items`, `enum`, and bounds; no other keyword counts. */
-export function plainCheck(schema: JsonSchema): SchemaCheck {
+/** Checks `type`, `required`, `properties`, `additionalProperties`, `items`, `enum` and bounds, and no other keyword. */
+export function simpleCheck(schema: JsonSchema): SchemaCheck {
   return (input) => {
-    const fault = faultOf(schema, input, '');
-    return fault === null ? { ok: true } : { ok: false, details: [fault] };
+    const error = firstError(schema, input, '');
+    return error === null ? { ok: true } : { ok: false, details: [error] };
   };
 }
 
-function faultOf(schema: unknown, value: unknown, path: string): ProblemDetail | null {
-  if (!isObject(schema)) return null;
-  const message = typeFault(schema, value) ?? enumFault(schema, value) ?? boundFault(schema, value);
+function firstError(schema: unknown, value: unknown, path: string): ProblemDetail | null {
+  if (!isRecord(schema)) return null;
+  const message = typeError(schema, value) ?? enumError(schema, value) ?? boundError(schema, value);
   if (message !== null) return { path: path.slice(0, 256), message };
-  if (Array.isArray(value)) return itemFault(schema, value, path);
-  return isObject(value) ? memberFault(schema, value, path) : null;
+  if (Array.isArray(value)) return itemError(schema, value, path);
+  return isRecord(value) ? memberError(schema, value, path) : null;
 }
 
-function typeFault({ type }: JsonSchema, value: unknown): string | null {
+function typeError({ type }: JsonSchema, value: unknown): string | null {
   const types = [type].flat().filter((each) => typeof each === 'string');
   if (types.length === 0 || types.some((each) => isOfType(each, value))) return null;
   return `must be ${types.join(' or ')}`;
@@ -49,13 +50,13 @@ function typeFault({ type }: JsonSchema, value: unknown): string | null {
 function isOfType(type: string, value: unknown): boolean {
   if (type === 'null') return value === null;
   if (type === 'array') return Array.isArray(value);
-  if (type === 'object') return isObject(value);
+  if (type === 'object') return isRecord(value);
   if (type === 'integer') return Number.isInteger(value);
   return typeof value === type;
 }
 
-// Members that are no plain values would have to be compared in depth.
-function enumFault({ enum: allowed }: JsonSchema, value: unknown): string | null {
+// Objects and arrays would have to be compared in depth.
+function enumError({ enum: allowed }: JsonSchema, value: unknown): string | null {
   if (
     !Array.isArray(allowed) ||
     allowed.includes(value) ||
@@ -73,7 +74,7 @@ const bounds = [
   ['maxItems', (value) => (Array.isArray(value) ? value.length : undefined), 'at most'],
 ] as const satisfies readonly (readonly [string, (value: unknown) => unknown, 'at least' | 'at most'])[];
 
-function boundFault(schema: JsonSchema, value: unknown): string | null {
+function boundError(schema: JsonSchema, value: unknown): string | null {
   for (const [keyword, measure, side] of bounds) {
     const [bound, size] = [schema[keyword], measure(value)];
     if (typeof bound !== 'number' || typeof size !== 'number') continue;
@@ -83,16 +84,16 @@ function boundFault(schema: JsonSchema, value: unknown): string | null {
   return null;
 }
 
-function itemFault({ items }: JsonSchema, value: readonly unknown[], path: string): ProblemDetail | null {
+function itemError({ items }: JsonSchema, value: readonly unknown[], path: string): ProblemDetail | null {
   for (const [index, item] of value.entries()) {
-    const fault = faultOf(items, item, `${path}[${index}]`);
-    if (fault !== null) return fault;
+    const error = firstError(items, item, `${path}[${index}]`);
+    if (error !== null) return error;
   }
   return null;
 }
 
-function memberFault(schema: JsonSchema, value: JsonSchema, path: string): ProblemDetail | null {
-  const properties = isObject(schema['properties']) ? schema['properties'] : {};
+function memberError(schema: JsonSchema, value: JsonSchema, path: string): ProblemDetail | null {
+  const properties = isRecord(schema['properties']) ? schema['properties'] : {};
   const required = Array.isArray(schema['required']) ? (schema['required'] as unknown[]) : [];
   const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
   for (const name of required)
@@ -102,12 +103,8 @@ function memberFault(schema: JsonSchema, value: JsonSchema, path: string): Probl
   for (const [name, member] of Object.entries(value)) {
     const isDeclared = Object.hasOwn(properties, name);
     if (isClosed && !isDeclared) return { path: at(name).slice(0, 256), message: 'is not known here' };
-    const fault = isDeclared ? faultOf(properties[name], member, at(name)) : null;
-    if (fault !== null) return fault;
+    const error = isDeclared ? firstError(properties[name], member, at(name)) : null;
+    if (error !== null) return error;
   }
   return null;
-}
-
-function isObject(value: unknown): value is JsonSchema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,13 +1,15 @@
-// One connection to an MCP server, and the only file that knows the MCP SDK. What a server sends is material: sizes are
-// bounded, and of what is no text only its kind is passed on.
+// One connection to an MCP server, and the only file that knows the MCP SDK. A server is foreign: sizes are bounded, and of
+// content that is not text only the type is passed on.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { prepareCommand } from '../../processes/index.ts';
 import type { McpServer } from '../plugin-file.ts';
+import { boundedFetch } from './bounded-fetch.ts';
 
 export interface McpTool {
   name: string;
@@ -20,7 +22,7 @@ export interface McpTool {
 
 export interface McpAnswer {
   isError: boolean;
-  /** All texts of the answer. */
+  /** All text content, joined by newlines. */
   text: string;
   content: object[];
   structured?: object;
@@ -33,15 +35,15 @@ export interface McpConnection {
     input: Readonly<Record<string, unknown>>,
     options: { signal: AbortSignal; timeoutMs: number },
   ): Promise<McpAnswer>;
-  /** At most one listener; what it throws is dropped, the next change brings it again. */
+  /** Sets the one listener; its errors are dropped, since the next change calls it again. */
   onToolsChanged(listener: () => Promise<void>): void;
-  /** Resolves when the server has gone. */
+  /** Resolves when the connection has ended, from either side. */
   closed: Promise<void>;
-  /** Ends the server, where it is a program of ours, with all that it has started. */
+  /** Closes the connection; a server that is a child process ends with its descendants. */
   close(): Promise<void>;
 }
 
-export interface McpConnectNeeds {
+export interface McpConnectOptions {
   folder: string;
   env: Readonly<Record<string, string>>;
   timeoutMs: number;
@@ -50,17 +52,13 @@ export interface McpConnectNeeds {
   clock: Clock;
 }
 
-const mostPages = 20;
-const mostTools = 256;
+const maxPages = 20;
+const maxTools = 256;
 const version = '1';
-// Of a JSON answer, or of one event of a stream; the SDK has the same bound for messages over pipes.
-const mostAnswerBytes = 10 * 1024 * 1024;
-// The SDK puts the text of a refusal into its error, and errors are logged.
-const mostRefusalBytes = 2 * 1024;
 // Between two listings of changed tools.
 const listPauseMs = 1_000;
-// Replaces the SDK's validator of results (Ajv). It would run patterns and references of a foreign schema in this
-// process, and one schema that does not compile would fail the whole list of tools.
+// Replaces the SDK's validator of results (Ajv), which would run patterns and references of a foreign schema in this
+// process; also, one schema that does not compile would fail the whole list of tools.
 const noValidation = {
   getValidator: () => (input: unknown) => ({
     valid: true as const,
@@ -69,32 +67,28 @@ const noValidation = {
   }),
 };
 
-/** Throws whatever kept it from the server; nothing of it is left then. */
-export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Promise<McpConnection> {
-  const program =
-    'command' in server
-      ? prepareCommand([server.command, ...(server.args ?? [])], {
-          folder: server.cwd ?? needs.folder,
-          env: { ...needs.env, ...server.env },
-        })
-      : null;
+/** Rejects with the error of the SDK or of the start of the program; nothing of the connection is left then. */
+export async function connectMcp(server: McpServer, options: McpConnectOptions): Promise<McpConnection> {
+  const { signal, timeoutMs, clock } = options;
+  const program = prepareProgram(server, options);
   const client = new Client({ name: 'townhall', version }, { jsonSchemaValidator: noValidation });
   const closed = Promise.withResolvers<void>();
   client.onclose = () => closed.resolve();
-  // A message that cannot be read is the server's fault; the call it belonged to is late or fails.
+  // A message that cannot be parsed is ignored; the call it belonged to is late or fails.
   client.onerror = () => {};
   let closing: Promise<void> | undefined;
   const close = () => {
     closing ??= (async () => {
       await client.close().catch(() => {});
-      await program?.end(needs.clock);
+      await program?.end(clock);
       closed.resolve();
     })();
     return closing;
   };
   try {
-    await whilePending(needs.signal, (signal) =>
-      client.connect(transportOf(server, needs, program), { timeout: needs.timeoutMs, signal }),
+    const transport = createTransport(server, program, options);
+    await whilePending(signal, (requestSignal) =>
+      client.connect(transport, { timeout: timeoutMs, signal: requestSignal }),
     );
   } catch (error) {
     await close();
@@ -103,59 +97,66 @@ export async function connectMcp(server: McpServer, needs: McpConnectNeeds): Pro
   return {
     closed: closed.promise,
     close,
-    async tools() {
-      const tools: McpTool[] = [];
-      let cursor: string | undefined;
-      for (let page = 0; page < mostPages && tools.length < mostTools; page += 1) {
-        const answer = await whilePending(needs.signal, (signal) =>
-          client.listTools(cursor === undefined ? {} : { cursor }, { timeout: needs.timeoutMs, signal }),
-        );
-        for (const { name, title, description, inputSchema, annotations } of answer.tools) {
-          tools.push({
-            name,
-            ...(title === undefined ? {} : { title }),
-            ...(description === undefined ? {} : { description }),
-            inputSchema,
-            readOnly: annotations?.readOnlyHint === true,
-          });
-        }
-        cursor = answer.nextCursor;
-        if (cursor === undefined) break;
-      }
-      return tools.slice(0, mostTools);
-    },
-    async call(tool, input, { signal: outer, timeoutMs }) {
-      const answer = await whilePending(outer, (signal) =>
-        client.callTool({ name: tool, arguments: input }, undefined, {
-          signal,
-          timeout: timeoutMs,
-          maxTotalTimeout: timeoutMs,
-          resetTimeoutOnProgress: true,
-        }),
-      );
-      const content = (Array.isArray(answer.content) ? answer.content : []).map(shown);
-      const text = content.flatMap((part) => ('text' in part ? [part.text] : [])).join('\n');
-      const structured = answer.structuredContent;
-      return {
-        isError: answer.isError === true,
-        text,
-        content,
-        ...(typeof structured === 'object' && structured !== null ? { structured } : {}),
-      };
-    },
+    tools: () => listTools(client, options),
+    call: (tool, input, callOptions) => callTool(client, { tool, input }, callOptions),
     onToolsChanged(listener) {
-      const changed = oneAtATime(listener, {
-        pauseMs: listPauseMs,
-        signal: needs.signal,
-        clock: needs.clock,
-      });
+      const changed = coalesce(listener, { pauseMs: listPauseMs, signal, clock });
       client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
     },
   };
 }
 
-/** Runs the work for any number of calls meanwhile once more, after a pause. */
-function oneAtATime(
+async function listTools(
+  client: Client,
+  { signal, timeoutMs }: Pick<McpConnectOptions, 'signal' | 'timeoutMs'>,
+): Promise<McpTool[]> {
+  const tools: McpTool[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < maxPages && tools.length < maxTools; page += 1) {
+    const answer = await whilePending(signal, (requestSignal) =>
+      client.listTools(cursor === undefined ? {} : { cursor }, { timeout: timeoutMs, signal: requestSignal }),
+    );
+    for (const { name, title, description, inputSchema, annotations } of answer.tools) {
+      tools.push({
+        name,
+        ...(title === undefined ? {} : { title }),
+        ...(description === undefined ? {} : { description }),
+        inputSchema,
+        readOnly: annotations?.readOnlyHint === true,
+      });
+    }
+    cursor = answer.nextCursor;
+    if (cursor === undefined) break;
+  }
+  return tools.slice(0, maxTools);
+}
+
+async function callTool(
+  client: Client,
+  { tool, input }: { tool: string; input: Readonly<Record<string, unknown>> },
+  { signal, timeoutMs }: { signal: AbortSignal; timeoutMs: number },
+): Promise<McpAnswer> {
+  const answer = await whilePending(signal, (requestSignal) =>
+    client.callTool({ name: tool, arguments: input }, undefined, {
+      signal: requestSignal,
+      timeout: timeoutMs,
+      maxTotalTimeout: timeoutMs,
+      resetTimeoutOnProgress: true,
+    }),
+  );
+  const content = (Array.isArray(answer.content) ? answer.content : []).map(toContent);
+  const text = content.flatMap((part) => ('text' in part ? [part.text] : [])).join('\n');
+  const structured = answer.structuredContent;
+  return {
+    isError: answer.isError === true,
+    text,
+    content,
+    ...(typeof structured === 'object' && structured !== null ? { structured } : {}),
+  };
+}
+
+/** Runs the work one call at a time; all calls that come meanwhile share one more run, after a pause. */
+function coalesce(
   work: () => Promise<void>,
   { pauseMs, signal, clock }: { pauseMs: number; signal: AbortSignal; clock: Clock },
 ): () => void {
@@ -166,7 +167,7 @@ function oneAtATime(
     while (isDue && !signal.aborted) {
       isDue = false;
       await work().catch(() => {});
-      await clock.sleep(pauseMs, signal).catch(() => {});
+      await pause(pauseMs, { clock, signal });
     }
     isRunning = false;
   };
@@ -176,83 +177,54 @@ function oneAtATime(
   };
 }
 
-/** A `fetch` whose answers fail, and close their connection, beyond a bound. */
-async function fetchBounded(
-  fetch: McpConnectNeeds['fetch'],
-  url: string | URL,
-  init?: RequestInit,
-): Promise<Response> {
-  const response = await fetch(url, init);
-  if (response.body === null) return response;
-  const isStream = /^\s*text\/event-stream\s*(?:;|$)/i.test(response.headers.get('content-type') ?? '');
-  const body = response.body.pipeThrough(
-    boundBytes(response.ok ? mostAnswerBytes : mostRefusalBytes, isStream),
-  );
-  const { status, statusText, headers } = response;
-  return new Response(body, { status, statusText, headers });
-}
-
-// With `perEvent` an empty line begins the count anew.
-function boundBytes(most: number, perEvent: boolean): TransformStream<Uint8Array, Uint8Array> {
-  const [lineFeed, carriageReturn] = [10, 13];
-  let count = 0;
-  let lineLength = 0;
-  let previous = 0;
-  const countEvents = (chunk: Uint8Array): void => {
-    for (const byte of chunk) {
-      count += 1;
-      const endsLine = byte === carriageReturn || (byte === lineFeed && previous !== carriageReturn);
-      if (endsLine && lineLength === 0) count = 0;
-      if (endsLine) lineLength = 0;
-      else if (byte !== lineFeed) lineLength += 1;
-      previous = byte;
-    }
-  };
-  return new TransformStream({
-    transform(chunk, controller) {
-      if (perEvent) countEvents(chunk);
-      else count += chunk.length;
-      if (count > most) throw new Error(`The answer of the server is larger than ${most / 1024} KiB.`);
-      controller.enqueue(chunk);
-    },
-  });
-}
-
-// The SDK sends `notifications/cancelled` whenever the signal of a request is aborted, also after its answer. This signal
+// The SDK sends `notifications/cancelled` when the signal of a request is aborted, even after its answer. This signal
 // follows the outer one only until the work has ended.
 async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   outer.throwIfAborted();
   const request = new AbortController();
-  const ended = new AbortController();
-  outer.addEventListener('abort', () => request.abort(outer.reason), { once: true, signal: ended.signal });
+  const finished = new AbortController();
+  outer.addEventListener('abort', () => request.abort(outer.reason), {
+    once: true,
+    signal: finished.signal,
+  });
   try {
     return await work(request.signal);
   } finally {
-    ended.abort();
+    finished.abort();
   }
 }
 
-function transportOf(
+type PreparedCommand = ReturnType<typeof prepareCommand>;
+
+function prepareProgram(server: McpServer, { folder, env }: McpConnectOptions): PreparedCommand | null {
+  if (!('command' in server)) return null;
+  return prepareCommand([server.command, ...(server.args ?? [])], {
+    folder: server.cwd ?? folder,
+    env: { ...env, ...server.env },
+  });
+}
+
+function createTransport(
   server: McpServer,
-  needs: McpConnectNeeds,
-  program: { command: readonly string[]; env: Record<string, string> } | null,
+  program: PreparedCommand | null,
+  options: McpConnectOptions,
 ): Transport {
   if ('url' in server)
     return new StreamableHTTPClientTransport(new URL(server.url), {
-      fetch: (url, init) => fetchBounded(needs.fetch, url, init),
+      fetch: boundedFetch(options.fetch),
       ...(server.headers ? { requestInit: { headers: server.headers } } : {}),
     }) as Transport;
   const [command = server.command, ...args] = program?.command ?? [];
   return new StdioClientTransport({
     command,
     args,
-    cwd: server.cwd ?? needs.folder,
+    cwd: server.cwd ?? options.folder,
     env: program?.env ?? {},
     stderr: 'ignore',
   });
 }
 
-type Part = {
+type SdkContent = {
   type: string;
   text?: unknown;
   mimeType?: unknown;
@@ -261,8 +233,8 @@ type Part = {
   resource?: { uri?: unknown; text?: unknown };
 };
 
-function shown(
-  part: Part,
+function toContent(
+  part: SdkContent,
 ): { type: 'text'; text: string } | { type: string; mimeType?: string; uri?: string } {
   if (part.type === 'text') return { type: 'text', text: String(part.text) };
   if (part.type === 'resource' && typeof part.resource?.text === 'string')

@@ -1,14 +1,13 @@
-// The plugin `memory`: notes that outlive a session. They are the agent's own words given back to it, so the model is
-// told to take them for what it once wrote down and not for an instruction.
+// The plugin `memory`: notes that outlive a session. The system prompt tells the model to read them as notes of its own and
+// never as instructions, since text from elsewhere may have got into them.
 import { id } from '../../../kernel/ids.ts';
-import { Problem } from '../../../kernel/problem.ts';
 import { definePlugin, type Plugin } from '../plugin.ts';
 import type { NoteStore } from '../store.ts';
 
-const mostNotes = 10_000;
-const longestNote = 16_384;
-// The database takes no NUL, and an unpaired surrogate is no text.
-const plainText = '^[^\\u0000]*$';
+const maxNotes = 10_000;
+const maxNoteLength = 16_384;
+// PostgreSQL takes no NUL in a text.
+const withoutNul = '^[^\\u0000]*$';
 
 type MemoryInputs = {
   add: { text: string; key?: string };
@@ -17,8 +16,45 @@ type MemoryInputs = {
   remove: { note: string };
 };
 
+const limit = { type: 'integer', minimum: 1, maximum: 100 };
+const addSchema = {
+  type: 'object',
+  required: ['text'],
+  properties: {
+    text: { type: 'string', minLength: 1, maxLength: maxNoteLength, pattern: withoutNul },
+    key: {
+      type: 'string',
+      minLength: 1,
+      maxLength: 128,
+      pattern: '^[^\\u0000]+$',
+      description: 'A name for it, such as `deploy-steps`.',
+    },
+  },
+  additionalProperties: false,
+};
+const searchSchema = {
+  type: 'object',
+  required: ['query'],
+  properties: { query: { type: 'string', minLength: 1, maxLength: 1000, pattern: withoutNul }, limit },
+  additionalProperties: false,
+};
+const removeSchema = {
+  type: 'object',
+  required: ['note'],
+  properties: {
+    note: {
+      type: 'string',
+      minLength: 1,
+      maxLength: 128,
+      pattern: withoutNul,
+      description: 'Its id or its key.',
+    },
+  },
+  additionalProperties: false,
+};
+
 export function memory({ store }: { store: NoteStore }): Plugin {
-  const limit = { type: 'integer', minimum: 1, maximum: 100 };
+  const reachable = { api: true, command: true };
   return definePlugin<MemoryInputs>({
     name: 'memory',
     title: 'Memory',
@@ -28,25 +64,10 @@ export function memory({ store }: { store: NoteStore }): Plugin {
     actions: {
       add: {
         description: 'Writes a note down. With a key it takes the place of the note of that key.',
-        api: true,
-        command: true,
-        input: {
-          type: 'object',
-          required: ['text'],
-          properties: {
-            text: { type: 'string', minLength: 1, maxLength: longestNote, pattern: plainText },
-            key: {
-              type: 'string',
-              minLength: 1,
-              maxLength: 128,
-              pattern: '^[^\\u0000]+$',
-              description: 'A name for it, such as `deploy-steps`.',
-            },
-          },
-          additionalProperties: false,
-        },
+        ...reachable,
+        input: addSchema,
         async run({ text, key = null }, { refuse }) {
-          if ((await store.count()) >= mostNotes) refuse(`The memory is full: it holds ${mostNotes} notes.`);
+          if ((await store.count()) >= maxNotes) refuse(`The memory is full: it holds ${maxNotes} notes.`);
           return store.put({
             noteId: id('note'),
             key: key?.toWellFormed() ?? null,
@@ -56,46 +77,22 @@ export function memory({ store }: { store: NoteStore }): Plugin {
       },
       search: {
         description: 'Finds notes by their words; the best fit comes first.',
-        api: true,
-        command: true,
-        input: {
-          type: 'object',
-          required: ['query'],
-          properties: { query: { type: 'string', minLength: 1, maxLength: 1000, pattern: plainText }, limit },
-          additionalProperties: false,
-        },
-        run: async ({ query, limit: most = 10 }) => ({
-          notes: await store.search(query.toWellFormed(), most),
-        }),
+        ...reachable,
+        input: searchSchema,
+        run: async ({ query, limit: max = 10 }) => ({ notes: await store.search(query.toWellFormed(), max) }),
       },
       list: {
         description: 'Lists notes, the last one changed first.',
-        api: true,
-        command: true,
+        ...reachable,
         input: { type: 'object', properties: { limit }, additionalProperties: false },
-        run: async ({ limit: most = 20 }) => ({ notes: await store.list(most) }),
+        run: async ({ limit: max = 20 }) => ({ notes: await store.list(max) }),
       },
       remove: {
-        description: 'Forgets a note.',
-        api: true,
-        command: true,
-        input: {
-          type: 'object',
-          required: ['note'],
-          properties: {
-            note: {
-              type: 'string',
-              minLength: 1,
-              maxLength: 128,
-              pattern: plainText,
-              description: 'Its id or its key.',
-            },
-          },
-          additionalProperties: false,
-        },
-        async run({ note }) {
-          if (!(await store.remove(note.toWellFormed())))
-            throw new Problem('impossible', 'action_refused', 'There is no note with this id or key.');
+        description: 'Removes a note.',
+        ...reachable,
+        input: removeSchema,
+        async run({ note }, { refuse }) {
+          if (!(await store.remove(note.toWellFormed()))) refuse('There is no note with this id or key.');
           return { removed: true };
         },
       },

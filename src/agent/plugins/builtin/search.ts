@@ -1,5 +1,5 @@
-// A search for a text through the files of the workspace. The rule it keeps: it ends, however much lies there, and it
-// follows no link, so that a loop of folders is none.
+// Searches the files of the workspace for a text. Bounds on matches, files and bytes end it in any workspace; it follows
+// no link, so folders cannot form a loop.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { searchText } from '../../../kernel/text-search.ts';
@@ -17,65 +17,67 @@ export interface SearchResult {
   matches: { path: string; line: number; text: string }[];
   /** How many files were read. */
   files: number;
-  /** Whether there was more than was looked at or is shown. */
+  /** Whether a bound was reached or a file could not be read. */
   truncated?: true;
 }
 
-const mostMatches = 200;
-const mostFiles = 5_000;
-const mostBytes = 64 * 1024 * 1024;
-const mostEntries = 5_000;
-const largestFile = 1024 * 1024;
-const longestLine = 300;
-// What is made by tools and not by hand; a model that wants it can name the folder.
-const leftOut: ReadonlySet<string> = new Set(['node_modules', '.git', '.hg', '.svn']);
+const maxMatches = 200;
+const maxFiles = 5_000;
+const maxBytes = 64 * 1024 * 1024;
+const maxEntries = 5_000;
+const maxFileBytes = 1024 * 1024;
+const maxLineLength = 300;
+// Generated folders. A model that needs one can name it as the folder of the search.
+const skippedFolders: ReadonlySet<string> = new Set(['node_modules', '.git', '.hg', '.svn']);
 
 export async function searchWorkspace(workspace: Workspace, request: SearchRequest): Promise<SearchResult> {
-  const wanted = fold(request.text, request.ignoreCase);
+  const needle = fold(request.text, request.ignoreCase);
   const result: SearchResult = { matches: [], files: 0 };
   let bytes = 0;
 
   function isFull(): boolean {
-    if (result.matches.length < mostMatches && result.files < mostFiles && bytes < mostBytes) return false;
+    if (result.matches.length < maxMatches && result.files < maxFiles && bytes < maxBytes) return false;
     result.truncated = true;
     return true;
   }
 
   async function searchFile(path: string): Promise<void> {
-    const content = await workspace.read(path, largestFile);
+    const content = await workspace.read(path, maxFileBytes);
     result.files += 1;
     bytes += content.length;
     if (content.includes(0) || !isUtf8(content)) return;
     const text = content.toString('utf8');
-    if (searchText(fold(text, request.ignoreCase), wanted) < 0) return;
+    if (searchText(fold(text, request.ignoreCase), needle) < 0) return;
     for (const [index, line] of text.split('\n').entries()) {
-      if (searchText(fold(line, request.ignoreCase), wanted) < 0) continue;
-      result.matches.push({ path, line: index + 1, text: line.slice(0, longestLine).toWellFormed() });
+      if (searchText(fold(line, request.ignoreCase), needle) < 0) continue;
+      result.matches.push({ path, line: index + 1, text: line.slice(0, maxLineLength).toWellFormed() });
       if (isFull()) return;
     }
   }
 
   async function searchFolder(folder: string): Promise<void> {
-    const { entries, truncated } = await workspace.list(folder, mostEntries);
+    const { entries, truncated } = await workspace.list(folder, maxEntries);
     if (truncated) result.truncated = true;
     for (const { name, type } of entries) {
       request.signal.throwIfAborted();
       if (isFull()) return;
       const path = folder === '.' ? name : `${folder}/${name}`;
-      // One that is too large, unreadable or gone meanwhile does not end the search.
-      if (type === 'file') await searchFile(path).catch(unlessAborted);
-      else if (type === 'folder' && !leftOut.has(name)) await searchFolder(path).catch(unlessAborted);
+      // A file that is too large, unreadable or deleted meanwhile does not end the search.
+      if (type === 'file') await searchFile(path).catch(skipRefused);
+      else if (type === 'folder' && !skippedFolders.has(name)) await searchFolder(path).catch(skipRefused);
     }
   }
 
-  function unlessAborted(error: unknown): void {
+  function skipRefused(error: unknown): void {
     if (!(error instanceof Problem)) throw error;
     result.truncated = true;
   }
 
-  const listed = await workspace.list(request.folder, 1).catch((error: unknown) => error);
-  if (!(listed instanceof Error)) await searchFolder(trimmed(request.folder));
-  else await searchFile(trimmed(request.folder));
+  const isFolder = await workspace.list(request.folder, 1).then(
+    () => true,
+    () => false,
+  );
+  await (isFolder ? searchFolder : searchFile)(normalize(request.folder));
   return result;
 }
 
@@ -83,6 +85,6 @@ function fold(text: string, ignoreCase: boolean): string {
   return ignoreCase ? text.toLowerCase() : text;
 }
 
-function trimmed(path: string): string {
+function normalize(path: string): string {
   return path.replace(/^(?:\.\/)+/, '').replace(/\/+$/, '') || '.';
 }

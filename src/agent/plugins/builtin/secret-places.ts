@@ -1,17 +1,17 @@
-// The places of a workspace that no tool opens although they lie inside: paths that the configuration names, files
-// that Townhall keeps its own secrets in, folders of embedded databases, and environment files.
+// The places within a workspace that no tool opens: paths named by the configuration, files in which Townhall keeps its
+// own secrets, folders of embedded databases, and environment files.
 import { lstat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 
 export interface SecretPlaces {
-  /** Why no tool may touch the place, in words that follow its path; undefined when tools may. Absolute, without links. */
-  refusalOf(place: string): Promise<string | undefined>;
-  /** The same for an entry of a folder that passed the check before; a listing asks for thousands of them. */
+  /** Why no tool may use the path, as a text that follows it; undefined when tools may. Absolute, without links. */
+  refusalOf(path: string): Promise<string | undefined>;
+  /** The same for an entry of a folder that was checked before; faster, since a listing has thousands of entries. */
   hides(folder: string, entry: { name: string; isDirectory(): boolean }): Promise<boolean>;
 }
 
 const absent = 'does not exist';
-// Other gateways and agents may keep their data in the same workspace, and no setting of this agent names their paths.
+// The data of another gateway or agent may lie in the same workspace, where no setting of this agent names it.
 const secretNames: ReadonlySet<string> = new Set([
   'master.key',
   'agent.token',
@@ -26,27 +26,27 @@ const sampleSuffixes: ReadonlySet<string> = new Set(['example', 'sample', 'templ
 export function secretPlaces(root: string, hidden: readonly string[]): SecretPlaces {
   const within = hidden.filter((path) => isWithin(fold(path), fold(root)));
 
-  /** Identities of the hidden paths. They recognize a path written in other letter case, and a second mount. */
-  async function isHiddenByIdentity(places: readonly string[]): Promise<boolean> {
+  // Device and inode also recognize a hidden path that is written in other letter case or mounted a second time.
+  async function isHiddenByIdentity(paths: readonly string[]): Promise<boolean> {
     if (within.length === 0) return false;
     const [identities, ...own] = await Promise.all([
       Promise.all(within.map(identityOf)),
-      ...places.map(identityOf),
+      ...paths.map(identityOf),
     ]);
     return own.some((identity) => identity !== undefined && identities.includes(identity));
   }
 
-  function isHiddenByPath(place: string): boolean {
-    return within.some((path) => isWithin(path, root) && isWithin(place, path));
+  function isHiddenByPath(path: string): boolean {
+    return within.some((secret) => isWithin(secret, root) && isWithin(path, secret));
   }
 
   return {
-    async refusalOf(place) {
-      if (isHiddenByPath(place)) return absent;
-      const names = relative(root, place).split(sep);
+    async refusalOf(path) {
+      if (isHiddenByPath(path)) return absent;
+      const names = relative(root, path).split(sep);
       if (names.some(isSecretName))
         return 'has a name that is reserved for secrets of Townhall; no tool opens it';
-      const steps = ancestors(root, place);
+      const steps = ancestors(root, path);
       const [isHidden, ...locks] = await Promise.all([
         isHiddenByIdentity(steps),
         ...steps.map(holdsDatabase),
@@ -54,28 +54,28 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
       return isHidden || locks.includes(true) ? absent : undefined;
     },
     async hides(folder, entry) {
-      const place = join(folder, entry.name);
-      if (isHiddenByPath(place) || isSecretName(entry.name)) return true;
-      return (entry.isDirectory() && (await holdsDatabase(place))) || isHiddenByIdentity([place]);
+      const path = join(folder, entry.name);
+      if (isHiddenByPath(path) || isSecretName(entry.name)) return true;
+      return (entry.isDirectory() && (await holdsDatabase(path))) || isHiddenByIdentity([path]);
     },
   };
 }
 
-/** Whether a folder, or one above it, is that of an embedded database. Absolute, without links. */
+/** Whether the folder, or one above it, holds an embedded database. Absolute, without links. */
 export async function isWithinDatabase(folder: string): Promise<boolean> {
   if (await holdsDatabase(folder)) return true;
   return dirname(folder) !== folder && isWithinDatabase(dirname(folder));
 }
 
-/** Whether a file name is that of an environment file (dotenv) with real values, rather than of a sample. */
+/** Whether the name is that of a dotenv file with real values, not of a sample such as `.env.example`. */
 export function isEnvironmentFile(name: string): boolean {
   const [first, second, ...suffixes] = fold(name).split('.');
   return first === '' && second === 'env' && !sampleSuffixes.has(suffixes.at(-1) ?? '');
 }
 
-/** Whether package managers fill the folder with hard links into a store of theirs. */
-export function isPackageFile(place: string): boolean {
-  return place.split(sep).some((name) => name === 'node_modules' || name === 'site-packages');
+/** Whether the path lies in a folder that package managers fill with hard links into their store. */
+export function isPackageFile(path: string): boolean {
+  return path.split(sep).some((name) => name === 'node_modules' || name === 'site-packages');
 }
 
 /** Whether a path is the folder or lies in it; both absolute and without links. */
@@ -83,15 +83,15 @@ export function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }
 
-// The place and the folders above it, up to the root and without it.
-function ancestors(root: string, place: string): string[] {
+// The path and the folders above it, up to the root and without it.
+function ancestors(root: string, path: string): string[] {
   const steps: string[] = [];
-  for (let step = place; step !== root && isWithin(step, root); step = dirname(step)) steps.push(step);
+  for (let step = path; step !== root && isWithin(step, root); step = dirname(step)) steps.push(step);
   return steps;
 }
 
-// One form for all names that a file system may take for the same: upper and lower case, composed and decomposed
-// letters, and characters that HFS+ ignores.
+// One form for all names that a file system may treat as equal: letter case, composed and decomposed letters, and
+// characters that HFS+ ignores.
 function fold(name: string): string {
   return name
     .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')

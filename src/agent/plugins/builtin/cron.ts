@@ -1,0 +1,20 @@
+// Occurrences of a cron expression in a time zone.
+import { CronExpressionParser } from 'cron-parser';
+import { Problem } from '../../../kernel/problem.ts';
+
+/** The first occurrence after a time. Throws a Problem for an expression or a time zone that cannot be read. */
+export function nextOccurrence(cron: string, timeZone: string, after: Date): Date {
+  if (cron.trim().split(/\s+/).length !== 5)
+    throw refusal(
+      'A cron expression has five members: minute, hour, day of the month, month and day of the week.',
+    );
+  try {
+    return CronExpressionParser.parse(cron, { currentDate: after, tz: timeZone }).next().toDate();
+  } catch (cause) {
+    throw refusal('The cron expression or the time zone cannot be read.', cause);
+  }
+}
+
+function refusal(message: string, cause?: unknown): Problem {
+  return new Problem('impossible', 'action_refused', message, cause === undefined ? {} : { cause });
+}
