@@ -1,5 +1,5 @@
-// The console's line to its agent: both entries of the client on one token, which is read anew for each call, so that a
-// new one in the file is used at once. Which variant the agent serves is asked of the agent itself.
+// The console's connection to its agent: a client of each variant. The token file is read for every call, so a new token
+// takes effect at once. The agent itself tells which variant it serves.
 import { readFile } from 'node:fs/promises';
 import { createAgentClient, AgentError, type AgentClient } from '@townhall/agent';
 import {
@@ -13,25 +13,25 @@ export interface AgentLink {
   url: string;
   client: AgentClient;
   classic: ClassicClient;
-  /** Asked once, and again after the agent was away. */
+  /** Cached until `forgetVariant`. */
   variant(signal: AbortSignal): Promise<Variant>;
-  /** The agent may come back as another one. */
-  forget(): void;
+  /** To be called when the agent was away: it may come back in the other variant. */
+  forgetVariant(): void;
 }
 
-/** The token file cannot be used; the message is for the person at the console. */
+/** The token file cannot be used; the message is for the user of the console. */
 export class TokenFileError extends Error {
   override name = 'TokenFileError';
 }
 
-// No operation that the console offers waits longer by itself; an action may have ten minutes.
-const callMs = 660_000;
+// Longer than the longest deadline of an action, which is ten minutes.
+const callTimeoutMs = 660_000;
 
 export function linkAgent({ agentUrl, tokenFile }: { agentUrl: string; tokenFile: string }): AgentLink {
   const token = async (): Promise<string> => {
     const text = await readFile(tokenFile, 'utf8').catch((cause: unknown) => {
       throw new TokenFileError(
-        `The agent's token file ${tokenFile} cannot be read. Start the agent, or say --data-dir or --token-file.`,
+        `The agent's token file ${tokenFile} cannot be read. Start the agent, or name its files with --data-dir or --token-file.`,
         { cause },
       );
     });
@@ -39,25 +39,25 @@ export function linkAgent({ agentUrl, tokenFile }: { agentUrl: string; tokenFile
       throw new TokenFileError(`The file ${tokenFile} does not hold a token.`);
     return text.trim();
   };
-  const options = { baseUrl: agentUrl, token, timeoutMs: callMs };
+  const options = { baseUrl: agentUrl, token, timeoutMs: callTimeoutMs };
   const client = createAgentClient(options);
-  let known: Variant | undefined;
+  let cachedVariant: Variant | undefined;
   return {
     url: agentUrl,
     client,
     classic: createClassicClient(options),
     async variant(signal) {
-      known ??= await client.plugins.listCatalog(undefined, { signal }).then(
+      cachedVariant ??= await client.plugins.listCatalog(undefined, { signal }).then(
         () => 'current' as const,
         (error: unknown) => {
           if (AgentError.isInstance(error) && error.code === 'route_not_found') return 'classic' as const;
           throw error;
         },
       );
-      return known;
+      return cachedVariant;
     },
-    forget() {
-      known = undefined;
+    forgetVariant() {
+      cachedVariant = undefined;
     },
   };
 }

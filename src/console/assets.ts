@@ -1,5 +1,4 @@
-// The files of the pages, read once. They are TypeScript as everything else; a browser is given them without the types,
-// which leaves every line where it was.
+// The files of the pages, read once. TypeScript files are served with their types stripped, which keeps line numbers.
 import { stripTypeScriptTypes } from 'node:module';
 import { extname } from 'node:path';
 import { listFiles, readText } from '../kernel/assets.ts';
@@ -17,7 +16,7 @@ const mediaTypes: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** By the path that they are served under; a module is found as `.js` too, which is what it is once it is built. */
+/** By the path they are served under. A `.ts` module is served as `.js` too, its name in a built package. */
 export async function readAssets(folder: string): Promise<ReadonlyMap<string, Asset>> {
   const assets = new Map<string, Asset>();
   for (const name of await listFiles(folder)) {
@@ -32,7 +31,7 @@ export async function readAssets(folder: string): Promise<ReadonlyMap<string, As
   return assets;
 }
 
-// Node says once, for whoever calls this, that the function is young; whoever runs the console has no use for that.
+// Hides Node's experimental warning for this function, which says nothing to a user of the console.
 function withoutTypes(text: string): string {
   const { emitWarning } = process;
   process.emitWarning = () => {};

@@ -1,8 +1,8 @@
-// The console's settings: where it listens, and which agent it is for.
+// The settings of the console: where it listens, and which agent it serves.
 import { join, resolve } from 'node:path';
 import { integer, optionalText, readSettings, SettingError, text } from '../kernel/settings.ts';
 
-/** Every setting of `townhall console`; `--help` is made from it. */
+/** Every setting of `townhall console`; its `--help` is generated from this table. */
 export const consoleSettings = {
   port: integer('CONSOLE_PORT', 5315, 'Port to listen on, at 127.0.0.1 alone; 0 takes any free one.', {
     flag: 'port',
@@ -12,29 +12,28 @@ export const consoleSettings = {
   agentUrl: text('TOWNHALL_AGENT_URL', 'http://127.0.0.1:5314', 'Address of the agent.', {
     flag: 'agent-url',
   }),
-  dataDir: text('AGENT_DATA_DIR', './data/agent', "The agent's data folder, in which its token file lies.", {
+  dataDir: text('AGENT_DATA_DIR', './data/agent', "The agent's data folder, which holds its token file.", {
     flag: 'data-dir',
   }),
   tokenFile: optionalText(
     'AGENT_TOKEN_FILE',
-    "File with the agent's token, read again on change; agent.token in the data folder unless given.",
+    "File with the agent's token, read for each call; agent.token in the data folder by default.",
     { flag: 'token-file' },
   ),
-  codeTtlMs: integer(
-    'CONSOLE_CODE_TTL_MS',
-    600_000,
-    'How long an address with a one-time code can be opened.',
-    { flag: null, min: 60_000, max: 600_000 },
-  ),
+  codeTtlMs: integer('CONSOLE_CODE_TTL_MS', 600_000, 'How long an address with a one-time code is valid.', {
+    flag: null,
+    min: 60_000,
+    max: 600_000,
+  }),
   sessionTtlMs: integer(
     'CONSOLE_SESSION_TTL_MS',
     12 * 60 * 60 * 1000,
-    'How long a browser that opened one stays let in.',
+    'How long a browser stays signed in.',
     { flag: null, min: 60_000, max: 7 * 24 * 60 * 60 * 1000 },
   ),
 };
 
-/** What the console runs with; paths are absolute. */
+/** Paths are absolute. */
 export interface ConsoleConfig {
   port: number;
   agentUrl: string;
@@ -56,15 +55,16 @@ export function readConsoleConfig(
   };
 }
 
-// The token goes there with every call, so over a network it goes encrypted or not at all.
-function readAgentUrl(given: string): string {
-  const url = URL.canParse(given) ? new URL(given) : undefined;
+// Every call carries the token, so an address of another machine has to be https.
+function readAgentUrl(address: string): string {
+  const url = URL.canParse(address) ? new URL(address) : undefined;
   const isPlain =
     url !== undefined && url.username === '' && url.password === '' && url.search === '' && url.hash === '';
-  const isNear = url?.protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(url.hostname);
-  if (!isPlain || !(isNear || url.protocol === 'https:'))
+  const isLoopback =
+    url?.protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(url.hostname);
+  if (!isPlain || !(isLoopback || url.protocol === 'https:'))
     throw new SettingError(
       '--agent-url takes an http address of this machine, or an https one, such as http://127.0.0.1:5314.',
     );
-  return given.replace(/\/+$/, '');
+  return address.replace(/\/+$/, '');
 }

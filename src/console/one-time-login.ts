@@ -1,31 +1,33 @@
-// Admission of browsers: a one-time code is exchanged for a key, which the pages send as a bearer credential. Only the
-// digests of both are stored, in memory, so neither outlives the process.
+// One-time login of browsers: a code in an address is exchanged for a key, which the pages send as a bearer token. Only
+// the digests of both are stored, in memory, so neither outlives the process.
 import { randomText, tokenDigest } from '../kernel/secrets/secret.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-export interface EntranceOptions {
-  codeTtlMs: number;
-  sessionTtlMs: number;
-  clock: Clock;
-}
-
-export interface Entrance {
+export interface OneTimeLogin {
   /** A new code of 256 random bits. Earlier codes stay valid until they expire. */
-  invite(): string;
-  /** Whether `redeem` would take the code now. */
-  accepts(code: string): boolean;
-  /** The key for a code, which is spent by this; null for a code that is unknown, spent or expired. */
+  createCode(): string;
+  /** Whether `redeem` would accept the code now. */
+  isValidCode(code: string): boolean;
+  /** Exchanges the code for a key; null for a code that is unknown, spent or expired. */
   redeem(code: string): string | null;
   /** Whether the key was issued here and has not expired. */
-  admits(key: string | undefined): boolean;
+  isValidKey(key: string | undefined): boolean;
 }
 
-// More than one person opens; the oldest entry is dropped for one beyond it.
+// More than a few people use; beyond it the oldest entry is dropped.
 const maxCodes = 32;
 const maxKeys = 32;
 
-export function createEntrance({ codeTtlMs, sessionTtlMs, clock }: EntranceOptions): Entrance {
-  // Maps of digest to expiry: the lookup compares digests only, so its duration says nothing about the secret.
+export function createOneTimeLogin({
+  codeTtlMs,
+  sessionTtlMs,
+  clock,
+}: {
+  codeTtlMs: number;
+  sessionTtlMs: number;
+  clock: Clock;
+}): OneTimeLogin {
+  // By digest, with the expiry: a lookup compares digests only, so its duration says nothing about the secret.
   const codes = new Map<string, number>();
   const keys = new Map<string, number>();
   const digestOf = (secret: string): string => tokenDigest(secret).toString('base64');
@@ -42,14 +44,14 @@ export function createEntrance({ codeTtlMs, sessionTtlMs, clock }: EntranceOptio
   }
 
   return {
-    invite: () => issue(codes, maxCodes, codeTtlMs),
-    accepts: (code) => isLive(codes, code),
+    createCode: () => issue(codes, maxCodes, codeTtlMs),
+    isValidCode: (code) => isLive(codes, code),
     redeem(code) {
       const isValid = isLive(codes, code);
       codes.delete(digestOf(code));
       return isValid ? issue(keys, maxKeys, sessionTtlMs) : null;
     },
-    admits: (key) => key !== undefined && isLive(keys, key),
+    isValidKey: (key) => key !== undefined && isLive(keys, key),
   };
 }
 

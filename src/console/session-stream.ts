@@ -1,40 +1,48 @@
-// The events of one session on their way to one page. The page reads at its own pace and the agent is read at the same;
-// when the page goes, the agent's stream goes. Losses between console and agent are mended by the client, unseen.
+// Streams the events of one session to one page. Back pressure reaches the agent: it is read at the pace of the page. The
+// client reconnects to the agent by itself, so the page does not notice an interruption there.
 import type { ServerResponse } from 'node:http';
 import type { SessionEvent } from '@townhall/agent';
 import type { SseEvent } from '../kernel/contract/operation.ts';
 import { defaultStreamLimits, writeEvents } from '../kernel/http/sse.ts';
 import type { AgentLink } from './agent-link.ts';
-import { describeFailure } from './operations.ts';
+import { describeFailure } from './failures.ts';
 
-export interface SessionStream {
-  link: AgentLink;
-  sessionId: string;
-  after: number;
-  /** Aborted when the console ends. */
-  signal: AbortSignal;
-  requestId: string;
-}
-
-/** Resolves when the stream is over; a page whose stream just ends comes back by itself. Its last event is `failed`, with the reason, when it will not go on later either. */
-export async function followSession(
+/**
+ * Resolves when the stream has ended. A page reconnects by itself after an end, except after the event `failed`, which says
+ * why the stream cannot go on.
+ */
+export async function streamSession(
   response: ServerResponse,
-  { link, sessionId, after, signal, requestId }: SessionStream,
+  {
+    link,
+    sessionId,
+    after,
+    signal,
+    requestId,
+  }: {
+    link: AgentLink;
+    sessionId: string;
+    /** The sequence number of the last event that the page has. */
+    after: number;
+    /** Aborted when the console closes. */
+    signal: AbortSignal;
+    requestId: string;
+  },
 ): Promise<void> {
-  const gone = new AbortController();
-  response.once('close', () => gone.abort());
+  const disconnected = new AbortController();
+  response.once('close', () => disconnected.abort());
   const events = link.client.sessions.follow(
     { sessionId, after },
-    { signal: AbortSignal.any([signal, gone.signal]) },
+    { signal: AbortSignal.any([signal, disconnected.signal]) },
   );
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
-  await writeEvents(response, framed(events), {
+  await writeEvents(response, toFrames(events), {
     limits: defaultStreamLimits,
     onError: (error) => `event: failed\ndata: ${JSON.stringify(describeFailure(error, requestId).body)}\n\n`,
   });
 }
 
-async function* framed(
+async function* toFrames(
   events: AsyncIterable<SessionEvent>,
 ): AsyncGenerator<SseEvent<SessionEvent>, void, void> {
   for await (const event of events) yield { data: event };

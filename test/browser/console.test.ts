@@ -137,7 +137,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name }).click();
 
     test('opens once, and greets', async () => {
-      const address = consoleServer.console.invite();
+      const address = consoleServer.console.loginUrl();
       await page.goto(address);
       expect(page.url()).toBe(`${consoleServer.url}/`);
       await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();

@@ -38,7 +38,7 @@ describe('townhall console', () => {
 
     const second = townhall(['console', '--port', new URL(url).port], { cwd: folder });
     expect(await second.ended).toBe(1);
-    expect(second.screen()).toContain('is taken');
+    expect(second.screen()).toContain('is in use');
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(0);
     // Nothing but that line and what is missing, no warning of the runtime either.
@@ -67,9 +67,9 @@ describe('townhall console', () => {
     expect(help.screen()).toMatch(
       /--open[\s\S]*--json[\s\S]*--port[\s\S]*--agent-url[\s\S]*--data-dir[\s\S]*--token-file/,
     );
-    for (const given of [['--agent-url', 'http://example.com'], ['--port', 'x'], ['--nothing'], ['word']]) {
-      const run = townhall(['console', ...given], { cwd: folder });
-      expect([given, await run.ended]).toEqual([given, 2]);
+    for (const args of [['--agent-url', 'http://example.com'], ['--port', 'x'], ['--nothing'], ['word']]) {
+      const run = townhall(['console', ...args], { cwd: folder });
+      expect([args, await run.ended]).toEqual([args, 2]);
     }
   });
 });

@@ -85,7 +85,7 @@ export async function openConsolePage(
   page.on('request', (request) => {
     if (!request.url().startsWith(consoleServer.url)) mistakes.push(`requested ${request.url()}`);
   });
-  await page.goto(consoleServer.console.invite());
+  await page.goto(consoleServer.console.loginUrl());
   await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Sessions' }).waitFor();
   return page;
 }

@@ -4,7 +4,7 @@ import {
   readConsoleConfig,
   type Console,
   type ConsoleConfig,
-  type ConsoleNeeds,
+  type ConsoleOptions,
 } from '../../src/console/index.ts';
 import { silentLog } from './databases.ts';
 
@@ -20,7 +20,7 @@ export interface TestConsole {
 
 export async function startConsole(
   agent: { url: string; tokenFile: string },
-  options: { config?: Partial<ConsoleConfig>; needs?: Partial<ConsoleNeeds> } = {},
+  options: { config?: Partial<ConsoleConfig>; needs?: Partial<ConsoleOptions> } = {},
 ): Promise<TestConsole> {
   const config = readConsoleConfig({ port: '0', 'agent-url': agent.url, 'token-file': agent.tokenFile }, {});
   const console = await createConsole({ ...config, ...options.config }, { log: silentLog, ...options.needs });
@@ -29,7 +29,7 @@ export async function startConsole(
     url,
     console,
     async enter() {
-      const { key } = (await (await redeem(console.invite())).json()) as { key: string };
+      const { key } = (await (await redeem(console.loginUrl())).json()) as { key: string };
       return key;
     },
     call: (operation, members, key, headers = {}) =>

@@ -22,7 +22,7 @@ export const command: Command = {
         const config = readConsoleConfig(settings, context.env);
         const console = await createConsole(config, { log: stderrLog().log });
         const { url } = await console.listen();
-        const address = console.invite();
+        const address = console.loginUrl();
         const announce = (): void => {
           if (options.json) context.print(JSON.stringify({ url: address }));
           else {
@@ -35,7 +35,7 @@ export const command: Command = {
             );
           if (options.open) openInBrowser(address, context);
           if (!options.json && process.stdin.isTTY)
-            process.stdin.on('data', () => context.print(`  ${console.invite()}`));
+            process.stdin.on('data', () => context.print(`  ${console.loginUrl()}`));
         };
         return untilStopped(announce, async () => {
           process.stdin.pause();

@@ -1,5 +1,5 @@
 // What a room shows before it has anything to show: that it is reading, or why it cannot.
-import type { AgentView } from '../operations.ts';
+import type { AgentView } from '../views.ts';
 import { empty, fillWhenChanged, h } from './elements.ts';
 
 const titles = {

@@ -1,6 +1,6 @@
 // The frame of the console: which room is open, how the agent is, and what waits for a person. It asks for the overview
 // every other second while somebody looks at the page.
-import type { Overview } from '../operations.ts';
+import type { Overview } from '../views.ts';
 import { openApprovals } from './approvals.ts';
 import { ask, hush, Refusal } from './agent-client.ts';
 import { openChat } from './chat.ts';

@@ -1,5 +1,5 @@
 // What each room of the console is to the whole: it gets a place and what is known of the agent, and says how it ends.
-import type { Overview } from '../operations.ts';
+import type { Overview } from '../views.ts';
 
 export interface Page {
   /** Called with each new overview, and once after the beginning when there is one. */

@@ -1,6 +1,6 @@
 // The room for plugins: what each can do now and why not, and its actions by hand.
 import type { PluginActionConfig } from '@townhall/agent';
-import type { PluginView } from '../operations.ts';
+import type { PluginView } from '../views.ts';
 import { ask, Refusal, tell, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { ago, empty, fill, h, json, pill, showCurrent } from './elements.ts';

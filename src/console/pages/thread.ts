@@ -1,7 +1,7 @@
 // A session as its events tell it: messages, what runs, what waits, what is asked. Pure folding without a page, so that
 // whatever comes twice or late ends in the same picture.
 import type { QueueItem, Session, SessionEvent, UiMessage, UiMessagePart } from '@townhall/agent';
-import type { RunView } from '../operations.ts';
+import type { RunView } from '../views.ts';
 import { orderMessages } from './message-order.ts';
 
 export interface Message {

@@ -1,0 +1,134 @@
+// The routes of the console: the pages, the exchange of a code for a key, calls of the agent, and event streams.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Problem } from '../kernel/problem.ts';
+import type { AgentLink } from './agent-link.ts';
+import type { Asset } from './assets.ts';
+import { describeFailure } from './failures.ts';
+import { parseTarget, readMembers, send, sendJson } from './http.ts';
+import { readBearer, type OneTimeLogin } from './one-time-login.ts';
+import { agentOperations } from './operations.ts';
+import { checkOrigin } from './request-guard.ts';
+import { streamSession } from './session-stream.ts';
+
+export interface Exchange {
+  request: IncomingMessage;
+  response: ServerResponse;
+  requestId: string;
+}
+
+export interface RouteOptions {
+  assets: ReadonlyMap<string, Asset>;
+  link: AgentLink;
+  login: OneTimeLogin;
+  /** Aborted when the console closes. */
+  closing: AbortSignal;
+  /** The address of the console; known once it listens. */
+  baseUrl(): string;
+}
+
+// The agent's own limit, which admits attachments in base64.
+const maxBodyBytes = 16 * 1024 * 1024;
+// This body is read before the caller has shown a key.
+const maxCodeBytes = 1024;
+// A page has one while it shows a session.
+const maxStreams = 64;
+
+/** Serves one request; throws a Problem for one that is refused. */
+export function createRoutes(options: RouteOptions): (exchange: Exchange) => Promise<void> {
+  const { assets, link, login, closing, baseUrl } = options;
+  const operations = agentOperations(link);
+  let streams = 0;
+
+  async function redeemCode({ request, response }: Exchange): Promise<void> {
+    const { code } = await readMembers(request, maxCodeBytes);
+    const key = typeof code === 'string' ? login.redeem(code) : null;
+    if (key === null) throw unauthenticated('This code was used already, or it has expired.');
+    sendJson(response, 200, { key });
+  }
+
+  // Pages hold no secret, and a page without a key must load to fetch one.
+  function sendAsset({ request, response }: Exchange, asset: Asset, { pathname, searchParams }: URL): void {
+    const isLogin = pathname === '/open';
+    requireMethod(request, ['GET', 'HEAD', ...(isLogin ? ['POST'] : [])]);
+    const isSpent = isLogin && !login.isValidCode(searchParams.get('code') ?? '');
+    send(response, isSpent ? 401 : 200, asset.content, asset.mediaType);
+  }
+
+  async function callOperation({ request, response, requestId }: Exchange, name: string): Promise<void> {
+    const operation = operations.get(name);
+    if (operation === undefined)
+      throw new Problem('not_found', 'route_not_found', 'The console does not pass this on.');
+    const members = await readMembers(request, maxBodyBytes);
+    const disconnected = new AbortController();
+    response.once('close', () => disconnected.abort());
+    const signal = AbortSignal.any([disconnected.signal, closing]);
+    try {
+      sendJson(response, 200, (await operation(members, signal)) ?? null);
+    } catch (error) {
+      if (signal.aborted) return void response.destroy();
+      const { status, body } = describeFailure(error, requestId);
+      sendJson(response, status, body);
+    }
+  }
+
+  async function streamEvents({ response, requestId }: Exchange, query: URLSearchParams): Promise<void> {
+    const { sessionId, after } = readStreamQuery(query);
+    if (streams >= maxStreams)
+      throw new Problem(
+        'rate_limited',
+        'rate_limited',
+        'As many pages as the console serves are open already.',
+        { headers: { 'retry-after': '5' } },
+      );
+    streams += 1;
+    try {
+      await streamSession(response, { link, sessionId, after, signal: closing, requestId });
+    } finally {
+      streams -= 1;
+    }
+  }
+
+  return async (exchange) => {
+    const { request } = exchange;
+    checkOrigin(request);
+    const url = parseTarget(request.url ?? '/', baseUrl());
+    const { pathname, searchParams } = url;
+    if (pathname === '/open' && request.method === 'POST') return redeemCode(exchange);
+    const asset = assets.get(pathname === '/open' ? '/' : pathname);
+    if (asset !== undefined) return sendAsset(exchange, asset, url);
+    const isCall = pathname.startsWith('/call/');
+    if (!isCall && pathname !== '/events')
+      throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+    if (!login.isValidKey(readBearer(request.headers.authorization)))
+      throw unauthenticated('This call needs the key of a page that was opened with a one-time code.');
+    requireMethod(request, [isCall ? 'POST' : 'GET']);
+    return isCall
+      ? callOperation(exchange, pathname.slice('/call/'.length))
+      : streamEvents(exchange, searchParams);
+  };
+}
+
+function readStreamQuery(query: URLSearchParams): { sessionId: string; after: number } {
+  const sessionId = query.get('session') ?? '';
+  const after = Number(query.get('after') ?? 0);
+  if (!/^[A-Za-z0-9_-]{1,128}$/.test(sessionId) || !Number.isSafeInteger(after) || after < 0)
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      'A stream takes the id of a session and the sequence number of one of its events.',
+    );
+  return { sessionId, after };
+}
+
+function requireMethod({ method = '' }: IncomingMessage, methods: readonly string[]): void {
+  if (methods.includes(method)) return;
+  throw new Problem('method_not_allowed', 'method_not_allowed', 'This path does not take this method.', {
+    headers: { allow: methods.join(', ') },
+  });
+}
+
+function unauthenticated(reason: string): Problem {
+  return new Problem('unauthenticated', 'authentication_required', reason, {
+    headers: { 'www-authenticate': 'Bearer' },
+  });
+}

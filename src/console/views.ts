@@ -1,0 +1,33 @@
+// What the console's own operations return to the pages, and the arguments of a plugin call.
+import type { Approval, ManagedPluginState, PluginSummary, RunStatus, ServiceState } from '@townhall/agent';
+import type { Variant } from './agent-link.ts';
+
+/** What every page shows; the pages poll it. */
+export interface Overview {
+  agent: AgentView;
+  /** Of all sessions that wait for an answer, the newest fifty. */
+  approvals: (Approval & { sessionTitle: string | null })[];
+  services: ServiceState[];
+}
+
+/** `away` cannot be reached; `silent` takes connections and does not answer; `refused` does not accept the token. */
+export type AgentView =
+  | { state: 'here'; url: string; name: string; status: string; variant: Variant }
+  | { state: 'away' | 'silent' | 'refused'; url: string; message: string };
+
+/** A plugin as the page shows it; only the current variant has `managed`. */
+export type PluginView = PluginSummary & { managed: ManagedPluginState | null };
+
+/** The state of a run, without its output. */
+export interface RunView {
+  runId: string;
+  status: RunStatus;
+  reason: string | null;
+  startedAt: string | null;
+}
+
+export interface PluginCall {
+  plugin: string;
+  action: string;
+  payload: Record<string, unknown>;
+}
