@@ -41,24 +41,24 @@ function findOtherTool(
 /** Throws a 422 for a tool that the provider runs at an unknown price, including tools nested in tools and input items. */
 export function refusePricedTools(body: object): void {
   const { tools, input } = body as { tools?: unknown; input?: unknown };
-  const lists: [unknown, string][] = [
-    [tools, 'tools'],
-    ...entriesOf(input).map(([index, item]): [unknown, string] => [item.tools, `input[${index}].tools`]),
-  ];
-  for (let list = lists.pop(); list !== undefined; list = lists.pop()) {
-    const [nested, path] = list;
-    for (const [index, tool] of entriesOf(nested)) {
-      if (!isRunByCaller(tool)) throw unpricedTool(String(tool.type), `${path}[${index}].type`);
-      lists.push([tool.tools, `${path}[${index}].tools`]);
-    }
+  refusePricedIn(tools, 'tools');
+  if (!Array.isArray(input)) return;
+  // The input of embeddings may be a million token ids: nothing is allocated per item.
+  for (let index = 0; index < input.length; index += 1) {
+    const item: unknown = input[index];
+    if (typeof item === 'object' && item !== null && 'tools' in item)
+      refusePricedIn(item.tools, `input[${index}].tools`);
   }
 }
 
-// The items of a list with their indexes; none for a value that is not a list.
-function entriesOf(value: unknown): [number, RequestTool][] {
-  return Array.isArray(value)
-    ? value.map((item: unknown, index): [number, RequestTool] => [index, (item ?? {}) as RequestTool])
-    : [];
+// The depth of nested tools was bounded when the body was parsed.
+function refusePricedIn(tools: unknown, path: string): void {
+  if (!Array.isArray(tools)) return;
+  tools.forEach((tool: RequestTool | null, index) => {
+    if (tool === null) return;
+    if (!isCallersOwn(tool)) throw unpricedTool(String(tool.type), `${path}[${index}].type`);
+    refusePricedIn(tool.tools, `${path}[${index}].tools`);
+  });
 }
 
 function unpricedTool(name: string, param: string): Problem {
