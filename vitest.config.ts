@@ -1,32 +1,70 @@
-// Everything that touches the database runs twice, on the embedded engine and on a real PostgreSQL server;
-// everything else runs once. A test file that no list names lands in `once`, so none is forgotten.
+// Three projects share the test files: `embedded` and `postgres` have a database, `once` has none. A file whose promise
+// depends on the database engine is listed for both; a file of commands and processes runs on the embedded default;
+// every other file with a database runs on PostgreSQL. A file that no list names lands in `once`.
+//
+// `npm test` leaves out what takes long by nature: real deployments and processes, installed packages, a real browser,
+// fault injection, fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
+import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 
-// Of the tests of models only these have a database; the rest run on a ledger in memory.
-const onBothEngines = [
+const withDatabase = [
   'test/{agent,cli,deploy,fault-injection}/**/*.test.ts',
   'test/gateway/*.test.ts',
   'test/gateway/!(ai)/**/*.test.ts',
-  'test/gateway/ai/{gateway,paid}.test.ts',
-  'test/gateway/ai/media/{asr,image,media,tts,video}.test.ts',
-  'test/gateway/ai/jobs/jobs.test.ts',
-  'test/gateway/ai/providers/async-video.test.ts',
+  // Of the tests of models only these have a database; the rest run on a ledger in memory.
+  'test/gateway/ai/**/{asr,async-video,gateway,image,jobs,media,paid,tts,video}.test.ts',
   'test/clients/real-gateway.test.ts',
-  'test/kernel/data/{database,migrate,jobs,changes,idempotency}.test.ts',
-];
-// These need a database, and what they are about is not the data: programs, doors, commands, declarations.
-const onEmbeddedAlone = [
-  'test/fault-injection/hostile-bodies.test.ts',
-  'test/kernel/data/embedded.test.ts',
-  'test/agent/{access,variants}.test.ts',
-  'test/agent/{programs/*,services/services}.test.ts',
-  'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
-  'test/cli/{call,commands,completions,models,refused-starts,start,terminal}.test.ts',
-  'test/deploy/{declaration,failures,render}.test.ts',
+  'test/kernel/data/{changes,database,idempotency,jobs,migrate}.test.ts',
 ];
 
-// This one starts runs of its own on a PostgreSQL.
+// Transactions, locks, notifications, recovery after a crash: here the two engines can differ.
+const onBothEngines = [
+  'test/agent/sessions/{crash,end-to-end,events,joining,replicas,turns}.test.ts',
+  'test/cli/db.test.ts',
+  'test/deploy/deploy.test.ts',
+  'test/fault-injection/drain.test.ts',
+  'test/gateway/*.test.ts',
+  'test/gateway/accounts/{login,revocation,tokens}.test.ts',
+  'test/gateway/admin/{login,machines}.test.ts',
+  'test/gateway/ai/**/{async-video,gateway,jobs,paid}.test.ts',
+  'test/gateway/audit/chain.test.ts',
+  'test/gateway/bureaus/bureaus.test.ts',
+  'test/gateway/cities/cities.test.ts',
+  'test/gateway/credits/**/*.test.ts',
+  'test/gateway/env/{rotation,variables}.test.ts',
+  'test/gateway/payments/{order-of-events,orders,webhooks}.test.ts',
+  'test/gateway/services/charge.test.ts',
+  'test/gateway/usage/usage.test.ts',
+  'test/kernel/data/{changes,database,idempotency,jobs,migrate}.test.ts',
+];
+
+// Commands, processes and plugins of the local edition, whose database is the embedded one.
+const onEmbeddedAlone = [
+  'test/agent/{access,variants}.test.ts',
+  'test/agent/{processes,programs}/*.test.ts',
+  'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
+  'test/agent/services/services.test.ts',
+  'test/cli/{call,commands,completions,models,refused-starts,start,terminal}.test.ts',
+  'test/deploy/{declaration,failures,render}.test.ts',
+  'test/fault-injection/hostile-bodies.test.ts',
+  'test/kernel/data/embedded.test.ts',
+];
+
+// Starts runs of its own on a PostgreSQL.
 const onPostgresAlone = ['test/support/exit-code.test.ts'];
+
+const long = [
+  'test/browser/**/*.test.ts',
+  'test/cli/{db,refused-starts}.test.ts',
+  'test/clients/package.test.ts',
+  'test/deploy/{deploy,failures,resources}.test.ts',
+  'test/fault-injection/**/*.test.ts',
+  'test/fuzz/**/*.test.ts',
+  'test/packages/**/*.test.ts',
+  'test/support/exit-code.test.ts',
+];
+
+const isLong = process.env['TEST_LONG'] === '1';
 
 // The workers share two cores with a database server, with Chromium and with the programs that tests start. These times
 // only end what hangs: a test that is green never waits for them.
@@ -38,6 +76,19 @@ const shared = {
   pool: 'forks' as const,
 };
 
+// With TEST_LONG only the long files of a project, otherwise all others.
+function filesOf(
+  include: readonly string[],
+  exclude: readonly string[] = [],
+): { include: string[]; exclude: string[] } {
+  if (!isLong) return { include: [...include], exclude: [...exclude, ...long] };
+  const longFiles = new Set(globSync(long));
+  return {
+    include: globSync([...include]).filter((file) => longFiles.has(file)),
+    exclude: [...exclude],
+  };
+}
+
 export default defineConfig({
   test: {
     maxWorkers: 4,
@@ -47,7 +98,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'embedded',
-          include: [...onBothEngines, ...onEmbeddedAlone],
+          ...filesOf([...onBothEngines, ...onEmbeddedAlone]),
           globalSetup: ['test/support/embedded-setup.ts'],
         },
       },
@@ -55,8 +106,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'postgres',
-          include: [...onBothEngines, ...onPostgresAlone],
-          exclude: onEmbeddedAlone,
+          ...filesOf([...withDatabase, ...onPostgresAlone], onEmbeddedAlone),
           globalSetup: ['test/support/postgres-setup.ts'],
         },
       },
@@ -64,8 +114,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'once',
-          include: ['test/**/*.test.ts'],
-          exclude: [...onBothEngines, ...onEmbeddedAlone, ...onPostgresAlone],
+          ...filesOf(['test/**/*.test.ts'], [...withDatabase, ...onEmbeddedAlone, ...onPostgresAlone]),
         },
       },
     ],
