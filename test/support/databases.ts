@@ -10,6 +10,7 @@ import {
   type Database,
   type DatabaseLimits,
 } from '../../src/kernel/data/database.ts';
+import { markFresh, release, takeIdle, type ReusableDatabase } from './database-reuse.ts';
 import { databaseUrl, migrateAll, silentLog, type DatabaseSource } from './template.ts';
 
 export { silentLog };
@@ -50,15 +51,28 @@ export async function makeDatabase({
 
 /** A fresh database with the schemas of both surfaces, open. */
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
-  const place = await makeDatabase(options);
-  const database = await connect(place.options, { log: silentLog });
-  // Where no template was made this does the work, elsewhere it finds it done.
-  if (!options.isEmpty) await migrateAll(database);
+  const isReusable =
+    inject('databaseSource')?.engine !== 'postgres' && !options.isEmpty && options.limits === undefined;
+  const reusable = (isReusable ? takeIdle() : undefined) ?? (await openDatabase(options, isReusable));
+  const { database } = reusable;
   return {
     database,
     engine: database.engine,
+    options: reusable.options,
+    close: () => (isReusable ? release(reusable) : reusable.destroy()),
+  };
+}
+
+async function openDatabase(options: TestDatabaseOptions, isReusable: boolean): Promise<ReusableDatabase> {
+  const place = await makeDatabase(options);
+  const database = await connect(place.options, { log: silentLog });
+  // Without a template this runs the migrations, with one it has nothing to do.
+  if (!options.isEmpty) await migrateAll(database);
+  if (isReusable) await markFresh(database);
+  return {
+    database,
     options: place.options,
-    async close() {
+    async destroy() {
       await database.close();
       await place.remove();
     },

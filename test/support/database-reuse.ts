@@ -1,0 +1,105 @@
+// Reuse of embedded databases between the tests of one file. An engine takes a second of processor time to start and
+// emptying its tables takes some milliseconds, so a database that a test closes waits, emptied, for the next test that needs one.
+import type { ConnectOptions, Database, Sql } from '../../src/kernel/data/database.ts';
+
+export interface ReusableDatabase {
+  database: Database;
+  options: ConnectOptions;
+  /** Closes the database and removes its folder. */
+  destroy(): Promise<void>;
+}
+
+interface Snapshot {
+  /** Of tables, triggers, constraints and functions. A test that changed any of them keeps its database from reuse. */
+  fingerprint: string;
+  tables: string[];
+  sequences: string[];
+  /** The rows that migrations insert, by table, as a JSON array. */
+  rows: Map<string, string>;
+}
+
+const snapshots = new WeakMap<Database, Snapshot>();
+const idle: ReusableDatabase[] = [];
+
+/** An emptied database of an earlier test, or undefined. */
+export function takeIdle(): ReusableDatabase | undefined {
+  return idle.pop();
+}
+
+/** Notes the state to which `release` returns a database. Call it once, right after the migrations. */
+export async function markFresh(database: Database): Promise<void> {
+  snapshots.set(database, await readSnapshot(database.sql));
+}
+
+/** Empties the database for the next test, or destroys it when the test has closed or changed it. */
+export async function release(reusable: ReusableDatabase): Promise<void> {
+  const snapshot = snapshots.get(reusable.database);
+  const isEmptied = snapshot !== undefined && (await empty(reusable.database, snapshot).catch(() => false));
+  if (isEmptied) idle.push(reusable);
+  else await reusable.destroy();
+}
+
+/** Destroys what is idle, at the end of a test file. */
+export async function destroyIdle(): Promise<void> {
+  await Promise.all(idle.splice(0).map((reusable) => reusable.destroy()));
+}
+
+async function readSnapshot(sql: Sql): Promise<Snapshot> {
+  const relations = await sql<{ name: string; kind: string }[]>`
+    select format('%I.%I', n.nspname, c.relname) as name, c.relkind as kind
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where c.relkind in ('r', 'p', 'S') and n.nspname in ('gateway', 'agent', 'pgboss') and not c.relispartition
+    order by 1`;
+  const tables = relations
+    .filter(({ name, kind }) => kind !== 'S' && !/\.(?:migrations|version)$/.test(name))
+    .map(({ name }) => name);
+  const rows = new Map<string, string>();
+  for (const table of tables) {
+    const [row] = await sql.unsafe<{ rows: string | null }[]>(
+      `select json_agg(t)::text as rows from ${table} t`,
+    );
+    if (row?.rows != null) rows.set(table, row.rows);
+  }
+  return {
+    fingerprint: await fingerprint(sql),
+    tables,
+    sequences: relations.filter(({ kind }) => kind === 'S').map(({ name }) => name),
+    rows,
+  };
+}
+
+async function fingerprint(sql: Sql): Promise<string> {
+  const [row] = await sql<{ fingerprint: string }[]>`
+    with ours as (select oid, nspname from pg_namespace where nspname not like 'pg\\_%' and nspname <> 'information_schema'),
+    parts as (
+      select concat_ws('/', 'class', c.oid, c.relname, c.relkind::text, c.relnatts) as part from pg_class c join ours on ours.oid = c.relnamespace
+      union all select concat_ws('/', 'trigger', t.oid, t.tgenabled::text) from pg_trigger t
+      union all select concat_ws('/', 'constraint', k.oid, pg_get_constraintdef(k.oid)) from pg_constraint k join ours on ours.oid = k.connamespace
+      union all select concat_ws('/', 'function', p.oid, md5(p.prosrc)) from pg_proc p join ours on ours.oid = p.pronamespace
+      union all select concat_ws('/', 'schema', nspname) from ours
+    )
+    select md5(string_agg(part, ',' order by part)) as fingerprint from parts`;
+  return row?.fingerprint ?? '';
+}
+
+async function empty(database: Database, snapshot: Snapshot): Promise<boolean> {
+  if ((await fingerprint(database.sql)) !== snapshot.fingerprint) return false;
+  await database.tx(async (tx) => {
+    // Without triggers: some tables refuse to be emptied, and no listener shall hear of this.
+    await tx`set local session_replication_role = replica`;
+    const filled = await tx.unsafe<{ name: string }[]>(
+      snapshot.tables
+        .map((name) => `select '${name}' as name where exists (select from ${name})`)
+        .join(' union all '),
+    );
+    // A test leaves few rows in few tables, which is faster to delete than 60 tables are to truncate.
+    for (const { name } of filled) await tx.unsafe(`delete from ${name}`);
+    for (const sequence of snapshot.sequences) await tx`select setval(${sequence}, 1, false)`;
+    for (const [table, rows] of snapshot.rows)
+      await tx.unsafe(
+        `insert into ${table} select * from json_populate_recordset(null::${table}, $1::text::json)`,
+        [rows],
+      );
+  });
+  return true;
+}
