@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { compileCache } from '../support/compile-cache.ts';
 
 /** The program of the command line. */
 export const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
@@ -23,7 +24,12 @@ export function townhall(
 ): Run {
   const child = spawn(process.execPath, [entry, ...given], {
     cwd: options.cwd,
-    env: { PATH: process.env['PATH'] ?? '', HOME: options.cwd, ...options.env },
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      HOME: options.cwd,
+      NODE_COMPILE_CACHE: compileCache,
+      ...options.env,
+    },
     stdio: ['pipe', 'pipe', 'pipe'],
   });
   child.stdin.end(options.input ?? '');
