@@ -56,7 +56,7 @@ function refusePricedIn(tools: unknown, path: string): void {
   if (!Array.isArray(tools)) return;
   tools.forEach((tool: RequestTool | null, index) => {
     if (tool === null) return;
-    if (!isCallersOwn(tool)) throw unpricedTool(String(tool.type), `${path}[${index}].type`);
+    if (!isRunByCaller(tool)) throw unpricedTool(String(tool.type), `${path}[${index}].type`);
     refusePricedIn(tool.tools, `${path}[${index}].tools`);
   });
 }
