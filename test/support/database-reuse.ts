@@ -55,10 +55,10 @@ async function readSnapshot(sql: Sql): Promise<Snapshot> {
     .map(({ name }) => name);
   const rows = new Map<string, string>();
   for (const table of tables) {
-    const [row] = await sql.unsafe<{ rows: string | null }[]>(
+    const [content] = await sql.unsafe<{ rows: string | null }[]>(
       `select json_agg(t)::text as rows from ${table} t`,
     );
-    if (row?.rows != null) rows.set(table, row.rows);
+    if (typeof content?.rows === 'string') rows.set(table, content.rows);
   }
   return {
     fingerprint: await fingerprint(sql),
