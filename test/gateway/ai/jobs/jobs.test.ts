@@ -80,14 +80,14 @@ const create = (jobs: MediaJobs) =>
   jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt: 'x' } }, async () => {});
 const find = (jobs: MediaJobs, jobId: string): Promise<Job> => jobs.find({ jobId, kind: 'image', owner });
 
-/** Resolves when the signal is aborted, with a rejection. */
+/** Rejects with the signal's reason when it is aborted. */
 function untilAborted(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) =>
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }),
   );
 }
 
-describe('jobs of media', { timeout: 180_000 }, () => {
+describe('mediaJobs', { timeout: 180_000 }, () => {
   beforeEach(async () => {
     world = await testDatabase();
     folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
@@ -99,7 +99,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  it('fail with a message that has a NUL or half of a surrogate pair', async () => {
+  it('stores an error message with NUL and lone surrogates', async () => {
     const { jobs } = start(async () => {
       throw new Problem('upstream_failed', 'upstream_failed', 'refused\0\ud800');
     });
@@ -108,7 +108,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     expect((await find(jobs, jobId)).error).toMatchObject({ message: 'refused\ufffd\ufffd' });
   });
 
-  it('drop the oldest media of an owner beyond the quota', async () => {
+  it('deletes the oldest media of an owner beyond the quota', async () => {
     const { jobs } = start(async () => [picture], { maxMediaBytesPerOwner: picture.content.byteLength * 2 });
     const other = { kind: 'user', id: 'usr_2' } as const;
     const others = await jobs.create(
@@ -118,26 +118,26 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await expect
       .poll(async () => (await jobs.find({ jobId: others, kind: 'image', owner: other })).status, soon)
       .toBe('succeeded');
-    const made: string[] = [];
+    const jobIds: string[] = [];
     for (let n = 0; n < 4; n += 1) {
       const jobId = await create(jobs);
       await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
-      made.push(jobId);
+      jobIds.push(jobId);
     }
-    expect(await Promise.all(made.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([
+    expect(await Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([
       0, 0, 1, 1,
     ]);
     expect((await jobs.find({ jobId: others, kind: 'image', owner: other })).media).toHaveLength(1);
     await expect.poll(() => readdir(folder), soon).toHaveLength(3);
   });
 
-  it('come to their end once each, however many processes there are to take them', async () => {
-    const made = new Map<string, number>();
+  it('runs each job once when several processes claim jobs', async () => {
+    const runs = new Map<string, number>();
     const generate: Generate = async ({ request }) => {
-      made.set(String(request['prompt']), (made.get(String(request['prompt'])) ?? 0) + 1);
+      runs.set(String(request['prompt']), (runs.get(String(request['prompt'])) ?? 0) + 1);
       return [picture];
     };
-    // The embedded engine has one process by nature; two replicas are a matter of PostgreSQL.
+    // Only PostgreSQL can serve two replicas; the embedded engine has one process.
     const databases =
       world.engine === 'postgres'
         ? [world.database, await connect(world.options, { log: silentLog })]
@@ -158,13 +158,13 @@ describe('jobs of media', { timeout: 180_000 }, () => {
         soon,
       )
       .toEqual(ids.map(() => 'succeeded'));
-    expect([...made.values()]).toEqual(ids.map(() => 1));
+    expect([...runs.values()]).toEqual(ids.map(() => 1));
     expect(await readdir(folder)).toHaveLength(12);
     while (replicas[0]) await replicas[0].close();
     if (databases[1]) await databases[1].close();
   });
 
-  it('of one owner leave room for those of another', async () => {
+  it('runs a job of another owner while one owner has many', async () => {
     const gate = Promise.withResolvers<void>();
     const { jobs } = start(async ({ owner: { id } }) => {
       if (id === owner.id) await gate.promise;
@@ -188,7 +188,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await expect.poll(statuses, soon).toEqual(ids.map(() => 'succeeded'));
   });
 
-  it('are taken from the owner with the fewest running, the oldest first', async () => {
+  it('claims the oldest job of the owner with the fewest running', async () => {
     const store = jobsStore(world.database);
     const insert = (jobId: string, userId: string) =>
       store.tx((tx) =>
@@ -219,13 +219,13 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     expect(await store.hasWaiting('video')).toBe(false);
   });
 
-  it('exist if and only if what is written beside them does', async () => {
+  it('creates no job when the transaction of the request fails', async () => {
     const { jobs } = start(async () => [picture]);
     let jobId = '';
     const failing = jobs.create(
       { kind: 'image', owner, request: { model: 'acme/painter' } },
-      async (_tx, made) => {
-        jobId = made;
+      async (_tx, newJobId) => {
+        jobId = newJobId;
         throw new Error('no');
       },
     );
@@ -233,7 +233,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await expect(find(jobs, jobId)).rejects.toMatchObject({ status: 404 });
   });
 
-  it('tell how far they are', async () => {
+  it('reports progress that never decreases', async () => {
     const gate = Promise.withResolvers<void>();
     const { jobs } = start(async (_job, { reportProgress }) => {
       reportProgress(0.4);
@@ -248,7 +248,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
   });
 
-  it('are taken up again when their process fell silent, and what it brings too late is thrown away', async () => {
+  it('ignores writes of an earlier attempt after a reclaim', async () => {
     const store = jobsStore(world.database);
     await store.tx((tx) =>
       store.insert(tx, {
@@ -261,7 +261,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
         holdId: null,
       }),
     );
-    // The process that dies: it takes the job and never speaks again.
+    // Claimed by a process that dies.
     const dead = await store.claim('image', { leaseSeconds: 0.5, maxRunningPerOwner: 4 });
     expect(dead).toMatchObject({ attempt: 1 });
     if (dead === null) return;
@@ -293,7 +293,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     expect(media[0]?.mediaId).not.toBe('med_dead');
   });
 
-  it('that end every process which takes them fail in the end', async () => {
+  it('fails a job that was attempted too often', async () => {
     const store = jobsStore(world.database);
     await store.tx((tx) =>
       store.insert(tx, {
@@ -315,56 +315,56 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });
   });
 
-  it('stop their work when they are canceled in another process', async () => {
-    const begun = Promise.withResolvers<AbortSignal>();
+  it('aborts a run whose job was canceled in another process', async () => {
+    const started = Promise.withResolvers<AbortSignal>();
     const { jobs } = start(async (_job, { signal }) => {
-      begun.resolve(signal);
+      started.resolve(signal);
       return untilAborted(signal);
     });
     const jobId = await create(jobs);
-    const signal = await begun.promise;
+    const signal = await started.promise;
     await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
     await expect.poll(() => signal.aborted, soon).toBe(true);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', error: null, media: [] });
   });
 
-  it('go on elsewhere when their process is stopped in good order', async () => {
-    const begun = Promise.withResolvers<void>();
+  it('continues a job in another process after a clean stop', async () => {
+    const started = Promise.withResolvers<void>();
     const first = start(async (_job, { signal }) => {
-      begun.resolve();
+      started.resolve();
       return untilAborted(signal);
     });
     const jobId = await create(first.jobs);
-    await begun.promise;
+    await started.promise;
     await first.close();
     expect(await find(first.jobs, jobId)).toMatchObject({ status: 'queued', progress: 0 });
     const second = start(async () => [picture]);
     await expect.poll(async () => (await find(second.jobs, jobId)).status, soon).toBe('succeeded');
   });
 
-  it('give up what they ordered when they are canceled meanwhile, in whichever process', async () => {
+  it('cancels an upstream job submitted after the cancellation', async () => {
     const canceled: UpstreamJob[] = [];
-    const ordering = Promise.withResolvers<void>();
+    const isRunning = Promise.withResolvers<void>();
     const gate = Promise.withResolvers<void>();
     const { jobs } = start(
       async (_job, { saveUpstreamJob }) => {
-        ordering.resolve();
+        isRunning.resolve();
         await gate.promise;
         await saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
         return [picture];
       },
       {},
-      { cancelUpstreamJob: async (order) => void canceled.push(order) },
+      { cancelUpstreamJob: async (job) => void canceled.push(job) },
     );
     const jobId = await create(jobs);
-    await ordering.promise;
+    await isRunning.promise;
     await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
     gate.resolve();
     await expect.poll(() => canceled, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', media: [] });
   });
 
-  it('give up what they ordered when they take too long', async () => {
+  it('cancels the upstream job of a job past its deadline', async () => {
     const canceled: UpstreamJob[] = [];
     const { jobs } = start(
       async (_job, { saveUpstreamJob, signal }) => {
@@ -372,7 +372,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
         return untilAborted(signal);
       },
       { videoDeadlineMs: 2_000 },
-      { cancelUpstreamJob: async (order) => void canceled.push(order) },
+      { cancelUpstreamJob: async (job) => void canceled.push(job) },
     );
     const jobId = await jobs.create(
       { kind: 'video', owner, request: { model: 'acme/film' } },
@@ -385,39 +385,39 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     });
   });
 
-  it('keep what they ordered when their process is stopped, and are told of it when they go on', async () => {
-    const order = { model: 'acme/film', id: 'video_1' };
-    const begun = Promise.withResolvers<void>();
+  it('passes the upstream job of a stopped run to the next attempt', async () => {
+    const upstreamJob = { model: 'acme/film', id: 'video_1' };
+    const started = Promise.withResolvers<void>();
     const canceled: UpstreamJob[] = [];
-    const cancelUpstreamJob = async (one: UpstreamJob) => void canceled.push(one);
+    const cancelUpstreamJob = async (job: UpstreamJob) => void canceled.push(job);
     const first = start(
       async (_job, { saveUpstreamJob, signal }) => {
-        await saveUpstreamJob(order);
-        begun.resolve();
+        await saveUpstreamJob(upstreamJob);
+        started.resolve();
         return untilAborted(signal);
       },
       {},
       { cancelUpstreamJob },
     );
     const jobId = await create(first.jobs);
-    await begun.promise;
+    await started.promise;
     await first.close();
-    const told: (UpstreamJob | null)[] = [];
+    const upstreamJobs: (UpstreamJob | null)[] = [];
     const second = start(
       async (_job, run) => {
-        told.push(run.upstreamJob);
+        upstreamJobs.push(run.upstreamJob);
         return untilAborted(run.signal);
       },
       {},
       { cancelUpstreamJob },
     );
-    await expect.poll(() => told, soon).toEqual([order]);
+    await expect.poll(() => upstreamJobs, soon).toEqual([upstreamJob]);
     expect(canceled).toEqual([]);
     await second.jobs.cancel({ jobId, kind: 'image', owner });
-    await expect.poll(() => canceled, soon).toEqual([order]);
+    await expect.poll(() => canceled, soon).toEqual([upstreamJob]);
   });
 
-  it('end with the words of the failure, and with none of ours', async () => {
+  it('stores the message of a Problem and hides other errors', async () => {
     const { jobs } = start(async ({ request }) => {
       if (request['prompt'] === 'a problem')
         throw new Problem('impossible', 'unsupported_by_model', 'The model does not do that.');
@@ -425,16 +425,16 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     });
     const make = (prompt: string) =>
       jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt } }, async () => {});
-    const [told, secret] = [await make('a problem'), await make('an error')];
+    const [problem, secret] = [await make('a problem'), await make('an error')];
     await expect
-      .poll(async () => (await find(jobs, told)).error, soon)
+      .poll(async () => (await find(jobs, problem)).error, soon)
       .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
     await expect
       .poll(async () => (await find(jobs, secret)).error, soon)
       .toMatchObject({ code: 'internal_error', message: expect.not.stringContaining('hunter2') });
   });
 
-  it('end when they take too long', async () => {
+  it('fails a job past its deadline', async () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { imageDeadlineMs: 300 });
     const jobId = await create(jobs);
     await expect
@@ -442,7 +442,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
       .toMatchObject({ code: 'upstream_timeout' });
   });
 
-  it('are only so many at once for one owner, and that is not held against another', async () => {
+  it('refuses further jobs of an owner at the limit', async () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { maxOpenPerOwner: 2 });
     const [first] = [await create(jobs), await create(jobs)];
     await expect(create(jobs)).rejects.toMatchObject({ status: 429, headers: { 'retry-after': '5' } });
@@ -454,13 +454,13 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await create(jobs);
   });
 
-  it('and what they made are forgotten when their time is over, the bytes first', async () => {
+  it('deletes expired media and then their jobs', async () => {
     const { jobs, queue } = start(async () => [picture, picture]);
-    const [kept, old] = [await create(jobs), await create(jobs)];
+    const [recent, old] = [await create(jobs), await create(jobs)];
     await expect
       .poll(
         async () =>
-          (await Promise.all([kept, old].map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
+          (await Promise.all([recent, old].map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
         soon,
       )
       .toEqual(['succeeded', 'succeeded']);
@@ -476,7 +476,7 @@ describe('jobs of media', { timeout: 180_000 }, () => {
     await expect.poll(async () => (await readdir(folder)).length, soon).toBe(2);
     await world.database.sql`update gateway.ai_jobs set created_at = created_at - interval '31 days'`;
     await queue.enqueue('ai-tidy', {});
-    // The other has media still, and waits for their end.
+    // The other job still has media, so it is kept.
     await expect
       .poll(
         () =>
@@ -487,13 +487,13 @@ describe('jobs of media', { timeout: 180_000 }, () => {
         soon,
       )
       .toBe(404);
-    expect(await find(jobs, kept)).toMatchObject({ status: 'succeeded' });
+    expect(await find(jobs, recent)).toMatchObject({ status: 'succeeded' });
   });
 });
 
-// Side by side, since each waits for the lease of the dead.
-describe.concurrent('a job whose server is killed', { timeout: 240_000 }, () => {
-  it('is made by the next one, once, without anybody asking', async () => {
+// Concurrent, since each waits for a lease to expire.
+describe.concurrent('a killed server', { timeout: 240_000 }, () => {
+  it('leaves its image job to the next server', async () => {
     await withServers({ painter: 'images-later?calls=1' }, async ({ provider, begin, storage }) => {
       const before = await begin();
       const { job_id } = await before.client.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 2 });
@@ -512,7 +512,7 @@ describe.concurrent('a job whose server is killed', { timeout: 240_000 }, () => 
     });
   });
 
-  it('waits for the film that was ordered before, and orders no other', async () => {
+  it('leaves a submitted video to the next server without a second submission', async () => {
     await withServers({ film: 'film?polls=4' }, async ({ provider, begin }) => {
       const before = await begin();
       const { job_id } = (await before.client.ai.startVideo({
@@ -534,7 +534,7 @@ describe.concurrent('a job whose server is killed', { timeout: 240_000 }, () => 
   });
 });
 
-/** A provider with these scripts, and gateways one after the other over one database. */
+/** Runs the test with a scripted provider and gateways that share one database, one after the other. */
 async function withServers(
   scripts: Record<string, string>,
   work: (world: {
@@ -588,7 +588,7 @@ async function startProcess(env: Record<string, string>, processes: ChildProcess
   const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
   for await (const line of createInterface({ input: child.stdout })) {
     const { msg, url, userToken } = JSON.parse(line) as { msg?: string; url: string; userToken: string };
-    // Whoever died had a token; the next server gives a new one to the same user.
+    // Each server issues a new token to the same user.
     if (msg === 'listening')
       return { child, exited, client: createGatewayClient({ baseUrl: url, token: userToken }) };
   }

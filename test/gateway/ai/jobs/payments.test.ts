@@ -23,8 +23,8 @@ const facts = {
   durationMs: 1,
 };
 
-describe('the payment of a job', () => {
-  test('takes its hold up again, whichever process runs it', async () => {
+describe('jobPayments', () => {
+  test('resumes the hold of the job', async () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const hold = await payments.hold(job, 40n);
@@ -33,17 +33,17 @@ describe('the payment of a job', () => {
     expect(ledger.held()).toBe(40n);
   });
 
-  test('holds anew when its hold was lost with a process, and is charged once', async () => {
+  test('replaces a lost hold and charges once', async () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
-    const lost = await payments.hold(job, 40n);
-    // What a sweeper does.
-    await lost?.settle(0n, { ...facts, outcome: 'rejected' });
-    const again = await payments.resume({ ...job, holdId: lost?.holdId ?? null }, 40n);
-    expect(again?.holdId).not.toBe(lost?.holdId);
+    const lostHold = await payments.hold(job, 40n);
+    // As the sweeper of the ledger does for a dead process.
+    await lostHold?.settle(0n, { ...facts, outcome: 'rejected' });
+    const newHold = await payments.resume({ ...job, holdId: lostHold?.holdId ?? null }, 40n);
+    expect(newHold?.holdId).not.toBe(lostHold?.holdId);
     let isEnded = false;
     expect(
-      await payments.settle(job, again, {
+      await payments.settle(job, newHold, {
         charge: { credits: 40n, facts },
         end: async () => void (isEnded = true),
       }),
@@ -54,13 +54,13 @@ describe('the payment of a job', () => {
     expect(ledger.charges.map(({ call }) => call.requestId)).toEqual(['req_1', 'req_1.1']);
   });
 
-  test('refuses to begin what is no longer covered', async () => {
+  test('refuses to resume a job that the balance no longer covers', async () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     await expect(payments.resume(job, 101n)).rejects.toMatchObject({ kind: 'insufficient_credits' });
   });
 
-  test('ends with nothing charged when the job came to nothing', async () => {
+  test('charges nothing for a canceled job', async () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const hold = await payments.hold(job, 40n);
@@ -69,7 +69,7 @@ describe('the payment of a job', () => {
     expect(ledger.last().facts.outcome).toBe('client_closed');
   });
 
-  test("is nobody's for an administrator, and recorded", async () => {
+  test('records the free job of an administrator', async () => {
     const ledger = memoryLedger(0n);
     const payments = jobPayments({ ledger });
     const owned: PayableJob = {

@@ -36,7 +36,7 @@ async function sendForm(
 const file = new File([sound], 'my "own"\nname.wav', { type: 'audio/wav' });
 
 describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
-  it('takes a form, and sends the sound on byte for byte', async () => {
+  it('sends the audio of a form unchanged to the provider', async () => {
     const response = await sendForm({ model: 'acme/whisper', file, language: 'en', prompt: 'Townhall' });
     expect(response.status).toBe(200);
     expect(await response.json()).toEqual({
@@ -57,13 +57,13 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
       language: 'en',
       prompt: 'Townhall',
     });
-    const sent = form.get('file') as File;
-    expect(Buffer.from(await sent.arrayBuffer())).toEqual(sound);
+    const uploaded = form.get('file') as File;
+    expect(Buffer.from(await uploaded.arrayBuffer())).toEqual(sound);
     // Its own name says nothing to a provider, and might say something of its owner.
-    expect([sent.name, sent.type]).toEqual(['audio.wav', 'audio/wav']);
+    expect([uploaded.name, uploaded.type]).toEqual(['audio.wav', 'audio/wav']);
   });
 
-  it('takes a document, and reads the duration from the sound where the model does not tell', async () => {
+  it('reads the duration from the audio when the provider reports none', async () => {
     const answer = await world.user.ai.transcribeAudio({
       model: 'acme/listener',
       audio: sound.toString('base64'),
@@ -92,7 +92,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     expect(await response.json()).toMatchObject({ error: { param } });
   });
 
-  it('refuses what is no form, another media type, a member twice, and more parts than a form has', async () => {
+  it('refuses malformed forms', async () => {
     const post = async (type: string, body: string) => {
       const response = await fetch(`${world.url}/v1/ai/asr`, {
         method: 'POST',
@@ -119,7 +119,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     expect(await post('text/plain', 'x')).toEqual([415, 'unsupported_media_type']);
   });
 
-  it('takes 25 MiB of sound in a document as in a form, and refuses what is no base64', async () => {
+  it('accepts 25 MiB of audio and refuses invalid base64', async () => {
     const most = Buffer.alloc(25 * 1024 * 1024);
     const answer = await world.user.ai.transcribeAudio({
       model: 'acme/listener',
@@ -133,7 +133,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     ).rejects.toMatchObject({ status: 400, param: 'audio' });
   });
 
-  it('refuses more than 25 MiB of sound, and more than that on the wire unread', async () => {
+  it('refuses more than 25 MiB of audio', async () => {
     const large = new File([Buffer.alloc(25 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' });
     expect((await sendForm({ model: 'acme/whisper', file: large })).status).toBe(413);
     const response = await sendForm({
@@ -143,7 +143,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     expect(response instanceof Response ? response.status : 413).toBe(413);
   });
 
-  it('tells of a provider that fails', async () => {
+  it('passes on the failure of the provider', async () => {
     expect((await sendForm({ model: 'acme/broken', file })).status).toBe(502);
     const response = await sendForm({ model: 'acme/painter', file });
     expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([
@@ -152,7 +152,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('is for users and administrators', async () => {
+  it('refuses guests', async () => {
     const form = new FormData();
     form.append('model', 'acme/whisper');
     form.append('file', file);
@@ -160,7 +160,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   });
 });
 
-describe('a slow line', { timeout: 60_000 }, () => {
+describe('a slow upload', { timeout: 60_000 }, () => {
   let slow: MediaWorld;
   beforeAll(async () => {
     slow = await startMedia({ env: { TIMEOUT_REQUEST_MS: '1000' } });
@@ -179,28 +179,28 @@ describe('a slow line', { timeout: 60_000 }, () => {
         'content-type': 'application/json',
         'content-length': body.length,
       };
-      const sent = request(`${slow.url}${path}`, { method: 'POST', headers }, (response) => {
+      const upload = request(`${slow.url}${path}`, { method: 'POST', headers }, (response) => {
         let text = '';
         response.setEncoding('utf8');
         response.on('data', (piece: string) => (text += piece));
         response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
       });
-      sent.on('error', reject);
-      sent.write(body.subarray(0, 100));
-      if (pauseMs !== null) setTimeout(() => sent.end(body.subarray(100)), pauseMs);
+      upload.on('error', reject);
+      upload.write(body.subarray(0, 100));
+      if (pauseMs !== null) setTimeout(() => upload.end(body.subarray(100)), pauseMs);
     });
   }
 
-  it('may take longer over a sound than over any other request', async () => {
-    const heard = Buffer.from(
+  it('may take longer for audio than for other requests', async () => {
+    const audioBody = Buffer.from(
       JSON.stringify({ model: 'acme/whisper', audio: sound.toString('base64'), media_type: 'audio/wav' }),
     );
-    expect(await sendSlowly('/v1/ai/asr', heard, 3_500)).toMatchObject({
+    expect(await sendSlowly('/v1/ai/asr', audioBody, 3_500)).toMatchObject({
       status: 200,
       text: expect.stringContaining('Good morning.'),
     });
-    const said = Buffer.from(JSON.stringify({ model: 'local/echo', prompt: 'x'.repeat(1_000) }));
-    expect(await sendSlowly('/v1/ai/text', said, null)).toMatchObject({
+    const textBody = Buffer.from(JSON.stringify({ model: 'local/echo', prompt: 'x'.repeat(1_000) }));
+    expect(await sendSlowly('/v1/ai/text', textBody, null)).toMatchObject({
       status: 400,
       text: expect.stringContaining('within 1 seconds'),
     });

@@ -12,7 +12,7 @@ afterAll(() => world?.close());
 const red = ([r = 0, g = 0, b = 0]: readonly number[]) => r > 150 && g < 110 && b < 110;
 
 describe('ai.createImage', { timeout: 120_000 }, () => {
-  it('draws what the prompt says, at the size that was asked for', async () => {
+  it('draws the prompt at the requested size', async () => {
     const accepted = await world.user.ai.createImage({
       model: 'local/shapes',
       prompt: 'Three red circles on a blue background',
@@ -44,7 +44,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     });
   });
 
-  it('gives the same picture for the same request, and others for another seed and for each of several', async () => {
+  it('draws the same image for the same seed only', async () => {
     const make = async (more: object) => {
       const { job_id } = await world.user.ai.createImage({
         model: 'local/shapes',
@@ -160,7 +160,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(await response.json()).toMatchObject({ error: { code, param } });
   });
 
-  it('is for users and administrators', async () => {
+  it('refuses guests', async () => {
     const response = await fetch(`${world.url}/v1/ai/image/create`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -175,7 +175,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(await ended(world.admin, job_id)).toMatchObject({ status: 'succeeded' });
   });
 
-  it('asks a provider for what was asked, no less and no more', async () => {
+  it('sends exactly the members of the request to the provider', async () => {
     const { job_id } = await world.user.ai.createImage({
       model: 'acme/painter',
       prompt: 'a boat',
@@ -207,13 +207,13 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     });
   });
 
-  it('falls back to no model that the key of the call is not good for, although the job outlives the call', async () => {
+  it('falls back only to models that the key may use', async () => {
     const { user_token: key } = await world.user.accounts.createKey({
       name: 'one model',
       models: ['acme/leaning'],
     });
-    const held = await world.as(key).ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
-    expect(await ended(world.user, held.job_id)).toMatchObject({
+    const job = await world.as(key).ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
+    expect(await ended(world.user, job.job_id)).toMatchObject({
       status: 'failed',
       error: { code: 'upstream_failed' },
     });
@@ -221,7 +221,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(await ended(world.user, free.job_id)).toMatchObject({ status: 'succeeded' });
   });
 
-  it('sends images to start from as a form', async () => {
+  it('sends input images as a form', async () => {
     const images = [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' as const }];
     const { job_id } = await world.user.ai.createImage({
       model: 'acme/painter',
@@ -238,9 +238,9 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(Buffer.from(await (form.get('image[]') as File).arrayBuffer())).toEqual(scriptedPicture);
   });
 
-  it('tells why a job failed, in the words that a caller may read', async () => {
-    const refused = await world.user.ai.createImage({ model: 'acme/refusing', prompt: 'x' });
-    expect(await ended(world.user, refused.job_id)).toMatchObject({
+  it('reports the error of a failed job', async () => {
+    const job = await world.user.ai.createImage({ model: 'acme/refusing', prompt: 'x' });
+    expect(await ended(world.user, job.job_id)).toMatchObject({
       status: 'failed',
       error: { code: 'invalid_size', message: 'no such size' },
     });
@@ -273,7 +273,7 @@ async function countJobs(): Promise<number> {
 }
 
 describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
-  it('know of no job but the caller’s own, and say the same of those that never were', async () => {
+  it('answer 404 for jobs of other users', async () => {
     const { job_id } = await world.user.ai.createImage({
       model: 'local/shapes',
       prompt: 'mine',
@@ -282,7 +282,7 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
     await ended(world.user, job_id);
     const stranger = await world.stranger();
     const refusals: unknown[] = [];
-    const refused = async (call: Promise<unknown>) => {
+    const expectNotFound = async (call: Promise<unknown>) => {
       const { status, code, message } = await call.then(
         () => ({ status: 200, code: '', message: '' }),
         (error: unknown) => error as { status: number; code: string; message: string },
@@ -291,9 +291,9 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
     };
     for (const client of [stranger, world.admin]) {
       for (const id of [job_id, 'job_00000000000000000000000000']) {
-        await refused(client.ai.getImage({ job_id: id }));
-        await refused(client.ai.cancelImage({ job_id: id }));
-        await refused(client.ai.startVideo({ job_id: id }));
+        await expectNotFound(client.ai.getImage({ job_id: id }));
+        await expectNotFound(client.ai.cancelImage({ job_id: id }));
+        await expectNotFound(client.ai.startVideo({ job_id: id }));
       }
     }
     expect(new Set(refusals.map((refusal) => JSON.stringify(refusal)))).toEqual(
@@ -304,7 +304,7 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
     expect(await world.user.ai.getImage({ job_id })).toMatchObject({ status: 'succeeded' });
   });
 
-  it('cancel gives the call to the provider up, and a job that ended stays as it is', async () => {
+  it('cancel the provider call and keep jobs that have ended', async () => {
     world.provider.reset();
     const { job_id } = await world.user.ai.createImage({ model: 'acme/slow', prompt: 'never' });
     await world.provider.until((calls) => calls.length === 1, 20_000);

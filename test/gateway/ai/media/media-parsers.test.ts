@@ -1,5 +1,5 @@
-// Files of callers are read in the process that serves all calls, so the way to a header has an end. Each file here
-// has its header behind more parts than any real file, and is small enough that searching it would succeed at once.
+// Files from callers are parsed in the event loop, so the search for a header is bounded. The header of each file here
+// is behind more parts than in any real file, and an unbounded search would find it.
 import { describe, expect, test } from 'vitest';
 import { audioSeconds, billableSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
 import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
@@ -43,7 +43,7 @@ describe('audioSeconds', () => {
     ['wav', wav, 1],
     ['mp4', mp4, 2],
     ['webm', webm, 3],
-  ])('does not search a %s file without end', (_name, file, seconds) => {
+  ])('bounds the search of a %s file', (_name, file, seconds) => {
     expect(audioSeconds(file(10))).toBe(seconds);
     expect(audioSeconds(file(parts))).toBe(null);
   });
@@ -56,7 +56,7 @@ describe('audioSeconds', () => {
   });
 });
 
-describe('the seconds of a sound that are charged', () => {
+describe('billableSeconds', () => {
   // MPEG 1, layer 3, 32 kbit/s, 48,000 Hz, mono: 96 bytes and 24 ms a frame.
   const frame = Buffer.alloc(96);
   frame.writeUInt32BE(0xfffb14c0, 0);
@@ -66,15 +66,15 @@ describe('the seconds of a sound that are charged', () => {
   tagged.writeUInt32BE(1, 29);
   const mp3 = repeat(frame, 10_000);
 
-  test('are those of every mp3 frame, not of the tag', () => {
+  test('counts the frames of an mp3 with a false tag', () => {
     expect(billableSeconds(Buffer.concat([tagged, mp3]))).toBeCloseTo(240, 3);
   });
 
-  test('are those of the mp3 frames behind other bytes too', () => {
+  test('counts mp3 frames after other bytes', () => {
     expect(billableSeconds(Buffer.concat([frame, Buffer.alloc(100), mp3]))).toBeCloseTo(240.024, 3);
   });
 
-  test('are not those of a wav rate that decoders ignore', () => {
+  test('ignores a wav byte rate that decoders ignore', () => {
     const header = Buffer.from(
       '524946460000000057415645666d74201000000001000100401f0000ffffffff020010006461746100000000',
       'hex',
@@ -82,7 +82,7 @@ describe('the seconds of a sound that are charged', () => {
     expect(billableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
   });
 
-  test('are not below what the bytes of an mp4 last at the highest rate', () => {
+  test('charges an mp4 at least for its bytes', () => {
     const box = (name: string, content: Buffer) =>
       Buffer.concat([
         Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(),
@@ -102,12 +102,12 @@ describe('the seconds of a sound that are charged', () => {
   });
 });
 
-describe('examinePicture', () => {
+describe('detectImage', () => {
   const frame = Buffer.from([0xff, 0xc2, 0, 11, 8, 0, 5, 0, 7, 0, 0, 0, 0]);
   test.each([
     ['fill bytes', Buffer.from([0xff])],
     ['segments', Buffer.from([0xff, 0xe0, 0, 2])],
-  ])('does not pass over %s without end', (_name, unit) => {
+  ])('bounds the number of %s', (_name, unit) => {
     const jpeg = (count: number) =>
       Buffer.concat([Buffer.from([0xff, 0xd8]), repeat(unit, count), frame, Buffer.alloc(30)]);
     expect(detectImage(jpeg(10))).toEqual({ mediaType: 'image/jpeg', width: 7, height: 5 });

@@ -20,7 +20,7 @@ async function makeImage(): Promise<{ jobId: string; url: URL }> {
 }
 
 describe('ai.getMedia', { timeout: 60_000 }, () => {
-  it('gives the bytes to whoever has the link, by GET and its length by HEAD', async () => {
+  it('serves the bytes to anyone with the link', async () => {
     const { url } = await makeImage();
     expect(url.origin).toBe(world.url);
     const { status, headers, bytes } = await download(url.href);
@@ -40,7 +40,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
     expect(seconds).toBeLessThan(3_800);
   });
 
-  it('says 404 to a link that was altered, made up, or of another id, and the same of all', async () => {
+  it('answers 404 for a forged link', async () => {
     const [{ url }, { url: other }] = [await makeImage(), await makeImage()];
     const forged = (change: (link: URL) => void) => {
       const link = new URL(url);
@@ -79,7 +79,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
     ).toBe(400);
   });
 
-  it('says 404 when the link is over, while a new one works', async () => {
+  it('answers 404 for an expired link', async () => {
     const short = await startMedia({ env: { MEDIA_LINK_SECONDS: '5' } });
     try {
       const { job_id } = await short.user.ai.createImage({
@@ -98,7 +98,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
   });
 });
 
-describe('links', () => {
+describe('createMediaLinks', () => {
   const now = new Date('2026-11-20T12:00:00Z');
   const partsOf = (url: string) => {
     const { pathname, searchParams } = new URL(url);
@@ -109,7 +109,7 @@ describe('links', () => {
     ] as const;
   };
 
-  it('made under the key before are still good while keys change, those of a foreign key never', () => {
+  it('accepts links of the previous key and refuses those of a foreign key', () => {
     const [old, young, foreign] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
     const make = (keys: Buffer[]) =>
       createMediaLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
@@ -121,8 +121,8 @@ describe('links', () => {
   });
 });
 
-describe('the local models', () => {
-  it('are those whose package is installed', () => {
+describe('localMediaModels', () => {
+  it('offers only models whose package is installed', () => {
     const idsOf = (isInstalled: (name: string) => boolean) =>
       localMediaModels({ isInstalled }).entries.map(({ id }) => id);
     expect(localMediaModels().entries.map(({ id }) => id)).toEqual([
@@ -135,8 +135,8 @@ describe('the local models', () => {
   });
 });
 
-describe('examinePicture', () => {
-  it('knows the kinds that are kept by their bytes, and nothing else', () => {
+describe('detectImage', () => {
+  it('detects the supported formats and nothing else', () => {
     expect(detectImage(scriptedPicture)).toEqual({ mediaType: 'image/png', width: 1, height: 1 });
     const gif = Buffer.concat([Buffer.from('GIF89a'), Buffer.from([3, 0, 2, 0]), Buffer.alloc(30)]);
     expect(detectImage(gif)).toEqual({ mediaType: 'image/gif', width: 3, height: 2 });
@@ -162,21 +162,21 @@ describe('examinePicture', () => {
 });
 
 describe('audioSeconds', () => {
-  const wav = (length: number, held: number) =>
+  const wav = (length: number, dataBytes: number) =>
     Buffer.concat([
       Buffer.from('RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0', 'latin1'),
       Buffer.from('LIST\x03\0\0\0abc\0data', 'latin1'),
       uint32(length),
-      Buffer.alloc(held),
+      Buffer.alloc(dataBytes),
     ]);
   const uint32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer);
 
-  it('reads the headers of wav, even where the length was never written', () => {
+  it('reads wav headers, with and without a length', () => {
     expect(audioSeconds(wav(8_000, 8_000))).toBe(1);
     expect(audioSeconds(wav(0xffff_ffff, 4_000))).toBe(0.5);
   });
 
-  it('reads those of flac, ogg, mp3, mp4 and webm', () => {
+  it('reads flac, ogg, mp3, mp4 and webm headers', () => {
     const flac = Buffer.concat([Buffer.from('fLaC\x80\0\0\x22', 'latin1'), Buffer.alloc(34)]);
     // 44,100 samples a second, 88,200 of them.
     flac.writeUIntBE(44_100 << 4, 18, 3);
@@ -267,7 +267,7 @@ describe('audioSeconds', () => {
     expect(audioSeconds(webm)).toBe(3.25);
   });
 
-  it('says nothing of what is cut, empty or made up, and always comes to an end', () => {
+  it('returns null for truncated and invalid files', () => {
     for (const bytes of [
       Buffer.alloc(0),
       Buffer.from('RIFF'),

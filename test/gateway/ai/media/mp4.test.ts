@@ -22,15 +22,15 @@ async function read(bytes: Buffer, size = 1_000) {
   return film.properties();
 }
 
-describe('what a film is', () => {
+describe('createMp4Reader', () => {
   const film = scriptedFilm({ seconds: 6.5, bytes: 300, width: 1920, height: 1080 });
   const measured = { mediaType: 'video/mp4', width: 1920, height: 1080, durationSeconds: 6.5 };
 
-  test.each([1, 7, 8, 9, 16, 64, 10_000])('is told whatever pieces of %i bytes it comes in', async (size) => {
+  test.each([1, 7, 8, 9, 16, 64, 10_000])('reads a video in pieces of %i bytes', async (size) => {
     expect(await read(film, size)).toEqual(measured);
   });
 
-  test('is told of boxes with long lengths, and of one that goes on to the end', async () => {
+  test('reads boxes with 64-bit lengths and a last box without a length', async () => {
     const long = Buffer.alloc(16 + 40, 1);
     long.writeUInt32BE(1, 0);
     long.write('mdat', 4, 'latin1');
@@ -42,7 +42,7 @@ describe('what a film is', () => {
     expect(await read(Buffer.concat([film, endless]), 5)).toEqual(measured);
   });
 
-  test('is nothing where it is cut, is something else, or lies about its lengths', async () => {
+  test('returns null for truncated, foreign and malformed files', async () => {
     expect(await read(film.subarray(0, -1))).toBeNull();
     expect(await read(film.subarray(0, 100))).toBeNull();
     expect(await read(Buffer.from('{"error":"there was no film"}'))).toBeNull();
@@ -58,7 +58,7 @@ describe('what a film is', () => {
   });
 });
 
-describe('an address on a provider’s word', () => {
+describe('a URL in a provider answer', () => {
   test.each([
     '127.0.0.1',
     '10.1.1.1',
@@ -91,20 +91,20 @@ describe('an address on a provider’s word', () => {
     expect(() => requirePublicUrl(url)).toThrow(expect.objectContaining({ code: 'upstream_failed' }));
   });
 
-  test('is not followed to a name that stands for an inner one', async () => {
+  test('is not followed to a name of a private address', async () => {
     const failure = await new Promise((resolve) => publicLookup('localhost', {}, (error) => resolve(error)));
     expect(failure).toMatchObject({ code: 'upstream_failed' });
   });
 
-  test('is followed to the public internet', () => {
+  test('is followed to a public address', () => {
     expect(['8.8.8.8', '2606:4700::1111'].map(isPublicAddress)).toEqual([true, true]);
     expect(() => requirePublicUrl('https://example.com/film.mp4?signature=1')).not.toThrow();
   });
 });
 
-describe('a film that lies somewhere else', () => {
-  test('is fetched there, and the key stays with the provider through every move', async () => {
-    const sent: Pick<UpstreamRequest, 'url' | 'apiKey' | 'requiresPublicAddress'>[] = [];
+describe('a video on another host', () => {
+  test('is downloaded without the provider key', async () => {
+    const requests: Pick<UpstreamRequest, 'url' | 'apiKey' | 'requiresPublicAddress'>[] = [];
     const film = scriptedFilm({ seconds: 2 });
     const places: Record<string, string | undefined> = {
       'https://provider.example/v1/videos/video_1/content': 'https://store.example/film.mp4?signature=1',
@@ -113,7 +113,7 @@ describe('a film that lies somewhere else', () => {
     };
     const upstream: Upstream = {
       async send({ url, apiKey, requiresPublicAddress, allowRedirect }) {
-        sent.push({ url, apiKey, requiresPublicAddress });
+        requests.push({ url, apiKey, requiresPublicAddress });
         const isStanding = allowRedirect !== true;
         const body = inPieces(
           isStanding
@@ -155,7 +155,7 @@ describe('a film that lies somewhere else', () => {
     });
     for await (const _piece of fetched.open());
     expect(fetched.properties()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
-    expect(sent.slice(1)).toEqual([
+    expect(requests.slice(1)).toEqual([
       {
         url: 'https://provider.example/v1/videos/video_1/content',
         apiKey: 'the key',

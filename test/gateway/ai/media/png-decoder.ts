@@ -55,10 +55,10 @@ function unfiltered(
     const filter = rows[y * (rowBytes + 1)];
     for (let x = 0; x < rowBytes; x += 1) {
       const at = y * rowBytes + x;
-      const left = x >= channels ? (pixels[at - channels] ?? 0) : 0;
+      const leftPixel = x >= channels ? (pixels[at - channels] ?? 0) : 0;
       const above = y > 0 ? (pixels[at - rowBytes] ?? 0) : 0;
       const corner = x >= channels && y > 0 ? (pixels[at - rowBytes - channels] ?? 0) : 0;
-      const guess = [0, left, above, (left + above) >> 1, paeth(left, above, corner)][filter ?? 9];
+      const guess = [0, leftPixel, above, (leftPixel + above) >> 1, paeth(leftPixel, above, corner)][filter ?? 9];
       if (guess === undefined) throw new Error('an unknown filter');
       pixels[at] = (rows[y * (rowBytes + 1) + 1 + x] ?? 0) + guess;
     }
@@ -66,14 +66,14 @@ function unfiltered(
   return pixels;
 }
 
-function paeth(left: number, above: number, corner: number): number {
-  const estimate = left + above - corner;
+function paeth(leftPixel: number, above: number, corner: number): number {
+  const estimate = leftPixel + above - corner;
   const [toLeft, toAbove, toCorner] = [
-    Math.abs(estimate - left),
+    Math.abs(estimate - leftPixel),
     Math.abs(estimate - above),
     Math.abs(estimate - corner),
   ];
-  return toLeft <= toAbove && toLeft <= toCorner ? left : toAbove <= toCorner ? above : corner;
+  return toLeft <= toAbove && toLeft <= toCorner ? leftPixel : toAbove <= toCorner ? above : corner;
 }
 
 /** How many connected regions of at least so many pixels hold the predicate. */
@@ -82,15 +82,15 @@ export function regionsOf(
   holds: (color: readonly number[]) => boolean,
   atLeast: number,
 ): number {
-  const wanted = new Uint8Array(width * height);
+  const isPartOfRegion = new Uint8Array(width * height);
   for (let y = 0; y < height; y += 1)
-    for (let x = 0; x < width; x += 1) wanted[y * width + x] = holds(pixel(x, y)) ? 1 : 0;
+    for (let x = 0; x < width; x += 1) isPartOfRegion[y * width + x] = holds(pixel(x, y)) ? 1 : 0;
   let regions = 0;
-  for (let start = 0; start < wanted.length; start += 1) {
-    if (wanted[start] !== 1) continue;
+  for (let start = 0; start < isPartOfRegion.length; start += 1) {
+    if (isPartOfRegion[start] !== 1) continue;
     let size = 0;
     const open = [start];
-    wanted[start] = 0;
+    isPartOfRegion[start] = 0;
     for (let at = open.pop(); at !== undefined; at = open.pop()) {
       size += 1;
       for (const next of [
@@ -99,8 +99,8 @@ export function regionsOf(
         at % width > 0 ? at - 1 : -1,
         at % width < width - 1 ? at + 1 : -1,
       ]) {
-        if (wanted[next] !== 1) continue;
-        wanted[next] = 0;
+        if (isPartOfRegion[next] !== 1) continue;
+        isPartOfRegion[next] = 0;
         open.push(next);
       }
     }

@@ -11,7 +11,7 @@ afterAll(() => world?.close());
 const sentence = 'Good morning, this is a test of speech.';
 
 describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
-  it('speaks: seconds of sound that is not silence', async () => {
+  it('synthesizes seconds of audio that is not silent', async () => {
     const response = await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence });
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toBe('audio/wav');
@@ -25,7 +25,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(sound.changing).toBeGreaterThan(3);
   });
 
-  it('is as fast and as long as was asked for, and other words and voices sound otherwise', async () => {
+  it('follows the speed, the text and the voice', async () => {
     const speak = async (more: object) =>
       wav(
         Buffer.from(
@@ -45,7 +45,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(other.samples.equals(usual.samples)).toBe(false);
   });
 
-  it('gives a document on request, which is what the client asks for', async () => {
+  it('answers JSON on request', async () => {
     const speech = await world.user.ai.synthesizeSpeech({ model: 'local/flite', text: sentence });
     expect(speech).toMatchObject({ model: 'local/flite', media_type: 'audio/wav' });
     expect(wav(Buffer.from(speech.audio, 'base64')).seconds).toBeCloseTo(speech.duration_seconds ?? 0, 2);
@@ -68,7 +68,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(await response.json()).toMatchObject({ error: { param } });
   });
 
-  it('asks a provider for what was asked, and hands its sound on as it comes', async () => {
+  it('streams the audio of the provider unchanged', async () => {
     const response = await world.send('/v1/ai/tts', {
       model: 'acme/speaker',
       text: 'Hi',
@@ -88,12 +88,12 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
       speed: 1.5,
       instructions: 'be glad',
     });
-    const asked = await world.send(
+    const response = await world.send(
       '/v1/ai/tts',
       { model: 'acme/speaker', text: 'Hi', format: 'opus' },
       { headers: { accept: 'application/json' } },
     );
-    expect(await asked.json()).toEqual({
+    expect(await response.json()).toEqual({
       model: 'acme/speaker',
       media_type: 'audio/ogg',
       audio: scriptedSound.toString('base64'),
@@ -101,7 +101,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     });
   });
 
-  it('tells of a provider that fails or does not answer with sound', async () => {
+  it('passes on failures of the provider', async () => {
     expect((await world.send('/v1/ai/tts', { model: 'acme/broken', text: 'Hi' })).status).toBe(502);
     const notSound = await world.send('/v1/ai/tts', { model: 'acme/listener', text: 'Hi' });
     expect([notSound.status, ((await notSound.json()) as { error: { code: string } }).error.code]).toEqual([
@@ -110,7 +110,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('gives the call up when the caller leaves', async () => {
+  it('aborts the provider call when the client leaves', async () => {
     world.provider.reset();
     const leave = new AbortController();
     const call = fetch(`${world.url}/v1/ai/tts`, {

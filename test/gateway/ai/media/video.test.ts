@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('ai.startVideo', { timeout: 120_000 }, () => {
-  it('makes an MP4 of H.264 with the frames and the length that were asked for', () => {
+  it('renders H.264 video with the requested frames and duration', () => {
     expect(film.job).toMatchObject({
       status: 'succeeded',
       progress: 1,
@@ -52,7 +52,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
       const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
       try {
         const page = await browser.newPage();
-        const seen = await page.evaluate(
+        const frames = await page.evaluate(
           async (source) => {
             const video = document.createElement('video');
             video.muted = true;
@@ -71,18 +71,18 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
             canvas.height = video.videoHeight;
             const context = canvas.getContext('2d') as CanvasRenderingContext2D;
             const at = async (second: number) => {
-              const sought = once('seeked');
+              const seek = once('seeked');
               video.currentTime = second;
-              await sought;
+              await seek;
               // A seek may end before the frame that it looked for can be drawn, so each frame is asked for its own time.
               for (
-                const deadline = performance.now() + 20_000, shown = { at: Number.NaN };
-                !(Math.abs(shown.at - second) <= 0.15);
+                const deadline = performance.now() + 20_000, frameTime = { at: Number.NaN };
+                !(Math.abs(frameTime.at - second) <= 0.15);
               ) {
                 if (performance.now() > deadline)
-                  throw new Error(`the film stands at ${shown.at} s and not at ${second}`);
+                  throw new Error(`the film stands at ${frameTime.at} s and not at ${second}`);
                 const frame = new VideoFrame(video);
-                shown.at = frame.timestamp / 1e6;
+                frameTime.at = frame.timestamp / 1e6;
                 context.drawImage(frame, 0, 0);
                 frame.close();
                 await new Promise((resolve) => setTimeout(resolve, 20));
@@ -107,37 +107,37 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
           },
           `data:video/mp4;base64,${film.bytes.toString('base64')}`,
         );
-        expect(seen).toMatchObject({ width: 320, height: 180 });
-        expect(seen.duration).toBeCloseTo(3, 1);
-        expect(seen.early.red).toBeGreaterThan(1_000);
-        expect(seen.late.red).toBeLessThan(100);
-        expect(seen.late.yellow).toBeGreaterThan(1_000);
-        expect(seen.early.yellow).toBeLessThan(100);
+        expect(frames).toMatchObject({ width: 320, height: 180 });
+        expect(frames.duration).toBeCloseTo(3, 1);
+        expect(frames.early.red).toBeGreaterThan(1_000);
+        expect(frames.late.red).toBeLessThan(100);
+        expect(frames.late.yellow).toBeGreaterThan(1_000);
+        expect(frames.early.yellow).toBeLessThan(100);
       } finally {
         await browser.close();
       }
     },
   );
 
-  it('does not hold the server up while it draws and encodes', async () => {
+  it('answers other requests while it renders', async () => {
     const { job_id } = (await world.user.ai.startVideo({
       model: 'local/storyboard',
       prompt: 'A long one. And more.',
       duration_seconds: 6,
     })) as AcceptedJob;
-    let answered = 0;
-    for (let status = 'queued'; status !== 'succeeded'; answered += 1) {
+    let answers = 0;
+    for (let status = 'queued'; status !== 'succeeded'; answers += 1) {
       const before = performance.now();
       status = ((await world.user.ai.startVideo({ job_id })) as VideoJob).status;
       expect(performance.now() - before).toBeLessThan(5_000);
       expect(status).not.toBe('failed');
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
-    // It takes seconds to make; a server that waited for it would have answered once or twice.
-    expect(answered).toBeGreaterThan(5);
+    // Rendering takes seconds; a blocked event loop would have answered once or twice.
+    expect(answers).toBeGreaterThan(5);
   });
 
-  it('ends a job on request', async () => {
+  it('cancels a job', async () => {
     const { job_id } = (await world.user.ai.startVideo({
       model: 'local/storyboard',
       prompt: 'never seen',
@@ -192,16 +192,16 @@ const containers = new Set(['moov', 'trak', 'mdia', 'minf', 'stbl']);
 
 /** The content of each box by its path. */
 function boxes(file: Buffer, path = ''): Map<string, Buffer> {
-  const found = new Map<string, Buffer>();
+  const contents = new Map<string, Buffer>();
   for (let at = 0; at + 8 <= file.length;) {
     const length = file.readUInt32BE(at);
     const name = path + file.toString('latin1', at + 4, at + 8);
     if (length < 8 || at + length > file.length) throw new Error(`the box ${name} is broken`);
     const content = file.subarray(at + 8, at + length);
-    found.set(name, content);
+    contents.set(name, content);
     if (containers.has(name.split('/').at(-1) ?? ''))
-      for (const [inner, body] of boxes(content, `${name}/`)) found.set(inner, body);
+      for (const [inner, body] of boxes(content, `${name}/`)) contents.set(inner, body);
     at += length;
   }
-  return found;
+  return contents;
 }

@@ -1,5 +1,5 @@
-// Films of providers, through the gateway and its database: what is asked of each format, and what becomes of an order
-// that fails, is given up, or lies somewhere else.
+// Videos of providers, through the gateway and its database: the requests of each format, and submissions that fail,
+// are canceled or have their result on another host.
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
@@ -37,13 +37,13 @@ let provider: ScriptedProvider;
 let world: GatewayWorld;
 let folder: string;
 /** Another origin; it writes down who came. */
-let stranger: { server: Server; url: string; visits: Record<string, unknown>[] };
+let otherHost: { server: Server; url: string; requests: Record<string, unknown>[] };
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-films-'));
   provider = await startProvider();
-  stranger = await startStranger();
-  const elsewhere = encodeURIComponent(`${stranger.url}/film.mp4`);
+  otherHost = await startOtherHost();
+  const elsewhere = encodeURIComponent(`${otherHost.url}/film.mp4`);
   const common = { modalities: ['video'], rates };
   const modelsFile = join(folder, 'models.json');
   await writeFile(
@@ -132,37 +132,37 @@ beforeAll(async () => {
 afterAll(async () => {
   await world?.close();
   await provider?.close();
-  stranger?.server.close();
+  otherHost?.server.close();
   await rm(folder, { recursive: true, force: true });
 });
 beforeEach(() => {
   provider.reset();
-  stranger.visits.length = 0;
+  otherHost.requests.length = 0;
 });
 
 const start = async (model: string, more: Partial<StartVideoRequest> = {}): Promise<string> =>
   ((await world.user.ai.startVideo({ model, prompt: 'a boat', ...more })) as AcceptedJob).job_id;
-const made = async (model: string, more: Partial<StartVideoRequest> = {}): Promise<VideoJob> =>
+const generate = async (model: string, more: Partial<StartVideoRequest> = {}): Promise<VideoJob> =>
   endedVideo(world.user, await start(model, more));
-const orders = (): ProviderCall[] => provider.calls.filter(({ method }) => method === 'POST');
-const held = async () => (await world.user.credits.getBalance()).held;
+const submissions = (): ProviderCall[] => provider.calls.filter(({ method }) => method === 'POST');
+const heldCredits = async () => (await world.user.credits.getBalance()).held;
 const stored = () => readdir(join(folder, 'storage')).catch(() => []);
 
-async function startStranger(): Promise<typeof stranger> {
-  const visits: Record<string, unknown>[] = [];
+async function startOtherHost(): Promise<typeof otherHost> {
+  const requests: Record<string, unknown>[] = [];
   const server = createServer((request, response) => {
-    visits.push({ ...request.headers, url: request.url });
+    requests.push({ ...request.headers, url: request.url });
     response.end(scriptedFilm());
   });
-  server.on('connection', () => visits.push({ connected: true }));
+  server.on('connection', () => requests.push({ connected: true }));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return { server, visits, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return { server, requests, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
 describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
-  it('orders a film in OpenAI’s format, waits for it, keeps it, and takes its price by the second', async () => {
+  it('generates and charges a video in OpenAI’s format', async () => {
     const before = (await world.user.credits.getBalance()).posted;
-    const job = await made('acme/film', {
+    const job = await generate('acme/film', {
       duration_seconds: 4,
       size: '1280x720',
       seed: 7,
@@ -178,19 +178,19 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     const { bytes, headers } = await download(job.videos?.[0]?.url ?? '');
     expect(bytes).toEqual(scriptedFilm());
     expect(headers.get('content-type')).toBe('video/mp4');
-    const [order, ...rest] = provider.calls;
-    expect([order?.method, order?.path, order?.headers.authorization]).toEqual([
+    const [submission, ...rest] = provider.calls;
+    expect([submission?.method, submission?.path, submission?.headers.authorization]).toEqual([
       'POST',
       '/v1/videos',
       'Bearer key-of-acme',
     ]);
-    const asked = await new Response(new Uint8Array(order?.body ?? []), {
-      headers: { 'content-type': order?.headers['content-type'] ?? '' },
+    const form = await new Response(new Uint8Array(submission?.body ?? []), {
+      headers: { 'content-type': submission?.headers['content-type'] ?? '' },
     }).formData();
-    const picture = asked.get('input_reference') as File;
+    const picture = form.get('input_reference') as File;
     expect(Buffer.from(await picture.arrayBuffer())).toEqual(scriptedPicture);
-    asked.delete('input_reference');
-    expect(Object.fromEntries(asked)).toEqual({
+    form.delete('input_reference');
+    expect(Object.fromEntries(form)).toEqual({
       model: scripts.film,
       prompt: 'a boat',
       seconds: '4',
@@ -205,19 +205,19 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       'GET /v1/videos/id/content',
     ]);
     expect(before - (await world.user.credits.getBalance()).posted).toBe(100);
-    expect(await held()).toBe(0);
+    expect(await heldCredits()).toBe(0);
   });
 
-  it('takes the price of the lines that the film has, and never of more than were asked for', async () => {
+  it('charges for the resolution, at most the requested one', async () => {
     // The scripted film has 720 lines and 4 seconds.
-    expect((await made('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
-    expect((await made('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits).toBe(
+    expect((await generate('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
+    expect((await generate('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits).toBe(
       160,
     );
-    expect((await made('acme/by-lines', { duration_seconds: 4, size: '480x854' })).metadata.credits).toBe(
+    expect((await generate('acme/by-lines', { duration_seconds: 4, size: '480x854' })).metadata.credits).toBe(
       100,
     );
-    expect(await held()).toBe(0);
+    expect(await heldCredits()).toBe(0);
   });
 
   it.each([
@@ -229,14 +229,14 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     'holds the price of the lines that were asked for, and the dearest where none were: %j',
     async (more, credits) => {
       const job = await start('acme/by-lines-later', { duration_seconds: 4, ...more });
-      expect(await held()).toBe(credits);
+      expect(await heldCredits()).toBe(credits);
       await world.user.ai.startVideo({ job_id: job, cancel: true });
-      await expect.poll(held).toBe(0);
+      await expect.poll(heldCredits).toBe(0);
     },
   );
 
-  it('orders a film in Google’s format, whose key goes by another header', async () => {
-    const job = await made('goog/film', {
+  it('generates a video in Google’s format', async () => {
+    const job = await generate('goog/film', {
       duration_seconds: 4,
       size: '720x1280',
       seed: 3,
@@ -248,9 +248,9 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       videos: [{ duration_seconds: 4 }],
       metadata: { model: 'goog/film', credits: 100 },
     });
-    const [order, ...rest] = provider.calls;
-    expect(order?.path).toBe('/v1/models/film~polls%3D1:predictLongRunning');
-    expect(JSON.parse(order?.body.toString() ?? '')).toEqual({
+    const [submission, ...rest] = provider.calls;
+    expect(submission?.path).toBe('/v1/models/film~polls%3D1:predictLongRunning');
+    expect(JSON.parse(submission?.body.toString() ?? '')).toEqual({
       instances: [
         {
           prompt: 'a boat',
@@ -273,11 +273,11 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     expect(rest.at(-1)?.path).toMatch(/^\/v1\/files\/video_\d+:download\?alt=media$/);
   });
 
-  it('orders a film in xAI’s format, which a line of the models file chooses', async () => {
-    const job = await made('grok/film', { duration_seconds: 4, size: '1280x720' });
+  it('generates a video in xAI’s format', async () => {
+    const job = await generate('grok/film', { duration_seconds: 4, size: '1280x720' });
     expect(job).toMatchObject({ status: 'succeeded', metadata: { model: 'grok/film', credits: 100 } });
-    expect(orders()[0]?.path).toBe('/v1/videos/generations');
-    expect(JSON.parse(orders()[0]?.body.toString() ?? '')).toEqual({
+    expect(submissions()[0]?.path).toBe('/v1/videos/generations');
+    expect(JSON.parse(submissions()[0]?.body.toString() ?? '')).toEqual({
       model: 'film?polls=1&xai=1',
       prompt: 'a boat',
       duration: 4,
@@ -286,7 +286,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     });
   });
 
-  it('tells how far the film is, as its provider does', async () => {
+  it('reports the progress of the provider', async () => {
     const jobId = await start('acme/forever');
     await expect
       .poll(async () => ((await world.user.ai.startVideo({ job_id: jobId })) as VideoJob).progress)
@@ -319,34 +319,34 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     ['of what Google held back', 'goog/held', 'content_filtered', 'not this'],
     ['of what Google refused', 'goog/failing', 'INVALID_ARGUMENT', 'no such voice'],
     ['of what xAI held back', 'grok/held', 'content_filtered', expect.stringContaining('rules for content')],
-  ])('says why: %s; and costs nothing then', async (_what, model, code, message) => {
+  ])('fails for free: %s', async (_what, model, code, message) => {
     const before = await stored();
     const { posted } = await world.user.credits.getBalance();
-    const job = await made(model);
+    const job = await generate(model);
     expect(job).toMatchObject({ status: 'failed', error: { code, message } });
-    expect(orders()).toHaveLength(1);
-    await expect.poll(held).toBe(0);
+    expect(submissions()).toHaveLength(1);
+    await expect.poll(heldCredits).toBe(0);
     expect((await world.user.credits.getBalance()).posted).toBe(posted);
     expect(await stored()).toEqual(before);
   });
 
-  it('fetches a film again whose way here broke off, and orders no other', async () => {
-    expect(await made('acme/cut')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
-    expect(orders()).toHaveLength(1);
+  it('downloads a video again after a broken connection', async () => {
+    expect(await generate('acme/cut')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
+    expect(submissions()).toHaveLength(1);
     expect(provider.calls.filter(({ path }) => path.endsWith('/content'))).toHaveLength(2);
   });
 
-  it('goes on asking a provider that cannot say how it stands just now', async () => {
-    expect(await made('acme/busy')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
-    expect(orders()).toHaveLength(1);
+  it('keeps polling a provider that fails temporarily', async () => {
+    expect(await generate('acme/busy')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
+    expect(submissions()).toHaveLength(1);
   });
 
-  it('tries the next model when the order was not taken', async () => {
-    expect(await made('acme/second')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
-    expect(orders().at(-1)?.script).toBe(scripts.film);
+  it('falls back when the submission is refused', async () => {
+    expect(await generate('acme/second')).toMatchObject({ status: 'succeeded', metadata: { credits: 100 } });
+    expect(submissions().at(-1)?.script).toBe(scripts.film);
   });
 
-  it('tells the provider when nobody waits any more', async () => {
+  it('cancels the provider’s job with the video job', async () => {
     const jobId = await start('acme/forever');
     await provider.until((calls) => calls.some(({ method }) => method === 'GET'), 20_000);
     expect(await world.user.ai.startVideo({ job_id: jobId, cancel: true })).toMatchObject({
@@ -358,7 +358,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       path: `/v1/videos/${id}`,
       headers: { authorization: 'Bearer key-of-acme' },
     });
-    await expect.poll(held).toBe(0);
+    await expect.poll(heldCredits).toBe(0);
   });
 
   it.each([
@@ -368,11 +368,11 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
   ])(
     'sends no key to another place that it is shown by %s, and goes to no inner one',
     async (_what, model) => {
-      expect(await made(model)).toMatchObject({
+      expect(await generate(model)).toMatchObject({
         status: 'failed',
         error: { code: 'upstream_failed', message: expect.stringContaining('not followed') },
       });
-      expect(stranger.visits).toEqual([]);
+      expect(otherHost.requests).toEqual([]);
     },
   );
 
@@ -421,7 +421,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       'provider_options.seconds',
     ],
     ['a model without a price for films', 'acme/unpriced', {}, 422, 'model'],
-  ])('refuses %s before anything is ordered', async (_what, model, more, status, param) => {
+  ])('refuses %s before a submission', async (_what, model, more, status, param) => {
     await expect(start(model, more)).rejects.toMatchObject({ status, param });
     expect(provider.calls).toEqual([]);
   });

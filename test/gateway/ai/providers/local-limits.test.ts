@@ -1,5 +1,5 @@
-// What a caller can make the local models do: they share the process with every other call, so each call of them is
-// bounded, and says which member went too far.
+// Limits of the local models. They share the process with all other calls, so each call is bounded and its error names
+// the member that exceeds a limit.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ModelCall, PromptMessage } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
@@ -59,7 +59,7 @@ describe('minimalInstance', () => {
     },
   );
 
-  test('takes names of object prototypes for names', () => {
+  test('treats names of Object.prototype as plain names', () => {
     expect(
       JSON.stringify(
         minimalInstance({ type: 'object', required: ['constructor', '__proto__'], properties: {} }),
@@ -127,7 +127,7 @@ describe('a call of a local model', () => {
       { messages, stream: true, tools: [tool(huge).chat], tool_choice: 'required' },
       'tools[0].function.parameters',
     ],
-  ])('is 422 in %s for %s whose least value is huge', async (format, _name, body, param) => {
+  ])('is refused in %s for %s with a huge smallest value', async (format, _name, body, param) => {
     const response = await world.post(`/v1/ai/${format}`, { model: 'local/echo', ...body });
     expect(response.status).toBe(422);
     expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param });
@@ -173,7 +173,7 @@ describe('a call of a local model', () => {
       'prompt',
     ],
     ['chat/completions', 'a conversation', { messages: [{ role: 'user', content: long }] }, 'messages'],
-  ])('is 422 in %s for %s beyond 64 KiB', async (format, _name, body, param) => {
+  ])('is refused in %s for %s beyond 64 KiB', async (format, _name, body, param) => {
     for (const model of ['local/echo', 'local/guide']) {
       const response = await world.post(`/v1/ai/${format}`, { model, ...body });
       expect(response.status).toBe(422);
@@ -185,7 +185,7 @@ describe('a call of a local model', () => {
     }
   });
 
-  test('answers input of almost 64 KiB', async () => {
+  test('accepts input of almost 64 KiB', async () => {
     const text = 'word '.repeat(13_000).trim();
     const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: text });
     expect(await response.json()).toMatchObject({
@@ -200,7 +200,7 @@ test.each<[string, string]>([
   ['spaces', ' '.repeat(1_000_000)],
   ['a word after spaces', `${' '.repeat(1_000_000)}x`],
   ['words between runs of spaces', `${' '.repeat(250_000)}x`.repeat(4)],
-])('words splits a million characters of %s', (_name, text) => {
+])('splitWords splits a million characters of %s', (_name, text) => {
   expect(splitWords(text).join('')).toBe(text);
 });
 
@@ -240,7 +240,7 @@ describe('local/echo', () => {
   });
   const user = (text: string): PromptMessage => ({ role: 'user', content: [{ type: 'text', text }] });
 
-  test('refuses a thousand and one directives', async () => {
+  test('refuses more than a thousand directives', async () => {
     await expect(model.generate(call([user('@reasoning\n'.repeat(1_001))]))).rejects.toMatchObject({
       status: 422,
       param: 'prompt',
@@ -264,7 +264,7 @@ describe('local/echo', () => {
     },
   );
 
-  test('refuses arguments of a tool that nest too deeply', async () => {
+  test('refuses deeply nested tool arguments', async () => {
     let input: unknown = [];
     for (let depth = 0; depth < 30_000; depth += 1) input = [input];
     const prompt: PromptMessage[] = [
@@ -274,7 +274,7 @@ describe('local/echo', () => {
     await expect(model.generate(call(prompt))).rejects.toMatchObject({ status: 422 });
   });
 
-  test('gives other work its turn within a long answer', async () => {
+  test('yields to the event loop within a long answer', async () => {
     let isOver = false;
     let turns = 0;
     const count = () => {
@@ -287,7 +287,7 @@ describe('local/echo', () => {
     expect(turns).toBeGreaterThan(100);
   });
 
-  test('ends an answer that outlives its deadline', async () => {
+  test('fails an answer past its deadline', async () => {
     const world = await startAi({ timeouts: { answerMs: 50, streamMs: 50 } });
     try {
       const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: '@delay 60000\nx y' });
@@ -306,8 +306,8 @@ describe('local/echo', () => {
   });
 });
 
-describe('one user', () => {
-  test('does not close a local model for others by failing calls', async () => {
+describe('failing calls of one user', () => {
+  test('do not open the breaker for other users', async () => {
     const world = await startAi();
     try {
       for (let count = 0; count < 12; count += 1) {
@@ -327,7 +327,7 @@ describe('one user', () => {
 });
 
 describe('LOCAL_MODELS=off', () => {
-  test('leaves the local models out of the catalog', async () => {
+  test('removes the local models from the catalog', async () => {
     const world = await startAi({ localModels: false });
     try {
       expect(await (await world.get('/v1/ai/models')).json()).toMatchObject({ items: [] });

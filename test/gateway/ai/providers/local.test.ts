@@ -26,35 +26,35 @@ describe('local/echo', () => {
     ...more,
   });
 
-  test('says the same for the same call', async () => {
+  test('gives the same answer for the same call', async () => {
     expect(await model.generate(call('a  b\n\nc'))).toEqual(await model.generate(call('a  b\n\nc')));
     expect((await model.generate(call(' a  b\n\nc '))).content).toEqual([
       { type: 'text', text: 'a  b\n\nc' },
     ]);
   });
 
-  test('takes lines that are no directives for text', async () => {
+  test('repeats lines that are no directives', async () => {
     expect((await model.generate(call('@alice hello\n @fail is a word'))).content).toEqual([
       { type: 'text', text: '@alice hello\n @fail is a word' },
     ]);
   });
 
-  test('waits before each word as long as it was told', async () => {
+  test('waits before each word as @delay says', async () => {
     slept.length = 0;
     await model.generate(call('@delay 25\na b c'));
     expect(slept).toEqual([25, 25, 25]);
   });
 
-  test('stops at once when its caller is gone', async () => {
-    const gone = new AbortController();
+  test('stops when the caller aborts', async () => {
+    const abort = new AbortController();
     const parts: StreamPart[] = [];
     const reading = (async () => {
-      for await (const part of model.stream(call('a b c d', { signal: gone.signal }))) {
+      for await (const part of model.stream(call('a b c d', { signal: abort.signal }))) {
         parts.push(part);
-        if (parts.length === 3) gone.abort(new Error('gone'));
+        if (parts.length === 3) abort.abort(new Error('aborted'));
       }
     })();
-    await expect(reading).rejects.toThrow('gone');
+    await expect(reading).rejects.toThrow('aborted');
     expect(parts).toHaveLength(3);
   });
 
@@ -70,11 +70,11 @@ describe('local/echo', () => {
     expect(usage.outputTokens).toEqual({ total: 3, text: 1, reasoning: 2 });
   });
 
-  test('ends with length where it was told to', async () => {
+  test('ends with length after @length', async () => {
     expect((await model.generate(call('@length\na'))).finishReason.unified).toBe('length');
   });
 
-  test('calls the tool that a call insists on, with the least input that is allowed', async () => {
+  test('calls a required tool with the smallest valid input', async () => {
     const tools = [
       {
         type: 'function' as const,
@@ -94,7 +94,7 @@ describe('local/echo', () => {
     ).toEqual([]);
   });
 
-  test('answers with what a tool gave', async () => {
+  test('answers with the result of a tool', async () => {
     const prompt: ModelCall['prompt'] = [
       { role: 'user', content: [{ type: 'text', text: '@tool t' }] },
       { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 't', input: {} }] },
@@ -115,7 +115,7 @@ describe('local/echo', () => {
     ]);
   });
 
-  test.each(['', ' ', 'a', ' a ', 'a\n\nb  ', '\t x y\n'])('its words make up the text again: %j', (text) => {
+  test.each(['', ' ', 'a', ' a ', 'a\n\nb  ', '\t x y\n'])('splits %j into pieces that join to the same text', (text) => {
     expect(splitWords(text).join('')).toBe(text);
   });
 });
@@ -160,13 +160,13 @@ describe('minimalInstance', () => {
       },
     },
     {},
-  ])('is valid: %j', (schema) => {
+  ])('builds a valid value for %j', (schema) => {
     const ajv = new Ajv2020({ strict: false, validateFormats: false, logger: false });
     const value = minimalInstance(schema);
     expect(ajv.validate(schema, value), `${JSON.stringify(value)} ${ajv.errorsText()}`).toBe(true);
   });
 
-  test('ends for a schema that demands itself', () => {
+  test('ends for a recursive schema', () => {
     expect(() =>
       JSON.stringify(
         minimalInstance({ $ref: '#', type: 'object', required: ['a'], properties: { a: { $ref: '#' } } }),
@@ -202,7 +202,7 @@ describe('local/guide', () => {
     return parts[0]?.text ?? '';
   };
 
-  test('answers with the section that fits, says that no model wrote it, and names its source', async () => {
+  test('quotes the best section and names its source', async () => {
     const answer = await ask('How do I log in?');
     expect(answer).toContain('found by search (no language model wrote this)');
     expect(answer).toContain('Post to `/v1/accounts/login/start`');
@@ -215,14 +215,14 @@ describe('local/guide', () => {
     expect(await ask('where does logging go')).toContain('standard output');
   });
 
-  test('says so when it knows nothing, and lists its topics', async () => {
+  test('lists its topics when nothing matches', async () => {
     const answer = await ask('What is the boiling point of mercury on Neptune?');
     expect(answer).toContain('says nothing about this');
     expect(answer).toContain('- Accounts\n- Logs');
     expect(answer).not.toContain('Sources');
   });
 
-  test('gives its sources as parts of a stream', async () => {
+  test('sends its sources as stream parts', async () => {
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', {
         model: 'local/guide',
@@ -241,7 +241,7 @@ describe('local/guide', () => {
     ]);
   });
 
-  test('gives its sources as a list at the end of a chat stream', async () => {
+  test('lists its sources at the end of a chat stream', async () => {
     const stream = world.openai().chat.completions.stream({
       model: 'local/guide',
       messages: [{ role: 'user', content: 'How do I log in?' }],
@@ -251,7 +251,7 @@ describe('local/guide', () => {
     );
   });
 
-  test('says that there is nothing to search where no documentation is installed', async () => {
+  test('says when no documentation is installed', async () => {
     const bare = await startAi({ guideDirectory: join(folder, 'nowhere') });
     try {
       expect(

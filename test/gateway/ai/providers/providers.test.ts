@@ -10,7 +10,7 @@ const weather = { type: 'object', properties: { city: { type: 'string' } }, requ
 const picture =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-// How each kind is told its key, where it is asked, and how its language says what the hub says.
+// For each kind of provider: the header of its key, its path, and its format's answers.
 const kinds = [
   {
     kind: 'openai',
@@ -90,9 +90,9 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     await provider.close();
   });
   beforeEach(() => provider.reset());
-  const sent = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+  const sentBody = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
 
-  test('answers text, asked in its own language and with its own kind of credential', async () => {
+  test('answers text in its own format with its own credential', async () => {
     const response = await world.post('/v1/ai/text', { model: `${kind}/ok`, prompt: 'hi' });
     expect(response.status).toBe(200);
     expect(await response.json()).toMatchObject({
@@ -103,7 +103,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(provider.lastCall().headers[header]).toBe(credential);
     for (const other of ['authorization', 'x-api-key', 'x-goog-api-key'])
       if (other !== header) expect(provider.lastCall().headers).not.toHaveProperty(other);
-    expect(JSON.stringify(sent())).toContain('777');
+    expect(JSON.stringify(sentBody())).toContain('777');
   });
 
   test('streams parts in order, with usage', async () => {
@@ -126,7 +126,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       parts: [{ type: 'tool-call', tool_name: 'get_weather', input: { city: 'Oslo' } }],
       metadata: { finish_reason: 'tool-calls' },
     });
-    expect(JSON.stringify(sent())).toContain('get_weather');
+    expect(JSON.stringify(sentBody())).toContain('get_weather');
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', {
         model: `${kind}/tools`,
@@ -149,7 +149,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     });
   });
 
-  test('takes a conversation with a tool and a picture in it', async () => {
+  test('accepts a conversation with a tool and an image', async () => {
     const turns = [
       {
         role: 'user',
@@ -215,7 +215,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(chunkOf(events.at(-2)).usage).toMatchObject({ completion_tokens: kind === 'openai' ? 5 : 4 });
   });
 
-  test('gives its reasoning as such: OpenAI in a stream that asks for a summary, the others wherever they reason', async () => {
+  test('returns its reasoning as reasoning', async () => {
     const isAsked = kind === 'openai';
     const providerOptions = isAsked ? { openai: { reasoningSummary: 'auto' } } : {};
     const { parts } = await partsOf(
@@ -238,14 +238,14 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     });
   });
 
-  test('is told the effort: the asked one, the default, or none in chat completions', async () => {
+  test('receives the requested effort or the default', async () => {
     await world.post('/v1/ai/text', { model: `${kind}/thinker`, prompt: 'hi', reasoning_effort: 'high' });
-    const raised = JSON.stringify(sent());
-    expect(raised).toMatch(/"reasoning_effort":"high"|"thinking":\{|"thinkingConfig":\{/);
+    const highEffortBody = JSON.stringify(sentBody());
+    expect(highEffortBody).toMatch(/"reasoning_effort":"high"|"thinking":\{|"thinkingConfig":\{/);
     await world.post('/v1/ai/text', { model: `${kind}/thinker`, prompt: 'hi' });
-    expect(JSON.stringify(sent())).not.toBe(raised);
+    expect(JSON.stringify(sentBody())).not.toBe(highEffortBody);
     await world.post('/v1/ai/chat/completions', { model: `${kind}/thinker`, messages });
-    expect(JSON.stringify(sent())).not.toMatch(/reasoning_effort|"thinking"|thinkingConfig/);
+    expect(JSON.stringify(sentBody())).not.toMatch(/reasoning_effort|"thinking"|thinkingConfig/);
     expect(
       (
         await world.post('/v1/ai/text', {
@@ -260,7 +260,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
   test.each([
     ['cut', 'upstream_truncated'],
     ['error', 'upstream_failed'],
-  ])('never ends well when it did not: %s', async (script, code) => {
+  ])('fails an incomplete answer: %s', async (script, code) => {
     const { parts, done } = await partsOf(
       await world.post('/v1/ai/stream', { model: `${kind}/${script}`, prompt }),
     );
@@ -274,7 +274,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(chunkOf(events.at(-1)).error).toMatchObject({ code });
   });
 
-  test('has a status while nothing was said, and is asked again where that may help', async () => {
+  test('fails with a status before the first part, and is retried', async () => {
     const response = await world.post('/v1/ai/stream', { model: `${kind}/error-first`, prompt });
     expect(response.status).toBe(502);
     // OpenAI's own error says a code only; the two others say that they are overloaded.
@@ -288,7 +288,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(world.logged.join('')).not.toContain(key);
   });
 
-  test('is not told otherwise by provider options', async () => {
+  test('refuses provider options that the call decides', async () => {
     for (const members of [
       { thinking: { type: 'enabled' } },
       { baseURL: 'http://attacker.example' },
@@ -305,8 +305,8 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
   });
 });
 
-describe('what a model cannot be told', () => {
-  test('is said in a header of chat completions, in the metadata of text and in the warnings of a stream', async () => {
+describe('a setting that a model does not support', () => {
+  test('is reported in every format', async () => {
     const provider = await startProvider();
     const models = JSON.stringify({
       providers: [{ id: 'anthropic', kind: 'anthropic', base_url: provider.url }],

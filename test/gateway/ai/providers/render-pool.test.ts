@@ -9,31 +9,31 @@ import type { ImageCall, SpeechCall, VideoCall } from '../../../../src/gateway/a
 const never = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-describe('turns', () => {
-  /** Enters as these owners in this order, and gives slots back one by one; tells in which order they were admitted. */
-  async function admitted(
+describe('createFairLimit', () => {
+  /** Acquires for the owners in this order and releases one by one; resolves to the order of admission. */
+  async function admissionOrder(
     owners: string[],
     options: { slots: number; slotsPerOwner: number },
   ): Promise<string[]> {
-    const turns = createFairLimit(options);
+    const limit = createFairLimit(options);
     const order: string[] = [];
-    const leaves: (() => void)[] = [];
+    const releases: (() => void)[] = [];
     for (const owner of owners) {
-      void turns.acquire(owner, never).then((leave) => {
+      void limit.acquire(owner, never).then((release) => {
         order.push(owner);
-        leaves.push(leave);
+        releases.push(release);
       });
     }
     await settle();
-    while (leaves.length > 0) {
-      leaves.shift()?.();
+    while (releases.length > 0) {
+      releases.shift()?.();
       await settle();
     }
     return order;
   }
 
-  test('go round among owners', async () => {
-    expect(await admitted(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, slotsPerOwner: 1 })).toEqual([
+  test('admits owners in turn', async () => {
+    expect(await admissionOrder(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, slotsPerOwner: 1 })).toEqual([
       'a',
       'a',
       'b',
@@ -44,8 +44,8 @@ describe('turns', () => {
     ]);
   });
 
-  test('leave a slot that one owner may not have to others', async () => {
-    expect(await admitted(['a', 'a', 'a', 'b'], { slots: 2, slotsPerOwner: 1 })).toEqual([
+  test('keeps a slot free for other owners', async () => {
+    expect(await admissionOrder(['a', 'a', 'a', 'b'], { slots: 2, slotsPerOwner: 1 })).toEqual([
       'a',
       'b',
       'a',
@@ -53,34 +53,34 @@ describe('turns', () => {
     ]);
   });
 
-  test('give one owner no more slots than its share', async () => {
-    const turns = createFairLimit({ slots: 4, slotsPerOwner: 3 });
-    await Promise.all([1, 2, 3].map(() => turns.acquire('a', never)));
-    void turns.acquire('a', never);
+  test('limits the slots of one owner', async () => {
+    const limit = createFairLimit({ slots: 4, slotsPerOwner: 3 });
+    await Promise.all([1, 2, 3].map(() => limit.acquire('a', never)));
+    void limit.acquire('a', never);
     await settle();
-    expect(turns.countWaiting('a')).toBe(1);
-    await turns.acquire('b', never);
+    expect(limit.countWaiting('a')).toBe(1);
+    await limit.acquire('b', never);
   });
 
-  test('forget an entry that is aborted, and count a slot given back twice once', async () => {
-    const turns = createFairLimit({ slots: 1, slotsPerOwner: 1 });
-    const leave = await turns.acquire('a', never);
-    const gone = new AbortController();
-    const waiting = turns.acquire('b', gone.signal);
-    gone.abort(new Error('gone'));
+  test('removes an aborted entry and releases a slot once', async () => {
+    const limit = createFairLimit({ slots: 1, slotsPerOwner: 1 });
+    const release = await limit.acquire('a', never);
+    const abort = new AbortController();
+    const waiting = limit.acquire('b', abort.signal);
+    abort.abort(new Error('gone'));
     await expect(waiting).rejects.toThrow('gone');
-    expect(turns.countWaiting('b')).toBe(0);
-    leave();
-    leave();
-    await turns.acquire('c', never);
-    void turns.acquire('d', never);
+    expect(limit.countWaiting('b')).toBe(0);
+    release();
+    release();
+    await limit.acquire('c', never);
+    void limit.acquire('d', never);
     await settle();
-    expect(turns.countWaiting('d')).toBe(1);
-    await expect(turns.acquire('e', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
+    expect(limit.countWaiting('d')).toBe(1);
+    await expect(limit.acquire('e', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
   });
 });
 
-describe('a renderPool', { timeout: 60_000 }, () => {
+describe('createRenderPool', { timeout: 60_000 }, () => {
   const dot = { kind: 'shapes', prompt: 'dot', size: { width: 64, height: 64 }, seed: '0' } as const;
   const large = {
     kind: 'shapes',
@@ -89,11 +89,11 @@ describe('a renderPool', { timeout: 60_000 }, () => {
     seed: '0',
   } as const;
 
-  test('makes the work of another owner while one owner has much', async () => {
+  test('renders for another owner while one owner has many tasks', async () => {
     const renderPool = createRenderPool();
-    const gone = new AbortController();
+    const abort = new AbortController();
     const many = Array.from({ length: 50 }, () =>
-      renderPool.render(large, { owner: 'user a', signal: gone.signal, reportProgress: () => {} }),
+      renderPool.render(large, { owner: 'user a', signal: abort.signal, reportProgress: () => {} }),
     );
     const ends = many.map((work) =>
       work.then(
@@ -108,11 +108,11 @@ describe('a renderPool', { timeout: 60_000 }, () => {
       width: 64,
     });
     expect(renderPool.countWaiting('user a')).toBeGreaterThan(20);
-    gone.abort(new Error('gone'));
+    abort.abort(new Error('gone'));
     await Promise.all(ends);
   });
 
-  test('ends work that outlives its deadline', async () => {
+  test('ends a task past its deadline', async () => {
     const renderPool = createRenderPool({ deadlinesMs: { shapes: 1 } });
     await expect(
       renderPool.render(large, { owner: 'user a', signal: never, reportProgress: () => {} }),
@@ -143,7 +143,7 @@ describe('the local media models', () => {
     ['a long prompt', { prompt: 'dot '.repeat(1_001) }],
     ['101 things', { prompt: '24 stars 24 hearts 24 dots 24 moons 5 boats' }],
     ['24 waves on four million pixels', { prompt: '24 waves', size: { width: 2048, height: 2048 } }],
-  ])('refuse a picture of %s', (_name, call) => {
+  ])('refuse an image of %s', (_name, call) => {
     expect(() => shapesModel({ renderPool }).check(image(call))).toThrow(
       expect.objectContaining({ status: 422, param: 'prompt' }),
     );
@@ -153,7 +153,7 @@ describe('the local media models', () => {
     'dot '.repeat(1_001),
     '24 stars. 24 hearts. 24 dots. 24 moons. 5 boats.',
     '24 waves. 24 mountains. 24 hills. 24 lakes.',
-  ])('refuse a film of %j', (prompt) => {
+  ])('refuse a video of %j', (prompt) => {
     expect(() =>
       storyboardModel({ renderPool }).check(
         video({ prompt, size: { width: 1280, height: 1280 }, durationSeconds: 1 }),
@@ -161,7 +161,7 @@ describe('the local media models', () => {
     ).toThrow(expect.objectContaining({ status: 422, param: 'prompt' }));
   });
 
-  test('refuse a film of too many pixels', () => {
+  test('refuse a video of too many pixels', () => {
     const { check } = storyboardModel({ renderPool });
     const size = { width: 1280, height: 720 };
     expect(() => check(video({ size, durationSeconds: 20, framesPerSecond: 30 }))).toThrow(
@@ -187,7 +187,7 @@ describe('the local media models', () => {
     ...more,
   });
 
-  test('take less text at a lower speed', async () => {
+  test('accept less text at a lower speed', async () => {
     const text = 'word '.repeat(300);
     await expect(fliteModel({ renderPool }).generate(speech({ text, speed: 0.25 }))).rejects.toMatchObject({
       status: 422,
@@ -196,7 +196,7 @@ describe('the local media models', () => {
     });
   });
 
-  test('refuse more speech of a user who has eight texts waiting', async () => {
+  test('refuse a ninth waiting text of one user', async () => {
     const busy = { ...renderPool, countWaiting: (owner: string) => (owner === 'user a' ? 8 : 0) };
     await expect(fliteModel({ renderPool: busy }).generate(speech({}))).rejects.toMatchObject({
       status: 429,
