@@ -38,7 +38,7 @@ export interface MediaJobs {
   start(): void;
   /** Resolves when jobs are taken, or when there are none to take. */
   ready(): Promise<void>;
-  /** After the queue was stopped. */
+  /** After the queue was shutdown. */
   close(): Promise<void>;
 }
 
@@ -51,7 +51,7 @@ export interface NewJob {
 
 export interface MediaJobsOptions {
   store: JobsStore;
-  /** The kernel's queue; started here when it is needed, stopped by its owner. */
+  /** The kernel's queue; started here when it is needed, shutdown by its owner. */
   queue: Jobs;
   storage: Storage;
   /** All jobs are free when absent. */
@@ -115,7 +115,7 @@ function createContext(options: MediaJobsOptions, generator: () => MediaGenerato
     background,
     log,
     settings,
-    runNext: (kind, stopped) => runNextJob(context, kind, stopped),
+    runNext: (kind, shutdown) => runNextJob(context, kind, shutdown),
     async cleanUp() {
       await files.deleteExpired();
       await store.deleteOldJobs(settings.jobRetentionSeconds);
@@ -136,18 +136,18 @@ function createContext(options: MediaJobsOptions, generator: () => MediaGenerato
   return context;
 }
 
-async function runNextJob(context: JobsContext, kind: JobKind, stopped: AbortSignal): Promise<void> {
+async function runNextJob(context: JobsContext, kind: JobKind, shutdown: AbortSignal): Promise<void> {
   const { store, settings, runs, queue } = context;
   const job = await store.claim(kind, settings);
   // The job was canceled or claimed by another process, or all owners with waiting jobs are at their limit.
   if (job === null) return;
-  const lost = new AbortController();
-  runs.set(job.jobId, lost);
+  const leaseLost = new AbortController();
+  runs.set(job.jobId, leaseLost);
   try {
-    await runJob(context, job, { stopped, lost });
+    await runJob(context, job, { shutdown, leaseLost });
   } finally {
     runs.delete(job.jobId);
-    if (!stopped.aborted) queue.announceNext(job);
+    if (!shutdown.aborted) queue.announceNext(job);
   }
 }
 
@@ -228,7 +228,7 @@ async function sweepUntilStopped(
   try {
     await queue.ready();
   } catch {
-    // The queue was stopped before it was ready.
+    // The queue was shutdown before it was ready.
     return;
   }
   const { clock, settings, log } = context;

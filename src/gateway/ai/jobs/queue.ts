@@ -8,7 +8,7 @@ import { jobDeadlineMs, type MediaJobsSettings } from './settings.ts';
 import type { JobsStore } from './store.ts';
 
 export interface MediaQueue {
-  /** Announces a job that waits. Should the message be lost, the sweeper finds the job by its lease. */
+  /** Announces a job that waits. Should the message be leaseLost, the sweeper finds the job by its lease. */
   announce(job: { jobId: string; kind: JobKind; attempt: number }): void;
   /** Announces the next job of the kind, if one waits: its own message may have been consumed while its owner was busy. */
   announceNext(previous: ClaimedJob): void;

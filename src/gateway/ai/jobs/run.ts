@@ -71,22 +71,22 @@ class JobLostError extends Error {
 export async function runJob(
   context: RunContext,
   job: ClaimedJob,
-  { stopped, lost }: { stopped: AbortSignal; lost: AbortController },
+  { shutdown, leaseLost }: { shutdown: AbortSignal; leaseLost: AbortController },
 ): Promise<void> {
   const deadline = AbortSignal.timeout(jobDeadlineMs(job.kind, context.settings));
-  const lease = keepLease(context, job, lost);
+  const lease = keepLease(context, job, leaseLost);
   try {
     const hold = await resumeHold(context, job);
     const generated = await context.generator().generate(job, {
       owner: ownerName(job.owner),
-      signal: AbortSignal.any([lost.signal, stopped, deadline]),
+      signal: AbortSignal.any([leaseLost.signal, shutdown, deadline]),
       reportProgress: lease.reportProgress,
       upstreamJob: job.upstreamJob,
       saveUpstreamJob: (upstreamJob) => saveUpstreamJob(context, job, upstreamJob),
     });
     await completeJob(context, job, { generated, hold });
   } catch (error) {
-    await endInterrupted(context, job, interruptionOf(error, { stopped, lost: lost.signal, deadline }));
+    await endInterrupted(context, job, interruptionOf(error, { shutdown, leaseLost: leaseLost.signal, deadline }));
   } finally {
     lease.end();
   }
@@ -107,13 +107,13 @@ export function cancelUpstreamJob(
 function keepLease(
   { store, background, settings: { heartbeatMs, leaseSeconds } }: RunContext,
   job: ClaimedJob,
-  lost: AbortController,
+  leaseLost: AbortController,
 ): { reportProgress(share: number): void; end(): void } {
   let progress = 0;
   const timer = setInterval(() => {
     background.run(`renew the lease of ${job.jobId}`, async () => {
       if (!(await store.renewLease(job, { progress, leaseSeconds })))
-        lost.abort(new JobLostError('The job was canceled or claimed by another process.'));
+        leaseLost.abort(new JobLostError('The job was canceled or claimed by another process.'));
     });
   }, heartbeatMs);
   return {
@@ -208,10 +208,10 @@ function deleteExpiredMedia(
 
 function interruptionOf(
   error: unknown,
-  { stopped, lost, deadline }: { stopped: AbortSignal; lost: AbortSignal; deadline: AbortSignal },
+  { shutdown, leaseLost, deadline }: { shutdown: AbortSignal; leaseLost: AbortSignal; deadline: AbortSignal },
 ): Interruption {
-  if (stopped.aborted) return { cause: 'stopped' };
-  if (lost.aborted) return { cause: 'lost' };
+  if (shutdown.aborted) return { cause: 'stopped' };
+  if (leaseLost.aborted) return { cause: 'lost' };
   if (!deadline.aborted) return { cause: 'failed', error };
   return {
     cause: 'failed',

@@ -1,4 +1,4 @@
-// The tables of jobs and media, and the only file that names them. All times are the database's own.
+// The tables of jobs and media. All times are by the clock of the database.
 import type { Database, Tx } from '../../../kernel/data/database.ts';
 import type {
   Job,
@@ -13,74 +13,87 @@ import type {
 } from './job.ts';
 import type { PayableJob } from './payments.ts';
 
-export interface JobsStore {
+export interface JobsStore extends JobQueries, RunQueries, MediaQueries {
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+interface JobQueries {
   countOpen(tx: Tx, owner: Owner): Promise<number>;
-  insert(
-    tx: Tx,
-    job: {
-      jobId: string;
-      kind: JobKind;
-      owner: Owner;
-      request: JobRequest;
-      leaseSeconds: number;
-      call: JobCall | null;
-      holdId: string | null;
-    },
-  ): Promise<void>;
+  insert(tx: Tx, job: JobRow): Promise<void>;
   find(job: JobAddress): Promise<Job | null>;
-  /** Whether there is any job at all, of whatever state. */
+  /** Whether there is any job, in whatever state. */
   hasJobs(): Promise<boolean>;
+  hasWaiting(kind: JobKind): Promise<boolean>;
+  /** The job that this call has canceled; null, without effect, for a job that had ended. */
+  cancel(job: JobAddress): Promise<AbortedJob | null>;
+  deleteOldJobs(keepSeconds: number): Promise<void>;
+}
+
+/** Queries of runs. All that take a claimed job have no effect when the job was canceled or claimed again meanwhile. */
+interface RunQueries {
   /**
-   * Takes the next waiting job: the oldest of the owner with the fewest running ones. Null when none waits, or when all
-   * are of owners that run `mostRunning` already.
+   * Claims the next waiting job: the oldest one of the owner with the fewest running ones. Null when none waits, or when
+   * the owners of all that wait are at `maxRunningPerOwner`.
    */
   claim(
     kind: JobKind,
     options: { leaseSeconds: number; maxRunningPerOwner: number },
   ): Promise<ClaimedJob | null>;
-  hasWaiting(kind: JobKind): Promise<boolean>;
-  /** Notes the hold that took the place of a lost one. */
-  saveHold(taken: ClaimedJob, holdId: string): Promise<void>;
-  /** Notes what the job has ordered; false when it is no longer this taker's. */
-  saveUpstreamJob(taken: ClaimedJob, upstreamJob: UpstreamJob): Promise<boolean>;
-  /** False when the job is no longer this taker's: canceled, or given to another. */
-  renewLease(taken: ClaimedJob, now: { progress: number; leaseSeconds: number }): Promise<boolean>;
-  /** Gives a job back that could not be finished here. */
-  release(taken: ClaimedJob): Promise<void>;
-  /** Notes what is about to be stored. */
-  insertMedia(
-    taken: ClaimedJob,
-    media: { mediaId: string; position: number; keepSeconds: number },
-  ): Promise<void>;
-  /** False, and nothing is changed, when the job is no longer this taker's. */
+  /** Saves the hold that replaces a lost one. */
+  saveHold(job: ClaimedJob, holdId: string): Promise<void>;
+  /** False without effect. */
+  saveUpstreamJob(job: ClaimedJob, upstreamJob: UpstreamJob): Promise<boolean>;
+  /** False without effect. */
+  renewLease(job: ClaimedJob, state: { progress: number; leaseSeconds: number }): Promise<boolean>;
+  /** Returns a job to the queue that this process cannot finish. */
+  release(job: ClaimedJob): Promise<void>;
+  /** False without effect. */
+  fail(job: ClaimedJob, error: JobError): Promise<boolean>;
+  /** False without effect. Publishes the media and ends the job. */
   succeed(
-    own: Tx,
-    taken: ClaimedJob,
-    made: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint },
+    tx: Tx,
+    job: ClaimedJob,
+    result: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint },
   ): Promise<boolean>;
-  /** Ends the keeping of the owner's oldest media beyond so many bytes, those of the job excepted; says of how many. */
-  expireMediaBeyond(own: Tx, job: Pick<ClaimedJob, 'jobId' | 'owner'>, mostBytes: number): Promise<number>;
-  fail(taken: ClaimedJob, error: JobError): Promise<boolean>;
-  /** The job that this has ended; null, and without effect, for one that had come to an end. */
-  cancel(job: JobAddress): Promise<AbortedJob | null>;
-  /** Lets jobs wait again whose taker fell silent, and gives all that wait for too long; those taken too often fail. */
+  /**
+   * Returns jobs with an expired lease to the queue, those included that wait for longer than a lease, since their
+   * message may be lost. Fails those with too many attempts.
+   */
   reclaimExpired(options: {
     leaseSeconds: number;
     maxAttempts: number;
     error: JobError;
   }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: AbortedJob[] }>;
-  /** For an engine that one process has alone: whatever runs was left by a dead one. */
+  /** Expires all leases, at the start of a process that has the database alone: a dead process left these jobs. */
   releaseAll(): Promise<void>;
-  /** The media under the link, unless the link or the keeping is over. */
-  findMedia(mediaId: string, expires: number): Promise<MediaRecord | null>;
-  /** Media that are no longer kept; their bytes go first, then `forgetMedia`. */
-  listExpiredMedia(limit: number): Promise<string[]>;
-  deleteMedia(mediaIds: readonly string[]): Promise<void>;
-  deleteOldJobs(keepSeconds: number): Promise<void>;
 }
 
-/** Media whose bytes are in the storage. */
+interface MediaQueries {
+  /** Before the bytes are stored; not served before `succeed`. */
+  insertMedia(
+    job: ClaimedJob,
+    media: { mediaId: string; position: number; keepSeconds: number },
+  ): Promise<void>;
+  /** Expires the owner's oldest media beyond so many bytes, except those of the job. Returns their number. */
+  expireMediaBeyond(tx: Tx, job: Pick<ClaimedJob, 'jobId' | 'owner'>, maxBytes: number): Promise<number>;
+  /** Null when the link or the media has expired. */
+  findMedia(mediaId: string, expires: number): Promise<MediaRecord | null>;
+  /** Delete their bytes first, then the rows. */
+  listExpiredMedia(limit: number): Promise<string[]>;
+  deleteMedia(mediaIds: readonly string[]): Promise<void>;
+}
+
+interface JobRow {
+  jobId: string;
+  kind: JobKind;
+  owner: Owner;
+  request: JobRequest;
+  leaseSeconds: number;
+  call: JobCall | null;
+  holdId: string | null;
+}
+
+/** Media with bytes in the storage. */
 export type StoredMedia = MediaRecord & { bytes: number };
 
 export interface JobAddress {
@@ -89,15 +102,15 @@ export interface JobAddress {
   owner: Owner;
 }
 
-/** A job that came to its end without what was asked for, and what has to end with it. */
+/** A job that ended without a result; its hold has to be released and its upstream job canceled. */
 export interface AbortedJob extends PayableJob {
   upstreamJob: UpstreamJob | null;
 }
 
-// What the database gives in another form than a job has it.
-type JobRow = Omit<Job, 'credits' | 'media'> & { credits: bigint | null; media: MediaRecord[] | null };
+// As selected; credits are a bigint and absent media null.
+type SelectedJob = Omit<Job, 'credits' | 'media'> & { credits: bigint | null; media: MediaRecord[] | null };
 
-type EndedRow = Omit<AbortedJob, 'owner' | 'call'> & {
+type AbortedRow = Omit<AbortedJob, 'owner' | 'call'> & {
   ownerKind: Owner['kind'];
   ownerId: string;
   requestId: string | null;
@@ -105,11 +118,11 @@ type EndedRow = Omit<AbortedJob, 'owner' | 'call'> & {
   bureauId: string | null;
 };
 
-function endedColumns(own: Database['sql'] | Tx) {
-  return own`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt, upstream_order as "upstreamJob"`;
+function abortedColumns(sql: Database['sql'] | Tx) {
+  return sql`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt, upstream_order as "upstreamJob"`;
 }
 
-function endedJob({
+function abortedJob({
   ownerKind,
   ownerId,
   requestId,
@@ -121,7 +134,7 @@ function endedJob({
   holdId,
   attempt,
   upstreamJob,
-}: EndedRow): AbortedJob {
+}: AbortedRow): AbortedJob {
   const call = requestId === null || tokenId === null ? null : { requestId, tokenId, bureauId };
   return {
     jobId,
@@ -135,24 +148,30 @@ function endedJob({
   };
 }
 
-export function jobsStore({ sql, tx }: Database): JobsStore {
-  const seconds = (count: number) => sql`make_interval(secs => ${count})`;
-
+export function jobsStore(database: Database): JobsStore {
   return {
-    tx,
-    async countOpen(own, owner) {
-      const [row] = await own<{ count: bigint }[]>`
+    tx: database.tx,
+    ...jobQueries(database),
+    ...runQueries(database),
+    ...mediaQueries(database),
+  };
+}
+
+function jobQueries({ sql }: Database): JobQueries {
+  return {
+    async countOpen(tx, owner) {
+      const [row] = await tx<{ count: bigint }[]>`
         select count(*) as count from gateway.ai_jobs where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status in ('queued', 'running')`;
       return Number(row?.count ?? 0);
     },
-    async insert(own, { jobId, kind, owner, request, leaseSeconds, call, holdId }) {
-      await own`
+    async insert(tx, { jobId, kind, owner, request, leaseSeconds, call, holdId }) {
+      await tx`
         insert into gateway.ai_jobs (job_id, kind, owner_kind, owner_id, model, request, lease_until, hold_id, request_id, token_id, bureau_id)
-        values (${jobId}, ${kind}, ${owner.kind}, ${owner.id}, ${request.model}, ${own.json(request as never)},
+        values (${jobId}, ${kind}, ${owner.kind}, ${owner.id}, ${request.model}, ${tx.json(request as never)},
           gateway.townhall_now() + make_interval(secs => ${leaseSeconds}), ${holdId}, ${call?.requestId ?? null}, ${call?.tokenId ?? null}, ${call?.bureauId ?? null})`;
     },
     async find({ jobId, kind, owner }) {
-      const [row] = await sql<JobRow[]>`
+      const [row] = await sql<SelectedJob[]>`
         select job_id as "jobId", kind, model, status, progress, error, credits, created_at as "createdAt", finished_at as "finishedAt", gateway.townhall_now() as "readAt",
           (select jsonb_agg(jsonb_build_object('mediaId', media_id, 'mediaType', media_type, 'width', width, 'height', height, 'durationSeconds', duration_seconds) order by position)
             from gateway.ai_media m where m.job_id = j.job_id and is_ready and keep_until > gateway.townhall_now()) as media
@@ -163,8 +182,8 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         : null;
     },
     async hasJobs() {
-      const [row] = await sql<{ found: boolean }[]>`select exists (select 1 from gateway.ai_jobs) as found`;
-      return row?.found === true;
+      const [row] = await sql<{ exists: boolean }[]>`select exists (select 1 from gateway.ai_jobs) as exists`;
+      return row?.exists === true;
     },
     async hasWaiting(kind) {
       const [row] = await sql<
@@ -172,11 +191,29 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
       >`select exists (select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
       return row?.isWaiting === true;
     },
+    async cancel({ jobId, kind, owner }) {
+      const [row] = await sql<AbortedRow[]>`
+        update gateway.ai_jobs set status = 'canceled', request = null, credits = 0, finished_at = gateway.townhall_now()
+        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
+        returning ${abortedColumns(sql)}`;
+      return row ? abortedJob(row) : null;
+    },
+    async deleteOldJobs(keepSeconds) {
+      // Media expire much earlier. A job that still has some is kept, so that their bytes are deleted first.
+      await sql`
+        delete from gateway.ai_jobs j where created_at < gateway.townhall_now() - make_interval(secs => ${keepSeconds}) and status not in ('queued', 'running')
+          and not exists (select 1 from gateway.ai_media m where m.job_id = j.job_id)`;
+    },
+  };
+}
+
+function runQueries({ sql, tx: transaction }: Database): RunQueries {
+  return {
     claim: (kind, { leaseSeconds, maxRunningPerOwner }) =>
-      tx(async (own) => {
-        // One taker at a time: those that count the same running jobs would together exceed the limit.
-        await own`select pg_advisory_xact_lock(hashtextextended(${`townhall.ai_jobs.${kind}`}, 0))`;
-        const [row] = await own<(EndedRow & { request: JobRequest })[]>`
+      transaction(async (tx) => {
+        // Serializes claims: two that count the same running jobs would together exceed the limit.
+        await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.ai_jobs.${kind}`}, 0))`;
+        const [row] = await tx<(AbortedRow & { request: JobRequest })[]>`
           update gateway.ai_jobs set status = 'running', attempt = attempt + 1, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
           where status = 'queued' and job_id = (
             select job_id from gateway.ai_jobs waiting
@@ -186,8 +223,8 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
             where waiting.kind = ${kind} and waiting.status = 'queued' and coalesce(busy.running, 0) < ${maxRunningPerOwner}
             order by coalesce(busy.running, 0), waiting.created_at, waiting.job_id
             limit 1 for update of waiting skip locked)
-          returning ${endedColumns(own)}, request`;
-        return row ? { ...endedJob(row), request: row.request } : null;
+          returning ${abortedColumns(tx)}, request`;
+        return row ? { ...abortedJob(row), request: row.request } : null;
       }),
     async saveHold({ jobId, attempt }, holdId) {
       await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
@@ -200,7 +237,7 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
     },
     async renewLease({ jobId, attempt }, { progress, leaseSeconds }) {
       const rows = await sql`
-        update gateway.ai_jobs set progress = ${progress}, lease_until = gateway.townhall_now() + ${seconds(leaseSeconds)}
+        update gateway.ai_jobs set progress = ${progress}, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       return rows.length > 0;
     },
@@ -209,63 +246,61 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
         update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
     },
-    async insertMedia({ jobId }, { mediaId, position, keepSeconds }) {
-      // What it is, its bytes will tell.
-      await sql`
-        insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, keep_until)
-        values (${mediaId}, ${jobId}, ${position}, 'application/octet-stream', 0, 0, gateway.townhall_now() + ${seconds(keepSeconds)})`;
-    },
-    async succeed(own, { jobId, attempt }, { media, keepSeconds, credits }) {
-      const rows = await own`
-        update gateway.ai_jobs set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits}, finished_at = gateway.townhall_now()
-        where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
-      if (rows.length === 0) return false;
-      for (const { mediaId, mediaType, width, height, durationSeconds, bytes } of media) {
-        await own`
-          update gateway.ai_media set is_ready = true, media_type = ${mediaType}, width = ${width}, height = ${height}, duration_seconds = ${durationSeconds}, bytes = ${bytes},
-            keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
-          where job_id = ${jobId} and media_id = ${mediaId}`;
-      }
-      return true;
-    },
-    async expireMediaBeyond(own, { jobId, owner }, mostBytes) {
-      // Ids are in the order of time.
-      const rows = await own`
-        with kept as (
-          select m.media_id, m.job_id, sum(m.bytes) over (order by m.job_id = ${jobId} desc, m.media_id desc) as total
-          from gateway.ai_media m join gateway.ai_jobs j using (job_id)
-          where j.owner_kind = ${owner.kind} and j.owner_id = ${owner.id} and m.is_ready and m.keep_until > gateway.townhall_now())
-        update gateway.ai_media m set keep_until = gateway.townhall_now()
-        from kept where m.media_id = kept.media_id and kept.total > ${mostBytes} and kept.job_id <> ${jobId} returning 1`;
-      return rows.length;
-    },
     async fail({ jobId, attempt }, error) {
       const rows = await sql`
         update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${sql.json(error as never)}, finished_at = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       return rows.length > 0;
     },
-    async cancel({ jobId, kind, owner }) {
-      const [row] = await sql<EndedRow[]>`
-        update gateway.ai_jobs set status = 'canceled', request = null, credits = 0, finished_at = gateway.townhall_now()
-        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
-        returning ${endedColumns(sql)}`;
-      return row ? endedJob(row) : null;
+    async succeed(tx, { jobId, attempt }, { media, keepSeconds, credits }) {
+      const rows = await tx`
+        update gateway.ai_jobs set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits}, finished_at = gateway.townhall_now()
+        where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
+      if (rows.length === 0) return false;
+      for (const { mediaId, mediaType, width, height, durationSeconds, bytes } of media) {
+        await tx`
+          update gateway.ai_media set is_ready = true, media_type = ${mediaType}, width = ${width}, height = ${height}, duration_seconds = ${durationSeconds}, bytes = ${bytes},
+            keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
+          where job_id = ${jobId} and media_id = ${mediaId}`;
+      }
+      return true;
     },
     reclaimExpired: ({ leaseSeconds, maxAttempts, error }) =>
-      tx(async (own) => {
-        const failed = await own<EndedRow[]>`
-          update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${own.json(error as never)}, finished_at = gateway.townhall_now()
+      transaction(async (tx) => {
+        const failed = await tx<AbortedRow[]>`
+          update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${tx.json(error as never)}, finished_at = gateway.townhall_now()
           where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${maxAttempts}
-          returning ${endedColumns(own)}`;
-        const rows = await own<{ jobId: string; kind: JobKind; attempt: number }[]>`
+          returning ${abortedColumns(tx)}`;
+        const rows = await tx<{ jobId: string; kind: JobKind; attempt: number }[]>`
           update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
           where status in ('queued', 'running') and lease_until < gateway.townhall_now()
           returning job_id as "jobId", kind, attempt`;
-        return { waiting: [...rows], failed: failed.map(endedJob) };
+        return { waiting: [...rows], failed: failed.map(abortedJob) };
       }),
     async releaseAll() {
       await sql`update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() - interval '1 second' where status in ('queued', 'running')`;
+    },
+  };
+}
+
+function mediaQueries({ sql }: Database): MediaQueries {
+  return {
+    async insertMedia({ jobId }, { mediaId, position, keepSeconds }) {
+      // Type and size are known after the bytes were read.
+      await sql`
+        insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, keep_until)
+        values (${mediaId}, ${jobId}, ${position}, 'application/octet-stream', 0, 0, gateway.townhall_now() + make_interval(secs => ${keepSeconds}))`;
+    },
+    async expireMediaBeyond(tx, { jobId, owner }, maxBytes) {
+      // Media ids increase with time, so the oldest have the smallest.
+      const rows = await tx`
+        with kept as (
+          select m.media_id, m.job_id, sum(m.bytes) over (order by m.job_id = ${jobId} desc, m.media_id desc) as total
+          from gateway.ai_media m join gateway.ai_jobs j using (job_id)
+          where j.owner_kind = ${owner.kind} and j.owner_id = ${owner.id} and m.is_ready and m.keep_until > gateway.townhall_now())
+        update gateway.ai_media m set keep_until = gateway.townhall_now()
+        from kept where m.media_id = kept.media_id and kept.total > ${maxBytes} and kept.job_id <> ${jobId} returning 1`;
+      return rows.length;
     },
     async findMedia(mediaId, expires) {
       const [row] = await sql<MediaRecord[]>`
@@ -281,12 +316,6 @@ export function jobsStore({ sql, tx }: Database): JobsStore {
     },
     async deleteMedia(mediaIds) {
       await sql`delete from gateway.ai_media where media_id = any(${sql.array([...mediaIds], 25)})`;
-    },
-    async deleteOldJobs(keepSeconds) {
-      // Its media are gone long before; a job that still has some waits for them.
-      await sql`
-        delete from gateway.ai_jobs j where created_at < gateway.townhall_now() - ${seconds(keepSeconds)} and status not in ('queued', 'running')
-          and not exists (select 1 from gateway.ai_media m where m.job_id = j.job_id)`;
     },
   };
 }

@@ -239,8 +239,8 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
   });
 
   it('reports the error of a failed job', async () => {
-    const job = await world.user.ai.createImage({ model: 'acme/refusing', prompt: 'x' });
-    expect(await ended(world.user, job.job_id)).toMatchObject({
+    const { job_id } = await world.user.ai.createImage({ model: 'acme/refusing', prompt: 'x' });
+    expect(await ended(world.user, job_id)).toMatchObject({
       status: 'failed',
       error: { code: 'invalid_size', message: 'no such size' },
     });

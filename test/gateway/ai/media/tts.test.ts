@@ -88,12 +88,12 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
       speed: 1.5,
       instructions: 'be glad',
     });
-    const response = await world.send(
+    const document = await world.send(
       '/v1/ai/tts',
       { model: 'acme/speaker', text: 'Hi', format: 'opus' },
       { headers: { accept: 'application/json' } },
     );
-    expect(await response.json()).toEqual({
+    expect(await document.json()).toEqual({
       model: 'acme/speaker',
       media_type: 'audio/ogg',
       audio: scriptedSound.toString('base64'),
