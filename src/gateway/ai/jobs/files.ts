@@ -1,5 +1,6 @@
 // The files of media jobs: bytes in the storage, a row a file in the database. The row is written before the bytes and
 // deleted after them, so a crash leaves a row without bytes, which the cleanup finds, and never bytes without a row.
+import { retry } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Storage } from '../../../kernel/data/storage.ts';
 import { id } from '../../../kernel/ids.ts';
@@ -45,15 +46,12 @@ export function jobFiles({
 
   /** Downloads again when the connection breaks: the provider keeps the file, and it is already paid for. */
   async function download(mediaId: string, file: RemoteMedia): Promise<MediaProperties> {
-    for (let downloads = 1; ; downloads += 1) {
-      try {
-        await storage.put(mediaId, file.open());
-        return file.properties();
-      } catch (error) {
-        if (!isWorthAnotherDownload(error) || downloads >= maxDownloads) throw error;
-        await clock.sleep(downloadRetryMs);
-      }
-    }
+    await retry(() => storage.put(mediaId, file.open()), {
+      clock,
+      isRetryable: (error, attempt) => attempt < maxDownloads && isWorthAnotherDownload(error),
+      delayMs: () => downloadRetryMs,
+    });
+    return file.properties();
   }
 
   async function deleteFiles(mediaIds: readonly string[]): Promise<void> {

@@ -1,6 +1,7 @@
 // Image and video jobs: accepted in one statement, generated in the background by whichever process claims them, ended
 // once. The job's row is the truth: its lease tells a busy process from a dead one, its attempt keeps a late process
 // from writing a second end, and a job submitted to a provider stands in it, so that no process submits it again.
+import { pause } from '../../../kernel/async.ts';
 import { createBackground } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
@@ -38,7 +39,7 @@ export interface MediaJobs {
   start(): void;
   /** Resolves when jobs are taken, or when there are none to take. */
   ready(): Promise<void>;
-  /** After the queue was shutdown. */
+  /** After the queue was stopped. */
   close(): Promise<void>;
 }
 
@@ -51,7 +52,7 @@ export interface NewJob {
 
 export interface MediaJobsOptions {
   store: JobsStore;
-  /** The kernel's queue; started here when it is needed, shutdown by its owner. */
+  /** The kernel's queue; started here when it is needed, stopped by its owner. */
   queue: Jobs;
   storage: Storage;
   /** All jobs are free when absent. */
@@ -228,13 +229,13 @@ async function sweepUntilStopped(
   try {
     await queue.ready();
   } catch {
-    // The queue was shutdown before it was ready.
+    // The queue was stopped before it was ready.
     return;
   }
   const { clock, settings, log } = context;
   while (!stopping.aborted) {
     await sweep(context).catch((error: unknown) => log.warn({ err: error }, 'jobs could not be looked over'));
-    await clock.sleep(settings.sweepMs, stopping).catch(() => undefined);
+    await pause(settings.sweepMs, { clock, signal: stopping });
   }
 }
 

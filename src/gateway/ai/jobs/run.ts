@@ -1,6 +1,7 @@
 // One run of a claimed media job in this process: renews its lease, resumes its payment, generates, stores the files
 // and writes its end. Another process may claim the job again at any time, so every write names the attempt that this
 // run claimed (a fencing token) and has no effect once a later attempt exists.
+import { retry } from '../../../kernel/async.ts';
 import type { Background } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
@@ -65,8 +66,8 @@ class JobLostError extends Error {
 }
 
 /**
- * Runs the job to its end; never rejects for a failed generation. `stopped` is aborted when this process may not go on;
- * `lost` is aborted from here, or by a cancellation in this process.
+ * Runs the job to its end; never rejects for a failed generation. `shutdown` is aborted when the process stops or the
+ * queue gives up; `leaseLost` by this function, or by a cancellation in this process.
  */
 export async function runJob(
   context: RunContext,
@@ -86,7 +87,11 @@ export async function runJob(
     });
     await completeJob(context, job, { generated, hold });
   } catch (error) {
-    await endInterrupted(context, job, interruptionOf(error, { shutdown, leaseLost: leaseLost.signal, deadline }));
+    await endInterrupted(
+      context,
+      job,
+      interruptionOf(error, { shutdown, leaseLost: leaseLost.signal, deadline }),
+    );
   } finally {
     lease.end();
   }
@@ -103,7 +108,7 @@ export function cancelUpstreamJob(
   );
 }
 
-/** Renews the lease every heartbeat and aborts `lost` when the renewal finds that the job is not this run's any more. */
+/** Renews the lease every heartbeat and aborts `leaseLost` when the renewal finds that the job is not this run's any more. */
 function keepLease(
   { store, background, settings: { heartbeatMs, leaseSeconds } }: RunContext,
   job: ClaimedJob,
@@ -258,13 +263,10 @@ const maxDatabaseRetries = 60;
 const databaseRetryMs = 1_000;
 
 /** Repeats the work until the database answers. Errors of a lost job pass at once. */
-async function retryForDatabase<T>({ clock }: RunContext, work: () => Promise<T>): Promise<T> {
-  for (let retries = 0; ; retries += 1) {
-    try {
-      return await work();
-    } catch (error) {
-      if (error instanceof JobLostError || retries >= maxDatabaseRetries) throw error;
-      await clock.sleep(databaseRetryMs);
-    }
-  }
+function retryForDatabase<T>({ clock }: RunContext, work: () => Promise<T>): Promise<T> {
+  return retry(work, {
+    clock,
+    isRetryable: (error, attempt) => !(error instanceof JobLostError) && attempt <= maxDatabaseRetries,
+    delayMs: () => databaseRetryMs,
+  });
 }

@@ -141,9 +141,9 @@ const translationErrors = new Set([
  * The Problem of a failed call. Packages wrap what the transport threw, so the causes are searched; any other error
  * means that the package could not parse the answer.
  */
-function callProblem(thrown: unknown, signal: AbortSignal): unknown {
+function callProblem(failure: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
-  for (let error = thrown, depth = 0; error instanceof Error && depth < 8; error = error.cause, depth += 1) {
+  for (let error = failure, depth = 0; error instanceof Error && depth < 8; error = error.cause, depth += 1) {
     if (error instanceof Problem) return error;
     if (translationErrors.has(error.name))
       return new Problem(
@@ -157,6 +157,6 @@ function callProblem(thrown: unknown, signal: AbortSignal): unknown {
     'upstream_failed',
     'upstream_failed',
     'The model provider answered with something that is not a chat completion.',
-    { cause: thrown },
+    { cause: failure },
   );
 }

@@ -58,7 +58,9 @@ function unfiltered(
       const leftPixel = x >= channels ? (pixels[at - channels] ?? 0) : 0;
       const above = y > 0 ? (pixels[at - rowBytes] ?? 0) : 0;
       const corner = x >= channels && y > 0 ? (pixels[at - rowBytes - channels] ?? 0) : 0;
-      const guess = [0, leftPixel, above, (leftPixel + above) >> 1, paeth(leftPixel, above, corner)][filter ?? 9];
+      const guess = [0, leftPixel, above, (leftPixel + above) >> 1, paeth(leftPixel, above, corner)][
+        filter ?? 9
+      ];
       if (guess === undefined) throw new Error('an unknown filter');
       pixels[at] = (rows[y * (rowBytes + 1) + 1 + x] ?? 0) + guess;
     }

@@ -211,9 +211,9 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
   it('charges for the resolution, at most the requested one', async () => {
     // The scripted film has 720 lines and 4 seconds.
     expect((await generate('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
-    expect((await generate('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits).toBe(
-      160,
-    );
+    expect(
+      (await generate('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits,
+    ).toBe(160);
     expect((await generate('acme/by-lines', { duration_seconds: 4, size: '480x854' })).metadata.credits).toBe(
       100,
     );

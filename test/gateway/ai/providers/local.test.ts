@@ -115,9 +115,12 @@ describe('local/echo', () => {
     ]);
   });
 
-  test.each(['', ' ', 'a', ' a ', 'a\n\nb  ', '\t x y\n'])('splits %j into pieces that join to the same text', (text) => {
-    expect(splitWords(text).join('')).toBe(text);
-  });
+  test.each(['', ' ', 'a', ' a ', 'a\n\nb  ', '\t x y\n'])(
+    'splits %j into pieces that join to the same text',
+    (text) => {
+      expect(splitWords(text).join('')).toBe(text);
+    },
+  );
 });
 
 describe('minimalInstance', () => {

@@ -33,15 +33,9 @@ describe('createFairLimit', () => {
   }
 
   test('admits owners in turn', async () => {
-    expect(await admissionOrder(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, slotsPerOwner: 1 })).toEqual([
-      'a',
-      'a',
-      'b',
-      'c',
-      'a',
-      'b',
-      'a',
-    ]);
+    expect(await admissionOrder(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, slotsPerOwner: 1 })).toEqual(
+      ['a', 'a', 'b', 'c', 'a', 'b', 'a'],
+    );
   });
 
   test('keeps a slot free for other owners', async () => {

@@ -1,4 +1,5 @@
 // Videos of Google's long-running predictions (Veo). The format reports no progress and cannot cancel.
+import { asRecord, isRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
   nonEmptyText,
@@ -9,15 +10,6 @@ import {
   type VideoAdapter,
   type VideoStatus,
 } from '../video-adapter.ts';
-
-interface Operation {
-  name?: unknown;
-  done?: unknown;
-  error?: { code?: unknown; status?: unknown; message?: unknown } | null;
-  response?: {
-    generateVideoResponse?: { generatedSamples?: unknown; raiMediaFilteredReasons?: unknown } | null;
-  } | null;
-}
 
 const resolutions = { 720: '720p', 1080: '1080p', 2160: '4k' };
 
@@ -38,9 +30,9 @@ export const googleVideo: VideoAdapter = {
     path: `/models/${encodeURIComponent(upstreamModel)}:predictLongRunning`,
     body: JSON.stringify(requestBody(call)),
   }),
-  jobId: (answer) => (answer as Operation | null)?.name,
+  jobId: (answer) => asRecord(answer)['name'],
   statusPath: (jobId) => `/${jobId}`,
-  readStatus: (answer) => statusOf((answer ?? {}) as Operation),
+  readStatus: (answer) => statusOf(asRecord(answer)),
 };
 
 function requestBody({
@@ -81,19 +73,20 @@ const httpStatuses: Record<number, number> = {
   16: 401,
 };
 
-function statusOf({ done, error, response }: Operation): VideoStatus {
+function statusOf({ done, error, response }: JsonRecord): VideoStatus {
   if (done !== true) return { state: 'waiting', progress: undefined };
-  if (error)
+  if (isRecord(error))
     return {
       state: 'failed',
-      status: httpStatuses[Number(error.code)] ?? 500,
-      code: nonEmptyText(error.status),
-      message: nonEmptyText(error.message),
+      status: httpStatuses[Number(error['code'])] ?? 500,
+      code: nonEmptyText(error['status']),
+      message: nonEmptyText(error['message']),
     };
-  const { generatedSamples: samples, raiMediaFilteredReasons: reasons } =
-    response?.generateVideoResponse ?? {};
-  const [sample] = (Array.isArray(samples) ? samples : []) as ({ video?: { uri?: unknown } | null } | null)[];
-  const url = nonEmptyText(sample?.video?.uri);
+  const { generatedSamples: samples, raiMediaFilteredReasons: reasons } = asRecord(
+    asRecord(response)['generateVideoResponse'],
+  );
+  const [sample] = Array.isArray(samples) ? (samples as unknown[]) : [];
+  const url = nonEmptyText(asRecord(asRecord(sample)['video'])['uri']);
   if (url !== undefined) return { state: 'ready', url };
   const message = (Array.isArray(reasons) ? reasons : [])
     .filter((reason) => typeof reason === 'string')

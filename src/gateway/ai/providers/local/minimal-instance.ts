@@ -1,6 +1,7 @@
 // The smallest value that a JSON Schema allows, as the well-formed answer of `local/echo`. The schema comes from the
 // caller, and a few bytes of it can demand a value that fills the heap, so all values, schema members read and output
 // bytes count against one budget per call.
+import { isRecord } from '../../../../kernel/json-value.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -29,7 +30,7 @@ export function createBudget(param: string): InstanceBudget {
  * that names `param` when the value exceeds the budget.
  */
 export function minimalInstance(schema: unknown, budget: InstanceBudget = createBudget('schema')): unknown {
-  return instance(schema, { root: isObject(schema) ? schema : {}, depth: 0, budget });
+  return instance(schema, { root: isRecord(schema) ? schema : {}, depth: 0, budget });
 }
 
 interface Context {
@@ -41,7 +42,7 @@ interface Context {
 function instance(schema: unknown, context: Context): unknown {
   const { root, budget } = context;
   spend(budget, { steps: 1, bytes: 4 });
-  if (!isObject(schema) || context.depth > maxDepth) return null;
+  if (!isRecord(schema) || context.depth > maxDepth) return null;
   const below = { root, budget, depth: context.depth + 1 };
   if (typeof schema.$ref === 'string') return instance(resolve(root, schema.$ref, budget), below);
   if ('const' in schema) return charge(schema.const, budget);
@@ -94,7 +95,7 @@ function charge(value: unknown, budget: InstanceBudget): unknown {
       // Charge before copying the items.
       spend(budget, { steps: next.length, bytes: next.length });
       open.push(...asList(next));
-    } else if (isObject(next)) {
+    } else if (isRecord(next)) {
       const names = Object.keys(next);
       spend(budget, { steps: names.length });
       for (const name of names) {
@@ -107,7 +108,7 @@ function charge(value: unknown, budget: InstanceBudget): unknown {
 }
 
 function objectOf(schema: Schema, context: Context): Record<string, unknown> {
-  const properties = isObject(schema.properties) ? schema.properties : {};
+  const properties = isRecord(schema.properties) ? schema.properties : {};
   const members: [string, unknown][] = [];
   for (const name of asList(schema.required)) {
     spend(context.budget, { steps: 1 });
@@ -170,8 +171,8 @@ function simplest(options: readonly unknown[], { root, budget }: Context): Schem
   for (const option of options) {
     spend(budget, { steps: 1 });
     const schema =
-      isObject(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
-    if (!isObject(schema)) continue;
+      isRecord(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
+    if (!isRecord(schema)) continue;
     if (schema.type !== 'object' && schema.type !== 'array') return chargeCopy(schema, budget);
     first ??= schema;
   }
@@ -185,13 +186,13 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   const properties: Record<string, unknown> = {};
   for (const schema of schemas) {
     spend(budget, { steps: 1 });
-    if (!isObject(schema)) continue;
+    if (!isRecord(schema)) continue;
     Object.assign(merged, chargeCopy(schema, budget));
     for (const name of asList(schema.required)) {
       spend(budget, { steps: 1 });
       required.push(name);
     }
-    if (isObject(schema.properties)) Object.assign(properties, chargeCopy(schema.properties, budget));
+    if (isRecord(schema.properties)) Object.assign(properties, chargeCopy(schema.properties, budget));
   }
   return {
     ...merged,
@@ -213,7 +214,7 @@ function resolve(root: Schema, pointer: string, budget: InstanceBudget): unknown
   let value: unknown = root;
   for (const segment of pointer.slice(1).split('/').slice(1)) {
     const name = decodePointer(segment);
-    value = isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+    value = isRecord(value) && Object.hasOwn(value, name) ? value[name] : undefined;
     if (value === undefined) return {};
   }
   return value;
@@ -245,8 +246,4 @@ function asList(value: unknown): unknown[] {
 
 function count(value: unknown): number {
   return typeof value === 'number' && value > 0 ? Math.ceil(value) : 0;
-}
-
-function isObject(value: unknown): value is Schema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,5 +1,6 @@
 // Images of any server with OpenAI's images API. Requests are sent unchanged, so that a provider refuses what it does
 // not support.
+import { asRecord } from '../../../../kernel/json-value.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { ImageCall, ImageModel, MediaFile } from '../../hub/media-model.ts';
@@ -81,10 +82,8 @@ function imageMembers(
 }
 
 function imagesOf(answer: unknown): MediaFile[] {
-  const { data } = (answer ?? {}) as { data?: unknown };
-  const images = (Array.isArray(data) ? data : []).map((item) =>
-    imageOf((item as { b64_json?: unknown } | null)?.b64_json),
-  );
+  const { data } = asRecord(answer);
+  const images = (Array.isArray(data) ? data : []).map((item) => imageOf(asRecord(item)['b64_json']));
   if (images.length === 0) throw upstreamFailed('The model provider answered without an image.');
   return images;
 }

@@ -1,4 +1,5 @@
 // Transcription by any server with OpenAI's transcription API.
+import { asRecord } from '../../../../kernel/json-value.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { TranscriptionAnswer, TranscriptionCall, TranscriptionModel } from '../../hub/media-model.ts';
 import type { ModelAccess } from '../adapter.ts';
@@ -36,16 +37,8 @@ function transcriptionFields(
   return fields;
 }
 
-interface TranscriptionBody {
-  text?: unknown;
-  segments?: unknown;
-  language?: unknown;
-  duration?: unknown;
-  usage?: unknown;
-}
-
 function transcriptionOf(answer: unknown, kind: ProviderKind): TranscriptionAnswer {
-  const { text, segments, language, duration, usage } = (answer ?? {}) as TranscriptionBody;
+  const { text, segments, language, duration, usage } = asRecord(answer);
   if (typeof text !== 'string')
     throw upstreamFailed('The model provider answered with something that is not a transcription.');
   return {
@@ -57,16 +50,12 @@ function transcriptionOf(answer: unknown, kind: ProviderKind): TranscriptionAnsw
 }
 
 function segmentsOf(segments: unknown): TranscriptionAnswer['segments'] {
-  const items = (Array.isArray(segments) ? segments : []) as {
-    text?: unknown;
-    start?: unknown;
-    end?: unknown;
-  }[];
-  return items.flatMap(({ text, start, end }) =>
-    typeof text === 'string' && isSeconds(start) && isSeconds(end)
+  return (Array.isArray(segments) ? segments : []).flatMap((segment) => {
+    const { text, start, end } = asRecord(segment);
+    return typeof text === 'string' && isSeconds(start) && isSeconds(end)
       ? [{ text: text.trim(), startSecond: start, endSecond: end }]
-      : [],
-  );
+      : [];
+  });
 }
 
 // OpenAI counts a token for 100 ms of audio.
@@ -74,14 +63,10 @@ const openAiTokensPerSecond = 10;
 
 /** The seconds in the usage of an answer: OpenAI's `seconds` or audio tokens, or Mistral's `prompt_audio_seconds`. */
 function usageSeconds(usage: unknown, kind: ProviderKind): number | null {
-  const {
-    seconds,
-    prompt_audio_seconds: promptSeconds,
-    input_token_details: details,
-  } = (usage ?? {}) as Record<string, unknown>;
+  const { seconds, prompt_audio_seconds: promptSeconds, input_token_details: details } = asRecord(usage);
   const reportedSeconds = [seconds, promptSeconds].find(isSeconds);
   if (reportedSeconds !== undefined) return reportedSeconds;
-  const { audio_tokens: tokens } = (details ?? {}) as Record<string, unknown>;
+  const { audio_tokens: tokens } = asRecord(details);
   return kind === 'openai' && isSeconds(tokens) ? tokens / openAiTokensPerSecond : null;
 }
 

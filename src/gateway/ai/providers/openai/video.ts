@@ -1,5 +1,6 @@
 // Videos of OpenAI's videos API, which relays and servers of open models also have. Requests are sent unchanged, so that
 // a provider refuses what it does not support; as a form, because some of those servers read nothing else.
+import { asRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
   nonEmptyText,
@@ -9,14 +10,6 @@ import {
   type VideoStatus,
 } from '../video-adapter.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
-
-interface Video {
-  id?: unknown;
-  status?: unknown;
-  progress?: unknown;
-  seconds?: unknown;
-  error?: { code?: unknown; message?: unknown } | null;
-}
 
 export const openAiVideo: VideoAdapter = {
   keyHeader: 'authorization',
@@ -33,9 +26,9 @@ export const openAiVideo: VideoAdapter = {
   ]),
   check: requireOneImage,
   submission: (call, upstreamModel) => ({ path: '/videos', ...multipartForm(fieldsOf(call, upstreamModel)) }),
-  jobId: (answer) => (answer as Video | null)?.id,
+  jobId: (answer) => asRecord(answer)['id'],
   statusPath: videoPath,
-  readStatus: (answer, jobId) => statusOf((answer ?? {}) as Video, jobId),
+  readStatus: (answer, jobId) => statusOf(asRecord(answer), jobId),
   cancelPath: videoPath,
 };
 
@@ -70,7 +63,7 @@ function fieldsOf(
 // Of OpenAI and of servers that imitate it. An unknown status counts as waiting.
 const failedStatuses = new Set(['failed', 'error', 'cancelled', 'canceled', 'expired']);
 
-function statusOf({ status, progress, seconds, error }: Video, jobId: string): VideoStatus {
+function statusOf({ status, progress, seconds, error }: JsonRecord, jobId: string): VideoStatus {
   if (status === 'completed') {
     const duration = seconds === null ? Number.NaN : Number(seconds);
     return {
@@ -79,12 +72,14 @@ function statusOf({ status, progress, seconds, error }: Video, jobId: string): V
       seconds: duration > 0 ? duration : undefined,
     };
   }
-  if (typeof status === 'string' && failedStatuses.has(status))
+  if (typeof status === 'string' && failedStatuses.has(status)) {
+    const { code, message } = asRecord(error);
     return {
       state: 'failed',
-      status: statusOfCode(error?.code),
-      code: nonEmptyText(error?.code),
-      message: nonEmptyText(error?.message),
+      status: statusOfCode(code),
+      code: nonEmptyText(code),
+      message: nonEmptyText(message),
     };
+  }
   return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
 }

@@ -1,4 +1,5 @@
 // Videos of xAI's own format; its language models use OpenAI's.
+import { asRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
   nonEmptyText,
@@ -10,14 +11,6 @@ import {
   type VideoAdapter,
   type VideoStatus,
 } from '../video-adapter.ts';
-
-interface Generation {
-  request_id?: unknown;
-  status?: unknown;
-  progress?: unknown;
-  video?: { url?: unknown; duration?: unknown; respect_moderation?: unknown } | null;
-  error?: { code?: unknown; message?: unknown } | null;
-}
 
 const resolutions = { 480: '480p', 720: '720p', 1080: '1080p' };
 
@@ -38,9 +31,9 @@ export const xaiVideo: VideoAdapter = {
     path: '/videos/generations',
     body: JSON.stringify(requestBody(call, upstreamModel)),
   }),
-  jobId: (answer) => (answer as Generation | null)?.request_id,
+  jobId: (answer) => asRecord(answer)['request_id'],
   statusPath: (jobId) => `/videos/${encodeURIComponent(jobId)}`,
-  readStatus: (answer) => statusOf((answer ?? {}) as Generation),
+  readStatus: (answer) => statusOf(asRecord(answer)),
 };
 
 function requestBody(
@@ -63,34 +56,36 @@ function requestBody(
   };
 }
 
-function statusOf({ status, progress, video, error }: Generation): VideoStatus {
+function statusOf({ status, progress, video, error }: JsonRecord): VideoStatus {
   switch (status) {
-    case 'failed':
+    case 'failed': {
+      const { code, message } = asRecord(error);
       return {
         state: 'failed',
-        status: statusOfCode(error?.code),
-        code: nonEmptyText(error?.code),
-        message: nonEmptyText(error?.message),
+        status: statusOfCode(code),
+        code: nonEmptyText(code),
+        message: nonEmptyText(message),
       };
+    }
     case 'expired':
       return { state: 'failed', status: 500 };
     case 'done':
-      return resultOf(video);
+      return resultOf(asRecord(video));
     default:
       return { state: 'waiting', progress: typeof progress === 'number' ? progress / 100 : undefined };
   }
 }
 
-function resultOf(video: Generation['video']): VideoStatus {
-  if (video?.respect_moderation === false)
+function resultOf({ url: location, duration, respect_moderation: isAllowed }: JsonRecord): VideoStatus {
+  if (isAllowed === false)
     return {
       state: 'failed',
       status: 400,
       code: 'content_filtered',
       message: 'The provider held the film back by its rules for content.',
     };
-  const url = nonEmptyText(video?.url);
+  const url = nonEmptyText(location);
   if (url === undefined) return { state: 'failed', status: 500 };
-  const seconds = typeof video?.duration === 'number' && video.duration > 0 ? video.duration : undefined;
+  const seconds = typeof duration === 'number' && duration > 0 ? duration : undefined;
   return { state: 'ready', url, seconds };
 }
