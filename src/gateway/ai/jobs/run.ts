@@ -216,7 +216,7 @@ function interruptionOf(
   { shutdown, leaseLost, deadline }: { shutdown: AbortSignal; leaseLost: AbortSignal; deadline: AbortSignal },
 ): Interruption {
   if (shutdown.aborted) return { cause: 'stopped' };
-  if (leaseLost.aborted) return { cause: 'lost' };
+  if (leaseLost.aborted || error instanceof JobLostError) return { cause: 'lost' };
   if (!deadline.aborted) return { cause: 'failed', error };
   return {
     cause: 'failed',
@@ -236,7 +236,9 @@ async function endInterrupted(
       // Whoever ended the job has released its hold and canceled its upstream job.
       return;
     case 'failed':
-      if (await failJob(context, job, interruption.error)) cancelUpstreamJob(context, job);
+      // When the job is not this run's any more, its hold and its upstream job may be in use by another run.
+      if (!(await failJob(context, job, interruption.error))) return;
+      cancelUpstreamJob(context, job);
       return context.payments.release(job, 'upstream_failed');
   }
 }
