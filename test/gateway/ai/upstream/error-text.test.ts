@@ -1,8 +1,8 @@
 // Why a response failed is the provider's to say, and stands inside an answer that is none of an error: its words go by
 // the rule of a refusal's all the same.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { eventsOf, partsOf, startAi, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { eventsOf, partsOf, startAi, type World } from '../world.ts';
 
 const key = 'CANARY-71aa-key';
 const data = (value: object) => `data: ${JSON.stringify(value)}\n\n`;

@@ -1,8 +1,8 @@
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, startAi, userToken, neverHeldOff, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { errorOf, startAi, userToken, neverHeldOff, type World } from '../world.ts';
 
 const key = 'CANARY-9d2e-key';
 const efforts = { efforts: [{ id: 'low', name: 'Low' }], default_effort: 'low' };

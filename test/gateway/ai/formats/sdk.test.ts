@@ -7,8 +7,8 @@ import { createOpenAICompatible as createOpenAICompatible2 } from 'ai-openai-com
 import * as ai6 from 'ai6';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { startAi, userToken, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startAi, userToken, type World } from '../world.ts';
 
 type Sdk = typeof ai7;
 type Model = Parameters<Sdk['generateText']>[0]['model'];

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, startAi, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { errorOf, startAi, type World } from '../world.ts';
 
 describe('ai.generateText', () => {
   let provider: ScriptedProvider;

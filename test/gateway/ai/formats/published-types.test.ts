@@ -5,9 +5,9 @@ import {
   oraclesMs,
   streamPartV3,
   streamPartV4,
-} from '../../support/oracles.ts';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { eventsOf, partsOf, startAi, type World } from './world.ts';
+} from '../../../support/oracles.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { eventsOf, partsOf, startAi, type World } from '../world.ts';
 
 const say = (text: string) => [{ role: 'user', content: [{ type: 'text', text }] }];
 const messages = (content: string) => [{ role: 'user', content }];

@@ -1,8 +1,8 @@
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { startAi } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startAi } from '../world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const chat = '/v1/ai/chat/completions';

@@ -1,8 +1,8 @@
 // Answers that a provider gives in words of its own: errors that stand in a success, ends that are none, and usage by
 // other names. What the caller is told and charged must be the same on every way that leads to such a provider.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '../world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];

@@ -1,6 +1,6 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chunkOf, errorOf, eventsOf, startAi, type World } from './world.ts';
+import { chunkOf, errorOf, eventsOf, startAi, type World } from '../world.ts';
 
 const user = (content: unknown) => [{ role: 'user', content }];
 const chat = '/v1/ai/chat/completions';

@@ -1,8 +1,8 @@
 // What a caller says in one format reaches a provider of another, is refused, or is said back: nothing of a request is
 // lost without a word.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, partsOf, startAi, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { errorOf, partsOf, startAi, type World } from '../world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];

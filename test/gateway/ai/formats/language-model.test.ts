@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, partsOf, startAi, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { errorOf, partsOf, startAi, type World } from '../world.ts';
 
 const say = (text: string) => [{ role: 'user', content: [{ type: 'text', text }] }];
 type Part = Record<string, unknown>;

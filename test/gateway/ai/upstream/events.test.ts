@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { createEventSplitter, providerEvents } from '../../../src/gateway/ai/upstream/events.ts';
-import { Problem } from '../../../src/kernel/problem.ts';
-import { generator } from './generator.ts';
+import { createEventSplitter, providerEvents } from '../../../../src/gateway/ai/upstream/events.ts';
+import { Problem } from '../../../../src/kernel/problem.ts';
+import { generator } from '../generator.ts';
 
 const mebibyte = 1024 * 1024;
 

@@ -1,7 +1,7 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { chunkOf, eventsOf, partsOf, providerKey, startAi, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { chunkOf, eventsOf, partsOf, providerKey, startAi, type World } from '../world.ts';
 
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];

@@ -3,9 +3,9 @@ import {
   checkEffort,
   effortOrDefault,
   isAboveDefaultEffort,
-} from '../../../src/gateway/ai/catalog/reasoning.ts';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { partsOf, startAi, type World } from './world.ts';
+} from '../../../../src/gateway/ai/catalog/reasoning.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { partsOf, startAi, type World } from '../world.ts';
 
 const reasoning = {
   efforts: [

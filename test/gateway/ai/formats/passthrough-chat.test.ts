@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
-import { buildProviderRequest } from '../../../src/gateway/ai/formats/passthrough/request.ts';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { chunkOf, errorOf, eventsOf, providerKey, startAi, type World } from './world.ts';
-import { generator } from './generator.ts';
+import type { CatalogModel } from '../../../../src/gateway/ai/catalog/catalog.ts';
+import { buildProviderRequest } from '../../../../src/gateway/ai/formats/passthrough/request.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { chunkOf, errorOf, eventsOf, providerKey, startAi, type World } from '../world.ts';
+import { generator } from '../generator.ts';
 
 const chat = '/v1/ai/chat/completions';
 const messages = [{ role: 'user', content: 'hi' }];

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { applyEdits, topLevelMembers } from '../../../src/gateway/ai/upstream/json-members.ts';
-import { createEventMeter } from '../../../src/gateway/ai/formats/passthrough/usage.ts';
-import { chat } from '../../../src/gateway/ai/formats/passthrough/formats.ts';
-import type { Meter } from '../../../src/gateway/ai/metering/meter.ts';
-import { generator } from './generator.ts';
+import { applyEdits, topLevelMembers } from '../../../../src/gateway/ai/upstream/json-members.ts';
+import { createEventMeter } from '../../../../src/gateway/ai/formats/passthrough/usage.ts';
+import { chat } from '../../../../src/gateway/ai/formats/passthrough/formats.ts';
+import type { Meter } from '../../../../src/gateway/ai/metering/meter.ts';
+import { generator } from '../generator.ts';
 
 function values(text: string): Record<string, string> | undefined {
   const bytes = Buffer.from(text);

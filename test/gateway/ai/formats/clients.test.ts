@@ -5,8 +5,8 @@ import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { startAi, userToken, type World } from './world.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startAi, userToken, type World } from '../world.ts';
 
 const told = '@tool get_weather {"city":"Oslo"}\nI look it up';
 const user = (content: string) => [{ role: 'user' as const, content }];

@@ -1,10 +1,10 @@
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openCatalog } from '../../../src/gateway/ai/catalog/catalog.ts';
-import { curatedModels } from '../../../src/gateway/ai/catalog/curated.ts';
-import { createModelsFileReader } from '../../../src/gateway/ai/catalog/models-file.ts';
-import { priceLines } from '../../../src/gateway/ai/catalog/rates.ts';
-import { adminToken, errorOf, startAi, type World } from './world.ts';
+import { openCatalog } from '../../../../src/gateway/ai/catalog/catalog.ts';
+import { curatedModels } from '../../../../src/gateway/ai/catalog/curated.ts';
+import { createModelsFileReader } from '../../../../src/gateway/ai/catalog/models-file.ts';
+import { priceLines } from '../../../../src/gateway/ai/catalog/rates.ts';
+import { adminToken, errorOf, startAi, type World } from '../world.ts';
 
 const example = {
   providers: [
@@ -327,7 +327,7 @@ describe('MODELS_FILE', () => {
 });
 
 describe('the curated models', () => {
-  const catalogJson = new URL('../../../src/gateway/ai/catalog/catalog.json', import.meta.url).pathname;
+  const catalogJson = new URL('../../../../src/gateway/ai/catalog/catalog.json', import.meta.url).pathname;
 
   test('are a file that could be a MODELS_FILE, each with its source and its day', async () => {
     const read = await createModelsFileReader()(catalogJson);
@@ -340,7 +340,7 @@ describe('the curated models', () => {
   });
 
   test('are what the script makes of the packages on that day', async () => {
-    const { curatedCatalog } = await import('../../../scripts/catalog.ts');
+    const { curatedCatalog } = await import('../../../../scripts/catalog.ts');
     const written = JSON.parse(await readFile(catalogJson, 'utf8')) as {
       models: { meta: { price_date: string } }[];
     };
