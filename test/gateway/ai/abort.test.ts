@@ -7,7 +7,7 @@ import { startAi, userToken, type World } from './world.ts';
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 
-describe('a client that goes away', () => {
+describe('a client that disconnects', () => {
   let provider: ScriptedProvider;
   let world: World;
   beforeAll(async () => {
@@ -39,10 +39,10 @@ describe('a client that goes away', () => {
     outgoing.end(JSON.stringify(body));
     await provider.until((calls) => calls.length === 1);
     if (when === 'first byte') await firstByte;
-    const left = performance.now();
+    const abortedMs = performance.now();
     outgoing.destroy();
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
-    return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - left;
+    return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - abortedMs;
   }
 
   test.each<[string, string, object, 'called' | 'first byte']>([
@@ -68,12 +68,12 @@ describe('a client that goes away', () => {
     ['text', '/v1/ai/text', { model: 'acme/never', prompt: 'hi' }, 'called'],
     ['stream, midway', '/v1/ai/stream', { model: 'acme/slow', prompt }, 'first byte'],
     ['stream, before the first byte', '/v1/ai/stream', { model: 'acme/never', prompt }, 'called'],
-  ])("takes the provider's socket with it within 50 ms: %s", async (_name, path, body, when) => {
-    // The first call of a kind also compiles code.
+  ])("closes the provider's socket within 50 ms: %s", async (_name, path, body, when) => {
+    // The first call also compiles code.
     expect(await quickest(50, () => lived(path, body, when))).toBeLessThan(50);
   });
 
-  test('is no error in the log', () => {
+  test('logs no error', () => {
     expect(world.logged.filter((line) => /"level":"(error|warn)"/.test(line))).toEqual([]);
   });
 });

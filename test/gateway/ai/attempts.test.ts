@@ -33,7 +33,7 @@ const model = (id: string, more: Partial<CatalogModel> = {}) =>
     providerEntry: { kind: 'openai-compatible' },
     ...more,
   }) as CatalogModel;
-const refused = (status: number, retryAfter?: string) =>
+const errorResponse = (status: number, retryAfter?: string) =>
   problemOfErrorResponse({ status, retryAfter, body: '', hide: (text) => text, now: new Date(0) });
 const unreached = () =>
   new Problem('upstream_failed', 'upstream_failed', 'x', { cause: new ConnectionFailure('reset') });
@@ -43,100 +43,99 @@ interface Run {
   chain?: CatalogModel[];
   deadlineMs?: number;
   signal?: AbortSignal;
-  fits?: (tried: CatalogModel) => void;
-  effort?: (tried: CatalogModel) => string | undefined;
+  fits?: (model: CatalogModel) => void;
+  effort?: (model: CatalogModel) => string | undefined;
   /** What each attempt does, in order; the last is repeated. */
   outcomes: (Problem | 'ok')[];
 }
 
 function runWith(attempts: Attempts, { outcomes, ...task }: Run) {
   let count = 0;
-  const asked: string[] = [];
+  const calledModels: string[] = [];
   const run = attempts.run({
     chain: task.chain ?? [model('acme/fast')],
     signal: task.signal ?? new AbortController().signal,
     deadlineMs: task.deadlineMs ?? 60_000,
     fits: task.fits ?? (() => {}),
     effort: task.effort ?? (() => undefined),
-    prepare: (tried) => async () => {
-      asked.push(tried.id);
+    prepare: (model) => async () => {
+      calledModels.push(model.id);
       const outcome = outcomes[Math.min(count, outcomes.length - 1)];
       count += 1;
       if (outcome instanceof Problem) throw outcome;
-      return `from ${tried.id}`;
+      return `from ${model.id}`;
     },
   } satisfies Task<string>);
-  return { run, asked };
+  return { run, calledModels };
 }
 
 const middle = () => 0.5;
 
 describe('a call that fails before its first byte', () => {
   test.each<[string, Problem]>([
-    ['408', refused(408)],
-    ['429', refused(429)],
-    ['500', refused(500)],
-    ['502', refused(502)],
-    ['503', refused(503)],
-    ['504', refused(504)],
-    ['529', refused(529)],
+    ['408', errorResponse(408)],
+    ['429', errorResponse(429)],
+    ['500', errorResponse(500)],
+    ['502', errorResponse(502)],
+    ['503', errorResponse(503)],
+    ['504', errorResponse(504)],
+    ['529', errorResponse(529)],
     ['a connection that cannot be had', unreached()],
-  ])(
-    'is tried again twice, half a second and a second apart, less a quarter at most: %s',
-    async (_name, failure) => {
-      const clock = stillClock();
-      const { run, asked } = runWith(createAttempts({ clock, random: middle }), {
-        outcomes: [failure, failure, 'ok'],
-      });
-      expect(await run).toMatchObject({
-        answer: 'from acme/fast',
-        attempts: [{ outcome: failure.code }, { outcome: failure.code }, { outcome: 'answered' }],
-      });
-      expect(asked).toHaveLength(3);
-      expect(clock.slept).toEqual([437.5, 875]);
-    },
-  );
-
-  test.each([400, 401, 402, 403, 404, 409, 413, 418, 422, 501])(
-    'is never tried again, nor elsewhere, for a status of %i',
-    async (status) => {
-      const { run, asked } = runWith(createAttempts({ clock: stillClock() }), {
-        chain: [model('acme/fast'), model('acme/slow')],
-        outcomes: [refused(status), 'ok'],
-      });
-      await expect(run).rejects.toBeInstanceOf(Problem);
-      expect(asked).toEqual(['acme/fast']);
-    },
-  );
-
-  test('is not tried again once its deadline is spent, as that was the time it had', async () => {
-    const { run, asked } = runWith(createAttempts({ clock: stillClock() }), { outcomes: [late(), 'ok'] });
-    await expect(run).rejects.toMatchObject({ kind: 'upstream_timeout' });
-    expect(asked).toHaveLength(1);
+  ])('is retried twice, after 0.5 and 1 second less jitter: %s', async (_name, failure) => {
+    const clock = stillClock();
+    const { run, calledModels } = runWith(createAttempts({ clock, random: middle }), {
+      outcomes: [failure, failure, 'ok'],
+    });
+    expect(await run).toMatchObject({
+      answer: 'from acme/fast',
+      attempts: [{ outcome: failure.code }, { outcome: failure.code }, { outcome: 'answered' }],
+    });
+    expect(calledModels).toHaveLength(3);
+    expect(clock.slept).toEqual([437.5, 875]);
   });
 
-  test('waits as long as the provider asks, within the deadline', async () => {
+  test.each([400, 401, 402, 403, 404, 409, 413, 418, 422, 501])(
+    'is not retried and has no fallback for status %i',
+    async (status) => {
+      const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
+        chain: [model('acme/fast'), model('acme/slow')],
+        outcomes: [errorResponse(status), 'ok'],
+      });
+      await expect(run).rejects.toBeInstanceOf(Problem);
+      expect(calledModels).toEqual(['acme/fast']);
+    },
+  );
+
+  test('is not retried after its deadline', async () => {
+    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
+      outcomes: [late(), 'ok'],
+    });
+    await expect(run).rejects.toMatchObject({ kind: 'upstream_timeout' });
+    expect(calledModels).toHaveLength(1);
+  });
+
+  test('waits for the Retry-After within the deadline', async () => {
     const clock = stillClock();
     expect(
-      await runWith(createAttempts({ clock }), { outcomes: [refused(429, '7'), 'ok'] }).run,
+      await runWith(createAttempts({ clock }), { outcomes: [errorResponse(429, '7'), 'ok'] }).run,
     ).toMatchObject({ answer: 'from acme/fast' });
     expect(clock.slept).toEqual([7_000]);
-    const { run, asked } = runWith(createAttempts({ clock }), {
-      outcomes: [refused(429, '7'), 'ok'],
+    const { run, calledModels } = runWith(createAttempts({ clock }), {
+      outcomes: [errorResponse(429, '7'), 'ok'],
       deadlineMs: 5_000,
     });
     await expect(run).rejects.toMatchObject({ kind: 'rate_limited', headers: { 'retry-after': '7' } });
-    expect(asked).toHaveLength(1);
+    expect(calledModels).toHaveLength(1);
   });
 
-  test('goes to the fallbacks in order after its retries, and says so', async () => {
+  test('goes to the fallbacks in order after its retries', async () => {
     const chain = ['acme/fast', 'acme/slow', 'acme/last'].map((id) => model(id));
-    const { run, asked } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
       chain,
-      outcomes: [...Array<Problem>(6).fill(refused(503)), 'ok'],
+      outcomes: [...Array<Problem>(6).fill(errorResponse(503)), 'ok'],
     });
     expect((await run).model.id).toBe('acme/last');
-    expect(asked).toEqual([
+    expect(calledModels).toEqual([
       'acme/fast',
       'acme/fast',
       'acme/fast',
@@ -147,20 +146,20 @@ describe('a call that fails before its first byte', () => {
     ]);
   });
 
-  test('does not wait long for a model while another could answer', async () => {
+  test('does not wait long for a model that has a fallback', async () => {
     const clock = stillClock();
     const { run } = runWith(createAttempts({ clock }), {
       chain: [model('acme/fast'), model('acme/slow')],
-      outcomes: [refused(429, '30'), 'ok'],
+      outcomes: [errorResponse(429, '30'), 'ok'],
     });
     expect(await run).toMatchObject({ model: { id: 'acme/slow' } });
     expect(clock.slept).toEqual([]);
   });
 
-  test('ends with the last failure, whose headers name all attempts', async () => {
+  test('throws the last failure with all attempts in its headers', async () => {
     const { run } = runWith(createAttempts({ clock: stillClock() }), {
       chain: [model('acme/fast'), model('acme/slow')],
-      outcomes: [refused(503)],
+      outcomes: [errorResponse(503)],
     });
     const attempts = [
       ...Array<string>(3).fill('acme/fast;upstream_failed'),
@@ -173,28 +172,28 @@ describe('a call that fails before its first byte', () => {
     });
   });
 
-  test('ends at once when its caller goes away while it waits', async () => {
-    const gone = new AbortController();
-    const { run, asked } = runWith(
+  test('ends at once when the caller disconnects during a wait', async () => {
+    const caller = new AbortController();
+    const { run, calledModels } = runWith(
       createAttempts({
-        clock: { ...stillClock(), sleep: async (_ms, signal) => (gone.abort(), signal?.throwIfAborted()) },
+        clock: { ...stillClock(), sleep: async (_ms, signal) => (caller.abort(), signal?.throwIfAborted()) },
       }),
       {
-        signal: gone.signal,
-        outcomes: [refused(503), 'ok'],
+        signal: caller.signal,
+        outcomes: [errorResponse(503), 'ok'],
       },
     );
     await expect(run).rejects.toThrow('aborted');
-    expect(asked).toHaveLength(1);
+    expect(calledModels).toHaveLength(1);
   });
 });
 
 describe('a chain of models', () => {
-  const unfit = (id: string) => (tried: CatalogModel) => {
-    if (tried.id === id) throw new Problem('impossible', 'unsupported_by_model', 'takes no images');
+  const unfit = (id: string) => (model: CatalogModel) => {
+    if (model.id === id) throw new Problem('impossible', 'unsupported_by_model', 'takes no images');
   };
 
-  test('passes over a model that does not take the media', async () => {
+  test('skips a model that does not take the media', async () => {
     const { run } = runWith(createAttempts({ clock: stillClock() }), {
       chain: [model('acme/blind'), model('acme/seeing')],
       fits: unfit('acme/blind'),
@@ -206,7 +205,7 @@ describe('a chain of models', () => {
     });
   });
 
-  test('is 422 when none takes it', async () => {
+  test('throws a 422 when no model takes the media', async () => {
     const { run } = runWith(createAttempts({ clock: stillClock() }), {
       chain: [model('acme/blind')],
       fits: unfit('acme/blind'),
@@ -215,68 +214,68 @@ describe('a chain of models', () => {
     await expect(run).rejects.toMatchObject({ status: 422, code: 'unsupported_by_model' });
   });
 
-  test('ends with 422 at a fallback that lacks the effort, not with the error of the first model', async () => {
-    const effort = (tried: CatalogModel) => {
-      if (tried.id === 'acme/plain')
+  test('throws a 422 for a fallback that lacks the effort', async () => {
+    const effort = (model: CatalogModel) => {
+      if (model.id === 'acme/plain')
         throw new Problem('impossible', 'unsupported_reasoning_effort', 'allowed are low');
       return 'deep';
     };
-    const { run, asked } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
       chain: [model('acme/thinker'), model('acme/plain'), model('acme/last')],
       effort,
-      outcomes: [refused(503)],
+      outcomes: [errorResponse(503)],
     });
     await expect(run).rejects.toMatchObject({ status: 422, code: 'unsupported_reasoning_effort' });
-    expect(new Set(asked)).toEqual(new Set(['acme/thinker']));
+    expect(new Set(calledModels)).toEqual(new Set(['acme/thinker']));
   });
 
-  test('checks the effort of the requested model also where a fallback would run', async () => {
-    const effort = (tried: CatalogModel) => {
-      if (tried.id === 'acme/blind')
+  test('checks the effort of the requested model even if a fallback runs', async () => {
+    const effort = (model: CatalogModel) => {
+      if (model.id === 'acme/blind')
         throw new Problem('impossible', 'unsupported_reasoning_effort', 'allowed are low');
       return 'deep';
     };
-    const { run, asked } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
       chain: [model('acme/blind'), model('acme/seeing')],
       fits: unfit('acme/blind'),
       effort,
       outcomes: ['ok'],
     });
     await expect(run).rejects.toMatchObject({ code: 'unsupported_reasoning_effort' });
-    expect(asked).toEqual([]);
+    expect(calledModels).toEqual([]);
   });
 });
 
-describe('a model that fails again and again', () => {
-  test('is left alone after five failures in a row, for 15 seconds, and then probed once', async () => {
+describe('a model that keeps failing', () => {
+  test('opens its breaker after five failures and probes once after 15 seconds', async () => {
     const clock = stillClock();
     const attempts = createAttempts({ clock, retry: { retries: 0 } });
     for (let call = 0; call < 5; call += 1)
-      await expect(runWith(attempts, { outcomes: [refused(503)] }).run).rejects.toMatchObject({
+      await expect(runWith(attempts, { outcomes: [errorResponse(503)] }).run).rejects.toMatchObject({
         status: 502,
       });
-    const heldOff = runWith(attempts, { outcomes: ['ok'] });
-    await expect(heldOff.run).rejects.toMatchObject({
+    const openBreaker = runWith(attempts, { outcomes: ['ok'] });
+    await expect(openBreaker.run).rejects.toMatchObject({
       status: 502,
       code: 'upstream_failed',
       headers: { 'retry-after': '15', 'x-townhall-attempts': 'acme/fast;breaker_open' },
     });
-    expect(heldOff.asked).toEqual([]);
+    expect(openBreaker.calledModels).toEqual([]);
     clock.advance(15_000);
-    const probe = runWith(attempts, { outcomes: [refused(503)] });
+    const probe = runWith(attempts, { outcomes: [errorResponse(503)] });
     await expect(probe.run).rejects.toMatchObject({ status: 502 });
-    expect(probe.asked).toHaveLength(1);
+    expect(probe.calledModels).toHaveLength(1);
     await expect(runWith(attempts, { outcomes: ['ok'] }).run).rejects.toMatchObject({ status: 502 });
     clock.advance(15_000);
     expect(await runWith(attempts, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
     expect(await runWith(attempts, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
   });
 
-  test('gives way to its fallback while it is left alone', async () => {
+  test('gives way to its fallback while its breaker is open', async () => {
     const attempts = createAttempts({ clock: stillClock(), retry: { retries: 0 } });
     for (let call = 0; call < 5; call += 1)
-      await runWith(attempts, { outcomes: [refused(503)] }).run.catch(() => {});
-    const { run, asked } = runWith(attempts, {
+      await runWith(attempts, { outcomes: [errorResponse(503)] }).run.catch(() => {});
+    const { run, calledModels } = runWith(attempts, {
       chain: [model('acme/fast'), model('acme/slow')],
       outcomes: ['ok'],
     });
@@ -284,47 +283,47 @@ describe('a model that fails again and again', () => {
       model: { id: 'acme/slow' },
       attempts: [{ outcome: 'breaker_open' }, { outcome: 'answered' }],
     });
-    expect(asked).toEqual(['acme/slow']);
+    expect(calledModels).toEqual(['acme/slow']);
   });
 
-  test('costs at most a fifth more calls than it gets, and few at all once it is left alone', async () => {
+  test('gets at most a fifth more calls by retries, and few with an open breaker', async () => {
     const clock = stillClock();
     const attempts = createAttempts({
       clock,
       breaker: { consecutiveFailures: Number.POSITIVE_INFINITY, failureShare: 2 },
     });
-    let made = 0;
+    let callCount = 0;
     for (let call = 0; call < 1_000; call += 1) {
-      const { run, asked } = runWith(attempts, { outcomes: [refused(503)] });
+      const { run, calledModels } = runWith(attempts, { outcomes: [errorResponse(503)] });
       await run.catch(() => {});
-      made += asked.length;
+      callCount += calledModels.length;
       clock.advance(5);
     }
-    expect(made).toBeLessThanOrEqual(1_250);
+    expect(callCount).toBeLessThanOrEqual(1_250);
 
     const guarded = createAttempts({ clock });
-    made = 0;
+    callCount = 0;
     for (let call = 0; call < 1_000; call += 1) {
-      const { run, asked } = runWith(guarded, { outcomes: [refused(503)] });
+      const { run, calledModels } = runWith(guarded, { outcomes: [errorResponse(503)] });
       await run.catch(() => {});
-      made += asked.length;
+      callCount += calledModels.length;
       clock.advance(5);
     }
-    expect(made).toBeLessThan(10);
+    expect(callCount).toBeLessThan(10);
   });
 
-  test('is not held against it: a limit, a refusal, a caller who went away', async () => {
+  test('does not count rate limits, refusals and aborts as failures', async () => {
     const attempts = createAttempts({ clock: stillClock(), retry: { retries: 0 } });
-    const gone = AbortSignal.abort();
+    const caller = AbortSignal.abort();
     for (let call = 0; call < 10; call += 1) {
-      await runWith(attempts, { outcomes: [refused(429)] }).run.catch(() => {});
-      await runWith(attempts, { outcomes: [refused(400)] }).run.catch(() => {});
-      await runWith(attempts, { signal: gone, outcomes: [unreached()] }).run.catch(() => {});
+      await runWith(attempts, { outcomes: [errorResponse(429)] }).run.catch(() => {});
+      await runWith(attempts, { outcomes: [errorResponse(400)] }).run.catch(() => {});
+      await runWith(attempts, { signal: caller, outcomes: [unreached()] }).run.catch(() => {});
     }
     expect(await runWith(attempts, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
   });
 
-  test('is left alone too when half of its streams break off', async () => {
+  test('opens its breaker when half of its streams break off', async () => {
     const attempts = createAttempts({ clock: stillClock() });
     const fast = model('acme/fast');
     for (let call = 0; call < 10; call += 1) {
@@ -337,8 +336,8 @@ describe('a model that fails again and again', () => {
   });
 });
 
-describe('the parts of it', () => {
-  test('a breaker forgets failures that are older than its window', () => {
+describe('the breaker and the retry budget', () => {
+  test('forgets failures that are older than the window', () => {
     const clock = stillClock();
     const breaker = createBreaker({
       clock,
@@ -351,7 +350,7 @@ describe('the parts of it', () => {
     expect(breaker.waitMs()).toBe(0);
   });
 
-  test('only one probe is under way at a time, and one that says nothing leaves room for the next', () => {
+  test('allows one probe at a time and another after its release', () => {
     const clock = stillClock();
     const breaker = createBreaker({ clock, settings: defaultBreakerSettings });
     for (let call = 0; call < 5; call += 1) breaker.tryAcquire()?.recordFailure();
@@ -363,12 +362,12 @@ describe('the parts of it', () => {
     expect(breaker.tryAcquire()).toBeDefined();
   });
 
-  test('a lone caller always has a few retries; the budget fills again with time', () => {
+  test('always allows a few retries and refills with time', () => {
     const clock = stillClock();
     const budget = createRetryBudget({ clock, settings: defaultRetrySettings });
-    const taken = () => Array.from({ length: 20 }, () => budget.take()).filter(Boolean).length;
-    expect(taken()).toBe(10);
+    const takeAll = () => Array.from({ length: 20 }, () => budget.take()).filter(Boolean).length;
+    expect(takeAll()).toBe(10);
     clock.advance(31_000);
-    expect(taken()).toBe(10);
+    expect(takeAll()).toBe(10);
   });
 });

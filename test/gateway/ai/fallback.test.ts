@@ -15,7 +15,7 @@ const efforts = {
 };
 const picture = 'iVBORw0KGgo=';
 
-describe('retries and fallbacks, whatever the path', () => {
+describe('retries and fallbacks on every route', () => {
   let provider: ScriptedProvider;
   let world: World;
   beforeAll(async () => {
@@ -98,7 +98,7 @@ describe('retries and fallbacks, whatever the path', () => {
   }
 
   describe.each(ways)('%s', (_name, call) => {
-    test.each(['acme/flaky', 'acme/dropped'])('is answered after two failures of %s', async (model) => {
+    test.each(['acme/flaky', 'acme/dropped'])('answers after two failures of %s', async (model) => {
       const response = await call(model);
       expect(response.status).toBe(200);
       expect(await ranIn(response)).toEqual({
@@ -108,7 +108,7 @@ describe('retries and fallbacks, whatever the path', () => {
       expect(provider.calls).toHaveLength(3);
     });
 
-    test('is answered by the first fallback that can, those without a key passed over', async () => {
+    test('answers by the first callable fallback', async () => {
       const response = await call('acme/broken');
       expect(response.status).toBe(200);
       const { model, attempts } = await ranIn(response.clone());
@@ -120,16 +120,16 @@ describe('retries and fallbacks, whatever the path', () => {
           'acme/ok;answered',
         ].join(', '),
       );
-      // What the answer itself says of its model is the one that ran, too.
+      // The answer names the model that ran, too.
       expect(await response.text()).toContain('acme/ok');
     });
 
-    test('is answered by a model of another kind', async () => {
+    test('answers by a model of another kind of provider', async () => {
       const response = await call('acme/to-local');
       expect(await ranIn(response)).toMatchObject({ model: 'local/echo' });
     });
 
-    test('names the allowed efforts of a fallback that lacks the asked one', async () => {
+    test('names the allowed efforts of a fallback that lacks the requested one', async () => {
       const response = await call('acme/broken-thinker', { reasoning_effort: 'deep' });
       expect(response.status).toBe(422);
       expect(await errorOf(response)).toMatchObject({
@@ -141,12 +141,12 @@ describe('retries and fallbacks, whatever the path', () => {
       ).toContain('allowed are low, deep');
     });
 
-    test('keeps the asked effort on a fallback that has it', async () => {
+    test('keeps the requested effort on a fallback that has it', async () => {
       expect((await call('acme/broken-deep', { reasoning_effort: 'deep' })).status).toBe(200);
       expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ reasoning_effort: 'deep' });
     });
 
-    test('gives no second chance to a request that the provider refused', async () => {
+    test('does not retry a request that the provider refused', async () => {
       expect((await call('acme/refused')).status).toBe(400);
       expect(provider.calls).toHaveLength(1);
     });
@@ -182,7 +182,7 @@ describe('retries and fallbacks, whatever the path', () => {
           prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }],
         }),
     ],
-  ])('an image goes to the fallback that takes images (%s)', async (_name, call) => {
+  ])('sends an image to the fallback that takes images (%s)', async (_name, call) => {
     const response = await call();
     expect(response.status).toBe(200);
     expect(await ranIn(response)).toEqual({
@@ -193,7 +193,7 @@ describe('retries and fallbacks, whatever the path', () => {
     expect(provider.lastCall().body.toString()).toContain(picture);
   });
 
-  test('nothing is tried again once the first byte is out', async () => {
+  test('does not retry after the first byte', async () => {
     const { parts, done } = await partsOf(await world.post('/v1/ai/stream', { model: 'acme/cut', prompt }));
     expect(done).toBe(true);
     expect(parts.at(-1)).toMatchObject({ finishReason: { unified: 'error' } });
@@ -205,7 +205,7 @@ describe('retries and fallbacks, whatever the path', () => {
     expect(provider.calls).toHaveLength(2);
   });
 
-  test('a failure to the last names every attempt in its headers', async () => {
+  test('names every attempt in the headers of the last failure', async () => {
     const response = await world.post('/v1/ai/text', { model: 'nowhere/at-all', prompt: 'hi' });
     expect(response.status).toBe(502);
     expect(await errorOf(response)).toMatchObject({ code: 'upstream_failed' });
@@ -216,8 +216,8 @@ describe('retries and fallbacks, whatever the path', () => {
 });
 
 describe('the deadline of a call', () => {
-  test('is one for all of its attempts', async () => {
-    // Fails twice after a while, then says nothing: the third attempt has what the first two have left.
+  test('covers all attempts together', async () => {
+    // Fails twice after a while, then sends nothing: the third attempt has the time that the first two left.
     const livedMs: number[] = [];
     let calls = 0;
     const server = createServer((_request, response) => {

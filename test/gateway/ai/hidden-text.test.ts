@@ -1,4 +1,4 @@
-// Text that looks like a medium to the gateway, and is text to the model, is held for and charged as text.
+// Text that the gateway could mistake for media, while the model reads it as text, is held for and charged as text.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi, type World } from './world.ts';
@@ -172,7 +172,7 @@ describe('text of 900 kB', () => {
     ],
     ['a document to rank', 'rerank', { model: 'acme/ok', query: 'hi', documents: [lookalike] }],
     ['an input to embed', 'embeddings', { model: 'acme/ok', input: [lookalike] }],
-  ])('is held for in %s', async (_place, path, body) => {
+  ])('is included in the hold of %s', async (_place, path, body) => {
     await (
       await world.post(`/v1/ai/${path}`, path === 'messages' ? { max_tokens: 16, ...body } : body)
     ).text();

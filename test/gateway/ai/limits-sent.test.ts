@@ -1,4 +1,4 @@
-// A hold is sized by what really goes to a provider, and what a provider's own tools would cost is not left to chance.
+// A hold covers the output limit that is really sent, and tools that a provider bills separately are refused.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { errorOf, startAi, type World } from './world.ts';
@@ -11,7 +11,7 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  // An older name: its package turns an effort into tokens to think with, on top of the limit.
+  // For this older name, the SDK package adds tokens for reasoning to the limit.
   const older = (id: string, more: object = {}) => ({
     id,
     provider: 'claude',
@@ -73,7 +73,7 @@ beforeEach(() => {
   world.ledger.reset();
 });
 
-const sent = () =>
+const lastRequest = () =>
   JSON.parse(provider.lastCall().body.toString()) as {
     max_tokens?: number;
     thinking?: { budget_tokens?: number };
@@ -81,20 +81,20 @@ const sent = () =>
   };
 const text = (more: object) => world.post('/v1/ai/text', { model: 'claude/older', prompt: 'hi', ...more });
 
-describe('an effort that raises the limit', () => {
-  test('is held for as it is really sent', async () => {
+describe('an effort that raises the output limit', () => {
+  test('is held for at the limit that is sent', async () => {
     await (await text({ reasoning_effort: 'high', max_output_tokens: 100 })).text();
-    const { max_tokens: limit = 0, thinking } = sent();
+    const { max_tokens: limit = 0, thinking } = lastRequest();
     expect(limit).toBe(100 + (thinking?.budget_tokens ?? 0));
     expect(limit).toBeGreaterThan(1_000);
     expect(world.ledger.last().held).toBeGreaterThanOrEqual(BigInt(limit));
   });
 
-  test('is 402 where a limit that was sent cannot be paid with it, and nothing is sent', async () => {
+  test('is refused with 402 before the call if the raised limit is too expensive', async () => {
     world.ledger.reset(1_000n);
     const response = await text({ reasoning_effort: 'high', max_output_tokens: 100 });
     expect(response.status).toBe(402);
-    // The whole balance, with what the call itself had held already.
+    // The whole balance, including the first hold of the call.
     const error = await errorOf(response);
     expect(error['message']).toContain('and 1000 are available');
     expect(error['details']).toContainEqual({ path: 'affordable_credits', message: '1000' });
@@ -102,10 +102,10 @@ describe('an effort that raises the limit', () => {
     expect([world.ledger.balance, world.ledger.held()]).toEqual([1_000n, 0n]);
   });
 
-  test('leaves a limit of ours at what is affordable', async () => {
+  test('keeps a limit of the gateway affordable', async () => {
     world.ledger.reset(50_000n);
     await (await text({ reasoning_effort: 'low' })).text();
-    const { max_tokens: limit = 0, thinking } = sent();
+    const { max_tokens: limit = 0, thinking } = lastRequest();
     expect(limit).toBeLessThanOrEqual(50_000);
     expect(limit).toBeGreaterThan(thinking?.budget_tokens ?? 0);
   });
@@ -119,20 +119,20 @@ describe('the longest answer that a models file declares', () => {
       expect(provider.lastCall().body.toString()).toMatch(
         /"(?:max_tokens|max_completion_tokens|maxOutputTokens)":1000\b/,
       );
-      const { held } = await world.ledger.until(1);
-      expect(held).toBeGreaterThanOrEqual(1_000n);
-      expect(held).toBeLessThan(1_100n);
+      const { held: hold } = await world.ledger.until(1);
+      expect(hold).toBeGreaterThanOrEqual(1_000n);
+      expect(hold).toBeLessThan(1_100n);
     },
   );
 
-  test('limits messages without a limit', async () => {
+  test('adds a limit to messages without one', async () => {
     await (
       await world.post('/v1/ai/messages', {
         model: 'plain/older',
         messages: [{ role: 'user', content: 'hi' }],
       })
     ).text();
-    expect(sent().max_tokens).toBe(1_000);
+    expect(lastRequest().max_tokens).toBe(1_000);
   });
 });
 
@@ -151,7 +151,7 @@ describe('a JSON answer without a schema', () => {
     ],
     ['response_format', 'text', { prompt: 'hi', response_format: format }],
     ['responseFormat', 'stream', { prompt, responseFormat: format }],
-  ])("is 422 by its name for Anthropic's models: %s of %s", async (param, path, body) => {
+  ])("is refused by name for Anthropic's models: %s of %s", async (param, path, body) => {
     const response = await world.post(`/v1/ai/${path}`, { model: 'claude/ok', ...body });
     expect([response.status, await errorOf(response)]).toMatchObject([
       422,
@@ -172,12 +172,12 @@ describe('tools of a provider in stream', () => {
   ];
   const stream = (model: string, tools: object[]) => world.post('/v1/ai/stream', { model, prompt, tools });
 
-  test('go on to the provider that knows them', async () => {
+  test('are sent to the provider that has them', async () => {
     const response = await stream('claude/ok', tool('anthropic.bash_20250124'));
     expect(response.status).toBe(200);
     await response.text();
-    expect(sent().tools).toMatchObject([{ type: 'bash_20250124' }]);
-    // The scripted provider does not know this name, which the package has to; what it was sent is the matter.
+    expect(lastRequest().tools).toMatchObject([{ type: 'bash_20250124' }]);
+    // The SDK package needs this name, which the scripted provider does not have; only the request is checked.
     await (await stream('gemini/ok', tool('google.code_execution'))).text();
     expect(provider.lastCall().body.toString()).toContain('codeExecution');
   });
@@ -192,12 +192,12 @@ describe('tools of a provider in stream', () => {
     },
   );
 
-  test('of OpenAI go by the one format of its that has them, which keeps nothing unless it is told to', async () => {
+  test('of OpenAI use the responses format without storage', async () => {
     const response = await stream('gpt/ok', tool('openai.web_search'));
     expect(response.status).toBe(200);
-    const told = await response.text();
-    expect(told).toContain('Hello ');
-    expect(told.trimEnd()).toMatch(/\[DONE\]$/);
+    const events = await response.text();
+    expect(events).toContain('Hello ');
+    expect(events.trimEnd()).toMatch(/\[DONE\]$/);
     expect(provider.lastCall().path).toBe('/v1/responses');
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
       tools: [{ type: 'web_search' }],
@@ -224,22 +224,22 @@ describe('tools of a provider in stream', () => {
     'openai.image_generation',
     'openai.mcp',
     'openai.shell',
-  ])('are 422 on a priced model of OpenAI: %s', async (id) => {
+  ])('are refused on a priced model of OpenAI: %s', async (id) => {
     const response = await stream('gpt/priced', tool(id));
     expect(response.status).toBe(422);
     expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param: 'tools[0].id' });
     expect(provider.calls).toEqual([]);
   });
 
-  test('are taken on a priced model where the caller runs them', async () => {
+  test('are accepted on a priced model if the caller runs them', async () => {
     expect((await stream('gpt/priced', tool('openai.custom', { args: { name: 'shell' } }))).status).toBe(200);
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [{ type: 'custom' }] });
   });
 
-  test('are 422 where their use is billed apart, but for a model that is free', async () => {
-    const refused = await stream('claude/ok', tool('anthropic.web_search_20250305'));
-    expect(refused.status).toBe(422);
-    expect(await errorOf(refused)).toMatchObject({ code: 'unpriced_member' });
+  test('are refused if billed by use, except on a free model', async () => {
+    const response = await stream('claude/ok', tool('anthropic.web_search_20250305'));
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member' });
     expect((await stream('claude/free', tool('anthropic.web_search_20250305'))).status).toBe(200);
   });
 });
@@ -259,7 +259,7 @@ describe('tools of a provider in chat completions', () => {
     ['gemini/ok', 'custom', 'unsupported_by_model', 'type custom'],
     ['local/echo', 'web_search', 'unsupported_by_model', 'type web_search'],
   ])(
-    'are 422 where the format has none, and the way that has them is named: %s, %s',
+    'are refused where the format lacks them, naming the route that has them: %s, %s',
     async (model, type, code, words) => {
       const response = await chat(model, [{ type: 'function', function: { name: 'f' } }, { type }]);
       expect(response.status).toBe(422);
@@ -284,9 +284,9 @@ describe('tools of a provider in chat completions', () => {
         },
       },
     ],
-  ])('go on as they are where the provider may have them: %s', async (model, given) => {
-    expect((await chat(model, [given])).status).toBe(200);
-    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [given] });
+  ])('are sent unchanged where the provider may have them: %s', async (model, tool) => {
+    expect((await chat(model, [tool])).status).toBe(200);
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [tool] });
   });
 
   test.each([
@@ -297,14 +297,14 @@ describe('tools of a provider in chat completions', () => {
     ['modalities', ['text', 'audio']],
     ['service_tier', 'flex'],
     ['tool_choice', { type: 'custom', custom: { name: 'f' } }],
-  ])('and any member that a translated model cannot be told are 422: %s', async (member, value) => {
+  ])('and unsupported members are refused for translated models: %s', async (member, value) => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'gemini/ok',
       messages: [{ role: 'user', content: 'hi' }],
       [member]: value,
     });
     expect(response.status).toBe(422);
-    // The provider bills it apart, by a name of its own.
+    // The provider bills it separately under another name.
     const code = member === 'service_tier' ? 'unpriced_member' : 'unsupported_by_model';
     expect(await errorOf(response)).toMatchObject({
       code,

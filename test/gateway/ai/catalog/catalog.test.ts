@@ -63,7 +63,7 @@ const example = {
 };
 
 type Item = Record<string, unknown> & { id: string };
-// The models of this process have tests of their own.
+// Local models have tests of their own.
 const items = async (response: Response) =>
   ((await response.json()) as { items: Item[] }).items.filter((item) => !item.id.startsWith('local/'));
 const ids = async (world: World) => (await items(await world.get('/v1/ai/models'))).map((item) => item.id);
@@ -75,7 +75,7 @@ describe('ai.listModels', () => {
   });
   afterAll(() => world.close());
 
-  test('shows a user only what can be called now, each with its reasoning and without env_requirements', async () => {
+  test('shows a user only callable models, without env_requirements', async () => {
     const before = await items(await world.get('/v1/ai/models'));
     expect(before.map((item) => item.id)).toEqual(['home/free', 'paid/echo']);
     world.env.set('ACME_API_KEY', 'k');
@@ -97,7 +97,7 @@ describe('ai.listModels', () => {
     expect(all.find((item) => item.id === 'home/free')?.env_requirements).toEqual([]);
   });
 
-  test('says the price in lines for people', async () => {
+  test('lists the price in readable lines', async () => {
     const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
     expect(all.find((item) => item.id === 'acme/fast')?.price).toEqual([
       '150 credits per 1K input tokens',
@@ -121,7 +121,7 @@ describe('ai.listModels', () => {
     expect(all.find((item) => item.id === 'home/free')?.price).toEqual(['free']);
   });
 
-  test("serves OpenAI's client from the same answer", async () => {
+  test("serves OpenAI's client with the same answer", async () => {
     const listed: string[] = [];
     for await (const model of world.openai().models.list()) listed.push(model.id);
     expect(listed).toEqual(expect.arrayContaining(['local/echo', 'home/free', 'paid/echo']));
@@ -144,7 +144,7 @@ describe('ai.getModel', () => {
   });
   afterAll(() => world.close());
 
-  test('reads one model, its slash as it is or encoded', async () => {
+  test('reads one model with a plain or an encoded slash', async () => {
     for (const path of ['/v1/ai/models/local/echo', '/v1/ai/models/local%2Fecho']) {
       const response = await world.get(path);
       expect(response.status).toBe(200);
@@ -152,7 +152,7 @@ describe('ai.getModel', () => {
     }
   });
 
-  test('does not tell a user of a model that waits for its key, and tells an administrator', async () => {
+  test('hides a model without its key from users only', async () => {
     const hidden = await world.get('/v1/ai/models/acme/fast');
     const absent = await world.get('/v1/ai/models/acme/none');
     expect([hidden.status, absent.status]).toEqual([404, 404]);
@@ -165,7 +165,7 @@ describe('ai.getModel', () => {
     });
   });
 
-  test('tells an administrator which key a call waits for', async () => {
+  test('names the missing key to an administrator', async () => {
     const error = await errorOf(
       await world.post('/v1/ai/text', { model: 'acme/fast', prompt: 'x' }, { token: adminToken }),
     );
@@ -266,11 +266,11 @@ describe('MODELS_FILE', () => {
       broken((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')),
       'models[3].upstream_model: must be one of echo, guide',
     ],
-  ])('with %s refuses the start and names the place', async (_name, models, message) => {
+  ])('refuses the start for %s and names the path', async (_name, models, message) => {
     await expect(startAi({ models })).rejects.toThrow(message);
   });
 
-  test('is read again when it is replaced; a bad one is logged and the last good one stays', async () => {
+  test('is read again when replaced, and an invalid one is logged', async () => {
     const world = await startAi({ models: JSON.stringify(example), env: {} });
     try {
       const only = (id: string) =>
@@ -291,7 +291,7 @@ describe('MODELS_FILE', () => {
         .toBe(true);
       expect(await ids(world)).toEqual(['home/new']);
 
-      // As editors and deployments do it: a new file over the old one.
+      // As editors and deployments do: a rename over the old file.
       await writeFile(`${world.modelsFile}.next`, only('home/newest'));
       await rename(`${world.modelsFile}.next`, world.modelsFile);
       await expect.poll(() => ids(world)).toEqual(['home/newest']);
@@ -300,7 +300,7 @@ describe('MODELS_FILE', () => {
     }
   });
 
-  test('that is not there refuses the start', async () => {
+  test('refuses the start when the file is missing', async () => {
     const log = { debug() {}, info() {}, warn() {}, error() {}, child: () => log };
     const none = { providers: [], models: [] };
     await expect(
@@ -329,7 +329,7 @@ describe('MODELS_FILE', () => {
 describe('the curated models', () => {
   const catalogJson = new URL('../../../../src/gateway/ai/catalog/catalog.json', import.meta.url).pathname;
 
-  test('are a file that could be a MODELS_FILE, each with its source and its day', async () => {
+  test('are a valid MODELS_FILE with the source and date of each price', async () => {
     const read = await createModelsFileReader()(catalogJson);
     expect(read.parse({ providers: [], models: [], localModels: [] })).toEqual(curatedModels());
     for (const model of curatedModels().models)
@@ -339,15 +339,15 @@ describe('the curated models', () => {
       });
   });
 
-  test('are what the script makes of the packages on that day', async () => {
+  test('are the output of the script for the packages of that date', async () => {
     const { curatedCatalog } = await import('../../../../scripts/catalog.ts');
-    const written = JSON.parse(await readFile(catalogJson, 'utf8')) as {
+    const catalog = JSON.parse(await readFile(catalogJson, 'utf8')) as {
       models: { meta: { price_date: string } }[];
     };
-    expect(curatedCatalog(written.models[0]?.meta.price_date ?? '')).toEqual(written);
+    expect(curatedCatalog(catalog.models[0]?.meta.price_date ?? '')).toEqual(catalog);
   });
 
-  test('are at least twenty of seven providers, listed for a user once the provider has its key', async () => {
+  test('are at least twenty of seven providers, listed once the key is set', async () => {
     const world = await startAi({ curated: curatedModels(), env: {} });
     try {
       expect(await ids(world)).toEqual([]);
@@ -371,7 +371,7 @@ describe('the curated models', () => {
     }
   });
 
-  test('yield to the operator, who may move a provider and say a price anew', async () => {
+  test("yield to the operator's base URL and price", async () => {
     const models = JSON.stringify({
       providers: [{ id: 'openai', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
       models: [
@@ -398,7 +398,7 @@ describe('the curated models', () => {
 });
 
 describe('priceLines', () => {
-  test('keeps every digit of a rate and says one credit where it is one', () => {
+  test('keeps every digit of a rate and writes one credit in the singular', () => {
     expect(priceLines({ input: 1, output: 1000, reasoning: 9007199254740991, image: 1 }, [])).toEqual([
       '0.001 credits per 1K input tokens',
       '1 credit per 1K output tokens',

@@ -19,20 +19,20 @@ const thinker = { id: 'acme/thinker', reasoning };
 const plain = { id: 'acme/plain' };
 
 describe('reasoning efforts', () => {
-  test('are taken when the model has them, and are the default where none is asked', () => {
+  test('accept an effort of the model and default without one', () => {
     expect(checkEffort(thinker, 'high')).toBe('high');
     expect(checkEffort(thinker, null)).toBeUndefined();
     expect(effortOrDefault(thinker, undefined)).toBe('medium');
     expect(effortOrDefault(plain, undefined)).toBeUndefined();
   });
 
-  test('that the model lacks are refused with the allowed ids', () => {
+  test('refuse an effort that the model lacks, with the allowed ids', () => {
     expect(() => checkEffort(thinker, 'max')).toThrow('allowed are low, medium, high');
     expect(() => checkEffort(thinker, '')).toThrow('allowed are');
     expect(() => checkEffort(plain, 'low')).toThrow('has no reasoning efforts');
   });
 
-  test('above the default are known as such', () => {
+  test('recognize an effort above the default', () => {
     expect(
       [undefined, 'low', 'medium', 'high'].map((effort) => isAboveDefaultEffort(thinker, effort)),
     ).toEqual([false, false, false, true]);
@@ -40,7 +40,7 @@ describe('reasoning efforts', () => {
   });
 });
 
-describe('a model that thinks in silence', () => {
+describe('a model that is silent while it reasons', () => {
   let provider: ScriptedProvider;
   let world: World;
   beforeAll(async () => {
@@ -69,12 +69,12 @@ describe('a model that thinks in silence', () => {
     return (parts.at(-1) as { finishReason: { unified: string } }).finishReason.unified;
   };
 
-  test('is cut off at the usual silence', async () => {
+  test('times out at the usual idle timeout', async () => {
     expect(await reasonOf({ model: 'acme/plain' })).toBe('error');
     expect(await reasonOf({ model: 'acme/thinker' })).toBe('error');
   });
 
-  test('has more time when it was asked to think harder, or when the catalog grants it', async () => {
+  test('has more time at a raised effort or by its catalog entry', async () => {
     expect(await reasonOf({ model: 'acme/thinker', reasoning_effort: 'high' })).toBe('stop');
     expect(await reasonOf({ model: 'acme/patient' })).toBe('stop');
   });

@@ -37,7 +37,7 @@ describe('ai.createChatCompletion with a local model', () => {
     });
   });
 
-  test('streams role, content, finish reason and [DONE], without usage where none was asked', async () => {
+  test('streams role, content, finish reason and [DONE] without usage', async () => {
     const events = await eventsOf(await post({ messages: user('a b'), stream: true }));
     expect(events.at(-1)).toBe('[DONE]');
     const chunks = events.slice(0, -1).map(chunkOf);
@@ -52,7 +52,7 @@ describe('ai.createChatCompletion with a local model', () => {
     expect(chunks.every((chunk) => !('usage' in chunk))).toBe(true);
   });
 
-  test('gives usage as null on each chunk and once in full, where it was asked', async () => {
+  test('streams null usage until the last chunk with include_usage', async () => {
     const events = (
       await eventsOf(
         await post({ messages: user('a b'), stream: true, stream_options: { include_usage: true } }),
@@ -91,7 +91,7 @@ describe('ai.createChatCompletion with a local model', () => {
     });
   });
 
-  test("streams a tool call so that OpenAI's client puts it together", async () => {
+  test("streams a tool call that OpenAI's client assembles", async () => {
     const stream = world.openai().chat.completions.stream({
       model: 'local/echo',
       messages: [{ role: 'user', content: '@reasoning hm\n@tool a {"x":[1,2]}\n@tool b\nHold on' }],
@@ -109,7 +109,7 @@ describe('ai.createChatCompletion with a local model', () => {
     expect(choices[0]?.finish_reason).toBe('tool_calls');
   });
 
-  test('gives reasoning as reasoning_content, whole and streamed', async () => {
+  test('returns reasoning as reasoning_content, whole and streamed', async () => {
     const messages = user('@reasoning I think\nso');
     expect(await (await post({ messages })).json()).toMatchObject({
       choices: [{ message: { content: 'so', reasoning_content: 'I think' } }],
@@ -122,7 +122,7 @@ describe('ai.createChatCompletion with a local model', () => {
     expect(text).toBe('I think');
   });
 
-  test('follows a JSON schema in form', async () => {
+  test('follows the structure of a JSON schema', async () => {
     const schema = {
       type: 'object',
       required: ['city', 'days'],
@@ -143,7 +143,7 @@ describe('ai.createChatCompletion with a local model', () => {
     ).toMatchObject({ choices: [{ message: { content: '{"text":"x"}' } }] });
   });
 
-  test('honours the limit and the stop sequences', async () => {
+  test('honours the output limit and the stop sequences', async () => {
     expect(await (await post({ messages: user('a b c'), max_tokens: 2 })).json()).toMatchObject({
       choices: [{ message: { content: 'a b' }, finish_reason: 'length' }],
     });
@@ -158,7 +158,7 @@ describe('ai.createChatCompletion with a local model', () => {
     });
   });
 
-  test('a failure midway is one error event and no [DONE]', async () => {
+  test('ends a failure midway with one error event and no [DONE]', async () => {
     const events = await eventsOf(await post({ messages: user('@fail-after 1\na b c'), stream: true }));
     expect(events).not.toContain('[DONE]');
     expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
@@ -171,12 +171,12 @@ describe('ai.createChatCompletion with a local model', () => {
     }).rejects.toThrow('The model failed, as it was told to.');
   });
 
-  test('a failure before the first word has a status', async () => {
+  test('answers a failure before the first word with a status', async () => {
     expect((await post({ messages: user('@fail') })).status).toBe(502);
     expect((await post({ messages: user('@fail'), stream: true })).status).toBe(502);
   });
 
-  test('takes the parts of text that clients send, and system messages of either name', async () => {
+  test('accepts text parts and both names of system messages', async () => {
     const messages = [
       { role: 'developer', content: [{ type: 'text', text: 'Be brief.' }] },
       {
@@ -240,7 +240,7 @@ describe('ai.createChatCompletion with a local model', () => {
     expect(await errorOf(response)).toMatchObject({ code, param });
   });
 
-  test("is 404 for a model that is not there, also for OpenAI's client", async () => {
+  test('answers 404 for an unknown model', async () => {
     await expect(
       world
         .openai()

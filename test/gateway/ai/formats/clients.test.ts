@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { startAi, userToken, type World } from '../world.ts';
 
-const told = '@tool get_weather {"city":"Oslo"}\nI look it up';
+const toolPrompt = '@tool get_weather {"city":"Oslo"}\nI look it up';
 const user = (content: string) => [{ role: 'user' as const, content }];
 
 let provider: ScriptedProvider;
@@ -60,7 +60,7 @@ describe("OpenAI's client", () => {
     expect(streamed).toBe('tok0 tok1 tok2 tok3 tok4 ');
   });
 
-  test('runs tools by itself, whole and streamed', async () => {
+  test('runs tools, whole and streamed', async () => {
     const tools = [
       {
         type: 'function' as const,
@@ -75,12 +75,12 @@ describe("OpenAI's client", () => {
     ];
     expect(
       await client()
-        .chat.completions.runTools({ model: 'local/echo', messages: user(told), tools })
+        .chat.completions.runTools({ model: 'local/echo', messages: user(toolPrompt), tools })
         .finalContent(),
     ).toBe('It rains in Oslo.');
     expect(
       await client()
-        .chat.completions.runTools({ model: 'local/echo', messages: user(told), tools, stream: true })
+        .chat.completions.runTools({ model: 'local/echo', messages: user(toolPrompt), tools, stream: true })
         .finalContent(),
     ).toBe('It rains in Oslo.');
     expect(
@@ -99,7 +99,7 @@ describe("OpenAI's client", () => {
     ).toEqual([0.5, -0.25, 1]);
   });
 
-  test('is told errors by their kind, and tries again what may pass', async () => {
+  test('maps errors to their classes and retries transient ones', async () => {
     await expect(
       client().chat.completions.create({ model: 'acme/none', messages: user('x') }),
     ).rejects.toBeInstanceOf(OpenAI.NotFoundError);
@@ -121,7 +121,7 @@ describe("OpenAI's client", () => {
     expect(provider.calls).toHaveLength(1);
   });
 
-  test('is aborted, and takes the call to the provider with it', async () => {
+  test('aborts the call to the provider with its own', async () => {
     const stream = await client().chat.completions.create({
       model: 'acme/slow',
       messages: user('x'),
@@ -132,7 +132,7 @@ describe("OpenAI's client", () => {
     expect(provider.lastCall().tokens).toBeLessThan(500);
   });
 
-  test('hears of a stream that broke off', async () => {
+  test('throws for a stream that broke off', async () => {
     await expect(
       client()
         .chat.completions.stream({ model: 'acme/cut', messages: user('x') })
@@ -161,14 +161,14 @@ describe('LangChain', () => {
       schema: z.object({ city: z.string() }),
     });
     const bound = chat('local/echo').bindTools([weather]);
-    const asked = new HumanMessage(told);
-    const called = await bound.invoke([asked]);
-    expect(called.tool_calls).toMatchObject([{ name: 'get_weather', args: { city: 'Oslo' } }]);
+    const question = new HumanMessage(toolPrompt);
+    const toolCall = await bound.invoke([question]);
+    expect(toolCall.tool_calls).toMatchObject([{ name: 'get_weather', args: { city: 'Oslo' } }]);
     const result = (await weather.invoke({
-      ...called.tool_calls?.[0],
+      ...toolCall.tool_calls?.[0],
       type: 'tool_call',
     } as never)) as unknown as ToolMessage;
-    expect((await bound.invoke([asked, called, result])).content).toBe('It rains in Oslo.');
+    expect((await bound.invoke([question, toolCall, result])).content).toBe('It rains in Oslo.');
     const vectors = new OpenAIEmbeddings({
       model: 'acme/vectors',
       apiKey: userToken,
@@ -193,8 +193,8 @@ describe("OpenAI's agents", () => {
       execute: async ({ city }) => `It rains in ${city}.`,
     });
     const agent = new Agent({ name: 'Clerk', model: 'local/echo', tools: [weather] });
-    expect((await runner.run(agent, told)).finalOutput).toBe('It rains in Oslo.');
-    const streamed = await runner.run(agent, told, { stream: true });
+    expect((await runner.run(agent, toolPrompt)).finalOutput).toBe('It rains in Oslo.');
+    const streamed = await runner.run(agent, toolPrompt, { stream: true });
     await streamed.completed;
     expect(streamed.finalOutput).toBe('It rains in Oslo.');
   });

@@ -73,9 +73,9 @@ describe('ai.streamText', () => {
   });
   const stream = (body: object, headers: Record<string, string> = {}) =>
     world.post('/v1/ai/stream', body, { headers });
-  const sent = () => JSON.parse(provider.lastCall().body.toString()) as Part;
+  const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Part;
 
-  test('streams the parts of a local model in the promised order', async () => {
+  test('streams the parts of a local model in order', async () => {
     const answer = await partsOf(await stream({ model: 'local/echo', prompt: say('Good morning, all') }));
     expectWellFormed(answer);
     expect(textOf(answer.parts)).toBe('Good morning, all');
@@ -95,7 +95,7 @@ describe('ai.streamText', () => {
     });
   });
 
-  test("streams a provider's parts, with our name of the model", async () => {
+  test("streams a provider's parts with the catalog id of the model", async () => {
     const answer = await partsOf(await stream({ model: 'acme/ok', prompt: say('x') }));
     expectWellFormed(answer);
     expect(textOf(answer.parts)).toBe('tok0 tok1 tok2 tok3 tok4 ');
@@ -104,7 +104,7 @@ describe('ai.streamText', () => {
       finishReason: { unified: 'stop' },
       usage: { inputTokens: { total: 10 }, outputTokens: { total: 5 } },
     });
-    expect(sent()).toMatchObject({
+    expect(lastRequest()).toMatchObject({
       model: 'ok',
       stream: true,
       stream_options: { include_usage: true },
@@ -175,7 +175,7 @@ describe('ai.streamText', () => {
         }),
       ),
     );
-    expect(sent()).toMatchObject({
+    expect(lastRequest()).toMatchObject({
       max_tokens: 9,
       stop: ['s'],
       top_p: 0.5,
@@ -200,7 +200,7 @@ describe('ai.streamText', () => {
     });
   });
 
-  test('takes the model from the header when the body does not name it, and refuses two that differ', async () => {
+  test('takes the model from the header and refuses a different one in the body', async () => {
     expectWellFormed(
       await partsOf(await stream({ prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })),
     );
@@ -211,7 +211,7 @@ describe('ai.streamText', () => {
     ).toBe(400);
   });
 
-  test('checks the effort and sends the asked one', async () => {
+  test('checks and sends the requested effort', async () => {
     expect((await stream({ model: 'acme/ok', prompt: say('x'), reasoning_effort: 'huge' })).status).toBe(422);
     await (
       await stream({
@@ -221,7 +221,7 @@ describe('ai.streamText', () => {
         providerOptions: { acme: { user: 'u' } },
       })
     ).text();
-    expect(sent()).toMatchObject({ reasoning_effort: 'deep', user: 'u' });
+    expect(lastRequest()).toMatchObject({ reasoning_effort: 'deep', user: 'u' });
   });
 
   test.each([
@@ -241,10 +241,12 @@ describe('ai.streamText', () => {
     },
   );
 
-  test('hands raw chunks on only where they were asked for', async () => {
-    const asked = await partsOf(await stream({ model: 'acme/ok', prompt: say('x'), includeRawChunks: true }));
-    expectWellFormed(asked);
-    expect(asked.parts.filter((part) => part.type === 'raw').length).toBeGreaterThan(5);
+  test('forwards raw chunks only with includeRawChunks', async () => {
+    const withRaw = await partsOf(
+      await stream({ model: 'acme/ok', prompt: say('x'), includeRawChunks: true }),
+    );
+    expectWellFormed(withRaw);
+    expect(withRaw.parts.filter((part) => part.type === 'raw').length).toBeGreaterThan(5);
     expect(
       (await partsOf(await stream({ model: 'acme/ok', prompt: say('x') }))).parts.some(
         (part) => part.type === 'raw',
@@ -257,7 +259,7 @@ describe('ai.streamText', () => {
     ['acme/zero', { total: 0, text: 0, reasoning: 0 }],
     ['acme/negative', {}],
     ['acme/absurd', { total: 1e15, text: 1e15, reasoning: 0 }],
-  ])('gives the counts that can be counts, and no others (%s)', async (model, outputTokens) => {
+  ])('drops invalid token counts (%s)', async (model, outputTokens) => {
     const answer = await partsOf(await stream({ model, prompt: say('x') }));
     expectWellFormed(answer);
     expect((answer.parts.at(-1) as { usage: Part }).usage.outputTokens).toEqual(outputTokens);
@@ -271,7 +273,7 @@ describe('ai.streamText', () => {
     ['acme/utf8', 'upstream_failed'],
     ['acme/cut', 'upstream_failed'],
     ['acme/silence', 'upstream_timeout'],
-  ])('a failure midway is an error part, a finish with reason error and [DONE] (%s)', async (model, code) => {
+  ])('ends a failure midway with an error part, a finish and [DONE] (%s)', async (model, code) => {
     const answer = await partsOf(await stream({ model, prompt: say('x') }));
     expectWellFormed(answer);
     expect(answer.parts.at(-2)).toMatchObject({
@@ -282,7 +284,7 @@ describe('ai.streamText', () => {
     expect(JSON.stringify(answer.parts)).not.toContain('CANARY');
   });
 
-  test('a failure midway of a local model tells the usage so far', async () => {
+  test('reports the usage so far when a local model fails midway', async () => {
     const answer = await partsOf(
       await stream({ model: 'local/echo', prompt: say('@fail-after 2\na b c d') }),
     );
@@ -297,7 +299,7 @@ describe('ai.streamText', () => {
   test.each([
     ['acme/first', 502, 'upstream_failed'],
     ['acme/refused', 400, 'context_length_exceeded'],
-  ])('a failure before the first part is an answer with a status (%s)', async (model, status, code) => {
+  ])('answers a failure before the first part with a status (%s)', async (model, status, code) => {
     const response = await stream({ model, prompt: say('x') });
     expect(response.status).toBe(status);
     expect(await errorOf(response)).toMatchObject({ code });
@@ -313,7 +315,7 @@ describe('ai.streamText', () => {
     });
   });
 
-  test('refuses a specification version that it does not speak', async () => {
+  test('refuses an unknown specification version', async () => {
     expect(
       (
         await stream(

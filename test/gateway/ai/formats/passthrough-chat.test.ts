@@ -8,7 +8,7 @@ import { generator } from '../generator.ts';
 const chat = '/v1/ai/chat/completions';
 const messages = [{ role: 'user', content: 'hi' }];
 
-describe('the request of ai.createChatCompletion on its way to a provider', () => {
+describe('buildProviderRequest for chat completions', () => {
   const model = (provider: Partial<CatalogModel['providerEntry']> = {}, more: Partial<CatalogModel> = {}) =>
     ({
       id: 'acme/fast',
@@ -17,17 +17,17 @@ describe('the request of ai.createChatCompletion on its way to a provider', () =
       ...more,
       providerEntry: { usage: 'none', unpriced_members: [], ...provider },
     }) as CatalogModel;
-  const sent = (text: string, target: CatalogModel) =>
+  const providerRequest = (text: string, target: CatalogModel) =>
     buildProviderRequest(Buffer.from(text), JSON.parse(text), { model: target }).bytes.toString('utf8');
 
-  test('differs in the model alone, whatever the spacing, the escapes and the numbers', () => {
+  test('changes only the model, whatever the spacing, escapes and numbers', () => {
     const text =
       ' {\n "messages" : [ {"role":"user","content":"\\u0041 \\"model\\": \\"x\\"","model":"inner"} ] ,"seed":12345678901234567890123,"temperature":1.50,\t"model"\t:\t"acme\\/fast" , "x":{"model":"deep"}, "n":null } ';
-    expect(sent(text, model())).toBe(text.replace('"acme\\/fast"', '"fast \\"1\\""'));
+    expect(providerRequest(text, model())).toBe(text.replace('"acme\\/fast"', '"fast \\"1\\""'));
   });
 
-  test('finds the model also when its name is escaped', () => {
-    expect(sent('{"\\u006dodel":"acme/fast","messages":[]}', model())).toBe(
+  test('finds a member model with an escaped name', () => {
+    expect(providerRequest('{"\\u006dodel":"acme/fast","messages":[]}', model())).toBe(
       '{"\\u006dodel":"fast \\"1\\"","messages":[]}',
     );
   });
@@ -40,7 +40,7 @@ describe('the request of ai.createChatCompletion on its way to a provider', () =
         `{"metadata":${inner},`,
         `,"messages":[{"role":"user","content":${JSON.stringify(inner)}}]}`,
       ];
-      expect(sent(`${before}"model":"acme/fast"${after}`, model())).toBe(
+      expect(providerRequest(`${before}"model":"acme/fast"${after}`, model())).toBe(
         `${before}"model":"fast \\"1\\""${after}`,
       );
     }
@@ -78,28 +78,36 @@ describe('the request of ai.createChatCompletion on its way to a provider', () =
       '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}',
     ],
     ['no stream', '{"model":"m"}', '{"model":"fast \\"1\\""}'],
-  ])('asks for usage where the provider has to be asked: %s', (_name, text, expected) => {
-    expect(sent(text, model({ usage: 'ask' }))).toBe(expected);
+  ])('requests usage where the provider needs it: %s', (_name, text, expected) => {
+    expect(providerRequest(text, model({ usage: 'ask' }))).toBe(expected);
   });
 
-  test('adds the output limit where none was sent, and never touches one that was', () => {
+  test('adds an output limit only to requests without one', () => {
     const limited = model({ output_limit_member: 'max_completion_tokens' });
-    expect(sent('{"model":"m"}', limited)).toBe('{"max_completion_tokens":8192,"model":"fast \\"1\\""}');
-    expect(sent('{"model":"m","max_completion_tokens":null}', limited)).toBe(
+    expect(providerRequest('{"model":"m"}', limited)).toBe(
+      '{"max_completion_tokens":8192,"model":"fast \\"1\\""}',
+    );
+    expect(providerRequest('{"model":"m","max_completion_tokens":null}', limited)).toBe(
       '{"model":"fast \\"1\\"","max_completion_tokens":8192}',
     );
     for (const own of ['"max_tokens":99999', '"max_completion_tokens":99999']) {
-      expect(sent(`{"model":"m",${own}}`, limited)).toBe(`{"model":"fast \\"1\\"",${own}}`);
+      expect(providerRequest(`{"model":"m",${own}}`, limited)).toBe(`{"model":"fast \\"1\\"",${own}}`);
     }
     expect(
-      sent('{"model":"m"}', model({ output_limit_member: 'max_tokens' }, { max_output_tokens: null })),
+      providerRequest(
+        '{"model":"m"}',
+        model({ output_limit_member: 'max_tokens' }, { max_output_tokens: null }),
+      ),
     ).toBe('{"model":"fast \\"1\\""}');
   });
 
-  test('adds a limit and asks for usage in one request', () => {
+  test('adds a limit and requests usage together', () => {
     expect(
       JSON.parse(
-        sent('{"model":"m","stream":true}', model({ usage: 'ask', output_limit_member: 'max_tokens' })),
+        providerRequest(
+          '{"model":"m","stream":true}',
+          model({ usage: 'ask', output_limit_member: 'max_tokens' }),
+        ),
       ),
     ).toEqual({
       model: 'fast "1"',
@@ -143,7 +151,7 @@ describe('ai.createChatCompletion through a provider', () => {
   const stream = (model: string, more: object = {}) =>
     world.post(chat, { model, messages, stream: true, ...more });
 
-  test('sends the original bytes up, with our credential and none of the caller', async () => {
+  test('sends the original bytes with the credential of the provider only', async () => {
     const body = `{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],"model" : "acme/mirror","seed":9007199254740993 }`;
     const response = await world.post(chat, body, { headers: { 'x-api-key': 'mine', cookie: 'a=b' } });
     const call = provider.lastCall();
@@ -156,7 +164,7 @@ describe('ai.createChatCompletion through a provider', () => {
     ).toBe(call.body.toString());
   });
 
-  test('brings the answer down unchanged but for the model', async () => {
+  test('changes only the model in the answer', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages });
     expect(response.headers.get('content-type')).toContain('application/json');
     expect(await response.text()).toBe(
@@ -164,7 +172,7 @@ describe('ai.createChatCompletion through a provider', () => {
     );
   });
 
-  test('brings each chunk down unchanged but for the model, and takes out the usage that only we asked for', async () => {
+  test('changes only the model in chunks and drops usage that was not requested', async () => {
     const events = await eventsOf(await stream('acme/ok'));
     expect(events[0]).toBe(
       '{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":1700000000,"model":"acme/ok","choices":[{"index":0,"delta":{"role":"assistant","content":"tok0 "},"logprobs":null,"finish_reason":null}]}',
@@ -177,7 +185,7 @@ describe('ai.createChatCompletion through a provider', () => {
     });
   });
 
-  test('keeps the usage chunk for a caller who asked', async () => {
+  test('keeps the usage chunk that the caller requested', async () => {
     const events = await eventsOf(await stream('acme/ok', { stream_options: { include_usage: true } }));
     expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({
       model: 'acme/ok',
@@ -186,7 +194,7 @@ describe('ai.createChatCompletion through a provider', () => {
     });
   });
 
-  test('empties a usage that came on a chunk with choices', async () => {
+  test('nulls usage on a chunk with choices', async () => {
     const events = await eventsOf(await stream('acme/usage-on-choices'));
     expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({
       usage: null,
@@ -205,18 +213,18 @@ describe('ai.createChatCompletion through a provider', () => {
     },
   );
 
-  test('puts characters together that arrive byte by byte', async () => {
+  test('joins characters that arrive byte by byte', async () => {
     expect(chunkOf((await eventsOf(await stream('acme/split')))[0]).choices[0]?.delta.content).toBe(
       'Grüße, 世界 🌍',
     );
   });
 
-  test('is not fooled by the end of the stream inside a text, and hears nothing after the real one', async () => {
+  test('ignores [DONE] inside a text and everything after the real one', async () => {
     expect(await eventsOf(await stream('acme/forged'))).toHaveLength(3);
     expect((await eventsOf(await stream('acme/late'))).at(-1)).toBe('[DONE]');
   });
 
-  test('reads an answer that was compressed although nobody asked', async () => {
+  test('reads an answer that was compressed without a request', async () => {
     expect(await (await world.post(chat, { model: 'acme/gzip', messages })).json()).toMatchObject({
       model: 'acme/gzip',
     });
@@ -228,13 +236,13 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
   });
 
-  test("hands a provider's comments on when it sends nothing else for long", async () => {
+  test("forwards a provider's comments after a long silence", async () => {
     const text = await (await stream('acme/comments')).text();
     expect(text.startsWith(': still here\n\n')).toBe(true);
     expect(text).toMatch(/data: \{"error":\{"type":"upstream_error","code":"upstream_truncated".*\n\n$/);
   });
 
-  test('keeps tool calls and reasoning as they come', async () => {
+  test('keeps tool calls and reasoning unchanged', async () => {
     expect(
       (await eventsOf(await stream('acme/tools')))
         .map((event) => event.match(/"arguments":"((?:[^"\\]|\\.)*)"/)?.[1])
@@ -255,7 +263,7 @@ describe('ai.createChatCompletion through a provider', () => {
     'Authorization',
     'API-KEY',
     'azure_endpoint',
-  ])('refuses the member %s and calls nobody', async (member) => {
+  ])('refuses the member %s before any call', async (member) => {
     const response = await world.post(chat, {
       model: 'acme/ok',
       messages,
@@ -298,7 +306,7 @@ describe('ai.createChatCompletion through a provider', () => {
     ['n_predict', 100_000],
     ['max_output_tokens', 100_000],
     ['Service_Tier', 'priority'],
-  ])('refuses the member %s, which a provider may take for a paid one', async (member, value) => {
+  ])('refuses the member %s that a provider may read as a paid one', async (member, value) => {
     const response = await world.post(chat, { model: 'acme/ok', messages, [member]: value });
     expect([response.status, await errorOf(response)]).toMatchObject([
       422,
@@ -322,7 +330,7 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
-  test('lets members of its own through, and those that say nothing', async () => {
+  test("forwards a provider's own members and null members", async () => {
     const body = {
       model: 'acme/ok',
       messages,
@@ -345,14 +353,14 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
-  test('refuses an effort that the model does not have, and sends none of its own', async () => {
+  test('refuses an effort that the model lacks and adds none', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages, reasoning_effort: 'high' });
     expect(response.status).toBe(422);
     await world.post(chat, { model: 'acme/ok', messages });
     expect(provider.lastCall().body.toString()).not.toContain('reasoning_effort');
   });
 
-  test("works with OpenAI's own client: whole, streamed and with tools", async () => {
+  test("works with OpenAI's client: whole, streamed and with tools", async () => {
     const client = world.openai();
     const whole = await client.chat.completions.create({
       model: 'acme/ok',

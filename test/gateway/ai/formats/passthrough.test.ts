@@ -71,7 +71,7 @@ describe('a format that passes through', () => {
     await provider.close();
   });
   beforeEach(() => provider.reset());
-  const sent = () => provider.lastCall().body.toString();
+  const lastRequest = () => provider.lastCall().body.toString();
 
   test.each<[string, object, string]>([
     [
@@ -104,7 +104,7 @@ describe('a format that passes through', () => {
     ['responses', { model: 'acme/ok', input: 'x', models: ['big'] }, 'models'],
     ['embeddings', { model: 'acme/ok', input: 'x', MODEL: 'big' }, 'MODEL'],
     ['rerank', { model: 'acme/ok', query: 'q', documents: ['a'], Documents: ['a', 'b'] }, 'Documents'],
-  ])('refuses another form of a member that the gateway reads: %s %j', async (path, body, param) => {
+  ])('refuses another spelling of a member that the gateway reads: %s %j', async (path, body, param) => {
     const response = await world.post(`/v1/ai/${path}`, body);
     expect([response.status, await errorOf(response)]).toMatchObject([
       422,
@@ -150,16 +150,16 @@ describe('a format that passes through', () => {
       '{"model":"acme/ok","query":"q","documents":["a","b"],"top_n":1}',
       '{"model":"ok","query":"q","documents":["a","b"],"top_n":1}',
     ],
-  ])('goes up byte for byte but for the model, and down too: %s', async (_name, path, text, expected) => {
+  ])('changes only the model in requests and answers: %s', async (_name, path, text, expected) => {
     const response = await world.post(path, text);
     expect(response.status).toBe(200);
-    expect(sent()).toBe(expected);
+    expect(lastRequest()).toBe(expected);
     expect(response.headers.get('x-townhall-model')).toMatch(/^(acme|anthropic)\/ok$/);
     const answer = (await response.json()) as Record<string, unknown>;
     if ('model' in answer) expect(answer.model).toBe(response.headers.get('x-townhall-model'));
   });
 
-  test('tells Anthropic its key and the versions, and others a bearer credential', async () => {
+  test('sends Anthropic its key header and versions, and others a bearer token', async () => {
     const body = { model: 'anthropic/ok', max_tokens: 5, messages: [{ role: 'user', content: 'x' }] };
     await world.post('/v1/ai/messages', body, { headers: { 'anthropic-beta': 'context-1m-2025-08-07' } });
     expect(provider.lastCall()).toMatchObject({
@@ -184,7 +184,7 @@ describe('a format that passes through', () => {
     const stream = (script: string) =>
       world.post(path, { model: `${owner}/${script}`, stream: true, ...body });
 
-    test('has our name of the model wherever it stands, and is else what the provider sent', async () => {
+    test('changes only the model, in every event that names it', async () => {
       const text = await (await stream('ok')).text();
       expect(text).toContain(`"model":"${owner}/ok"`);
       expect(text).not.toContain('"model":"ok"');
@@ -195,7 +195,7 @@ describe('a format that passes through', () => {
     test.each([
       ['cut', 'upstream_truncated'],
       ['error', 'upstream_failed'],
-    ])('ends with the error of its format when it broke off (%s)', async (script, code) => {
+    ])('ends with an error of its format when it breaks off (%s)', async (script, code) => {
       const text = await (await stream(script)).text();
       const [, event = '', data = '{}'] = /event: (\S+)\ndata: (.*)\n\n$/.exec(text) ?? [];
       expect(event).toBe('error');
@@ -206,22 +206,22 @@ describe('a format that passes through', () => {
       expect(text).not.toMatch(/response\.completed|message_stop/);
     });
 
-    test('has a status before its first event', async () => {
+    test('answers a failure before its first event with a status', async () => {
       expect((await stream('error-first')).status).toBe(502);
-      const refused = await stream('status');
-      expect(refused.status).toBe(400);
-      expect(await errorOf(refused)).toMatchObject({ code: 'bad_thing' });
+      const response = await stream('status');
+      expect(response.status).toBe(400);
+      expect(await errorOf(response)).toMatchObject({ code: 'bad_thing' });
       expect((await stream('html')).status).toBe(502);
     });
 
-    test('is tried again before its first event', async () => {
+    test('is retried before its first event', async () => {
       const response = await stream('flaky');
       expect(response.headers.get('x-townhall-attempts')).toMatch(/upstream_failed, .*;/);
       expect(provider.calls.length).toBeGreaterThanOrEqual(2);
     });
   });
 
-  test('falls back to models whose provider takes it, and passes over others', async () => {
+  test('falls back only to models whose provider takes the format', async () => {
     const response = await world.post('/v1/ai/responses', { model: 'acme/to-other', input: 'x' });
     expect(response.status).toBe(200);
     expect(response.headers.get('x-townhall-model')).toBe('acme/ok');
@@ -354,7 +354,7 @@ describe('a format that passes through', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
-  test('takes the tokens of one long input', async () => {
+  test('accepts one long input as tokens', async () => {
     const response = await world.post('/v1/ai/embeddings', {
       model: 'acme/ok',
       input: Array.from({ length: 8_000 }, (_, index) => index),
@@ -362,7 +362,7 @@ describe('a format that passes through', () => {
     expect([response.status, ((await response.json()) as { data: unknown[] }).data.length]).toEqual([200, 1]);
   });
 
-  test('hands on megabytes of vectors, charged by their usage', async () => {
+  test('forwards megabytes of vectors and charges their usage', async () => {
     const input = Array.from({ length: 200 }, (_, index) => `text ${index}`);
     const response = await world.post('/v1/ai/embeddings', { model: 'acme/long-vectors', input });
     const { data, model } = (await response.json()) as { data: { embedding: number[] }[]; model: string };
@@ -372,11 +372,11 @@ describe('a format that passes through', () => {
       200,
       1_536,
     ]);
-    // Two tokens, as the provider says; without its usage they would be estimated by the length of the texts.
+    // Two tokens, as the provider reports. Without its usage, the lengths of the texts would be the estimate.
     expect(response.headers.get('x-townhall-credits')).toBe('1');
   });
 
-  test('refuses a model named twice', async () => {
+  test('refuses a repeated member model', async () => {
     expect(
       await errorOf(
         await world.post('/v1/ai/responses', '{"model":"acme/ok","input":"x","model":"acme/cut"}'),
@@ -391,25 +391,25 @@ describe('a format that passes through', () => {
     },
   );
 
-  describe("Anthropic's own client", () => {
+  describe("Anthropic's client", () => {
     const client = () =>
       new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: userToken, apiKey: null, maxRetries: 0 });
-    const asked = { max_tokens: 20, messages: [{ role: 'user' as const, content: 'hi' }] };
+    const request = { max_tokens: 20, messages: [{ role: 'user' as const, content: 'hi' }] };
 
-    test('creates and streams messages, calls tools and hears of errors', async () => {
-      const message = await client().messages.create({ model: 'anthropic/ok', ...asked });
+    test('creates and streams messages, calls tools and gets errors', async () => {
+      const message = await client().messages.create({ model: 'anthropic/ok', ...request });
       expect(message).toMatchObject({
         model: 'anthropic/ok',
         content: [{ type: 'text', text: 'Hello from the provider.' }],
         usage: { input_tokens: 10, output_tokens: 4 },
       });
-      const stream = client().messages.stream({ model: 'anthropic/ok', ...asked });
+      const stream = client().messages.stream({ model: 'anthropic/ok', ...request });
       expect(await stream.finalText()).toBe('Hello from the provider.');
       const tools = [{ name: 'get_weather', input_schema: { type: 'object' as const, properties: {} } }];
       expect(
         (
           await client()
-            .messages.stream({ model: 'anthropic/tools', ...asked, tools })
+            .messages.stream({ model: 'anthropic/tools', ...request, tools })
             .finalMessage()
         ).content,
       ).toMatchObject([{ type: 'tool_use', name: 'get_weather', input: { city: 'Oslo' } }]);
@@ -417,31 +417,31 @@ describe('a format that passes through', () => {
         (
           await client().beta.messages.create({
             model: 'anthropic/ok',
-            ...asked,
+            ...request,
             betas: ['context-1m-2025-08-07'],
           })
         ).model,
       ).toBe('anthropic/ok');
       expect(provider.lastCall().headers['anthropic-beta']).toContain('context-1m-2025-08-07');
-      await expect(client().messages.create({ model: 'anthropic/none', ...asked })).rejects.toBeInstanceOf(
+      await expect(client().messages.create({ model: 'anthropic/none', ...request })).rejects.toBeInstanceOf(
         Anthropic.NotFoundError,
       );
-      await expect(client().messages.create({ model: 'anthropic/status', ...asked })).rejects.toBeInstanceOf(
-        Anthropic.BadRequestError,
-      );
+      await expect(
+        client().messages.create({ model: 'anthropic/status', ...request }),
+      ).rejects.toBeInstanceOf(Anthropic.BadRequestError);
       for (const script of ['cut', 'error'])
         await expect(
           client()
-            .messages.stream({ model: `anthropic/${script}`, ...asked })
+            .messages.stream({ model: `anthropic/${script}`, ...request })
             .finalMessage(),
         ).rejects.toBeInstanceOf(Anthropic.APIError);
     });
   });
 
-  describe("OpenAI's own client", () => {
+  describe("OpenAI's client", () => {
     const client = () => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 });
 
-    test('makes embeddings, in the base64 that it asks for', async () => {
+    test('creates embeddings in the base64 that it requests', async () => {
       const { data, model, usage } = await client().embeddings.create({
         model: 'acme/ok',
         input: ['a', 'b'],
@@ -453,7 +453,7 @@ describe('a format that passes through', () => {
       expect([model, usage.total_tokens]).toEqual(['acme/ok', 2]);
     });
 
-    test('creates and streams responses, and hears of one that broke off', async () => {
+    test('creates and streams responses, and throws for a cut one', async () => {
       expect(await client().responses.create({ model: 'acme/ok', input: 'hi' })).toMatchObject({
         model: 'acme/ok',
         output_text: 'Hello from the provider.',

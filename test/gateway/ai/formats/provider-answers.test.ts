@@ -1,5 +1,5 @@
-// Answers that a provider gives in words of its own: errors that stand in a success, ends that are none, and usage by
-// other names. What the caller is told and charged must be the same on every way that leads to such a provider.
+// Providers whose answers deviate from their format: errors with status 200, failed answers, and other names for usage. Every
+// route to such a provider must report and charge them alike.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '../world.ts';
@@ -33,8 +33,8 @@ const completion = (message: object, more: object = {}, choice: object = {}) =>
     ],
     ...more,
   });
-const verbatim = (said: { sse?: string; json?: string }) =>
-  `verbatim?${new URLSearchParams(said).toString()}`;
+const verbatim = (body: { sse?: string; json?: string }) =>
+  `verbatim?${new URLSearchParams(body).toString()}`;
 
 const moonshot = { prompt_tokens: 1_000, completion_tokens: 10, total_tokens: 1_010, cached_tokens: 900 };
 const beside = {
@@ -132,16 +132,16 @@ beforeAll(async () => {
   };
   world = await startAi({
     models: JSON.stringify({
-      // The same server twice: once its format passes through, once it is translated as for a server that has another.
+      // The same server twice: its format passes through once, and is translated once.
       providers: [
         { ...entry, id: 'passed', formats: ['chat', 'responses'] },
-        { ...entry, id: 'told', formats: [] },
+        { ...entry, id: 'translated', formats: [] },
         { id: 'gemini', kind: 'google', base_url: provider.url, output_limit_member: 'maxOutputTokens' },
         { id: 'claude', kind: 'anthropic', base_url: provider.url },
       ],
       models: [
         ...through('passed'),
-        ...through('told'),
+        ...through('translated'),
         { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
         {
           id: 'passed/speech',
@@ -175,9 +175,9 @@ beforeEach(() => {
 const chat = (model: string, more: object = {}) =>
   world.post('/v1/ai/chat/completions', { model, messages, ...more });
 
-describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) => {
+describe.each(['passed', 'translated'])('a provider of chat completions, %s', (owner) => {
   test.each(['overloaded', 'kind-of-error'])(
-    'that answers 200 with an error is asked again, and is a failure that costs nothing: %s',
+    'is retried and charged nothing for an error with status 200: %s',
     async (name) => {
       const response = await chat(`${owner}/${name}`);
       expect([response.status, (await errorOf(response)).code]).toEqual([502, 'upstream_failed']);
@@ -192,7 +192,7 @@ describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) 
       const events = await eventsOf(await chat(`${owner}/${name}`, { stream: true }));
       expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
       expect(events).not.toContain('[DONE]');
-      // What came before the error is the caller's, and is paid for.
+      // The caller gets and pays for the text before the error.
       expect(events.join()).toContain('"content":"x"');
       expect(world.ledger.last().facts).toMatchObject({
         outcome: 'upstream_failed',
@@ -202,7 +202,7 @@ describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) 
     },
   );
 
-  test('may leave out the empty line behind the end', async () => {
+  test('may omit the empty line after the end', async () => {
     const events = await eventsOf(await chat(`${owner}/no-last-line`, { stream: true }));
     expect(events.at(-1)).toBe('[DONE]');
     expect(world.ledger.last().facts.outcome).toBe('completed');
@@ -211,7 +211,7 @@ describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) 
   test.each([
     ['moonshot', 100 + 90 + 20],
     ['beside', 10 + 8 + 600],
-  ])('is charged alike whole and streamed, whatever its words for usage: %s', async (name, credits) => {
+  ])('is charged alike whole and streamed, whatever its usage members: %s', async (name, credits) => {
     await (await chat(`${owner}/${name}`)).text();
     expect(world.ledger.last().charged).toBe(BigInt(credits));
     await (await chat(`${owner}/${name}`, { stream: true })).text();
@@ -220,7 +220,7 @@ describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) 
     expect(world.ledger.last().charged).toBe(BigInt(credits));
   });
 
-  test('may say nothing of the usage of a very long text, which costs no more than its limit', async () => {
+  test('is charged up to the limit for a long text without usage', async () => {
     expect((await chat(`${owner}/long`)).status).toBe(200);
     expect(world.ledger.last().facts).toMatchObject({
       outcome: 'completed',
@@ -230,40 +230,43 @@ describe.each(['passed', 'told'])('a provider of chat completions, %s', (owner) 
   });
 });
 
-describe('a model that gives its answer up', () => {
-  test.each(['told/gave-up', 'gemini/malformed'])('is no end of chat completions: %s', async (model) => {
-    const response = await chat(model);
-    expect([response.status, (await errorOf(response)).code]).toEqual([502, 'upstream_failed']);
-    expect(world.ledger.last().charged).toBe(0n);
-    const streamed = await (await chat(model, { stream: true })).text();
-    expect(streamed).toContain('"code":"upstream_failed"');
-    expect(streamed).not.toContain('[DONE]');
-    expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
-  });
+describe('a model that fails its answer', () => {
+  test.each(['translated/gave-up', 'gemini/malformed'])(
+    'is an error in chat completions: %s',
+    async (model) => {
+      const response = await chat(model);
+      expect([response.status, (await errorOf(response)).code]).toEqual([502, 'upstream_failed']);
+      expect(world.ledger.last().charged).toBe(0n);
+      const streamed = await (await chat(model, { stream: true })).text();
+      expect(streamed).toContain('"code":"upstream_failed"');
+      expect(streamed).not.toContain('[DONE]');
+      expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
+    },
+  );
 
-  test('before its first word costs nothing', async () => {
+  test('costs nothing before its first word', async () => {
     expect((await chat('gemini/malformed', { stream: true })).status).toBe(502);
     expect(world.ledger.last().charged).toBe(0n);
   });
 
-  test('is told as an error where the format has a word for it', async () => {
+  test('is an error part in formats that have one', async () => {
     const { parts, done } = await partsOf(
-      await world.post('/v1/ai/stream', { model: 'told/gave-up', prompt }),
+      await world.post('/v1/ai/stream', { model: 'translated/gave-up', prompt }),
     );
     expect(done).toBe(true);
     expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error', raw: 'error' } });
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
   });
 
-  test('and a stream without a reason for its end count as failures of the provider, not of the caller', async () => {
-    const events = await eventsOf(await chat('told/no-reason', { stream: true }));
+  test('counts as a failure of the provider, as does an end without a reason', async () => {
+    const events = await eventsOf(await chat('translated/no-reason', { stream: true }));
     expect(events).not.toContain('[DONE]');
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
   });
 });
 
 describe('a response', () => {
-  test('that failed costs what the provider says, and otherwise nothing', async () => {
+  test('costs only the reported usage when it failed', async () => {
     const response = await world.post('/v1/ai/responses', { model: 'passed/failed', input: 'hi' });
     expect([response.status, response.headers.get('x-townhall-credits')]).toEqual([200, '0']);
     expect(world.ledger.last()).toMatchObject({ charged: 0n, facts: { outcome: 'upstream_failed' } });
@@ -273,7 +276,7 @@ describe('a response', () => {
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
   });
 
-  test('may repeat a long request in its events', async () => {
+  test('accepts events that repeat a long request', async () => {
     const events = await eventsOf(
       await world.post('/v1/ai/responses', { model: 'passed/repeating', input: 'hi', stream: true }),
     );
@@ -282,7 +285,7 @@ describe('a response', () => {
   });
 
   test.each([{ previous_response_id: 'resp_1' }, { conversation: 'conv_1' }])(
-    'is held and charged for what the provider reads beside it: %j',
+    'is held and charged for stored context that the provider reads: %j',
     async (more) => {
       await (await world.post('/v1/ai/responses', { model: 'passed/kept', input: 'hi', ...more })).text();
       expect(world.ledger.last()).toMatchObject({
@@ -295,7 +298,7 @@ describe('a response', () => {
 });
 
 describe('speech', () => {
-  test('that is too long for a document costs nothing, and nothing stays held for it', async () => {
+  test('costs nothing and releases its hold when it is too long', async () => {
     const response = await world.post(
       '/v1/ai/tts',
       { model: 'passed/speech', text: 'hello' },
@@ -308,7 +311,7 @@ describe('speech', () => {
 });
 
 describe('a request', () => {
-  test('that asks for usage twice, differently, is refused by the repeated member', async () => {
+  test('is refused when it repeats include_usage', async () => {
     const body = `{"model":"passed/moonshot","stream":true,"stream_options":{"include_usage":true,"include_usage":false},"messages":${JSON.stringify(messages)}}`;
     const response = await world.post('/v1/ai/chat/completions', body);
     expect([response.status, (await errorOf(response)).param]).toEqual([400, 'include_usage']);
@@ -318,12 +321,12 @@ describe('a request', () => {
   test.each([
     ['/v1/ai/chat/completions', { messages, n: 128, max_tokens: 1e308 }],
     ['/v1/ai/responses', { input: 'hi', n: 1e308, max_output_tokens: 1e308 }],
-  ])('for more than there can be is too dear, and no fault of ours: %s', async (path, body) => {
+  ])('is refused as too expensive for an impossible limit: %s', async (path, body) => {
     expect((await world.post(path, { model: 'passed/moonshot', ...body })).status).toBe(402);
   });
 
   test.each(['mcp_servers', 'speed', 'container'])(
-    'with what a kind of provider bills apart is refused although nobody declared it: %s',
+    'is refused with members that the kind of provider bills separately: %s',
     async (name) => {
       const response = await world.post('/v1/ai/messages', {
         model: 'claude/ok',
@@ -339,9 +342,9 @@ describe('a request', () => {
     },
   );
 
-  test('with an address that is none is refused by its place', async () => {
+  test('is refused with an invalid URL, named by its path', async () => {
     const response = await world.post('/v1/ai/text', {
-      model: 'told/moonshot',
+      model: 'translated/moonshot',
       messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png', url: 'http://[' }] }],
     });
     expect([response.status, (await errorOf(response)).param]).toEqual([400, 'messages[0].content[0].url']);
@@ -349,11 +352,11 @@ describe('a request', () => {
 });
 
 describe('a conversation that is translated', () => {
-  const sent = () =>
+  const lastMessages = () =>
     (JSON.parse(provider.lastCall().body.toString()) as { messages: Record<string, unknown>[] }).messages;
 
-  test('keeps a refusal, and calls without arguments', async () => {
-    await chat('told/moonshot', {
+  test('keeps a refusal and calls without arguments', async () => {
+    await chat('translated/moonshot', {
       messages: [
         { role: 'user', content: 'a' },
         { role: 'assistant', content: null, refusal: 'I will not.' },
@@ -366,14 +369,16 @@ describe('a conversation that is translated', () => {
         { role: 'tool', tool_call_id: 'c1', content: '' },
       ],
     });
-    expect(sent()[1]).toEqual({ role: 'assistant', content: 'I will not.' });
-    expect(sent()[3]).toMatchObject({ tool_calls: [{ function: { name: 'f', arguments: '{}' } }] });
+    expect(lastMessages()[1]).toEqual({ role: 'assistant', content: 'I will not.' });
+    expect(lastMessages()[3]).toMatchObject({ tool_calls: [{ function: { name: 'f', arguments: '{}' } }] });
   });
 
-  test('says what it left out of the messages, and refuses where that would be lost', async () => {
-    const named = await chat('told/moonshot', { messages: [{ role: 'user', name: 'bob', content: 'hi' }] });
-    expect(named.headers.get('x-townhall-warnings')).toContain('messages[0].name');
-    const old = await chat('told/moonshot', {
+  test('warns of dropped members and refuses lossy messages', async () => {
+    const response = await chat('translated/moonshot', {
+      messages: [{ role: 'user', name: 'bob', content: 'hi' }],
+    });
+    expect(response.headers.get('x-townhall-warnings')).toContain('messages[0].name');
+    const old = await chat('translated/moonshot', {
       messages: [
         ...messages,
         { role: 'assistant', content: null, function_call: { name: 'f', arguments: '{}' } },
@@ -382,7 +387,7 @@ describe('a conversation that is translated', () => {
     expect([old.status, (await errorOf(old)).param]).toEqual([422, 'messages[1].function_call']);
   });
 
-  test('shows pictures that tools gave behind all results of the turn, where a result is text alone', async () => {
+  test('moves images of tool results behind the results where a result is text only', async () => {
     const picture = { type: 'image-data', data: 'aGk=', mediaType: 'image/png' };
     const result = (toolCallId: string, value: object[]) => ({
       type: 'tool-result',
@@ -405,11 +410,11 @@ describe('a conversation that is translated', () => {
     ];
     await (
       await world.post('/v1/ai/stream', {
-        model: 'told/moonshot',
+        model: 'translated/moonshot',
         prompt: [...prompt, { role: 'assistant', content: calls }, { role: 'tool', content }],
       })
     ).text();
-    expect(sent().slice(2)).toEqual([
+    expect(lastMessages().slice(2)).toEqual([
       { role: 'tool', tool_call_id: 'c1', content: 'one' },
       { role: 'tool', tool_call_id: 'c2', content: 'two\nmore' },
       {

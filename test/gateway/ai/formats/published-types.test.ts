@@ -11,12 +11,12 @@ import { eventsOf, partsOf, startAi, type World } from '../world.ts';
 
 const say = (text: string) => [{ role: 'user', content: [{ type: 'text', text }] }];
 const messages = (content: string) => [{ role: 'user', content }];
-const told = '@reasoning hm\n@tool get_weather {"city":"Oslo"}\nI look it up';
+const toolPrompt = '@reasoning hm\n@tool get_weather {"city":"Oslo"}\nI look it up';
 
-// Models of every kind and what each is asked, so that every kind of part and every kind of end is among them.
+// A model of every kind with a prompt each, so that every type of part and every finish reason occurs.
 const calls: [string, string][] = [
   ['local/echo', 'Good morning'],
-  ['local/echo', told],
+  ['local/echo', toolPrompt],
   ['local/echo', '@length\nGood'],
   ['local/echo', '@fail-after 1\nGood morning'],
   ['local/guide', 'How do I log in?'],
@@ -40,7 +40,7 @@ const calls: [string, string][] = [
   ]),
 ];
 
-describe('what we send is of the published types', () => {
+describe('answers match the published types of the SDKs', () => {
   let provider: ScriptedProvider;
   let world: World;
   beforeAll(async () => {
@@ -89,7 +89,7 @@ describe('what we send is of the published types', () => {
     await provider.close();
   });
 
-  test('and the judges refuse what is not', () => {
+  test('the type validators refuse wrong answers', () => {
     expect(() => streamPartV3({ type: 'text-delta', id: '0' })).toThrow('LanguageModelV3StreamPart');
     expect(() => streamPartV3({ type: 'custom', kind: 'a.b' })).toThrow('LanguageModelV3StreamPart');
     expect(() => streamPartV3({ type: 'finish', finishReason: 'stop', usage: {} })).toThrow(
@@ -133,7 +133,7 @@ describe('what we send is of the published types', () => {
       expect(parts.at(-1)).toMatchObject({ type: 'finish' });
     });
 
-    // Which go by another format of the same provider.
+    // These use another format of the same provider.
     test.each(['ok', 'search', 'cut', 'error'])('of OpenAI with a tool of its own: %s', async (script) => {
       const body = {
         model: `openai/${script}`,
@@ -168,7 +168,7 @@ describe('what we send is of the published types', () => {
     });
   });
 
-  // The one member beyond the published ones: what a model thought, as all servers of open models say it.
+  // `reasoning_content` is the only member beyond the published ones; servers of open models share it.
   function withoutReasoning(value: unknown): unknown {
     return JSON.parse(
       JSON.stringify(value, (name, member: unknown) => (name === 'reasoning_content' ? undefined : member)),
@@ -183,7 +183,7 @@ describe('what we send is of the published types', () => {
     )('%s: %j', async (model, text) => {
       const whole = await world.post('/v1/ai/chat/completions', { model, messages: messages(text) });
       expect(whole.status).toBe(200);
-      // What a provider says of its own in a format that passes through is its own affair; its usage may be nonsense.
+      // Members of the provider pass through unchecked, so its usage may be invalid.
       chatCompletion(withoutReasoning(await whole.json()));
       const events = await eventsOf(
         await world.post('/v1/ai/chat/completions', {

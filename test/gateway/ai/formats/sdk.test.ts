@@ -17,7 +17,7 @@ const pixel = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
   'base64',
 );
-const told = '@reasoning They ask.\n@tool get_weather {"city":"Oslo"}\nI look it up';
+const toolPrompt = '@reasoning They ask.\n@tool get_weather {"city":"Oslo"}\nI look it up';
 
 describe('the AI SDK against a server', () => {
   let provider: ScriptedProvider;
@@ -43,7 +43,7 @@ describe('the AI SDK against a server', () => {
   });
   beforeEach(() => provider.reset());
 
-  // Both versions have the same functions with nearly the same types; the tests are written against the newer.
+  // Both versions have the same functions with nearly the same types; the tests use the types of the newer one.
   const ways: [string, Sdk, (id: string) => Model][] = [
     ['ai 7, the model of our client', ai7, (id) => ourClient(id)],
     ['ai 6, the model of our client', ai6 as unknown as Sdk, (id) => ourClient(id)],
@@ -112,10 +112,10 @@ describe('the AI SDK against a server', () => {
       expect((await result.usage).outputTokens).toBe(5);
     });
 
-    test('runs tools over several steps, streamed and not, and sees the reasoning', async () => {
+    test('runs tools over several steps and gets the reasoning', async () => {
       const result = await sdk.generateText({
         model: model('local/echo'),
-        prompt: told,
+        prompt: toolPrompt,
         tools: { get_weather: weather() },
         stopWhen: sdk.stepCountIs(3),
       });
@@ -123,7 +123,7 @@ describe('the AI SDK against a server', () => {
       expect(result.steps[0]?.reasoningText).toBe('They ask.');
       const streamed = sdk.streamText({
         model: model('local/echo'),
-        prompt: told,
+        prompt: toolPrompt,
         tools: { get_weather: weather() },
         stopWhen: sdk.stepCountIs(3),
       });
@@ -131,7 +131,7 @@ describe('the AI SDK against a server', () => {
       expect((await streamed.steps).length).toBe(2);
     });
 
-    test('makes objects of a schema', async () => {
+    test('generates objects of a schema', async () => {
       const schema = z.object({ city: z.string().min(2), days: z.array(z.number()).min(1) });
       const { output } = await sdk.generateText({
         model: model('local/echo'),
@@ -150,23 +150,23 @@ describe('the AI SDK against a server', () => {
       expect(provider.lastCall().body.toString()).toContain(pixel.toString('base64'));
     });
 
-    test('is aborted, and takes the call to the provider with it', async () => {
-      const gone = new AbortController();
+    test('aborts the call to the provider with its own', async () => {
+      const caller = new AbortController();
       const result = sdk.streamText({
         model: model('acme/slow'),
         prompt: 'hi',
-        abortSignal: gone.signal,
+        abortSignal: caller.signal,
         onError: () => {},
       });
       const reading = (async () => {
-        for await (const _piece of result.textStream) gone.abort();
+        for await (const _piece of result.textStream) caller.abort();
       })();
       await reading.catch(() => {});
       await provider.until((calls) => calls[0]?.abortedAt !== undefined);
       expect(provider.lastCall().tokens).toBeLessThan(500);
     });
 
-    test('tries again only what may pass', async () => {
+    test('retries only transient errors', async () => {
       await expect(
         sdk.generateText({ model: model('acme/limited'), prompt: 'hi', maxRetries: 1 }),
       ).rejects.toThrow('limiting requests');
@@ -178,7 +178,7 @@ describe('the AI SDK against a server', () => {
       expect(provider.calls).toHaveLength(1);
     });
 
-    test('hears of a stream that broke off', async () => {
+    test('reports a stream that broke off', async () => {
       const errors: unknown[] = [];
       const result = sdk.streamText({
         model: model('acme/cut'),
@@ -191,7 +191,7 @@ describe('the AI SDK against a server', () => {
     });
   });
 
-  test('its own gateway provider lists the models', async () => {
+  test('lists the models through its gateway provider', async () => {
     for (const gateway of [
       createGateway3({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }),
       createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }),
@@ -201,7 +201,7 @@ describe('the AI SDK against a server', () => {
     }
   });
 
-  test('its own gateway provider is told an error by its kind', async () => {
+  test('maps errors to their classes in its gateway provider', async () => {
     const gateway = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken });
     await expect(
       ai7.generateText({ model: gateway('acme/none'), prompt: 'x', maxRetries: 0 }),
@@ -212,7 +212,7 @@ describe('the AI SDK against a server', () => {
     ).rejects.toMatchObject({ name: 'GatewayAuthenticationError' });
   });
 
-  test("version 7's common reasoning option is the effort", async () => {
+  test("takes the effort from version 7's common reasoning option", async () => {
     const gateway = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken });
     await expect(
       ai7.generateText({ model: gateway('local/echo'), prompt: 'x', reasoning: 'max', maxRetries: 0 }),

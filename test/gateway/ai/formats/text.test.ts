@@ -34,7 +34,7 @@ describe('ai.generateText', () => {
     await provider.close();
   });
   const text = (body: object) => world.post('/v1/ai/text', body);
-  const sent = async (body: object) => {
+  const requestFor = async (body: object) => {
     expect((await text(body)).status).toBe(200);
     return JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
   };
@@ -62,8 +62,8 @@ describe('ai.generateText', () => {
     });
   });
 
-  test('asks a provider for what was asked, and names our model in the answer', async () => {
-    const body = await sent({
+  test('sends the options and answers with the catalog id of the model', async () => {
+    const body = await requestFor({
       model: 'acme/mirror',
       system: 'Be brief.',
       prompt: 'hi',
@@ -95,12 +95,14 @@ describe('ai.generateText', () => {
       { role: 'assistant', content: 'b' },
       { role: 'user', content: 'c' },
     ];
-    expect((await sent({ model: 'acme/mirror', messages })).messages).toEqual(messages);
+    expect((await requestFor({ model: 'acme/mirror', messages })).messages).toEqual(messages);
   });
 
-  test('sends the default effort where none is asked, and the asked one otherwise', async () => {
-    expect(await sent({ model: 'acme/thinker', prompt: 'x' })).toMatchObject({ reasoning_effort: 'low' });
-    expect(await sent({ model: 'acme/thinker', prompt: 'x', reasoning_effort: 'deep' })).toMatchObject({
+  test('sends the requested effort or the default', async () => {
+    expect(await requestFor({ model: 'acme/thinker', prompt: 'x' })).toMatchObject({
+      reasoning_effort: 'low',
+    });
+    expect(await requestFor({ model: 'acme/thinker', prompt: 'x', reasoning_effort: 'deep' })).toMatchObject({
       reasoning_effort: 'deep',
     });
   });
@@ -108,7 +110,7 @@ describe('ai.generateText', () => {
   test.each([
     ['acme/thinker', 'must be one of low, deep'],
     ['local/echo', 'must be one of low, high'],
-  ])('refuses a reasoning_effort that %s does not have, naming the allowed ones', async (model, message) => {
+  ])('refuses an effort that %s lacks and names the allowed ones', async (model, message) => {
     const response = await text({ model, prompt: 'x', reasoning_effort: 'extreme' });
     expect(response.status).toBe(422);
     expect(response.headers.get('x-should-retry')).toBe('false');
@@ -125,7 +127,7 @@ describe('ai.generateText', () => {
     expect((await errorOf(response)).message).toContain('no reasoning efforts');
   });
 
-  test('brings reasoning as a part of its own', async () => {
+  test('returns reasoning as a part of its own', async () => {
     expect(await (await text({ model: 'acme/reasoning', prompt: 'x' })).json()).toMatchObject({
       parts: [
         { type: 'reasoning', text: 'Let me think. Done.' },
@@ -157,7 +159,7 @@ describe('ai.generateText', () => {
     },
   );
 
-  test('says that a model called a tool although none was offered', async () => {
+  test('returns a call of a tool that was not offered', async () => {
     expect(await (await text({ model: 'acme/tools', prompt: 'x' })).json()).toMatchObject({
       metadata: { finish_reason: 'tool-calls' },
     });

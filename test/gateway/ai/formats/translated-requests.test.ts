@@ -1,5 +1,5 @@
-// What a caller says in one format reaches a provider of another, is refused, or is said back: nothing of a request is
-// lost without a word.
+// Requests in one format for a provider of another: each member is sent, refused, or reported in a warning. None is dropped
+// silently.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, partsOf, startAi, type World } from '../world.ts';
@@ -62,22 +62,22 @@ beforeEach(() => {
   world.ledger.reset();
 });
 
-const sent = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
 const chat = (owner: string, more: object) =>
   world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, messages, ...more });
 const stream = (owner: string, more: object) =>
   world.post('/v1/ai/stream', { model: `${owner}/ok`, prompt, ...more });
 
-describe('one call of a tool a turn', () => {
+describe('parallel_tool_calls', () => {
   test.each(['acme-one', 'acme-two', 'openai', 'gpt'])(
-    'is carried as it is to a server of chat completions: %s',
+    'is sent unchanged to a server of chat completions: %s',
     async (owner) => {
       for (const isParallel of [false, true]) {
         expect((await chat(owner, { tools, parallel_tool_calls: isParallel })).status).toBe(200);
-        expect(sent()).toMatchObject({ parallel_tool_calls: isParallel });
+        expect(lastRequest()).toMatchObject({ parallel_tool_calls: isParallel });
       }
       await chat(owner, { tools });
-      expect(sent()).not.toHaveProperty('parallel_tool_calls');
+      expect(lastRequest()).not.toHaveProperty('parallel_tool_calls');
     },
   );
 
@@ -85,58 +85,55 @@ describe('one call of a tool a turn', () => {
     [{}, 'auto'],
     [{ tool_choice: 'required' }, 'any'],
     [{ tool_choice: { type: 'function', function: { name: 'f' } } }, 'tool'],
-  ])("is carried in Anthropic's own words beside the choice of a tool %#", async (more, type) => {
+  ])('becomes disable_parallel_tool_use for Anthropic %#', async (more, type) => {
     for (const streams of [false, true]) {
       const response = await chat('claude', { tools, parallel_tool_calls: false, stream: streams, ...more });
       expect(response.status).toBe(200);
       await response.text();
-      expect(sent()).toMatchObject({ tool_choice: { type, disable_parallel_tool_use: true } });
+      expect(lastRequest()).toMatchObject({ tool_choice: { type, disable_parallel_tool_use: true } });
     }
   });
 
-  test('is left to the model where the caller leaves it', async () => {
+  test('is not sent to Anthropic unless it is false', async () => {
     for (const more of [{}, { parallel_tool_calls: true }, { parallel_tool_calls: null }]) {
       expect((await chat('claude', { tools, ...more })).status).toBe(200);
       expect(provider.lastCall().body.toString()).not.toContain('disable_parallel_tool_use');
     }
   });
 
-  test.each(['gemini', 'local'])(
-    'is 422 where the format has no switch for it, and names it: %s',
-    async (owner) => {
-      const response = await chat(
-        owner,
-        owner === 'local'
-          ? { model: 'local/echo', tools, parallel_tool_calls: false }
-          : { tools, parallel_tool_calls: false },
-      );
-      expect(response.status).toBe(422);
-      expect(await errorOf(response)).toMatchObject({
-        code: 'unsupported_by_model',
-        param: 'parallel_tool_calls',
-        message: expect.stringMatching(/^parallel_tool_calls cannot be false here/),
-      });
-      expect(provider.calls).toEqual([]);
-    },
-  );
+  test.each(['gemini', 'local'])('is refused by name where the format lacks it: %s', async (owner) => {
+    const response = await chat(
+      owner,
+      owner === 'local'
+        ? { model: 'local/echo', tools, parallel_tool_calls: false }
+        : { tools, parallel_tool_calls: false },
+    );
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({
+      code: 'unsupported_by_model',
+      param: 'parallel_tool_calls',
+      message: expect.stringMatching(/^parallel_tool_calls cannot be false here/),
+    });
+    expect(provider.calls).toEqual([]);
+  });
 
-  test('is 400 where it is no switch at all', async () => {
+  test('is refused when it is not a boolean', async () => {
     expect(await errorOf(await chat('claude', { tools, parallel_tool_calls: 'no' }))).toMatchObject({
       code: 'invalid_request',
       param: 'parallel_tool_calls',
     });
   });
 
-  test('is carried by the options of a stream, and by messages and responses as it stands there', async () => {
+  test('passes as provider options of a stream, and unchanged in messages and responses', async () => {
     const own = [{ type: 'function', name: 'f', inputSchema: schema }];
     await (
       await stream('claude', { tools: own, providerOptions: { anthropic: { disableParallelToolUse: true } } })
     ).text();
-    expect(sent()).toMatchObject({ tool_choice: { disable_parallel_tool_use: true } });
+    expect(lastRequest()).toMatchObject({ tool_choice: { disable_parallel_tool_use: true } });
     await (
       await stream('openai', { tools: own, providerOptions: { openai: { parallelToolCalls: false } } })
     ).text();
-    expect(sent()).toMatchObject({ parallel_tool_calls: false });
+    expect(lastRequest()).toMatchObject({ parallel_tool_calls: false });
     await world.post('/v1/ai/messages', {
       model: 'claude/ok',
       max_tokens: 5,
@@ -144,48 +141,47 @@ describe('one call of a tool a turn', () => {
       tools: [{ name: 'f', input_schema: schema }],
       tool_choice: { type: 'auto', disable_parallel_tool_use: true },
     });
-    expect(sent()).toMatchObject({ tool_choice: { type: 'auto', disable_parallel_tool_use: true } });
+    expect(lastRequest()).toMatchObject({ tool_choice: { type: 'auto', disable_parallel_tool_use: true } });
     await world.post('/v1/ai/responses', { model: 'openai/ok', input: 'x', parallel_tool_calls: false });
-    expect(sent()).toMatchObject({ parallel_tool_calls: false });
+    expect(lastRequest()).toMatchObject({ parallel_tool_calls: false });
   });
 });
 
-describe('how strictly a schema binds', () => {
+describe('strict schemas', () => {
   const format = (strict: boolean | null | undefined) => ({
     type: 'json_schema',
     json_schema: { name: 'n', schema, strict },
   });
 
   test.each(['acme-one', 'acme-two', 'openai', 'gpt'])(
-    'is what the caller said, or not at all where nothing was said: %s',
+    'keep the strict of the request, or its absence: %s',
     async (owner) => {
       for (const strict of [true, false, null, undefined]) {
         expect((await chat(owner, { response_format: format(strict) })).status).toBe(200);
-        const { json_schema: named } = sent()['response_format'] as {
+        const { json_schema: jsonSchema } = lastRequest()['response_format'] as {
           json_schema: { strict?: boolean | null };
         };
-        expect(named.strict ?? false).toBe(strict ?? false);
+        expect(jsonSchema.strict ?? false).toBe(strict ?? false);
       }
     },
   );
 
-  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])(
-    'is what the caller said of a tool, too: %s',
-    async (owner) => {
-      for (const strict of [true, false, undefined]) {
-        expect(
-          (
-            await chat(owner, {
-              tools: [{ type: 'function', function: { name: 'f', parameters: schema, strict } }],
-            })
-          ).status,
-        ).toBe(200);
-        expect((sent()['tools'] as { function: { strict?: boolean } }[])[0]?.function.strict).toBe(strict);
-      }
-    },
-  );
+  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])('keep the strict of a tool: %s', async (owner) => {
+    for (const strict of [true, false, undefined]) {
+      expect(
+        (
+          await chat(owner, {
+            tools: [{ type: 'function', function: { name: 'f', parameters: schema, strict } }],
+          })
+        ).status,
+      ).toBe(200);
+      expect((lastRequest()['tools'] as { function: { strict?: boolean } }[])[0]?.function.strict).toBe(
+        strict,
+      );
+    }
+  });
 
-  test('is 400 where it is no switch', async () => {
+  test('refuse a strict that is not a boolean', async () => {
     expect(
       await errorOf(
         await chat('acme-two', {
@@ -196,7 +192,7 @@ describe('how strictly a schema binds', () => {
   });
 });
 
-// Every member that the request of OpenAI's client has, with a value that is none of its defaults.
+// Every member of a request of OpenAI's client, with a value other than its default.
 const members: Record<string, unknown> = {
   audio: { voice: 'alloy', format: 'mp3' },
   frequency_penalty: 0.75,
@@ -233,7 +229,7 @@ const members: Record<string, unknown> = {
   verbosity: 'low',
   web_search_options: {},
 };
-// What a member is called where it is carried, and what the packages call it in their warnings.
+// Names of members in the provider's request or in a warning, where they differ.
 const elsewhere: Record<string, RegExp> = {
   max_completion_tokens: /123/,
   max_tokens: /124/,
@@ -251,26 +247,23 @@ const elsewhere: Record<string, RegExp> = {
 describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
   'a request of chat completions that is translated, for %s',
   (owner) => {
-    test.each(Object.entries(members))(
-      'has %s carried, refused by its name or said back',
-      async (member, value) => {
-        const more =
-          member === 'stream_options'
-            ? { stream: true }
-            : member === 'tool_choice' || member === 'parallel_tool_calls'
-              ? { tools }
-              : {};
-        const response = await chat(owner, { ...more, [member]: value });
-        if (response.status === 200) {
-          const told = `${provider.lastCall().body.toString()} ${response.headers.get('x-townhall-warnings') ?? ''}`;
-          await response.text();
-          expect(told).toMatch(elsewhere[member] ?? new RegExp(member));
-        } else {
-          expect(response.status).toBe(422);
-          expect((await errorOf(response)).param).toMatch(new RegExp(`^${member}`));
-        }
-      },
-    );
+    test.each(Object.entries(members))('sends, refuses or warns of %s', async (member, value) => {
+      const more =
+        member === 'stream_options'
+          ? { stream: true }
+          : member === 'tool_choice' || member === 'parallel_tool_calls'
+            ? { tools }
+            : {};
+      const response = await chat(owner, { ...more, [member]: value });
+      if (response.status === 200) {
+        const requestAndWarnings = `${provider.lastCall().body.toString()} ${response.headers.get('x-townhall-warnings') ?? ''}`;
+        await response.text();
+        expect(requestAndWarnings).toMatch(elsewhere[member] ?? new RegExp(member));
+      } else {
+        expect(response.status).toBe(422);
+        expect((await errorOf(response)).param).toMatch(new RegExp(`^${member}`));
+      }
+    });
 
     test.each([
       [
@@ -303,7 +296,7 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
         { tools: [{ type: 'function', function: { name: 'f', cache_control: {} } }] },
       ],
       ['messages[0].name', { messages: [{ role: 'user', name: 'Ann', content: 'hi' }] }],
-    ])('has said back what of the inner members is not told: %s', async (path, more) => {
+    ])('warns of dropped nested members: %s', async (path, more) => {
       const response = await chat(owner, more);
       expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([
         200,
@@ -311,7 +304,7 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
       ]);
     });
 
-    test('hears nothing of what is as every model has it, or comes back of an answer', async () => {
+    test('does not warn of defaults and of members copied from answers', async () => {
       const echoed = { role: 'assistant', content: 'a', refusal: null, annotations: [], audio: null };
       const response = await chat(owner, {
         messages: [
@@ -329,7 +322,7 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
       expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([200, null]);
     });
 
-    test('is refused with a call of a tool that is none of its own', async () => {
+    test('refuses a result without its tool call', async () => {
       const call = { id: 'c', type: 'custom', custom: { name: 'sql', input: 'select' } };
       const response = await chat(owner, {
         messages: [...messages, { role: 'assistant', content: null, tool_calls: [call] }],
@@ -358,21 +351,21 @@ describe('options of a provider in stream', () => {
     },
   );
 
-  test("that OpenAI's chat completions do not have lead to the format that has them", async () => {
+  test('select the responses format where chat completions lack them', async () => {
     await (
       await stream('openai', {
         providerOptions: { openai: { instructions: 'Be brief.', truncation: 'auto' } },
       })
     ).text();
     expect(provider.lastCall().path).toBe('/v1/responses');
-    expect(sent()).toMatchObject({ instructions: 'Be brief.', truncation: 'auto', store: false });
+    expect(lastRequest()).toMatchObject({ instructions: 'Be brief.', truncation: 'auto', store: false });
     await (
       await stream('openai', { providerOptions: { openai: { user: 'u', reasoningSummary: null } } })
     ).text();
     expect(provider.lastCall().path).toBe('/v1/chat/completions');
   });
 
-  test('that bring what the provider keeps are held for as what nobody has seen', async () => {
+  test('raise the hold for context that the provider stores', async () => {
     await (await stream('openai', { maxOutputTokens: 10 })).text();
     const plain = world.ledger.last().held ?? 0n;
     await (
@@ -386,13 +379,13 @@ describe('options of a provider in stream', () => {
 });
 
 describe('a request of messages', () => {
-  const asked = { model: 'claude/ok', max_tokens: 5, messages };
+  const request = { model: 'claude/ok', max_tokens: 5, messages };
 
   test.each(['fallbacks', 'service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers'])(
     'is 422 with a member whose use has another price: %s',
     async (member) => {
       const response = await world.post('/v1/ai/messages', {
-        ...asked,
+        ...request,
         [member]: [{ model: 'claude-opus-5' }],
       });
       expect(response.status).toBe(422);
@@ -403,41 +396,41 @@ describe('a request of messages', () => {
   test.each(['anthropic-workspace-id', 'anthropic-user-profile-id'])(
     'is 400 with a header that names another account: %s',
     async (header) => {
-      const response = await world.post('/v1/ai/messages', asked, { headers: { [header]: 'wrkspc_1' } });
+      const response = await world.post('/v1/ai/messages', request, { headers: { [header]: 'wrkspc_1' } });
       expect(response.status).toBe(400);
       expect(await errorOf(response)).toMatchObject({ code: 'invalid_request', param: header });
       expect(provider.calls).toEqual([]);
     },
   );
 
-  test('that goes on with a thread at the provider is held for as what nobody has seen', async () => {
-    await world.post('/v1/ai/messages', { ...asked, thread: { type: 'create' } });
-    const begun = world.ledger.last().held ?? 0n;
+  test('raises the hold when it continues a thread of the provider', async () => {
+    await world.post('/v1/ai/messages', { ...request, thread: { type: 'create' } });
+    const firstHold = world.ledger.last().held ?? 0n;
     await world.post('/v1/ai/messages', {
-      ...asked,
+      ...request,
       thread: { type: 'continue', previous_message_id: 'msg_1' },
     });
-    expect((world.ledger.last().held ?? 0n) - begun).toBeGreaterThan(200_000n);
+    expect((world.ledger.last().held ?? 0n) - firstHold).toBeGreaterThan(200_000n);
   });
 });
 
 describe("the reasoning of OpenAI's models", () => {
-  test('is given by a stream that asks for its summary, whole and in parts', async () => {
-    const asked = {
+  test('is returned by a stream that requests its summary', async () => {
+    const request = {
       model: 'openai/reasoning',
       prompt,
       providerOptions: { openai: { reasoningSummary: 'auto' } },
     };
-    const { parts } = await partsOf(await world.post('/v1/ai/stream', asked));
+    const { parts } = await partsOf(await world.post('/v1/ai/stream', request));
     expect(provider.lastCall().path).toBe('/v1/responses');
-    expect(sent()).toMatchObject({ reasoning: { effort: 'low', summary: 'auto' } });
+    expect(lastRequest()).toMatchObject({ reasoning: { effort: 'low', summary: 'auto' } });
     expect(parts.map((part) => part.type)).toEqual(
       expect.arrayContaining(['reasoning-start', 'reasoning-delta', 'reasoning-end', 'text-start']),
     );
     expect(parts.flatMap((part) => (part.type === 'reasoning-delta' ? [part['delta']] : [])).join('')).toBe(
       'Let me think.',
     );
-    const whole = await world.post('/v1/ai/language-model', asked, {
+    const whole = await world.post('/v1/ai/language-model', request, {
       headers: { 'ai-language-model-streaming': 'false' },
     });
     expect(await whole.json()).toMatchObject({

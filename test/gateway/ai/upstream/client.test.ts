@@ -7,14 +7,14 @@ import { startAi } from '../world.ts';
 const messages = [{ role: 'user', content: 'hi' }];
 const chat = '/v1/ai/chat/completions';
 
-describe('the way to a provider', () => {
+describe('createUpstream', () => {
   let provider: ScriptedProvider;
   beforeAll(async () => {
     provider = await startProvider();
   });
   afterAll(() => provider.close());
 
-  test('is one connection for calls that follow each other, streamed ones too', async () => {
+  test('reuses one connection for consecutive calls, streamed ones too', async () => {
     const world = await startAi({ models: provider.modelsFile({ ok: 'ok' }) });
     try {
       const before = provider.connections();
@@ -27,18 +27,18 @@ describe('the way to a provider', () => {
           })
         ).text();
       }
-      // What follows the end of a stream is read off behind the answer; a call that comes sooner opens a second.
+      // The rest of a stream is read after the answer; an earlier call would open a second connection.
       expect(provider.connections() - before).toBeLessThanOrEqual(2);
     } finally {
       await world.close();
     }
   });
 
-  test('leads through the proxy that is configured, but not to hosts that need none', async () => {
-    const asked: string[] = [];
-    // For plain http the whole address is asked of the proxy, which asks it of the provider.
+  test('uses the configured proxy except for excluded hosts', async () => {
+    const proxiedUrls: string[] = [];
+    // For plain http the client sends the whole URL to the proxy, which requests it from the provider.
     const proxy = createServer((incoming, outgoing) => {
-      asked.push(incoming.url ?? '');
+      proxiedUrls.push(incoming.url ?? '');
       const { 'proxy-connection': _proxyConnection, ...headers } = incoming.headers;
       const onward = request(incoming.url ?? '', { method: incoming.method ?? 'GET', headers }, (answer) => {
         outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
@@ -53,14 +53,14 @@ describe('the way to a provider', () => {
         [undefined, 1],
         ['127.0.0.1', 0],
       ] as const) {
-        asked.length = 0;
+        proxiedUrls.length = 0;
         const world = await startAi({
           models: provider.modelsFile({ ok: 'ok' }),
           proxies: { http: address, none },
         });
         try {
           expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(200);
-          expect(asked).toHaveLength(expected);
+          expect(proxiedUrls).toHaveLength(expected);
         } finally {
           await world.close();
         }
@@ -71,7 +71,7 @@ describe('the way to a provider', () => {
     }
   });
 
-  test('tells the operator which provider failed, without its key', async () => {
+  test('logs which provider failed, without its key', async () => {
     const world = await startAi({ models: provider.modelsFile({ refused: 'status?code=401' }) });
     try {
       await world.post(chat, { model: 'acme/refused', messages });

@@ -1,5 +1,4 @@
-// Why a response failed is the provider's to say, and stands inside an answer that is none of an error: its words go by
-// the rule of a refusal's all the same.
+// Errors inside of successful answers follow the same rule as error responses: the text passes where the caller can act on it.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { eventsOf, partsOf, startAi, type World } from '../world.ts';
@@ -83,8 +82,8 @@ const expected: Record<string, object> = {
   text: { code: 'server_error', message: 'The model provider failed to answer.' },
 };
 
-describe.each(Object.keys(failures))('the words of a failed response (%s)', (name) => {
-  test('pass in a whole answer where the caller can act on them, without keys and addresses', async () => {
+describe.each(Object.keys(failures))('the error text of a failed response (%s)', (name) => {
+  test('passes in a whole answer where the caller can act on it', async () => {
     const response = await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x' });
     const text = await response.text();
     expect(text).not.toMatch(leaks);
@@ -94,7 +93,7 @@ describe.each(Object.keys(failures))('the words of a failed response (%s)', (nam
     ]);
   });
 
-  test('pass in a stream by the same rule', async () => {
+  test('passes in a stream by the same rule', async () => {
     const events = await eventsOf(
       await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x', stream: true }),
     );
@@ -106,7 +105,7 @@ describe.each(Object.keys(failures))('the words of a failed response (%s)', (nam
     });
   });
 
-  test('are ours where the format is translated, and never stand in a raw part', async () => {
+  test('is replaced in translated formats and their raw parts', async () => {
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', {
         model: `openai/${name}`,

@@ -5,17 +5,17 @@ import { generator } from '../generator.ts';
 
 const mebibyte = 1024 * 1024;
 
-async function* pieces(...given: (string | Buffer)[]): AsyncGenerator<Uint8Array> {
-  for (const piece of given) yield typeof piece === 'string' ? Buffer.from(piece) : piece;
+async function* pieces(...input: (string | Buffer)[]): AsyncGenerator<Uint8Array> {
+  for (const piece of input) yield typeof piece === 'string' ? Buffer.from(piece) : piece;
 }
 
 async function read(
-  ...given: (string | Buffer)[]
+  ...input: (string | Buffer)[]
 ): Promise<{ texts: string[]; kinds: string[]; problem: Problem | undefined }> {
   const texts: string[] = [];
   const kinds: string[] = [];
   try {
-    for await (const group of providerEvents(pieces(...given), mebibyte, 'done')) {
+    for await (const group of providerEvents(pieces(...input), mebibyte, 'done')) {
       for (const event of group) {
         texts.push(event.bytes.toString('utf8'));
         kinds.push(event.data.kind);
@@ -33,7 +33,7 @@ describe('createEventSplitter', () => {
     ['LF', '\n'],
     ['CRLF', '\r\n'],
     ['CR', '\r'],
-  ])('gives the same events wherever the network cuts them (%s)', (_name, newline) => {
+  ])('splits the same events wherever the network cuts them (%s)', (_name, newline) => {
     const source = ['data: {"a":1}', ': comment', 'event: x\ndata: {"b":"ü🌍"}', 'data: [DONE]']
       .map((event) => `${event.replaceAll('\n', newline)}${newline}${newline}`)
       .join('');
@@ -47,7 +47,7 @@ describe('createEventSplitter', () => {
         events.push(...splitter.feed(bytes.subarray(at, end)));
         at = end;
       }
-      // The LF of a last CRLF that is cut in two stays behind, as nothing follows it.
+      // If the last CRLF is cut in two, its LF stays buffered, as nothing follows it.
       const rest = newline === '\r\n' ? [source, source.slice(0, -1)] : [source];
       expect(rest).toContain(Buffer.concat(events).toString('utf8'));
       expect(
@@ -64,25 +64,25 @@ describe('createEventSplitter', () => {
 });
 
 describe('providerEvents', () => {
-  test('ends well at [DONE] and hears nothing after it', async () => {
+  test('ends at [DONE] and ignores everything after it', async () => {
     const { texts, problem } = await read('data: {"a":1}\n\n', 'data: [DONE]\n\ndata: {"late":1}\n\n');
     expect(texts).toEqual(['data: {"a":1}\n\n', 'data: [DONE]\n\n']);
     expect(problem).toBeUndefined();
   });
 
-  test('takes data without a space, and events over several lines as one document', async () => {
+  test('reads data without a space and data over several lines', async () => {
     const { texts, kinds } = await read('data:{"a":1}\n\ndata: {"a":\ndata: 2}\n\ndata:[DONE]\n\n');
     expect(kinds).toEqual(['object', 'object', 'done']);
     expect(texts[1]).toBe('data: {"a": 2}\n\n');
   });
 
-  test('drops a byte order mark before the first event, even one that comes alone', async () => {
+  test('drops a byte order mark before the first event', async () => {
     expect(
       (await read(Buffer.of(0xef), Buffer.of(0xbb, 0xbf), 'data: {"a":1}\n\ndata: [DONE]\n\n')).texts[0],
     ).toBe('data: {"a":1}\n\n');
   });
 
-  test('does not take the end of the stream from inside a text', async () => {
+  test('ignores [DONE] inside a text', async () => {
     const { kinds } = await read('data: {"content":"data: [DONE]\\n\\n"}\n\ndata: [DONE]\n\n');
     expect(kinds).toEqual(['object', 'done']);
   });
@@ -119,10 +119,10 @@ describe('providerEvents', () => {
     ],
     ['data that is no object', ['data: {"a":1}\n\n', 'data: hello\n\n'], 'upstream_failed'],
     ['data that is cut', ['data: {"a":1}\n\n', 'data: {"a":"b\n\n'], 'upstream_failed'],
-  ])('throws at %s, after what came whole', async (_name, given, code) => {
-    const { texts, problem } = await read(...given);
+  ])('throws at %s after the whole events before it', async (_name, input, code) => {
+    const { texts, problem } = await read(...input);
     expect(problem?.code).toBe(code);
-    expect(texts).toEqual(given.length === 0 ? [] : ['data: {"a":1}\n\n']);
+    expect(texts).toEqual(input.length === 0 ? [] : ['data: {"a":1}\n\n']);
   });
 
   test.each(['responses', 'messages'] as const)(
@@ -143,7 +143,7 @@ describe('providerEvents', () => {
   );
 
   test.each(['data: [DONE]', 'data: [DONE]\n', 'data: [DONE]  \n\n', 'data: [DONE]\r\n'])(
-    'ends well at a last word that is written as %j',
+    'ends at a last line of %j',
     async (last) => {
       const { kinds, problem } = await read('data: {"a":1}\n\n', last);
       expect(problem).toBeUndefined();
@@ -151,11 +151,11 @@ describe('providerEvents', () => {
     },
   );
 
-  test('an error member that is null is no error', async () => {
+  test('accepts an error member that is null', async () => {
     expect((await read('data: {"error":null,"choices":[]}\n\ndata: [DONE]\n\n')).problem).toBeUndefined();
   });
 
-  test('gives up on an event without an end at the limit', async () => {
+  test('throws for an unfinished event above the limit', async () => {
     let fed = 0;
     async function* endless(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('data: {"a":"');

@@ -6,7 +6,7 @@ import { chunkOf, eventsOf, partsOf, providerKey, startAi, type World } from '..
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 
-// Each script with what must come of it: a status before the first byte, or `midway` for a stream that has begun.
+// The expected outcome of each script: a status before the first byte, or `midway` for a stream that has started.
 const scripts: Record<
   string,
   { script: string; whole: [number, string]; streamed: [number | 'midway', string] }
@@ -135,21 +135,23 @@ const scripts: Record<
   'absurd-usage': { script: 'usage-absurd', whole: [200, ''], streamed: [200, ''] },
 };
 
-describe('whatever a provider does, the caller gets a true end', () => {
+describe('failures of a provider', () => {
   let provider: ScriptedProvider;
   let second: ScriptedProvider;
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
     second = await startProvider();
-    const named = Object.fromEntries(Object.entries(scripts).map(([name, { script }]) => [name, script]));
+    const scriptsByName = Object.fromEntries(
+      Object.entries(scripts).map(([name, { script }]) => [name, script]),
+    );
     const more = {
       'to-second': `redirect?to=${encodeURIComponent(`${second.url}/chat/completions`)}`,
       'key-echo': 'key-echo',
       ...Object.fromEntries(
-        ['1', '-5', '1000000000', 'soon', '2.2'].map((given) => [
-          `after-${given}`,
-          `status?code=429&retry_after=${given}`,
+        ['1', '-5', '1000000000', 'soon', '2.2'].map((retryAfter) => [
+          `after-${retryAfter}`,
+          `status?code=429&retry_after=${retryAfter}`,
         ]),
       ),
       'after-absent': 'status?code=429',
@@ -159,10 +161,10 @@ describe('whatever a provider does, the caller gets a true end', () => {
       models: [{ id: 'nobody/home', provider: 'nobody', rates: null }],
     };
     world = await startAi({
-      models: provider.modelsFile({ ...named, ...more }, nobody),
-      // Long enough for an honest answer on a busy machine.
+      models: provider.modelsFile({ ...scriptsByName, ...more }, nobody),
+      // Long enough for a valid answer on a busy machine.
       timeouts: { connectMs: 5_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 1_500, streamMs: 6_000 },
-      // Each script is called several times here; what it comes to is the matter, not that it has been too much.
+      // Each script is called several times, which must not open the breaker.
       resilience: {
         retry: { firstDelayMs: 10, budgetFloor: 10_000 },
         breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 },
@@ -251,20 +253,20 @@ describe('whatever a provider does, the caller gets a true end', () => {
     },
   );
 
-  // With the retries and the breaker as they are in use: what a script does for long, it may do within its deadline only.
-  describe('within its deadline and a second, retries included', () => {
+  // With the default retries and breaker: the deadline also bounds scripts that never end.
+  describe('within the deadline and a second, including retries', () => {
     const deadlines = { connectMs: 1_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 500, streamMs: 3_000 };
     let impatient: World;
     beforeAll(async () => {
-      const named = Object.entries(scripts).map(([name, { script }]) => [name, script] as const);
+      const scriptsByName = Object.entries(scripts).map(([name, { script }]) => [name, script] as const);
       const kinds = ['openai', 'anthropic', 'google'];
       impatient = await startAi({
-        models: provider.modelsFile(Object.fromEntries(named), {
-          // Its streams in these formats are those of chat completions, which is a way of answering with garbage.
+        models: provider.modelsFile(Object.fromEntries(scriptsByName), {
+          // Its streams in these formats are chat completions, so they are invalid.
           provider: { formats: ['chat', 'responses', 'messages'] },
           providers: kinds.map((kind) => ({ id: `my-${kind}`, kind, base_url: provider.url })),
           models: kinds.flatMap((kind) =>
-            named.map(([name, script]) => ({
+            scriptsByName.map(([name, script]) => ({
               id: `my-${kind}/${name}`,
               provider: `my-${kind}`,
               upstream_model: kind === 'google' ? script.replace('?', '~') : script,
@@ -288,7 +290,7 @@ describe('whatever a provider does, the caller gets a true end', () => {
         const response = await impatient.post(path, body);
         const text = await response.text();
         expect((response.headers.get('x-townhall-attempts') ?? '').split(', ').length).toBeLessThanOrEqual(3);
-        // The longest is that of a whole stream; other tests share the machine, so it has some seconds more.
+        // The longest deadline is that of a whole stream, plus some seconds for other tests on the machine.
         expect(performance.now() - startedMs).toBeLessThan(deadlines.streamMs + 12_000);
         if (response.status === 200 && path.endsWith('completions'))
           expect(text.includes('data: [DONE]')).toBe(!text.includes('{"error":'));
@@ -316,7 +318,7 @@ describe('whatever a provider does, the caller gets a true end', () => {
 
     test.concurrent.each(Object.entries(scripts))(
       'on every other route that streams: %s',
-      async (name, { streamed: [told] }) => {
+      async (name, { streamed: [expectedStatus] }) => {
         await Promise.all(
           routes(name).map(async ([path, body, headers]) => {
             const startedMs = performance.now();
@@ -331,8 +333,9 @@ describe('whatever a provider does, the caller gets a true end', () => {
               expect([path, model, code]).not.toEqual([path, model, 'internal_error']);
               return;
             }
-            // Only a provider that was asked in its own format and has answered whole has a clean end.
-            const mayEndWell = told === 200 && (model.startsWith('acme/') || model.startsWith('my-openai/'));
+            // Only a complete answer in the provider's own format ends without an error.
+            const mayEndWell =
+              expectedStatus === 200 && (model.startsWith('acme/') || model.startsWith('my-openai/'));
             if (path.endsWith('language-model')) {
               const finishes = text.split('\n').filter((line) => line.includes('"type":"finish"'));
               expect([path, model, finishes.length, finishes[0]?.includes('"unified":"error"')]).toEqual([
@@ -356,7 +359,7 @@ describe('whatever a provider does, the caller gets a true end', () => {
     );
   });
 
-  test('an answer beyond what is held in memory is 502', async () => {
+  test('answers 502 for an answer above the size limit', async () => {
     const patient = await startAi({ models: provider.modelsFile({ huge: 'huge?mb=40' }) });
     try {
       expect(
@@ -370,7 +373,7 @@ describe('whatever a provider does, the caller gets a true end', () => {
     }
   });
 
-  test('a provider that is not there is 502', async () => {
+  test('answers 502 for an unreachable provider', async () => {
     expect(await problemIn(await world.post('/v1/ai/text', { model: 'nobody/home', prompt: 'x' }))).toEqual([
       502,
       'upstream_failed',
@@ -380,14 +383,14 @@ describe('whatever a provider does, the caller gets a true end', () => {
     ).toEqual([502, 'upstream_failed']);
   });
 
-  test('a redirect is not followed, so the key never reaches a second host', async () => {
+  test('follows no redirect, so that the key stays with its host', async () => {
     expect(
       await problemIn(await world.post('/v1/ai/chat/completions', { model: 'acme/to-second', messages })),
     ).toEqual([502, 'upstream_failed']);
     expect(second.calls).toHaveLength(0);
   });
 
-  test("a refusal keeps the provider's words, its keys and addresses taken out", async () => {
+  test("redacts keys and addresses in a provider's error message", async () => {
     const response = await world.post('/v1/ai/chat/completions', { model: 'acme/key-echo', messages });
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
@@ -407,13 +410,16 @@ describe('whatever a provider does, the caller gets a true end', () => {
     ['soon', '1'],
     ['2.2', '3'],
     ['absent', '1'],
-  ])('a Retry-After of %s becomes %s', async (given, expected) => {
-    const response = await world.post('/v1/ai/chat/completions', { model: `acme/after-${given}`, messages });
+  ])('turns a Retry-After of %s into %s', async (retryAfter, expected) => {
+    const response = await world.post('/v1/ai/chat/completions', {
+      model: `acme/after-${retryAfter}`,
+      messages,
+    });
     expect(response.status).toBe(429);
     expect(response.headers.get('retry-after')).toBe(expected);
   });
 
-  test('no log line has the key', () => {
+  test('logs no key', () => {
     expect(world.logged.length).toBeGreaterThan(100);
     expect(world.logged.join('')).not.toContain(providerKey);
   });

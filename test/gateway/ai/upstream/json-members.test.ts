@@ -19,7 +19,7 @@ function values(text: string): Record<string, string> | undefined {
 }
 
 describe('topLevelMembers', () => {
-  test('finds each value where it stands, whatever surrounds it', () => {
+  test('finds each value, whatever surrounds it', () => {
     expect(
       values(
         ' { "a" :\n1 , "b":"x\\"}, \\\\" ,"c" : [ {"a":2} , "]" ] , "d":{"model":"deep"},"e":-1.5e+10 , "f":null\t} ',
@@ -34,11 +34,11 @@ describe('topLevelMembers', () => {
     });
   });
 
-  test('reads names that are escaped', () => {
+  test('reads escaped names', () => {
     expect(values('{"\\u006dodel":"x","a\\nb":1}')).toEqual({ model: '"x"', 'a\nb': '1' });
   });
 
-  test('finds no members in an empty object, and knows it from none', () => {
+  test('finds no members in an empty object', () => {
     expect(values('{}')).toEqual({});
     expect(values(' { } ')).toEqual({});
   });
@@ -63,7 +63,7 @@ describe('topLevelMembers', () => {
     '{"a":}',
     '{"a":1 "b":2}',
     '{"a":tr"ue}',
-  ])('refuses what is no object: %s', (text) => {
+  ])('refuses text that is not an object: %s', (text) => {
     expect(topLevelMembers(Buffer.from(text))).toBeUndefined();
   });
 
@@ -72,9 +72,9 @@ describe('topLevelMembers', () => {
     for (let round = 0; round < 500; round += 1) {
       const { text, value } = random.document();
       const bytes = Buffer.from(text);
-      const found = topLevelMembers(bytes);
-      expect(found, text).toBeDefined();
-      const read = (found?.members ?? []).map((member) => [
+      const object = topLevelMembers(bytes);
+      expect(object, text).toBeDefined();
+      const read = (object?.members ?? []).map((member) => [
         member.name,
         JSON.parse(bytes.toString('utf8', member.start, member.end)),
       ]);
@@ -98,8 +98,8 @@ describe('topLevelMembers', () => {
   });
 });
 
-describe('edited', () => {
-  test('makes several edits in any order, insertions at one place in theirs', () => {
+describe('applyEdits', () => {
+  test('applies edits in any order and insertions at one offset in theirs', () => {
     const edits = [
       { start: 3, end: 4, text: 'D' },
       { start: 1, end: 1, text: '1' },
@@ -109,21 +109,21 @@ describe('edited', () => {
   });
 });
 
-describe('a document whose parts exhaust memory when they are parsed', () => {
+describe('a document with too many parts', () => {
   test.each([
     ['deep', `{"choices":${'['.repeat(100_000)}${']'.repeat(100_000)}}`],
     ['of too many empty arrays', `{"choices":[${'[],'.repeat(1_000_001)}0]}`],
     ['of too many members', `{${'"":1,'.repeat(10_001)}"a":1}`],
-  ])('is no object: %s', (_kind, text) => {
+  ])('is refused: %s', (_kind, text) => {
     expect(topLevelMembers(Buffer.from(text))).toBeUndefined();
   });
 
-  test('is one within the bounds', () => {
+  test('is accepted within the bounds', () => {
     expect(topLevelMembers(Buffer.from(`{"choices":[${'[],'.repeat(900_000)}0]}`))?.members).toHaveLength(1);
   });
 });
 
-test('the usage of a stream gathers a bounded number of members', () => {
+test('merges a bounded number of usage members of a stream', () => {
   const claims: unknown[] = [];
   const read = {
     ...chat,
