@@ -283,13 +283,13 @@ describe('who may import whom', () => {
     "import { startGateway } from '../../../test/support/gateway.ts';",
   );
   accepts("lets a test see its own slice's files", {
-    'test/gateway/ai/catalog/reasoning.test.ts':
+    'test/gateway/ai/reasoning.test.ts':
       "import { check } from '../../../src/gateway/ai/reasoning.ts';\nimport { startGateway } from '../../support/gateway.ts';",
   });
   refuses(
     "keeps a test from another slice's files",
     'imports',
-    'test/gateway/ai/catalog/reasoning.test.ts',
+    'test/gateway/ai/reasoning.test.ts',
     "import { hold } from '../../../src/gateway/credits/hold.ts';",
   );
 });
