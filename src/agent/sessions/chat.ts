@@ -43,14 +43,12 @@ export function createChat({
   store: { session(agentId: string, locator: { chatId: string }): Promise<{ id: string } | undefined> };
 }): Chat {
   return {
-    async send({ chatId, text, attachments, model, attended, origin = 'chat' }) {
+    async send({ chatId, text, origin = 'chat', ...settings }) {
       const { receipt } = await inputs.submit({
         to: { chatId },
         origin,
         parts: [{ type: 'text', text }],
-        attachments,
-        model,
-        attended,
+        ...settings,
       });
       const { queueItemId, queuePosition, sessionId, runId, seq } = receipt;
       return {

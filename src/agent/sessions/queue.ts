@@ -90,9 +90,9 @@ function pageOfQueue(
 ): { items: ReturnType<typeof toQueueItem>[]; nextCursor: string | null } {
   const limit = pageLimit(query);
   const running = activeRunId === null ? 0 : 1;
-  const placed = waiting.map((run, index) => ({ run, queuePosition: index + running }));
+  const items = waiting.map((run, index) => ({ run, queuePosition: index + running }));
   const lastPlace = query.cursor === undefined ? undefined : BigInt(decodeCursor(query.cursor, isQueuePlace));
-  const behindCursor = lastPlace === undefined ? placed : placed.filter(({ run }) => run.place > lastPlace);
+  const behindCursor = lastPlace === undefined ? items : items.filter(({ run }) => run.place > lastPlace);
   const page = pageOf(behindCursor.slice(0, limit + 1), limit, ({ run }) => String(run.place));
   return {
     items: page.items.map(({ run, queuePosition }) => toQueueItem(run, queuePosition)),

@@ -226,9 +226,13 @@ function locatorOf(to: Input['to'], { key }: Target): SessionLocator {
 }
 
 /** The session that is created when the input has none; null when the session has to exist. */
-function newSessionOf(agentId: string, { to, attended = false }: Input, { key }: Target): NewSession | null {
-  if (to === 'own') return { key, id: key, agentId, kind: 'execute', attended };
-  return 'chatId' in to ? { ...newChat(agentId, to.chatId), attended } : null;
+function newSessionOf(
+  agentId: string,
+  { to, attended: isAttended = false }: Input,
+  { key }: Target,
+): NewSession | null {
+  if (to === 'own') return { key, id: key, agentId, kind: 'execute', attended: isAttended };
+  return 'chatId' in to ? { ...newChat(agentId, to.chatId), attended: isAttended } : null;
 }
 
 function newChat(agentId: string, chatId: string): NewSession {

@@ -266,13 +266,15 @@ function createFrameWriter(session: FollowedSession, { after, format }: FollowRe
   }
 
   function writeDelta(delta: TextDelta): Uint8Array | undefined {
-    const sent = sentLengths.get(delta.part.partId) ?? 0;
+    const sentLength = sentLengths.get(delta.part.partId) ?? 0;
     const end = delta.offset + delta.text.length;
     // A snapshot may have had all of it, or its beginning.
-    if (end <= sent) return undefined;
+    if (end <= sentLength) return undefined;
     sentLengths.set(delta.part.partId, end);
     const rest =
-      delta.offset < sent ? { ...delta, offset: sent, text: delta.text.slice(sent - delta.offset) } : delta;
+      delta.offset < sentLength
+        ? { ...delta, offset: sentLength, text: delta.text.slice(sentLength - delta.offset) }
+        : delta;
     return deltaBytes(rest, sessionId, format);
   }
 

@@ -3,11 +3,11 @@
 import { createBatcher } from '../../../kernel/async.ts';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Database } from '../../../kernel/data/database.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import type { Problem } from '../../../kernel/problem.ts';
+import { createCommitPath, isRolledBack, maxBatchItems } from './commit-path.ts';
 import { emptyProjection, type Conversation } from './conversation.ts';
-import type { StoredEvent } from './events.ts';
 import { createLiveFeed, type LiveFeed } from './live-feed.ts';
-import { addToConversation, createSessionCache, nameOf } from './session-cache.ts';
+import { addToConversation, createSessionCache, nameOf, type SessionCache } from './session-cache.ts';
 import {
   insertSessions,
   lockSessions,
@@ -18,8 +18,8 @@ import {
   type SessionLocator,
   type SessionRecord,
 } from './session-store.ts';
-import { appendAll, eventStore } from './store.ts';
-import type { AppliedAppend, Append, UnitOfWork } from './unit.ts';
+import { appendAll, eventStore, type EventStore } from './store.ts';
+import type { Append, UnitOfWork } from './unit.ts';
 
 export interface EventLog extends Omit<LiveFeed, 'publish'> {
   /** The session, from the cache or the database; a cached one may be out of date. */
@@ -62,9 +62,6 @@ export interface Decision<Item, Result> {
   ): Promise<readonly (Result | 'stale')[]>;
 }
 
-// More in one batch would make the first of its callers wait too long.
-const maxBatchItems = 64;
-
 export function createEventLog({
   database,
   agentId,
@@ -77,41 +74,10 @@ export function createEventLog({
   const sessions = sessionStore(database);
   const events = eventStore(database);
 
-  function commit(appended: readonly StoredEvent[], applied: readonly AppliedAppend[]): void {
+  const { runStatement, transact } = createCommitPath(database, ({ appended, applied }) => {
     cache.apply(appended, applied);
     publish(appended);
-  }
-
-  async function runStatement<T>(work: (unit: UnitOfWork) => Promise<T>): Promise<T> {
-    const unit: UnitOfWork = { tx: database.sql, appended: [], applied: [] };
-    const result = await work(unit);
-    commit(unit.appended, unit.applied);
-    return result;
-  }
-
-  async function runTransaction(works: readonly Work[]): Promise<unknown[]> {
-    const done = await database.tx(async (tx) => {
-      const units: { unit: UnitOfWork; result: unknown }[] = [];
-      for (const work of works) {
-        const unit: UnitOfWork = { tx, appended: [], applied: [] };
-        units.push({ unit, result: await work(unit) });
-      }
-      return units;
-    });
-    for (const { unit } of done) commit(unit.appended, unit.applied);
-    return done.map(({ result }) => result);
-  }
-
-  // Group commit. A commit of the embedded engine is one sync of the disk, so concurrent work shares it. A PostgreSQL
-  // server groups commits itself.
-  const runGrouped = createBatcher(runTransaction, { maxItems: maxBatchItems, hadNoEffect: isRolledBack });
-
-  async function transact<T>(work: (unit: UnitOfWork) => Promise<T | Problem>): Promise<T> {
-    const result =
-      database.engine === 'postgres' ? (await runTransaction([work]))[0] : await runGrouped(work);
-    if (result instanceof Problem) throw result;
-    return result as T;
-  }
+  });
 
   const append = createBatcher(
     async (appends: readonly Append[]) => {
@@ -154,34 +120,6 @@ export function createEventLog({
     return results.map((result) => (result === 'stale' ? (retried.shift() as Result | 'stale') : result));
   }
 
-  async function conversation(
-    session: SessionRecord,
-    seq: number,
-    first: UiMessage | null,
-  ): Promise<Conversation> {
-    const cached = cache.conversation(session.key) ?? {
-      projection: emptyProjection(),
-      upToSeq: 0,
-      length: 0,
-    };
-    const { projection } = cached;
-    if (first !== null && cached.upToSeq < seq) {
-      projection.messages.push({ seq, message: first });
-      cached.upToSeq = seq;
-    }
-    if (cached.upToSeq < seq) {
-      const missing = await events.conversationEvents(
-        segmentsOf(session, Number.MAX_SAFE_INTEGER),
-        cached.upToSeq,
-      );
-      // Appends may have added some of them during the query.
-      for (const event of missing) if (event.seq > cached.upToSeq) addToConversation(cached, event);
-      cached.upToSeq = Math.max(cached.upToSeq, seq);
-    }
-    cache.putConversation(session.key, cached);
-    return { summary: projection.summary, messages: [...projection.messages] };
-  }
-
   async function remove(sessionKey: string): Promise<'hidden' | 'gone'> {
     const outcome = await transact((unit) => removeSession(unit, sessionKey));
     cache.delete(sessionKey);
@@ -189,24 +127,42 @@ export function createEventLog({
     return outcome;
   }
 
-  return { ...feed, find, create, append, transact, decide, conversation, remove };
+  return {
+    ...feed,
+    find,
+    create,
+    append,
+    transact,
+    decide,
+    conversation: (session, seq, first) => readConversation({ cache, events }, session, { seq, first }),
+    remove,
+  };
 }
 
-type Work = (unit: UnitOfWork) => Promise<unknown>;
+/** Reads only what the cache does not have. */
+async function readConversation(
+  { cache, events }: { cache: SessionCache; events: EventStore },
+  session: SessionRecord,
+  { seq, first }: { seq: number; first: UiMessage | null },
+): Promise<Conversation> {
+  const cached = cache.conversation(session.key) ?? { projection: emptyProjection(), upToSeq: 0, length: 0 };
+  const { projection } = cached;
+  if (first !== null && cached.upToSeq < seq) {
+    projection.messages.push({ seq, message: first });
+    cached.upToSeq = seq;
+  }
+  if (cached.upToSeq < seq) {
+    const segments = segmentsOf(session, Number.MAX_SAFE_INTEGER);
+    const missing = await events.conversationEvents(segments, cached.upToSeq);
+    // Appends may have added some of them during the query.
+    for (const event of missing) if (event.seq > cached.upToSeq) addToConversation(cached, event);
+    cached.upToSeq = Math.max(cached.upToSeq, seq);
+  }
+  cache.putConversation(session.key, cached);
+  return { summary: projection.summary, messages: [...projection.messages] };
+}
 
 function distinct(locators: readonly (SessionLocator | null)[]): SessionLocator[] {
   const present = locators.filter((locator) => locator !== null);
   return [...new Map(present.map((locator) => [nameOf(locator), locator])).values()];
-}
-
-/**
- * Whether a failed write certainly had no effect. After a lost connection it may be committed, and must not be repeated:
- * the log would have the events twice.
- */
-export function isRolledBack(error: unknown): boolean {
-  if (!(error instanceof Problem) || error.kind !== 'unavailable') return true;
-  const code = error.cause instanceof Error && 'code' in error.cause ? String(error.cause.code) : '';
-  // SQLSTATE classes in which PostgreSQL has rolled back: invalid transaction state, serialization failure and deadlock,
-  // insufficient resources, object not in prerequisite state (lock timeout), and query_canceled (statement timeout).
-  return /^(?:25|40|53|55|57014)/.test(code);
 }

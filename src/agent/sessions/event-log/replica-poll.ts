@@ -35,10 +35,10 @@ export async function pollReplicas(
     const keys = feed.subscribedSessions();
     remoteParts.keepSessions(keys);
     if (keys.length === 0) return;
-    const heads = await events.headSeqs(keys);
-    for (const { sessionKey, headSeq } of heads) feed.announceHead(sessionKey, headSeq);
+    const headSeqs = await events.headSeqs(keys);
+    for (const { sessionKey, headSeq } of headSeqs) feed.announceHead(sessionKey, headSeq);
     for (const key of keys)
-      if (!heads.some(({ sessionKey }) => sessionKey === key)) feed.announceRemoval(key);
+      if (!headSeqs.some(({ sessionKey }) => sessionKey === key)) feed.announceRemoval(key);
     remoteParts.update((await events.openTexts(keys)).filter(({ runId }) => !isLocal(runId)));
   }
 }

@@ -265,15 +265,15 @@ export async function patchSession(
   sessionKey: string,
   patch: SessionPatch,
 ): Promise<void> {
-  const { title, metadata, model, reasoningEffort, attended, archived } = patch;
+  const { title, metadata, model, reasoningEffort, attended: isAttended, archived: isArchived } = patch;
   await tx`
     update agent.sessions_sessions set
       title = case when ${title !== undefined}::boolean then ${textOrNull(title)}::text else title end,
       metadata = case when ${metadata !== undefined}::boolean then ${asJson(metadata ?? {})}::text::jsonb else metadata end,
       model = case when ${model !== undefined}::boolean then ${model ?? null}::text else model end,
       reasoning_effort = case when ${reasoningEffort !== undefined}::boolean then ${reasoningEffort ?? null}::text else reasoning_effort end,
-      attended = case when ${attended !== undefined}::boolean then ${attended ?? false}::boolean else attended end,
-      archived_at = case when ${archived === undefined}::boolean then archived_at when ${archived ?? false}::boolean then coalesce(archived_at, agent.townhall_now()) else null end
+      attended = case when ${isAttended !== undefined}::boolean then ${isAttended ?? false}::boolean else attended end,
+      archived_at = case when ${isArchived === undefined}::boolean then archived_at when ${isArchived ?? false}::boolean then coalesce(archived_at, agent.townhall_now()) else null end
     where session_id = ${sessionKey}`;
 }
 

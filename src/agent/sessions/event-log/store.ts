@@ -28,7 +28,7 @@ export async function appendAll(
   extra: ExtraStatements = noExtraStatements(unit.tx),
 ): Promise<Map<string, number>> {
   const rows = appends.map(toAppendRow);
-  const heads = await unit.tx<{ session_id: string; head_seq: number; now: Date }[]>`
+  const updatedRows = await unit.tx<{ session_id: string; head_seq: number; now: Date }[]>`
     with head as (
       update agent.sessions_sessions session
       set head_seq = session.head_seq + change.count, updated_at = agent.townhall_now(),
@@ -52,9 +52,9 @@ export async function appendAll(
     )${extra}
     select session_id, head_seq, agent.townhall_now() as now from head`;
   const eventsOf = new Map(rows.map((row) => [row.session_id, row.events]));
-  for (const { session_id: sessionKey, head_seq: headSeq, now } of heads)
+  for (const { session_id: sessionKey, head_seq: headSeq, now } of updatedRows)
     unit.appended.push(...toStoredEvents(sessionKey, eventsOf.get(sessionKey) ?? [], { headSeq, time: now }));
-  const headSeqs = new Map(heads.map((row) => [row.session_id, row.head_seq]));
+  const headSeqs = new Map(updatedRows.map((row) => [row.session_id, row.head_seq]));
   for (const single of appends) {
     const headSeq = headSeqs.get(single.sessionKey);
     if (headSeq !== undefined) unit.applied.push({ append: single, headSeq });

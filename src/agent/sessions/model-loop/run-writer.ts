@@ -4,8 +4,9 @@ import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../event-log/events.ts';
+import { isRolledBack } from '../event-log/commit-path.ts';
 import type { OpenPart } from '../event-log/live-feed.ts';
-import { isRolledBack, type EventLog } from '../event-log/log.ts';
+import type { EventLog } from '../event-log/log.ts';
 import { append, deleteCheckpoints, insertCheckpoint } from '../event-log/store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
 

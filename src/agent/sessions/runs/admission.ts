@@ -162,17 +162,17 @@ async function findAcceptedPrompts(
   lookup: SessionLookup,
   createdKeys: ReadonlySet<string>,
 ): Promise<Map<string, AcceptedPrompt>> {
-  const wanted = submissions.flatMap(({ session, promptId }) => {
+  const prompts = submissions.flatMap(({ session, promptId }) => {
     const record = lookup.get(session);
     return promptId === null || record === undefined || record === 'taken' || createdKeys.has(record.key)
       ? []
       : [{ key: record.key, promptId }];
   });
-  if (wanted.length === 0) return new Map();
+  if (prompts.length === 0) return new Map();
   const runs = await runsByPrompt(
     unit,
-    [...new Set(wanted.map(({ key }) => key))],
-    [...new Set(wanted.map(({ promptId }) => promptId))],
+    [...new Set(prompts.map(({ key }) => key))],
+    [...new Set(prompts.map(({ promptId }) => promptId))],
   );
   return new Map(
     runs.map(({ sessionKey, promptId, promptHash, receipt }) => [

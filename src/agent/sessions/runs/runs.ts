@@ -4,7 +4,7 @@ import { createBatcher, retry, settlesWithin } from '../../../kernel/async.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
-import { isRolledBack } from '../event-log/log.ts';
+import { isRolledBack } from '../event-log/commit-path.ts';
 import { pollReplicas } from '../event-log/replica-poll.ts';
 import type { SessionRecord } from '../event-log/session-store.ts';
 import { runLost } from '../model-loop/run-writer.ts';
@@ -283,8 +283,8 @@ function applyAdmission(
     localRuns.release(runId);
     if (expiresInMs !== null) recovery.expireIn(expiresInMs);
   }
-  const steered = steers === null ? undefined : localRuns.get(steers);
-  if (steered) steered.hasSteer = true;
+  const activeRun = steers === null ? undefined : localRuns.get(steers);
+  if (activeRun) activeRun.hasSteer = true;
   return started && start(context, started);
 }
 

@@ -97,8 +97,8 @@ async function decideSettlement(
   // Approvals and steers take statements of their own, which need the lock.
   if (!isLocked && (session.pendingApprovals > 0 || settlement.hasTakenSteers)) return 'stale';
   const approvals = session.pendingApprovals > 0 ? await denyPendingApprovals(unit, run.runId) : [];
-  const steered = settlement.hasTakenSteers ? await steeredRuns(unit, run.runId) : [];
-  const result = await writeSettlement(unit, session, { run, settlement, approvals, steered }, rules);
+  const steeredRunIds = settlement.hasTakenSteers ? await steeredRuns(unit, run.runId) : [];
+  const result = await writeSettlement(unit, session, { run, settlement, approvals, steeredRunIds }, rules);
   return result ?? failed;
 }
 
@@ -117,7 +117,7 @@ interface SettlementWrite {
   /** Denied because the run ends. */
   approvals: readonly ApprovalRecord[];
   /** Runs that were steered into this one. */
-  steered: readonly string[];
+  steeredRunIds: readonly string[];
 }
 
 /** Null when the session has changed; then nothing was written. */
@@ -127,7 +127,7 @@ async function writeSettlement(
   write: SettlementWrite,
   rules: SettlementRules,
 ): Promise<SettleResult | null> {
-  const { run, settlement, approvals, steered } = write;
+  const { run, settlement, approvals, steeredRunIds } = write;
   const { runId, sessionKey } = run;
   const { usage, hasCheckpoints } = settlement;
   const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
@@ -149,7 +149,7 @@ async function writeSettlement(
     outputTokens: usage.outputTokens,
   };
   const runUpdates = advanceRuns(unit.tx, {
-    ended: { runIds: [runId, ...steered], end: endOf(settlement) },
+    ended: { runIds: [runId, ...steeredRunIds], end: endOf(settlement) },
     checkpointsOf: hasCheckpoints ? runId : null,
     next: start ? { ...start.run, holder: rules.holder } : null,
   });
@@ -169,7 +169,7 @@ function endOf({ outcome, usage, finishReason, error }: Settlement): RunEnd {
   return { outcome, usage, finishReason, error };
 }
 
-function endEvents({ settlement, approvals, steered }: SettlementWrite): LogEntry[] {
+function endEvents({ settlement, approvals, steeredRunIds }: SettlementWrite): LogEntry[] {
   const end = endOf(settlement);
   return [
     ...settlement.events,
@@ -182,7 +182,7 @@ function endEvents({ settlement, approvals, steered }: SettlementWrite): LogEntr
       reason: runEnded,
     })),
     { type: 'run.settled', ...end },
-    ...steered.map((runId): LogEntry => ({ type: 'run.settled', runId, ...end, usage: noUsage })),
+    ...steeredRunIds.map((runId): LogEntry => ({ type: 'run.settled', runId, ...end, usage: noUsage })),
   ];
 }
 
