@@ -91,9 +91,9 @@ function pageOfQueue(
   const limit = pageLimit(query);
   const running = activeRunId === null ? 0 : 1;
   const items = waiting.map((run, index) => ({ run, queuePosition: index + running }));
-  const lastPlace = query.cursor === undefined ? undefined : BigInt(decodeCursor(query.cursor, isQueuePlace));
-  const behindCursor = lastPlace === undefined ? items : items.filter(({ run }) => run.place > lastPlace);
-  const page = pageOf(behindCursor.slice(0, limit + 1), limit, ({ run }) => String(run.place));
+  const cursor = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isQueueCursor);
+  const rest = cursor === undefined ? items : items.filter(({ run }) => isBehind(run, cursor));
+  const page = pageOf(rest.slice(0, limit + 1), limit, ({ run }) => [run.isUrgent, String(run.place)]);
   return {
     items: page.items.map(({ run, queuePosition }) => toQueueItem(run, queuePosition)),
     nextCursor: page.next_cursor,
@@ -138,8 +138,17 @@ async function showRun({ runStore, events }: HandlerOptions, session: SessionRec
   });
 }
 
-function isQueuePlace(value: unknown): value is string {
-  return typeof value === 'string' && /^\d{1,18}$/.test(value);
+/** The last run of a page. Its place alone is not enough: urgent runs come first, whatever their place is. */
+type QueueCursor = [isUrgent: boolean, place: string];
+
+function isQueueCursor(content: unknown): content is QueueCursor {
+  if (!Array.isArray(content) || content.length !== 2) return false;
+  const [isUrgent, place] = content as unknown[];
+  return typeof isUrgent === 'boolean' && typeof place === 'string' && /^\d{1,18}$/.test(place);
+}
+
+function isBehind({ isUrgent, place }: RunRecord, [isCursorUrgent, cursorPlace]: QueueCursor): boolean {
+  return isUrgent === isCursorUrgent ? place > BigInt(cursorPlace) : isCursorUrgent;
 }
 
 /** Seconds of `Prefer: wait=n` (RFC 7240); null without it. Other preferences are ignored, as the RFC allows. */

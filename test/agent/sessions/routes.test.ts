@@ -307,6 +307,29 @@ describe('sessions', () => {
     expect(asked.map((text) => /zero|one|two|three/.exec(text)?.[0])).toEqual(['zero', 'one', 'three']);
   });
 
+  test('page through a queue whose urgent input has the last place', async () => {
+    const { client, sql } = await world.start();
+    const answer = holdAnswer();
+    world.gateway.answer(() => answer.answer);
+    await client.sessions.create({ id: 's' });
+    for (const text of ['running', 'one', 'two', 'urgent'])
+      await client.sessions.prompt({ sessionId: 's', text });
+    await sql`update agent.sessions_runs set is_urgent = true where preview = 'urgent'`;
+    const texts: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await client.sessions.listQueue({
+        sessionId: 's',
+        limit: 1,
+        ...(cursor ? { cursor } : {}),
+      });
+      texts.push(...page.items.map(({ text }) => text));
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+    expect(texts).toEqual(['urgent', 'one', 'two']);
+    answer.end();
+  });
+
   test('give a steer to the model at the next step of the running run, as part of it', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
