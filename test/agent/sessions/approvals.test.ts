@@ -1,12 +1,12 @@
-// Approvals: who decides, what happens when nobody does, and that nothing runs without one.
+// Approvals: who decides them, when they expire, and that no tool runs without one.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
 import { collect, openWorld, type World } from '../../support/session-world.ts';
 
-describe('approvals', () => {
+describe('sessions.decideApproval', () => {
   let world: World;
-  let ran: string[] = [];
+  let calledWith: string[] = [];
   const careful = definePlugin<{ act: { what: string } }>({
     name: 'careful',
     title: 'Careful',
@@ -21,7 +21,7 @@ describe('approvals', () => {
           additionalProperties: false,
         },
         needsApproval: true,
-        run: async ({ what }) => void ran.push(what),
+        run: async ({ what }) => void calledWith.push(what),
       },
     },
   });
@@ -29,7 +29,7 @@ describe('approvals', () => {
     world = await openWorld();
   });
   afterEach(async () => {
-    ran = [];
+    calledWith = [];
     await world.reset();
   });
   afterAll(() => world.close());
@@ -44,7 +44,7 @@ describe('approvals', () => {
   test.each([
     ['approve', ['it'], 'approved'],
     ['deny', [], 'denied'],
-  ] as const)('wait for a person, who may %s', async (decision, expected, status) => {
+  ] as const)('waits for a person who may %s', async (decision, expected, status) => {
     const { client } = await start();
     await client.sessions.create({ id: 's', attended: true });
     await client.sessions.prompt({ sessionId: 's', text: 'Act.' });
@@ -58,15 +58,15 @@ describe('approvals', () => {
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'requires_action' });
     const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });
     expect(items).toMatchObject([{ status: 'pending', input: { what: 'it' } }]);
-    expect(ran).toEqual([]);
+    expect(calledWith).toEqual([]);
     const approvalId = items[0]?.approvalId as string;
-    const decided = await client.sessions.decideApproval({
+    const approval = await client.sessions.decideApproval({
       sessionId: 's',
       approvalId,
       decision,
       reason: 'Because.',
     });
-    expect(decided).toMatchObject({ status, decidedBy: expect.stringMatching(/^tok_/) });
+    expect(approval).toMatchObject({ status, decidedBy: expect.stringMatching(/^tok_/) });
     expect(await client.sessions.decideApproval({ sessionId: 's', approvalId, decision })).toMatchObject({
       status,
     });
@@ -78,11 +78,11 @@ describe('approvals', () => {
       }),
     ).rejects.toMatchObject({ status: 409, code: 'approval_settled' });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(ran).toEqual(expected);
+    expect(calledWith).toEqual(expected);
     if (decision === 'deny') expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toContain('Because.');
   });
 
-  test('that nobody decides in time are denials', async () => {
+  test('denies an approval that nobody decides in time', async () => {
     const { client } = await start({ approvalTtlMs: 50 });
     await client.sessions.create({ id: 's', attended: true });
     expect(
@@ -91,25 +91,25 @@ describe('approvals', () => {
     expect((await client.sessions.listApprovals({ sessionId: 's' })).items).toMatchObject([
       { status: 'denied', decidedBy: 'expiry' },
     ]);
-    expect(ran).toEqual([]);
+    expect(calledWith).toEqual([]);
   });
 
   test.each([
     ['deny', 'denied', []],
     ['approve', 'approved', ['it']],
   ] as const)(
-    'in a session that nobody attends are decided at once by the policy %s',
+    'lets the policy %s decide at once where no person attends',
     async (unattendedApprovals, status, expected) => {
       const { client } = await start({ unattendedApprovals });
       const { sessionId } = await client.sessions.execute({ instructions: 'Act.' });
       expect((await client.sessions.listApprovals({ sessionId })).items).toMatchObject([
         { status, decidedBy: 'policy', expiresAt: null },
       ]);
-      expect(ran).toEqual(expected);
+      expect(calledWith).toEqual(expected);
     },
   );
 
-  test('end with the run that is cancelled while it waits', async () => {
+  test('denies the approval of a cancelled run', async () => {
     const { client } = await start();
     await client.sessions.create({ id: 's', attended: true });
     await client.sessions.prompt({ sessionId: 's', text: 'Act.' });
@@ -119,6 +119,6 @@ describe('approvals', () => {
       { status: 'denied', decidedBy: 'run' },
     ]);
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'idle' });
-    expect(ran).toEqual([]);
+    expect(calledWith).toEqual([]);
   });
 });

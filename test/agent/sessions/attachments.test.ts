@@ -1,4 +1,4 @@
-// Attachments: what hostile names and contents can do to the prompt, which is nothing, and where the files lie.
+// Attachments: hostile names and contents cannot change the prompt, and files are stored safely.
 import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ const names = [
   '名前.txt',
 ];
 
-/** An independent reader of the elements, as lenient as the most lenient one. */
+/** An independent parser of the elements, as lenient as any. */
 function filesIn(text: string): { nodes: { attributes: string; body: string }[]; rest: string } {
   const plain = text.normalize('NFKC').replace(/\p{Default_Ignorable_Code_Point}/gu, '');
   const tags = [...plain.matchAll(/<\s*(\/?)\s*file(?![\p{L}\p{N}_])([^>]*)>/giu)];
@@ -66,19 +66,19 @@ function filesIn(text: string): { nodes: { attributes: string; body: string }[];
   return { nodes, rest: plain.slice(end) };
 }
 
-/** Whether all of the text is in what was made of it, in its order, and nothing else but backslashes. */
-function isKept(text: string, made: string): boolean {
+/** Whether the defused text is the text with backslashes added. */
+function isKept(text: string, defused: string): boolean {
   let at = 0;
-  for (const character of made.split('')) {
+  for (const character of defused.split('')) {
     if (character === text[at]) at += 1;
     else if (character !== '\\') return false;
   }
   return at === text.length;
 }
 
-describe('the rendering of files', () => {
+describe('renderFiles', () => {
   test.each(contents.map((content, index) => [index, content] as const))(
-    'content %i makes one element, and nothing of it is lost',
+    'renders content %i as one element without loss',
     async (_, content) => {
       const files = ['first', content, 'last'].map((text, index) => ({
         attachmentId: `att_${index}`,
@@ -95,7 +95,7 @@ describe('the rendering of files', () => {
     },
   );
 
-  test.each(names)('the name %j stays within its attribute', async (fileName) => {
+  test.each(names)('keeps the name %j within its attribute', async (fileName) => {
     const { nodes } = filesIn(
       await renderFiles(
         [
@@ -121,7 +121,7 @@ describe('the rendering of files', () => {
     ]);
   });
 
-  test('any text is kept, and no two become the same', () => {
+  test('keeps every text and maps no two to the same', () => {
     const texts = new Map<string, string>();
     let state = 7;
     const random = () => (state = (state * 48271) % 2147483647);
@@ -143,11 +143,11 @@ describe('the rendering of files', () => {
     ];
     for (let round = 0; round < 2_000; round += 1) {
       const text = Array.from({ length: random() % 12 }, () => pieces[random() % pieces.length]).join('');
-      const made = defuse(text);
-      expect(isKept(text, made), JSON.stringify(text)).toBe(true);
-      expect(texts.get(made) ?? text, JSON.stringify(made)).toBe(text);
-      texts.set(made, text);
-      expect(() => filesIn(`<file>${made}\n</file>`), JSON.stringify(text)).not.toThrow();
+      const defused = defuse(text);
+      expect(isKept(text, defused), JSON.stringify(text)).toBe(true);
+      expect(texts.get(defused) ?? text, JSON.stringify(defused)).toBe(text);
+      texts.set(defused, text);
+      expect(() => filesIn(`<file>${defused}\n</file>`), JSON.stringify(text)).not.toThrow();
     }
   });
 });
@@ -157,7 +157,7 @@ test.each([
   ['backslashes', '\\'],
   ['slashes', '/'],
   ['beginnings', '<'],
-])('half a million %s behind a < are read in no time worth speaking of', (_, character) => {
+])('defuses half a million %s after a < in linear time', (_, character) => {
   for (const text of [`<${character.repeat(500_000)}x`, `é<${character.repeat(500_000)}x`]) {
     const startedMs = performance.now();
     expect(defuse(text)).toBe(text);
@@ -165,30 +165,30 @@ test.each([
   }
 });
 
-describe('the files of attachments', () => {
-  test('are written over nothing and through no link, nor read through one', async () => {
+describe('attachmentFiles', () => {
+  test('overwrites no file and follows no link', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-attachments-'));
-    const files = attachmentFiles(folder);
+    const store = attachmentFiles(folder);
     const make = () =>
       decodeAttachments([{ fileName: 'a.txt', contentType: 'text/plain', content: 'theirs' }]);
     const own = make();
-    await files.write('s', own);
+    await store.write('s', own);
     const session = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');
     const outside = join(folder, 'outside');
     await writeFile(outside, 'ours');
-    const [linked, taken] = [make(), make()];
+    const [linked, existing] = [make(), make()];
     await symlink(outside, join(session, linked[0]?.storedName ?? ''));
-    await writeFile(join(session, taken[0]?.storedName ?? ''), 'ours');
-    for (const given of [linked, taken]) await expect(files.write('s', given)).rejects.toThrow(/EEXIST/);
-    await expect(files.read('s', linked[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);
+    await writeFile(join(session, existing[0]?.storedName ?? ''), 'ours');
+    for (const files of [linked, existing]) await expect(store.write('s', files)).rejects.toThrow(/EEXIST/);
+    await expect(store.read('s', linked[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);
     expect(await readFile(outside, 'utf8')).toBe('ours');
-    expect((await files.read('s', taken[0]?.storedName ?? '')).toString()).toBe('ours');
-    expect((await files.read('s', own[0]?.storedName ?? '')).toString()).toBe('theirs');
+    expect((await store.read('s', existing[0]?.storedName ?? '')).toString()).toBe('ours');
+    expect((await store.read('s', own[0]?.storedName ?? '')).toString()).toBe('theirs');
     await rm(folder, { recursive: true });
   });
 });
 
-describe('attachments', () => {
+describe('attachments of an input', () => {
   let world: World;
   beforeAll(async () => {
     world = await openWorld();
@@ -196,7 +196,7 @@ describe('attachments', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
-  test('are of the type document and of no other', async () => {
+  test('accepts the type document and no other', async () => {
     const agent = await world.start();
     world.gateway.answer(() => says('Read.'));
     const send = (type: string) =>
@@ -210,16 +210,16 @@ describe('attachments', () => {
           ],
         }),
       });
-    const taken = await send('document');
-    expect([taken.status, await taken.json()]).toMatchObject([200, { success: true, text: 'Read.' }]);
-    const refused = await send('picture');
-    expect([refused.status, await refused.json()]).toMatchObject([
+    const accepted = await send('document');
+    expect([accepted.status, await accepted.json()]).toMatchObject([200, { success: true, text: 'Read.' }]);
+    const rejected = await send('picture');
+    expect([rejected.status, await rejected.json()]).toMatchObject([
       400,
       { error: { param: 'attachments[0].type' } },
     ]);
   });
 
-  test('come to the model before the instruction, and lie in the folder of their session for its owner alone', async () => {
+  test('puts attachments before the instruction and stores them for the owner alone', async () => {
     const agent = await world.start();
     world.gateway.answer(() => says('Read.'));
     const attachments = Array.from({ length: 20 }, (_, index) => ({
@@ -248,7 +248,7 @@ describe('attachments', () => {
     expect(await readdir(join(agent.dataDir, 'sessions'))).toEqual([]);
   });
 
-  test('that are bytes are shown as base64', async () => {
+  test('shows binary attachments as base64', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Read.'));
     await client.sessions.execute({
@@ -277,9 +277,9 @@ describe('attachments', () => {
     ['no base64', [{ content: 'not base64', encoding: 'base64' }], 400],
     ['a name of 300 bytes', [{ content: 'a', fileName: 'é'.repeat(150) }], 400],
     ['a type that is none', [{ content: 'a', contentType: 'text' }], 400],
-  ])('that are %s are refused, and nothing is kept of them', async (_, given, status) => {
+  ])('refuses attachments that are %s and stores none', async (_, inputs, status) => {
     const agent = await world.start();
-    const attachments = given.map((one) => ({
+    const attachments = inputs.map((one) => ({
       type: 'document',
       fileName: 'a.txt',
       contentType: 'text/plain',

@@ -1,9 +1,9 @@
-// Chats: one session a chat, first in first out, each once, and an answer that does not wait for the model.
+// Chats: one session per chat, a queue in order, and an answer that does not wait for the model.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { says } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
-describe('a chat', () => {
+describe('chat.sendMessage', () => {
   let world: World;
   beforeAll(async () => {
     world = await openWorld();
@@ -11,7 +11,7 @@ describe('a chat', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
-  test('takes a hundred at once: places unique and without a gap, first in first out, each run once', async () => {
+  test('queues a hundred messages at once in order and runs each once', async () => {
     const { client } = await world.start({ settings: { drainMs: 0 } });
     world.gateway.answer(() => says('Done.'));
     const receipts = await Promise.all(
@@ -31,7 +31,7 @@ describe('a chat', () => {
     expect(new Set(queued.map(({ runId }) => runId)).size).toBe(100);
     const sessionId = queued[0]?.sessionId as string;
     const events = await collect(client.sessions.follow({ sessionId, until: 'idle' }));
-    // In the order of acceptance each stands behind everything that had not ended then.
+    // Each position counts the messages that had not ended at the time of acceptance.
     const accepted = [...queued].sort((a, b) => a.seq - b.seq);
     let ended = 0;
     let next = 0;

@@ -1,4 +1,4 @@
-// What a killed agent leaves behind is settled by the next one: nothing is lost, nothing runs twice, nothing stays open.
+// Recovery after a crash: nothing is lost, nothing runs twice, nothing stays open.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -36,7 +36,7 @@ import {
 } from '../../support/scripted-gateway.ts';
 import { holdAnswer } from '../../support/session-world.ts';
 
-// A lease as short as this keeps the test on PostgreSQL short; the embedded engine needs none.
+// A short lease keeps the test on PostgreSQL short; the embedded engine has no leases.
 const leaseMs = 1_000;
 
 // Several processes start and end here, each with a database of its own.
@@ -78,10 +78,10 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     );
     child = started;
     for await (const line of createInterface({ input: started.stdout })) {
-      const said = JSON.parse(line) as { msg: string; url: string };
-      if (said.msg !== 'listening') continue;
+      const entry = JSON.parse(line) as { msg: string; url: string };
+      if (entry.msg !== 'listening') continue;
       const token = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
-      return { process: started, url: said.url, token };
+      return { process: started, url: entry.url, token };
     }
     throw new Error('The agent ended before it listened.');
   }
@@ -93,7 +93,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
       body: JSON.stringify({ instructions }),
     });
 
-  // What the next agent makes of it, seen from within the test's own process.
+  // Starts the next agent in the process of the test.
   async function afterRestart(
     look: (agent: Awaited<ReturnType<typeof startAgent>>) => Promise<void>,
   ): Promise<void> {
@@ -106,7 +106,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
           { interval: 50 },
         )
         .toBe(0);
-      // On the embedded engine it was settled before anything could be asked.
+      // The embedded engine has settled it before the agent listens.
       await look(agent);
     } finally {
       await agent.close();
@@ -114,12 +114,12 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     }
   }
 
-  test('while the model answers: the run is interrupted, the next agent serves under the same token', async () => {
+  test('settles the run of a killed agent as interrupted', async () => {
     const agent = await launch();
-    const asked = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => asked.resolve()) }));
+    const requested = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
     const call = execute(agent, 'Think for ever.').catch(() => 'cut off');
-    await asked.promise;
+    await requested.promise;
     await kill(agent.process);
     expect(await call).toBe('cut off');
     gateway.answer(() => says('Back again.'));
@@ -146,7 +146,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     expect(gateway.requests).toHaveLength(2);
   });
 
-  test('while a tool runs: the message keeps what was done, says what is not known, and no tool runs again', async () => {
+  test('keeps finished tool calls and repeats none', async () => {
     const agent = await launch();
     gateway.answer((_, index) =>
       index === 0
@@ -176,7 +176,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     expect(gateway.requests).toHaveLength(2);
   });
 
-  test('after the answer: the run stays completed', async () => {
+  test('leaves a completed run completed', async () => {
     const agent = await launch();
     gateway.answer(() => says('Done.'));
     const response = await execute(agent, 'Speak.');
@@ -189,12 +189,12 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     });
   });
 
-  test('asked to stop instead, ends its run as interrupted, answers its caller and exits with 0', async () => {
+  test('settles its run and exits with 0 on SIGTERM', async () => {
     const agent = await launch();
-    const asked = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => asked.resolve()) }));
+    const requested = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
     const call = execute(agent, 'Wait.');
-    await asked.promise;
+    await requested.promise;
     agent.process.kill('SIGTERM');
     const response = await call;
     expect([response.status, await response.json()]).toMatchObject([
@@ -206,7 +206,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
   });
 });
 
-describe('the log of sessions', () => {
+describe('createEventLog', () => {
   let world: TestDatabase;
   let database: TestDatabase['database'];
   let gateway: ScriptedGateway;
@@ -220,7 +220,7 @@ describe('the log of sessions', () => {
     await world.close();
   });
 
-  test('an input that was accepted and never began runs at the next start, and once', async () => {
+  test('runs a waiting input once after a restart', async () => {
     gateway.answer(() => says('Late, but here.'));
     const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
     const session = await first.client.sessions.create({ title: 'Left' });
@@ -284,14 +284,14 @@ describe('the log of sessions', () => {
     }
   });
 
-  test('what waits in more sessions than may run at one time begins all the same after a restart', async () => {
+  test('starts all idle queues after a restart beyond its capacity', async () => {
     const ids = ['a', 'b', 'c'].map((letter) => `crowd-${letter}`);
-    const asked = Promise.withResolvers<void>();
+    const requested = Promise.withResolvers<void>();
     let open = 0;
     gateway.answer(() => ({
       respond: () => {
         open += 1;
-        if (open === ids.length) asked.resolve();
+        if (open === ids.length) requested.resolve();
         return new Promise(() => {});
       },
     }));
@@ -303,7 +303,7 @@ describe('the log of sessions', () => {
     });
     for (const sessionId of ids) await first.client.sessions.create({ id: sessionId });
     for (const sessionId of ids) await first.client.sessions.prompt({ sessionId, text: 'Wait.' });
-    await asked.promise;
+    await requested.promise;
     const waiting = await Promise.all(
       ids.map((sessionId) => first.client.sessions.prompt({ sessionId, text: 'Then this.' })),
     );
@@ -336,7 +336,7 @@ describe('the log of sessions', () => {
     hasTakenSteers: false,
   } as const;
 
-  /** The one run that is open, and the rules by which another process of its agent settles it. */
+  /** The one open run, and the rules of another process that settles it. */
   async function openRun(): Promise<{
     key: { runId: string; sessionKey: string };
     rules: SettlementRules;
@@ -356,21 +356,21 @@ describe('the log of sessions', () => {
     return { key: { runId: run.run_id, sessionKey: run.session_id }, rules };
   }
 
-  test('a run that somebody else has settled can write nothing more, and its caller is told', async () => {
+  test('refuses writes of a run that another process has settled', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced' });
     try {
-      const asked = Promise.withResolvers<void>();
+      const requested = Promise.withResolvers<void>();
       const released = Promise.withResolvers<void>();
       gateway.answer(() => ({
         async respond(response) {
-          asked.resolve();
+          requested.resolve();
           await released.promise;
           stream(response, calls({ name: 'files_write', input: { path: 'late.txt', content: 'x' } }));
         },
       }));
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       call.catch(() => {});
-      await asked.promise;
+      await requested.promise;
       const { key, rules } = await openRun();
       const eventLog = createEventLog({ database, agentId: rules.agentId });
       const settle = async () =>
@@ -387,7 +387,7 @@ describe('the log of sessions', () => {
     }
   });
 
-  test('text of a run that somebody else has settled is not saved', async () => {
+  test('saves no text of a run that another process has settled', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced-text' });
     try {
       const slow = holdAnswer();
@@ -402,7 +402,7 @@ describe('the log of sessions', () => {
       const { key, rules } = await openRun();
       const eventLog = createEventLog({ database, agentId: rules.agentId });
       await settleRun(eventLog, key, interrupted, rules);
-      // Long enough to be saved at once.
+      // Longer than the text that forces a checkpoint.
       slow.say('x'.repeat(8 * 1024));
       slow.end();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
@@ -414,7 +414,7 @@ describe('the log of sessions', () => {
     }
   });
 
-  test('an agent settles no run of another agent, whatever key it names', async () => {
+  test('settles no run of another agent', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'owner' });
     try {
       const slow = holdAnswer();
@@ -433,7 +433,7 @@ describe('the log of sessions', () => {
     }
   });
 
-  test('two agents with a session of one id write each into its own', async () => {
+  test('keeps sessions of one id apart by agent', async () => {
     const both = () =>
       Promise.all(
         ['first-of-two', 'second-of-two'].map((name) =>
@@ -443,7 +443,7 @@ describe('the log of sessions', () => {
     const before = await both();
     for (const { client } of before) await client.sessions.create({ id: 'shared' });
     for (const agent of before) await agent.close();
-    // An input that interrupts looks its session up under the lock.
+    // An interrupting input needs the lock of its session.
     const agents = await both();
     try {
       gateway.answer((request) =>
@@ -464,7 +464,7 @@ describe('the log of sessions', () => {
     }
   });
 
-  test('parallel writers of one session leave no gap and lose nothing, and are told in the order of the log', async () => {
+  test('writes and publishes parallel appends without a gap', async () => {
     await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_x', 'x')`;
     const published: StoredEvent[] = [];
     const eventLog = createEventLog({ database, agentId: 'agt_x' });
@@ -490,7 +490,7 @@ describe('the log of sessions', () => {
     );
     const log = await eventsOf(key);
     expect(log.map(({ seq }) => seq)).toEqual(Array.from({ length: 80 }, (_, index) => index + 1));
-    // The two of one append stand together.
+    // The two events of an append are adjacent.
     for (let at = 0; at < log.length; at += 2)
       expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
     expect(published.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
@@ -498,7 +498,7 @@ describe('the log of sessions', () => {
       expect(published.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
   });
 
-  test('one refused write of a group does not spoil the others', async () => {
+  test('commits a group without the work that fails', async () => {
     const eventLog = createEventLog({ database, agentId: 'agt_x' });
     const outcomes = await Promise.allSettled([
       eventLog.transact(async ({ tx }) => (await tx<{ n: number }[]>`select 1::integer as n`)[0]?.n),
@@ -510,14 +510,14 @@ describe('the log of sessions', () => {
     expect(outcomes[3]).toMatchObject({ value: 2 });
   });
 
-  test('runs that begin while their own process looks for abandoned ones are not taken for such', async () => {
+  test('takes no run of its own for an orphan', async () => {
     gateway.answer(() => ({
       async respond(response) {
         await new Promise((resolve) => setTimeout(resolve, 100));
         stream(response, says('Still mine.'));
       },
     }));
-    // It looks every fifteen milliseconds, and its leases are over soon after.
+    // A sweep runs every 15 ms, and leases expire after 60 ms.
     const agent = await startAgent({
       gatewayUrl: gateway.url,
       database,
@@ -541,7 +541,7 @@ describe('the log of sessions', () => {
       select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`;
 });
 
-test('a second agent on one data folder is refused, and the first one serves on', async () => {
+test('refuses a second agent on one data folder', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'townhall-two-'));
   const config = readAgentConfig({ 'data-dir': dataDir, port: '0' }, { AGENT_GATEWAY_TOKEN: 'th_usr_test' });
   const needs = () => ({ log: silentLog, redactor: createRedactor() });

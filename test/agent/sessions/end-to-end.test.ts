@@ -1,4 +1,4 @@
-// The whole way: an agent, its real gateway, and the model `local/echo`, which does what its prompt directs.
+// End to end: an agent, a real gateway, and the model `local/echo`, which follows directives in its prompt.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -22,7 +22,7 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
     await gateway.close();
   });
 
-  test('a tool call of the model writes a file, and its result comes back as the answer', async () => {
+  test('executes a tool call and answers with its result', async () => {
     const input = { path: 'letters/first.txt', content: 'Good morning' };
     const result = await agent.client.sessions.execute({
       instructions: `@tool files_write ${JSON.stringify(input)}\nWrite the letter.`,
@@ -33,7 +33,7 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
     expect(await readFile(join(agent.workspace, 'letters/first.txt'), 'utf8')).toBe('Good morning');
   });
 
-  test('two tools of one step both answer', async () => {
+  test('answers both tool calls of one step', async () => {
     const result = await agent.client.sessions.execute({
       instructions: '@tool files_list {}\n@tool files_read {"path":"letters/first.txt"}\nLook.',
     });
@@ -45,7 +45,7 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
     ]);
   });
 
-  test('a model that is not there is 404, and a failing one 502', async () => {
+  test('answers 404 for an unknown model and 502 for a failing one', async () => {
     await expect(
       agent.client.sessions.execute({ instructions: 'Speak.', model: 'acme/none' }),
     ).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
@@ -54,7 +54,7 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
     ).rejects.toMatchObject({ status: 502 });
   });
 
-  test('a token that the gateway does not know is told as the agent’s own trouble', async () => {
+  test('answers 502 when the gateway refuses the agent’s token', async () => {
     const stranger = await startAgent({
       gatewayUrl: gateway.url,
       gatewayToken: 'th_usr_unknown',

@@ -1,4 +1,4 @@
-// The event stream: the conformance script against our own agent, the seam, readers that are slow, cursors that are old.
+// The event stream: the conformance script, the change from replay to live events, slow readers and old cursors.
 import { createConnection } from 'node:net';
 import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -11,7 +11,7 @@ import type { StoredEvent } from '../../../src/agent/sessions/event-log/events.t
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { collect, holdAnswer, openWorld, seqs, type World } from '../../support/session-world.ts';
 
-describe('the event stream', () => {
+describe('sessions.follow', () => {
   let world: World;
   beforeAll(async () => {
     world = await openWorld();
@@ -19,18 +19,15 @@ describe('the event stream', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
-  test.each(['current', 'classic'] as const)(
-    'keeps every promise of the conformance script, %s',
-    async (variant) => {
-      const agent = await world.start({ variant });
-      world.gateway.answer(() => says('A text of several pieces, \u{1f600} and an accent: é.'));
-      const findings = await checkEventStream(agent.url, agent.token);
-      expect(findings.filter(({ broken }) => broken !== null)).toEqual([]);
-      expect(findings.length).toBeGreaterThan(20);
-    },
-  );
+  test.each(['current', 'classic'] as const)('passes the conformance script, %s', async (variant) => {
+    const agent = await world.start({ variant });
+    world.gateway.answer(() => says('A text of several pieces, \u{1f600} and an accent: é.'));
+    const findings = await checkEventStream(agent.url, agent.token);
+    expect(findings.filter(({ broken }) => broken !== null)).toEqual([]);
+    expect(findings.length).toBeGreaterThan(20);
+  });
 
-  test('shows whoever joins in the middle of a part all of it, and both readers the same text', async () => {
+  test('gives a late reader the text from its beginning', async () => {
     const { client, sql } = await world.start();
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
@@ -63,7 +60,7 @@ describe('the event stream', () => {
     expect(await sql`select 1 from agent.sessions_checkpoints`).toHaveLength(0);
   });
 
-  test('resets a cursor that is too far back, and goes on from there', async () => {
+  test('resets a cursor that is too far behind', async () => {
     const { client } = await world.start({ settings: { maxReplayEvents: 5 } });
     world.gateway.answer(() => says('Done.'));
     await client.sessions.create({ id: 's' });
@@ -77,7 +74,7 @@ describe('the event stream', () => {
     ).toEqual([headSeq - 1, headSeq]);
   });
 
-  test('sends a heartbeat while nothing happens', async () => {
+  test('sends heartbeats to a quiet stream', async () => {
     const agent = await world.start({ settings: { heartbeatMs: 1_000 } });
     await agent.client.sessions.create({ id: 's' });
     const stop = new AbortController();
@@ -94,7 +91,7 @@ describe('the event stream', () => {
     expect(text).toContain(': hb\n\n');
   });
 
-  test('is cut, and not ended, when the agent stops, so that its readers come back', async () => {
+  test('cuts the stream when the agent stops', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's' });
     const { hostname, port } = new URL(agent.url);
@@ -113,14 +110,14 @@ describe('the event stream', () => {
     expect(received.endsWith('0\r\n\r\n')).toBe(false);
   });
 
-  test('tells events that other processes write', async () => {
+  test('sends events that other processes write', async () => {
     const first = await world.start({ name: 'replica' });
     if (first.database.engine !== 'postgres') return;
     const second = await world.start({ name: 'replica', dataDir: first.dataDir });
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
     await first.client.sessions.create({ id: 's' });
-    const seen = collect(
+    const received = collect(
       second.client.sessions.follow({ sessionId: 's', after: 1 }),
       (event) => event.type === 'run.settled',
     );
@@ -132,14 +129,14 @@ describe('the event stream', () => {
       (event) => event.type === 'part.delta' || event.type === 'part.snapshot',
     );
     answer.end();
-    const events = await seen;
+    const events = await received;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 2));
-    // Whole in any case; before its end as far as this process has looked.
+    // Complete at its end; before that as far as the poll has come.
     expect(events.find((event) => event.type === 'part.ended')).toMatchObject({ text: 'From afar' });
   });
 });
 
-describe('a follower', () => {
+describe('follow', () => {
   const stored = (seq: number): StoredEvent => ({
     sessionKey: 's',
     seq,
@@ -173,7 +170,7 @@ describe('a follower', () => {
     };
   }
 
-  test('misses nothing and tells nothing twice, however replay, publication and its own reading fall', async () => {
+  test('sends every event once under any interleaving', async () => {
     for (let seed = 1; seed <= 30; seed += 1) {
       let state = seed;
       const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
@@ -181,30 +178,30 @@ describe('a follower', () => {
         stored(index + 1),
       );
       const { feed, frames } = open(log);
-      const found: number[] = [];
+      const received: number[] = [];
       const reading = (async () => {
         for await (const bytes of frames) {
           for (const line of Buffer.from(bytes).toString().split('\n'))
-            if (line !== '') found.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
+            if (line !== '') received.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
           if (random() < 0.3) await new Promise((resolve) => setImmediate(resolve));
-          if (found.length >= 200) break;
+          if (received.length >= 200) break;
         }
       })();
       while (log.length < 200) {
         const next = stored(log.length + 1);
         log.push(next);
         const kind = random();
-        // Published, told of by another process, or lost on the way until the next one comes.
+        // Published here, announced by another process, or unnoticed until the next event.
         if (kind < 0.7 || log.length === 200) feed.publish([next]);
         else if (kind < 0.85) feed.announceHead('s', next.seq);
         if (random() < 0.4) await new Promise((resolve) => setImmediate(resolve));
       }
       await reading;
-      expect(found, `seed ${seed}`).toEqual(log.map(({ seq }) => seq));
+      expect(received, `seed ${seed}`).toEqual(log.map(({ seq }) => seq));
     }
   });
 
-  /** What it tells up to the second event, which it must hear of. */
+  /** The seqs that are sent up to the second event. */
   async function upToSecond(frames: AsyncIterable<Uint8Array>, onFirst = () => {}): Promise<string[]> {
     let text = '';
     for await (const bytes of frames) {
@@ -215,33 +212,25 @@ describe('a follower', () => {
     return text.match(/"seq":\d+/g) ?? [];
   }
 
-  test(
-    'hears of what was published after its session was looked up and before it began',
-    { timeout: 30_000 },
-    async () => {
-      const log = [stored(1)];
-      const { feed, frames } = open(log, createLiveFeed(), 1);
+  test('sends events from between the lookup and the subscription', { timeout: 30_000 }, async () => {
+    const log = [stored(1)];
+    const { feed, frames } = open(log, createLiveFeed(), 1);
+    log.push(stored(2));
+    feed.publish([stored(2)]);
+    expect(await upToSecond(frames)).toEqual(['"seq":2']);
+  });
+
+  test('reads what another process has announced', { timeout: 30_000 }, async () => {
+    const log = [stored(1)];
+    const { feed, frames } = open(log);
+    const lines = upToSecond(frames, () => {
       log.push(stored(2));
-      feed.publish([stored(2)]);
-      expect(await upToSecond(frames)).toEqual(['"seq":2']);
-    },
-  );
+      feed.announceHead('s', 2);
+    });
+    expect(await lines).toEqual(['"seq":1', '"seq":2']);
+  });
 
-  test(
-    'reads what another process has written while nothing happens in this one',
-    { timeout: 30_000 },
-    async () => {
-      const log = [stored(1)];
-      const { feed, frames } = open(log);
-      const told = upToSecond(frames, () => {
-        log.push(stored(2));
-        feed.announceHead('s', 2);
-      });
-      expect(await told).toEqual(['"seq":1', '"seq":2']);
-    },
-  );
-
-  test('that does not read is dropped once its buffer is full, by an error and not by an end', async () => {
+  test('fails a reader whose buffer is full', async () => {
     const { feed, frames } = open([]);
     await frames.next();
     const part: OpenPart = {
@@ -263,23 +252,23 @@ describe('a follower', () => {
   });
 });
 
-/** Reads on by itself; `shows` resolves once the text that has been shown so far is this one. */
+/** Reads in the background; `shows` resolves once the received text is this one. */
 function reading(
   events: AsyncIterable<SessionEvent>,
   last?: (event: SessionEvent) => boolean,
 ): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
-  const found: SessionEvent[] = [];
+  const received: SessionEvent[] = [];
   let look = (): void => {};
   return {
     ended: collect(events, (event) => {
-      found.push(event);
+      received.push(event);
       look();
       return last?.(event) ?? false;
     }),
     shows: (text) =>
       new Promise((resolve) => {
         look = () => {
-          if (textOf(found) === text) resolve();
+          if (textOf(received) === text) resolve();
         };
         look();
       }),

@@ -1,4 +1,4 @@
-// `sessions.execute` against a scripted gateway: the tool loop, what tools can do wrong, what the log holds.
+// `sessions.execute` against a scripted gateway: the model loop, failing tools, and the events in the log.
 import { randomUUID } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -64,7 +64,7 @@ describe('sessions.execute', () => {
   let world: TestDatabase;
   let gateway: ScriptedGateway;
   const agents: TestAgent[] = [];
-  // All on one database, each an agent of its own.
+  // All agents share a database.
   const start = async (options: Partial<AgentOptions> = {}) => {
     const name = `agent-${randomUUID()}`;
     const agent = await startAgent({
@@ -118,7 +118,7 @@ describe('sessions.execute', () => {
     });
   });
 
-  test('sends no conversation that the gateway would refuse for its length', async () => {
+  test('fits a long conversation into the gateway’s limit', async () => {
     const agent = await start();
     gateway.answer(() => says('Read.'));
     const attachment = {
@@ -163,7 +163,7 @@ describe('sessions.execute', () => {
     expect(gateway.requests).toHaveLength(fitsGateway ? 1 : 0);
   });
 
-  test('writes and reads real files and answers with the text of the last step', async () => {
+  test('answers with the text of the last step', async () => {
     const agent = await start();
     gateway.answer((_, index) => {
       if (index === 0)
@@ -202,7 +202,7 @@ describe('sessions.execute', () => {
     ]);
   });
 
-  test('keeps a gapless log in which each event stands before what it led to', async () => {
+  test('logs every event before its effects without a gap', async () => {
     const agent = await start();
     gateway.answer((_, index) => (index === 0 ? calls({ name: 'files_list', input: {} }) : says('Empty.')));
     const { sessionId, runId } = await agent.client.sessions.execute({ instructions: 'Look around.' });
@@ -240,7 +240,7 @@ describe('sessions.execute', () => {
     expect({ ...session }).toEqual({ kind: 'execute', head_seq: log.length, active_run_id: null });
   });
 
-  test('tells the model of tools that throw, hang, return rubbish or too much, and goes on', async () => {
+  test('reports failing tools to the model and goes on', async () => {
     const agent = await start({ settings: { toolTimeoutMs: 200 } });
     const names = ['throw', 'hang', 'rubbish', 'huge'];
     gateway.answer((_, index) =>
@@ -254,10 +254,10 @@ describe('sessions.execute', () => {
     );
     const result = await agent.client.sessions.execute({ instructions: 'Try all.' });
     expect(result).toMatchObject({ text: 'One of five.' });
-    const shown = Object.fromEntries(
+    const results = Object.fromEntries(
       toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]),
     );
-    expect(shown).toEqual({
+    expect(results).toEqual({
       throw: { type: 'error-text', value: 'The action failed.' },
       hang: { type: 'error-text', value: 'The action did not end within 0.2 seconds.' },
       rubbish: { type: 'error-text', value: 'The action failed.' },
@@ -267,7 +267,7 @@ describe('sessions.execute', () => {
     expect(JSON.stringify(await events(agent, result.sessionId))).not.toContain('sk-live');
   });
 
-  test('tells the model of a tool that is not there and of input that does not fit, and runs neither', async () => {
+  test('reports unknown tools and invalid input to the model', async () => {
     const agent = await start();
     gateway.answer((_, index) =>
       index === 0
@@ -280,26 +280,29 @@ describe('sessions.execute', () => {
         : says('None of them.'),
     );
     const { sessionId } = await agent.client.sessions.execute({ instructions: 'Misuse the tools.' });
-    const shown = Object.fromEntries(
+    const results = Object.fromEntries(
       toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]),
     );
-    expect(shown['unknown']).toMatchObject({
+    expect(results['unknown']).toMatchObject({
       type: 'error-text',
       value: expect.stringContaining('constructor'),
     });
-    expect(shown['more']).toEqual({
+    expect(results['more']).toEqual({
       type: 'error-text',
       value: 'The input does not fit: more is not known here.',
     });
-    expect(shown['less']).toEqual({ type: 'error-text', value: 'The input does not fit: text is required.' });
-    expect(shown['broken']?.type).toBe('error-text');
+    expect(results['less']).toEqual({
+      type: 'error-text',
+      value: 'The input does not fit: text is required.',
+    });
+    expect(results['broken']?.type).toBe('error-text');
     const failed = (await events(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
     expect(new Set(failed.map(({ data }) => data['toolCallId']))).toEqual(
       new Set(['broken', 'less', 'more', 'unknown']),
     );
   });
 
-  test('ends a run that still asks for tools at the step limit as failed', async () => {
+  test('fails a run at the step limit', async () => {
     const agent = await start({ settings: { maxSteps: 3 } });
     gateway.answer(() => calls({ name: 'files_list', input: {} }));
     await expect(agent.client.sessions.execute({ instructions: 'Go on for ever.' })).rejects.toMatchObject({
@@ -311,7 +314,7 @@ describe('sessions.execute', () => {
     expect(run).toMatchObject({ status: 'failed', error: { code: 'step_limit_reached' } });
   });
 
-  test('stores what PostgreSQL cannot keep in a string as a replacement character', async () => {
+  test('replaces characters that PostgreSQL cannot store', async () => {
     const agent = await start();
     gateway.answer(() => says('a\u0000b \\u0000 \ud83d\ude00'));
     const result = await agent.client.sessions.execute({ instructions: 'Speak \u0000 oddly.' });
@@ -325,7 +328,7 @@ describe('sessions.execute', () => {
     });
   });
 
-  test('uses the model that the instructions name, and the token of the agent', async () => {
+  test('uses the requested model and the agent’s token', async () => {
     const agent = await start({ gatewayToken: 'th_usr_of-the-agent' });
     gateway.answer(() => says('Done.'));
     await agent.client.sessions.execute({ instructions: 'Speak.', model: 'acme/fast' });
@@ -339,7 +342,7 @@ describe('sessions.execute', () => {
     expect(JSON.stringify(gateway.requests[0]?.prompt)).not.toContain(agent.workspace);
   });
 
-  test('reads the gateway token file again, and answers 503 while it holds none', async () => {
+  test('rereads the token file and answers 503 without a token', async () => {
     const file = join((await start()).dataDir, 'gateway.token');
     const agent = await start({ gatewayTokenFile: file });
     gateway.answer(() => says('Done.'));
@@ -374,7 +377,7 @@ describe('sessions.execute', () => {
     [503, { code: 'draining', type: 'server_error' }, 503, 'not_ready'],
     [504, { code: 'upstream_timeout', type: 'upstream_error' }, 504, 'upstream_timeout'],
   ])(
-    'a gateway that answers %i is told as a failed run, without addresses or tokens',
+    'a gateway that answers %i is rejection as a failed run, without addresses or tokens',
     async (status, error, expected, code) => {
       const agent = await start();
       gateway.answer(() => ({ status, error }));
@@ -392,7 +395,7 @@ describe('sessions.execute', () => {
     },
   );
 
-  test('a gateway that is not there, cuts its answer off or fails midway is 502', async () => {
+  test('answers 502 when the gateway is away or cuts its answer', async () => {
     const agent = await start();
     gateway.answer((_, index) =>
       index === 0
@@ -431,7 +434,7 @@ describe('sessions.execute', () => {
     });
   });
 
-  test('answers 202 when the run takes longer than the caller is let wait, and the run goes on', async () => {
+  test('answers 202 after the wait limit while the run goes on', async () => {
     const agent = await start({ settings: { executeWaitMs: 100 } });
     const { promise, resolve } = Promise.withResolvers<void>();
     gateway.answer(() => ({
@@ -447,15 +450,15 @@ describe('sessions.execute', () => {
     await settled(agent, receipt.runId, 'completed');
   });
 
-  test('goes on when the caller hangs up', async () => {
+  test('continues the run of a caller that disconnects', async () => {
     const agent = await start();
     const { promise, resolve } = Promise.withResolvers<void>();
-    const asked = Promise.withResolvers<void>();
+    const requested = Promise.withResolvers<void>();
     gateway.answer((_, index) => {
       if (index > 0) return says('Nobody listens.');
       return {
         async respond(response) {
-          asked.resolve();
+          requested.resolve();
           await promise;
           stream(
             response,
@@ -467,7 +470,7 @@ describe('sessions.execute', () => {
     const hangUp = new AbortController();
     const call = agent.client.sessions.execute({ instructions: 'Write.' }, { signal: hangUp.signal });
     call.catch(() => {});
-    await asked.promise;
+    await requested.promise;
     hangUp.abort();
     await expect(call).rejects.toThrow(/abort/i);
     resolve();
@@ -476,33 +479,33 @@ describe('sessions.execute', () => {
     expect(await readFile(join(agent.workspace, 'alone.txt'), 'utf8')).toBe('still here');
   });
 
-  test('a run that a stop cuts off is told to its caller and settled as interrupted', async () => {
+  test('settles a run as interrupted when the agent stops', async () => {
     const agent = await start({ settings: { drainMs: 1_200 } });
-    const asked = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => asked.resolve()) }));
+    const requested = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
     const call = agent.client.sessions.execute({ instructions: 'Wait.' });
     call.catch(() => {});
-    await asked.promise;
+    await requested.promise;
     const [run] = await runsOf(agent);
     const outcome = Promise.allSettled([call]);
     agents.splice(agents.indexOf(agent), 1);
     await agent.close();
-    const [told] = await outcome;
-    expect(told).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'run_interrupted' } });
-    expect(AgentError.isInstance((told as PromiseRejectedResult).reason)).toBe(true);
-    expect(String((told as PromiseRejectedResult).reason)).toContain(run?.run_id);
+    const [rejection] = await outcome;
+    expect(rejection).toMatchObject({ status: 'rejected', reason: { status: 503, code: 'run_interrupted' } });
+    expect(AgentError.isInstance((rejection as PromiseRejectedResult).reason)).toBe(true);
+    expect(String((rejection as PromiseRejectedResult).reason)).toContain(run?.run_id);
     expect(await runsOf(agent)).toMatchObject([
       { status: 'interrupted', error: { code: 'run_interrupted' } },
     ]);
   });
 
-  test('refuses more runs at one time than it was given', async () => {
+  test('refuses runs beyond its capacity', async () => {
     const agent = await start({ settings: { maxRuns: 1, drainMs: 0 } });
-    const asked = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => asked.resolve()) }));
+    const requested = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
     const first = agent.client.sessions.execute({ instructions: 'Wait.' });
     first.catch(() => {});
-    await asked.promise;
+    await requested.promise;
     await expect(agent.client.sessions.execute({ instructions: 'Me too.' })).rejects.toMatchObject({
       status: 429,
       code: 'rate_limited',

@@ -1,5 +1,5 @@
-// The example that draws a conversation, as the processes it is meant for: two follow one session while a third speaks,
-// and one of the two is killed in the middle and comes back.
+// The example `agent-follow` in three processes: two follow a session and a third prompts. One follower is killed in the
+// middle and starts again.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -19,60 +19,55 @@ afterEach(async () => {
 });
 
 async function kill(child: ChildProcess): Promise<void> {
-  const gone = once(child, 'exit');
+  const exited = once(child, 'exit');
   child.kill('SIGKILL');
-  await gone;
+  await exited;
 }
 
-test(
-  'two clients that follow and one that prompts see the same, and one that is killed and returns has missed nothing',
-  { timeout: 180_000 },
-  async () => {
-    const agent = await world.start();
-    const answer = holdAnswer();
-    world.gateway.answer(() => answer.answer);
+test('shows three clients the same conversation, also after a kill', { timeout: 180_000 }, async () => {
+  const agent = await world.start();
+  const answer = holdAnswer();
+  world.gateway.answer(() => answer.answer);
 
-    function client(...given: string[]) {
-      const child = spawn(
-        process.execPath,
-        [join(import.meta.dirname, '../../../examples/agent-follow.ts'), '--session', 'shown', ...given],
-        {
-          env: {
-            PATH: process.env['PATH'],
-            TOWNHALL_AGENT_URL: agent.url,
-            TOWNHALL_AGENT_TOKEN: agent.token,
-          },
-          stdio: ['ignore', 'pipe', 'inherit'],
+  function client(...args: string[]) {
+    const child = spawn(
+      process.execPath,
+      [join(import.meta.dirname, '../../../examples/agent-follow.ts'), '--session', 'shown', ...args],
+      {
+        env: {
+          PATH: process.env['PATH'],
+          TOWNHALL_AGENT_URL: agent.url,
+          TOWNHALL_AGENT_TOKEN: agent.token,
         },
-      );
-      children.push(child);
-      let said = '';
-      child.stdout.on('data', (piece: Buffer) => (said += piece.toString('utf8')));
-      return { child, closed: once(child, 'close'), lines: () => said.split('\n').slice(0, -1) };
-    }
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
+    children.push(child);
+    let output = '';
+    child.stdout.on('data', (piece: Buffer) => (output += piece.toString('utf8')));
+    return { child, closed: once(child, 'close'), lines: () => output.split('\n').slice(0, -1) };
+  }
 
-    const stays = client();
-    const dies = client();
-    const speaks = client('Tell me of the hall.');
-    await answer.asked;
-    answer.say('It is ');
-    for (const { lines } of [stays, dies])
-      await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
-    await kill(dies.child);
-    const [known] = dies.lines();
-    const returns = client('--after', /^\d+/.exec(known ?? '')?.[0] ?? '');
-    answer.say('open.');
-    answer.end();
-    // The one that spoke ends by itself once it is answered.
-    await speaks.closed;
-    expect(speaks.child.exitCode).toBe(0);
-    await expect.poll(() => stays.lines().length, { timeout: 60_000 }).toBe(2);
-    await expect.poll(() => returns.lines().length, { timeout: 60_000 }).toBe(1);
-    expect([...dies.lines(), ...returns.lines()]).toEqual(stays.lines());
-    expect(speaks.lines()).toEqual(stays.lines());
-    expect(stays.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
-      'You    Tell me of the hall.',
-      'Agent  It is open.',
-    ]);
-  },
-);
+  const stays = client();
+  const dies = client();
+  const speaks = client('Tell me of the hall.');
+  await answer.asked;
+  answer.say('It is ');
+  for (const { lines } of [stays, dies]) await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
+  await kill(dies.child);
+  const [lastLine] = dies.lines();
+  const returns = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
+  answer.say('open.');
+  answer.end();
+  // The client that prompts exits after the answer.
+  await speaks.closed;
+  expect(speaks.child.exitCode).toBe(0);
+  await expect.poll(() => stays.lines().length, { timeout: 60_000 }).toBe(2);
+  await expect.poll(() => returns.lines().length, { timeout: 60_000 }).toBe(1);
+  expect([...dies.lines(), ...returns.lines()]).toEqual(stays.lines());
+  expect(speaks.lines()).toEqual(stays.lines());
+  expect(stays.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
+    'You    Tell me of the hall.',
+    'Agent  It is open.',
+  ]);
+});

@@ -1,4 +1,4 @@
-// Which texts look like our own `<file>` elements, held against a slow rendering of the whole text in compatibility form.
+// Compares `defuse` with a slow reference that converts the whole text to compatibility form (NFKC).
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
@@ -6,19 +6,19 @@ import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/ren
 const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
 const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 
-/** The rule itself, with no thought of how long it takes. */
+/** The rule in its plainest form, which is slow. */
 function defuseWhole(text: string): string {
   let plain = '';
   const ends: number[] = [];
   let at = 0;
   for (const character of text) {
     at += character.length;
-    const shown =
+    const visible =
       (character.codePointAt(0) as number) < 0x80
         ? character
         : character.replace(unseen, '').normalize('NFKC');
-    for (let unit = 0; unit < shown.length; unit += 1) ends.push(at);
-    plain += shown;
+    for (let unit = 0; unit < visible.length; unit += 1) ends.push(at);
+    plain += visible;
   }
   let result = '';
   let from = 0;
@@ -65,7 +65,7 @@ describe('defuse', () => {
     '\ud83d',
   ];
 
-  test('agrees with the rule on every mixture', () => {
+  test('agrees with the rule on all mixtures', () => {
     const text = fc.array(fc.constantFrom(...pieces), { maxLength: 14 }).map((parts) => parts.join(''));
     expect(() =>
       fc.assert(
@@ -75,7 +75,7 @@ describe('defuse', () => {
     ).not.toThrow();
   });
 
-  test('agrees with the rule behind an element that every reader sees', () => {
+  test('agrees with the rule after a plain element', () => {
     const text = fc
       .array(fc.constantFrom(...pieces), { maxLength: 6 })
       .map((parts) => `\u00e9<${parts.join('')}file${parts.join('')}`);
@@ -87,7 +87,7 @@ describe('defuse', () => {
     ).not.toThrow();
   });
 
-  test('is the same for a text that is rendered in pieces', async () => {
+  test('gives the same result for text in pieces', async () => {
     const text = `\u00e9${'<\u200bfile <\\ x'.repeat(100_000)}${' '.repeat(300_000)}</file>`;
     const rendered = await renderFiles(
       [
@@ -105,7 +105,7 @@ describe('defuse', () => {
     expect(rendered.slice(rendered.indexOf('\n') + 1, -'\n</file>'.length)).toBe(defuse(text));
   });
 
-  test('knows every character that is a less-than sign in compatibility form', () => {
+  test('covers every character whose compatibility form is <', () => {
     const signs: number[] = [];
     for (let code = 0; code <= 0x10ffff; code += 1) {
       if (code < 0xd800 || code > 0xdfff)

@@ -1,5 +1,5 @@
-// Two processes of one agent on one PostgreSQL: what is said to the one counts for the run of the other, and one that was
-// taken for dead writes nothing more when it wakes. The embedded engine has one process.
+// Two processes of one agent on one PostgreSQL: inputs to one reach the runs of the other, and a process that has lost its
+// leases writes nothing. The embedded engine has one process.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import { makeDatabase, silentLog, type DatabasePlace } from '../../support/datab
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, seqs } from '../../support/session-world.ts';
 
-// Short enough to wait for, and longer than a pause of a busy machine.
+// Short enough for a test, and longer than the pauses of a busy machine.
 const pausedLeaseMs = 3_000;
 
 describe.runIf(inject('databaseSource')?.engine === 'postgres')(
@@ -50,7 +50,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       return agent;
     }
 
-    test('a steer that the one accepts is given to the model by the other, whose run it is, and both tell of it', async () => {
+    test('gives a steer to the replica that executes the run', async () => {
       const [one, other] = [await replica(), await replica()];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
@@ -65,11 +65,11 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       });
       expect(steer).toMatchObject({ queued: true, queuePosition: 1 });
       first.end();
-      const [seen, seenThere] = await Promise.all(
+      const [events, otherEvents] = await Promise.all(
         [one, other].map(({ client }) => collect(client.sessions.follow({ sessionId: 's', until: 'idle' }))),
       );
-      expect(seqs(seen ?? [])).toEqual(seqs(seenThere ?? []));
-      expect(seen?.find((event) => event.type === 'queue.removed')).toMatchObject({
+      expect(seqs(events ?? [])).toEqual(seqs(otherEvents ?? []));
+      expect(events?.find((event) => event.type === 'queue.removed')).toMatchObject({
         reason: 'steered',
         runId: steer.runId,
       });
@@ -80,7 +80,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(JSON.stringify(gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
     });
 
-    test('inputs that both accept at one time stand in one queue without a gap, and each runs once', async () => {
+    test('queues inputs of two replicas without a gap and runs each once', async () => {
       const both = [await replica(), await replica()];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
@@ -104,7 +104,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(gateway.requests).toHaveLength(41);
     });
 
-    test('a conversation that goes from the one to the other and back is shown to the model whole, each word of it once', async () => {
+    test('shows the model each message once when replicas take turns', async () => {
       const both = [await replica(), await replica()];
       gateway.answer((_, index) => says(`Answer ${index}.`));
       await both[0]?.client.sessions.create({ id: 's' });
@@ -114,8 +114,8 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
           { headers: { prefer: 'wait=20' } },
         );
       for (const [turn, { prompt }] of gateway.requests.entries()) {
-        const said = JSON.stringify(prompt).match(/(?:Question|Answer) \d/g);
-        expect(said).toEqual([
+        const messages = JSON.stringify(prompt).match(/(?:Question|Answer) \d/g);
+        expect(messages).toEqual([
           ...Array.from({ length: turn }, (_, index) => [`Question ${index}`, `Answer ${index}`]).flat(),
           `Question ${turn}`,
         ]);
@@ -126,7 +126,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     });
 
-    test('a run whose lease is renewed while the other waits for its lock goes on', async () => {
+    test('continues a run whose lease is renewed during a takeover', async () => {
       const [one, other] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
       const slow = holdAnswer();
       gateway.answer(() => slow.answer);
@@ -143,7 +143,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         await expect.poll(async () => (await waiting()).length, { interval: 20 }).toBeGreaterThan(0);
         await setLease(10);
       });
-      // The other has looked again by then.
+      // The second check of the other replica is over by then.
       await expect.poll(async () => (await waiting()).length).toBe(0);
       await other.client.sessions.get({ sessionId: 's' });
       slow.say('Still here.');
@@ -153,10 +153,10 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         .toBe('completed');
     });
 
-    test('one that was paused beyond its lease can append nothing after the other has taken its run over', async () => {
+    test('refuses appends of a replica that was paused beyond its lease', async () => {
       const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
-      const asked = holdAnswer();
-      gateway.answer((_, index) => (index === 0 ? asked.answer : says('After it.')));
+      const slow = holdAnswer();
+      gateway.answer((_, index) => (index === 0 ? slow.answer : says('After it.')));
       const paused = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
       try {
         const waking = await replica({ leaseMs: pausedLeaseMs });
@@ -166,9 +166,9 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
           headers: { authorization: `Bearer ${waking.token}`, 'content-type': 'application/json' },
           body: JSON.stringify({ text: 'Begin.' }),
         }).then(async (response) => (await response.json()) as { runId: string });
-        await asked.asked;
-        asked.say('The beginning ');
-        // In the log, so that something of it is to be kept.
+        await slow.asked;
+        slow.say('The beginning ');
+        // Durable before the pause, so that the takeover keeps it.
         await expect
           .poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length)
           .toBeGreaterThan(0);
@@ -180,9 +180,9 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
           .toBe('interrupted');
         const { headSeq } = await waking.client.sessions.get({ sessionId: 's' });
         paused.child.kill('SIGCONT');
-        asked.say('and what nobody may keep');
-        asked.end();
-        // The old owner ends its run for itself; it is awake once it answers.
+        slow.say('and what nobody may keep');
+        slow.end();
+        // The former owner drops its run. It is awake once it answers.
         expect((await fetch(`${paused.url}/health`)).status).toBe(200);
         await expect
           .poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length)
@@ -209,16 +209,16 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         expect(JSON.stringify(items)).not.toContain('nobody may keep');
       } finally {
         paused.child.kill('SIGCONT');
-        const gone = once(paused.child, 'exit');
+        const exited = once(paused.child, 'exit');
         paused.child.kill('SIGKILL');
-        await gone;
+        await exited;
         await rm(folder, { recursive: true, force: true });
       }
     });
   },
 );
 
-// An agent in a process of its own, which can be stopped without its knowledge.
+// An agent in a process of its own, so that SIGSTOP can pause it.
 async function launch(
   folder: string,
   { gatewayUrl, options }: { gatewayUrl: string; options: DatabasePlace['options'] },
@@ -241,8 +241,8 @@ async function launch(
     },
   );
   for await (const line of createInterface({ input: child.stdout })) {
-    const said = JSON.parse(line) as { msg: string; url: string };
-    if (said.msg === 'listening') return { child, url: said.url };
+    const entry = JSON.parse(line) as { msg: string; url: string };
+    if (entry.msg === 'listening') return { child, url: entry.url };
   }
   throw new Error('The agent ended before it listened.');
 }

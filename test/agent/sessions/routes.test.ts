@@ -1,4 +1,4 @@
-// The routes of sessions through the typed client: records, prompts, the queue, forks, cancelling, and what they refuse.
+// The routes of sessions through the typed client: records, prompts, queue, forks, cancellation and refusals.
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { eventStore } from '../../../src/agent/sessions/event-log/store.ts';
@@ -13,10 +13,10 @@ describe('sessions', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
-  test('are created once by an id, listed in pages, changed, archived and deleted', async () => {
+  test('creates, lists, updates, archives and removes sessions', async () => {
     const { client } = await world.start();
-    const made = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
-    expect(made).toMatchObject({
+    const created = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
+    expect(created).toMatchObject({
       id: 'first',
       kind: 'sdk',
       status: 'idle',
@@ -65,14 +65,14 @@ describe('sessions', () => {
     expect(await client.sessions.create({ id: 'first' })).toMatchObject({ title: null, headSeq: 1 });
   });
 
-  test('give large messages and large questions in pages that end early and lead on, and tell all of them to a follower', async () => {
+  test('ends pages of large messages early', async () => {
     const { client, sql, name } = await world.start();
     const first = holdAnswer();
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
     await first.asked;
-    // The last is stored in a hundredth of its length.
+    // The last one compresses to a hundredth of its length.
     const random = () => randomBytes(1_000_000).toString('hex');
     const texts = [random(), random(), random(), 'a'.repeat(2_000_000)];
     for (const text of texts) await client.sessions.prompt({ sessionId: 's', text });
@@ -101,12 +101,12 @@ describe('sessions', () => {
       read.push(...page.map(({ seq }) => seq));
       after = page.at(-1)?.seq ?? Number.NaN;
     }
-    const told = await collect(
+    const events = await collect(
       client.sessions.follow({ sessionId: 's' }),
       (event) => 'seq' in event && event.seq === headSeq,
     );
     expect(read).toEqual(Array.from({ length: headSeq }, (_, index) => index + 1));
-    expect(seqs(told)).toEqual(read);
+    expect(seqs(events)).toEqual(read);
 
     for (const place of [1, 2, 3, 4]) {
       await sql`
@@ -133,7 +133,7 @@ describe('sessions', () => {
     first.end();
   });
 
-  test('of one agent are nobody else’s, also under the same id', async () => {
+  test('keeps sessions of one id apart by agent', async () => {
     const [one, other] = [await world.start(), await world.start()];
     await one.client.sessions.create({ id: 'shared', title: 'Mine' });
     await expect(other.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({ status: 404 });
@@ -142,7 +142,7 @@ describe('sessions', () => {
   });
 
   test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])(
-    'of the id %s are 400, and an unknown one is 404',
+    'refuses the id %s with 400 and an unknown one with 404',
     async (id) => {
       const agent = await world.start();
       expect(await rawGet(agent, `/api/sdk/sessions/${id}/messages`)).toBe(400);
@@ -152,7 +152,7 @@ describe('sessions', () => {
     },
   );
 
-  test('take a prompt once by its id, answer the same receipt again and refuse other content', async () => {
+  test('accepts a prompt once by its id', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Sunny.'));
     await client.sessions.create({ id: 's' });
@@ -171,11 +171,11 @@ describe('sessions', () => {
       code: 'prompt_conflict',
     });
     expect(world.gateway.requests).toHaveLength(1);
-    const waited = await client.sessions.prompt(
+    const reply = await client.sessions.prompt(
       { sessionId: 's', text: 'And now?' },
       { headers: { prefer: 'wait=20' } },
     );
-    expect(waited).toMatchObject({
+    expect(reply).toMatchObject({
       status: 'completed',
       run: { status: 'completed', text: 'Sunny.', usage: { inputTokens: 10 } },
     });
@@ -192,11 +192,11 @@ describe('sessions', () => {
       title: 'Weather?',
       usage: { inputTokens: 20, outputTokens: 6 },
     });
-    // The second time the model was shown what had been said before.
+    // The second prompt contains the conversation before it.
     expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Weather\?.*Sunny\..*And now\?/);
   });
 
-  test('refuse a prompt without words, with both forms and with an id that is a path', async () => {
+  test('refuses prompts without text, with both forms, or with a path as id', async () => {
     const { client, fetch, token } = await world.start();
     await client.sessions.create({ id: 's' });
     for (const body of [
@@ -217,7 +217,7 @@ describe('sessions', () => {
     expect((await client.sessions.get({ sessionId: 's' })).headSeq).toBe(1);
   });
 
-  test('refuse a file that no model could be shown, and give any other to the model under its name', async () => {
+  test('gives files to the model and refuses undecodable ones', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Seen.'));
     await client.sessions.create({ id: 's' });
@@ -263,7 +263,7 @@ describe('sessions', () => {
     ]);
   });
 
-  test('show their queue with live places, run it in order and let go of what is taken out', async () => {
+  test('lists the queue and runs it in order', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says(`Answer ${index}.`)));
@@ -303,11 +303,11 @@ describe('sessions', () => {
     await expect(
       client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[0]?.queueItemId as string }),
     ).rejects.toMatchObject({ status: 409, code: 'run_started' });
-    const asked = world.gateway.requests.map(({ prompt }) => JSON.stringify(prompt.at(-1)?.content));
-    expect(asked.map((text) => /zero|one|two|three/.exec(text)?.[0])).toEqual(['zero', 'one', 'three']);
+    const inputs = world.gateway.requests.map(({ prompt }) => JSON.stringify(prompt.at(-1)?.content));
+    expect(inputs.map((text) => /zero|one|two|three/.exec(text)?.[0])).toEqual(['zero', 'one', 'three']);
   });
 
-  test('page through a queue whose urgent input has the last place', async () => {
+  test('pages through a queue whose urgent input came last', async () => {
     const { client, sql } = await world.start();
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
@@ -330,7 +330,7 @@ describe('sessions', () => {
     answer.end();
   });
 
-  test('give a steer to the model at the next step of the running run, as part of it', async () => {
+  test('gives a steer to the model with the next step', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
@@ -354,7 +354,7 @@ describe('sessions', () => {
     expect(items.map(({ role }) => role)).toEqual(['user', 'user', 'assistant', 'assistant']);
   });
 
-  test('tell the new places of what waits when a steer is taken before it, and count the messages at each seq', async () => {
+  test('updates queue positions and message counts after a steer', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
@@ -366,8 +366,10 @@ describe('sessions', () => {
     expect(waiting).toMatchObject({ queuePosition: 2 });
     first.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    const taken = events.findIndex((event) => event.type === 'queue.removed' && event.reason === 'steered');
-    expect(events[taken + 1]).toMatchObject({
+    const steeredIndex = events.findIndex(
+      (event) => event.type === 'queue.removed' && event.reason === 'steered',
+    );
+    expect(events[steeredIndex + 1]).toMatchObject({
       type: 'queue.updated',
       items: [{ runId: waiting.runId, queuePosition: 1 }],
       queueLength: 1,
@@ -383,7 +385,7 @@ describe('sessions', () => {
     }
   });
 
-  test('end the run that took a steer up when that steer is cancelled, and know no other run', async () => {
+  test('cancels the run together with its steer', async () => {
     const { client } = await world.start();
     const [first, second] = [holdAnswer(), holdAnswer()];
     world.gateway.answer((_, index) => (index === 0 ? first.answer : second.answer));
@@ -406,7 +408,7 @@ describe('sessions', () => {
     });
   });
 
-  test('let an interrupt end the running run and come next, before what waited', async () => {
+  test('runs an interrupting input next', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
@@ -430,7 +432,7 @@ describe('sessions', () => {
     ).toEqual(['slow', 'urgent', 'patient']);
   });
 
-  test('cancel what runs down to the provider, keep the text that came, and take the next prompt', async () => {
+  test('cancels a run at the provider and keeps its text', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Again.')));
@@ -457,7 +459,7 @@ describe('sessions', () => {
     ).toMatchObject({ run: { text: 'Again.' } });
   });
 
-  test('fork by reference at the head, at a message and at a seq, and replay through the reference', async () => {
+  test('forks at the head, at a message and at a seq', async () => {
     const { client } = await world.start();
     world.gateway.answer((_, index) => says(`Answer ${index}.`));
     await client.sessions.create({ id: 's' });
@@ -494,7 +496,7 @@ describe('sessions', () => {
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     expect(events.every(({ sessionId }) => sessionId === fork.id)).toBe(true);
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ headSeq: parent.headSeq });
-    // Deleted, the parent is gone for all but its forks.
+    // A removed parent stays readable for its forks only.
     await client.sessions.remove({ sessionId: 's' });
     expect((await client.sessions.listMessages({ sessionId: fork.id })).items).toHaveLength(4);
     await expect(client.sessions.fork({ sessionId: fork.id, seq: 10_000 })).rejects.toMatchObject({
@@ -506,7 +508,7 @@ describe('sessions', () => {
     });
   });
 
-  test('deleted while they run leave nothing behind', async () => {
+  test('removes a session during its run', async () => {
     const { client, sql } = await world.start();
     const first = holdAnswer();
     world.gateway.answer(() => first.answer);
@@ -530,7 +532,7 @@ describe('sessions', () => {
     expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Begin.');
   });
 
-  test('fork while they run: the fork is idle, its message ends where it was cut, and the run goes on', async () => {
+  test('cuts the open message in a fork while the run goes on', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Elsewhere.')));
@@ -563,17 +565,17 @@ describe('sessions', () => {
     });
   });
 
-  test('forked again and again while they run give each fork what had been said by then', async () => {
+  test('gives each fork the text of its moment', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
     await first.asked;
-    const said = ['Once', ' upon', ' a time'];
-    for (const [index, piece] of said.entries()) {
+    const pieces = ['Once', ' upon', ' a time'];
+    for (const [index, piece] of pieces.entries()) {
       first.say(piece);
-      const text = said.slice(0, index + 1).join('');
+      const text = pieces.slice(0, index + 1).join('');
       await collect(
         client.sessions.follow({ sessionId: 's' }),
         (event) =>
@@ -588,7 +590,7 @@ describe('sessions', () => {
         metadata: { status: 'interrupted' },
         parts: [{ type: 'step-start' }, { type: 'text', text }],
       });
-      // Another input raises the seq, and one that is taken out again ends within the run.
+      // Another input raises the seq; it is removed again during the run.
       const { queueItemId } = await client.sessions.prompt({ sessionId: 's', text: 'More.' });
       await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: queueItemId as string });
     }
@@ -611,7 +613,7 @@ describe('sessions', () => {
     });
   });
 
-  test('deleted while somebody follows them end the stream, and the follower hears that they are gone', async () => {
+  test('ends the streams of a removed session', async () => {
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
     const followed = client.sessions.follow({ sessionId: 's' })[Symbol.asyncIterator]();
@@ -623,7 +625,7 @@ describe('sessions', () => {
     await expect(next).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
   });
 
-  test('in a chain of forks longer than the limit are copied, and say the same', async () => {
+  test('copies the ancestors of a deep fork', async () => {
     const { client, sql } = await world.start();
     world.gateway.answer(() => says('Deep.'));
     await client.sessions.create({ id: 's' });
@@ -646,7 +648,7 @@ describe('sessions', () => {
     expect((await client.sessions.listMessages({ sessionId: last })).items).toHaveLength(2);
   });
 
-  test('compact what the model is shown, and keep what was said', async () => {
+  test('compacts a conversation and keeps its messages', async () => {
     const { client } = await world.start();
     world.gateway.answer((request) =>
       says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of the weather.' : 'Sunny.'),
@@ -663,15 +665,15 @@ describe('sessions', () => {
       delivery: 'compact',
     });
     await client.sessions.prompt({ sessionId: 's', text: 'And then?' }, { headers: { prefer: 'wait=20' } });
-    const shown = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
-    expect(shown).toContain('They spoke of the weather.');
-    expect(shown).not.toContain('Weather today?');
+    const prompt = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
+    expect(prompt).toContain('They spoke of the weather.');
+    expect(prompt).not.toContain('Weather today?');
     expect((await client.sessions.listMessages({ sessionId: 's' })).items).toHaveLength(4);
     const { sections } = await client.sessions.getSystem({ sessionId: 's' });
     expect(sections.map(({ source }) => source)).toEqual(expect.arrayContaining(['agent', 'compaction']));
   });
 
-  test('keep an answer to a tool of a past turn in the conversation', async () => {
+  test('keeps tool results of earlier runs in the conversation', async () => {
     const { client } = await world.start();
     world.gateway.answer((_, index) =>
       index === 0 ? calls({ name: 'files_list', input: {} }) : says('Nothing there.'),

@@ -1,5 +1,5 @@
-// What a turn does beside answering: it sums the past up when the context fills, asks the plugins at every edge, and an
-// input that is not begun in time is let go.
+// What a run does besides answering: compaction when the context fills, hooks of plugins, expiry of inputs, and retries of
+// failed steps.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { calls, says, type ScriptedAnswer } from '../../support/scripted-gateway.ts';
@@ -12,8 +12,8 @@ beforeAll(async () => {
 afterEach(() => world.reset());
 afterAll(() => world.close());
 
-describe('a turn', () => {
-  test('sums up what was said when the context is nearly full; the log shows it and keeps every message', async () => {
+describe('a run', () => {
+  test('compacts a conversation that nearly fills the context and keeps its messages', async () => {
     world.gateway.catalog([{ id: 'local/echo', context_window: 2_000 }]);
     world.gateway.answer((request) =>
       says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of fish.' : 'Noted.'),
@@ -31,44 +31,44 @@ describe('a turn', () => {
       { type: 'compaction.started', reason: 'full' },
       { type: 'compaction.ended', outcome: 'completed', summary: 'They spoke of fish.' },
     ]);
-    // What the summing up took is part of what the run took.
+    // The usage of the summary is part of the usage of the run.
     expect(events.findLast((event) => event.type === 'run.settled')).toMatchObject({
       usage: { inputTokens: 20, outputTokens: 6 },
     });
-    const shown = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
-    expect(shown).toContain('They spoke of fish.');
-    expect(shown).toContain('Salmon');
-    expect(shown).not.toContain('Herring');
+    const prompt = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
+    expect(prompt).toContain('They spoke of fish.');
+    expect(prompt).toContain('Salmon');
+    expect(prompt).not.toContain('Herring');
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant']);
     expect(items[0]?.parts).toEqual([expect.objectContaining({ type: 'text', text: long })]);
   });
 
-  test('asks the plugins at each of its edges, in their order, and gives the model and the caller what they make of it', async () => {
-    const told: string[] = [];
-    const tell = (name: string) => () => void told.push(name);
+  test('calls the hooks in order and uses what they return', async () => {
+    const hookNames: string[] = [];
+    const note = (name: string) => () => void hookNames.push(name);
     const plugin = definePlugin({
       name: 'edges',
       title: 'Edges',
-      description: 'Notes where it is asked.',
+      description: 'Notes which hooks run.',
       actions: {},
       hooks: {
         pipelines: {
           'enqueue.before': (value) => ({ ...value, text: `${value.text} please` }),
           'prompt.before': (value) => (
-            told.push('prompt.before'),
+            hookNames.push('prompt.before'),
             { ...value, system: `${value.system}\nBe brief.` }
           ),
-          'tool.before': (value) => (told.push('tool.before'), value),
-          'tool.after': (value) => (told.push('tool.after'), value),
-          'answer.before': (value) => (told.push('answer.before'), { text: value.text.toUpperCase() }),
+          'tool.before': (value) => (hookNames.push('tool.before'), value),
+          'tool.after': (value) => (hookNames.push('tool.after'), value),
+          'answer.before': (value) => (hookNames.push('answer.before'), { text: value.text.toUpperCase() }),
         },
-        guards: { 'step.before': tell('step.before') },
+        guards: { 'step.before': note('step.before') },
         effects: {
-          'enqueue.after': tell('enqueue.after'),
-          'step.after': tell('step.after'),
-          'answer.after': tell('answer.after'),
-          'prompt.after': tell('prompt.after'),
+          'enqueue.after': note('enqueue.after'),
+          'step.after': note('step.after'),
+          'answer.after': note('answer.after'),
+          'prompt.after': note('prompt.after'),
         },
       },
     });
@@ -77,11 +77,11 @@ describe('a turn', () => {
     );
     const { client } = await world.start({ needs: { plugins: [plugin] } });
     expect(await client.sessions.execute({ instructions: 'Look' })).toMatchObject({ text: 'TWO FILES' });
-    const asked = JSON.stringify(world.gateway.requests[0]?.prompt);
-    expect(asked).toContain('Look please');
-    expect(asked).toContain('Be brief.');
-    await expect.poll(() => told.at(-1)).toBe('prompt.after');
-    expect(told.filter((name) => name !== 'enqueue.after')).toEqual([
+    const prompt = JSON.stringify(world.gateway.requests[0]?.prompt);
+    expect(prompt).toContain('Look please');
+    expect(prompt).toContain('Be brief.');
+    await expect.poll(() => hookNames.at(-1)).toBe('prompt.after');
+    expect(hookNames.filter((name) => name !== 'enqueue.after')).toEqual([
       'prompt.before',
       'step.before',
       'tool.before',
@@ -93,10 +93,10 @@ describe('a turn', () => {
       'answer.after',
       'prompt.after',
     ]);
-    expect(told).toContain('enqueue.after');
+    expect(hookNames).toContain('enqueue.after');
   });
 
-  test('that a guard refuses has failed with its reason, and the model was not asked', async () => {
+  test('fails with the reason of the guard that refuses it', async () => {
     const plugin = definePlugin({
       name: 'closed',
       title: 'Closed',
@@ -117,7 +117,7 @@ describe('a turn', () => {
     expect(world.gateway.requests).toHaveLength(0);
   });
 
-  test('that waits beyond its deadline is expired, once, and what stands behind it runs', async () => {
+  test('expires an input that waits too long and runs the next one', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
@@ -153,7 +153,7 @@ describe('a turn', () => {
 });
 
 describe('a step that fails', () => {
-  // A limit passes, so it is what would be tried again.
+  // A rate limit is transient, so it would be retried.
   const limited = {
     type: 'error',
     error: {

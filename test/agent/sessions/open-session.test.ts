@@ -1,5 +1,5 @@
-// What a page needs that opens a session in the middle of things: the past in one call, the rest from its `seq` on, and
-// the sessions that wait for somebody.
+// What a client needs that opens a session during a run: the past in one call, the rest from its `seq` on, and the sessions
+// that wait for a person.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { calls, says } from '../../support/scripted-gateway.ts';
@@ -13,7 +13,7 @@ afterEach(() => world.reset());
 afterAll(() => world.close());
 
 describe('sessions.listMessages', () => {
-  test('gives a seq from which a message that is being written is told from its beginning', async () => {
+  test('gives a seq before the start of an open message', async () => {
     const { client } = await world.start();
     const slow = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? says('First.') : slow.answer));
@@ -22,7 +22,7 @@ describe('sessions.listMessages', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Two?' });
     await slow.asked;
     slow.say('Half of ');
-    // Once it is on its way, so that what follows begins in the middle of it.
+    // The list is read in the middle of the message.
     await collect(
       client.sessions.follow({ sessionId: 's' }),
       (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
@@ -32,16 +32,16 @@ describe('sessions.listMessages', () => {
     expect(seq).toBeLessThan((await client.sessions.get({ sessionId: 's' })).headSeq);
     slow.say('it.');
     slow.end();
-    const told: SessionEvent[] = await collect(
+    const events: SessionEvent[] = await collect(
       client.sessions.follow({ sessionId: 's', after: seq, until: 'idle' }),
     );
-    const begun = told.filter((event) => event.type === 'message.created');
-    expect(begun).toMatchObject([{ role: 'assistant' }]);
-    expect(told.find((event) => event.type === 'part.started')).toMatchObject({
-      messageId: begun[0]?.messageId,
+    const created = events.filter((event) => event.type === 'message.created');
+    expect(created).toMatchObject([{ role: 'assistant' }]);
+    expect(events.find((event) => event.type === 'part.started')).toMatchObject({
+      messageId: created[0]?.messageId,
     });
-    expect(told.find((event) => event.type === 'message.completed')).toMatchObject({
-      messageId: begun[0]?.messageId,
+    expect(events.find((event) => event.type === 'message.completed')).toMatchObject({
+      messageId: created[0]?.messageId,
       message: { parts: expect.arrayContaining([expect.objectContaining({ text: 'Half of it.' })]) },
     });
     const after = await client.sessions.listMessages({ sessionId: 's' });
@@ -53,7 +53,7 @@ describe('sessions.listMessages', () => {
 });
 
 describe('sessions.list', () => {
-  test('finds the sessions that wait for an approval, also those of a chat that its first message made attended', async () => {
+  test('finds sessions that wait for an approval, attended chats included', async () => {
     const { client } = await world.start();
     world.gateway.answer((request) =>
       request.prompt.at(-1)?.role === 'tool'
@@ -62,11 +62,15 @@ describe('sessions.list', () => {
     );
     await client.sessions.create({ id: 'quiet' });
     const alone = await client.chat.sendMessage({ chatId: 'alone', text: 'Do it.' });
-    const attended = await client.chat.sendMessage({ chatId: 'attended', text: 'Do it.', attended: true });
+    const attendedChat = await client.chat.sendMessage({
+      chatId: 'attended',
+      text: 'Do it.',
+      attended: true,
+    });
     await expect
       .poll(async () => (await client.sessions.list({ status: 'requires_action' })).items.map(({ id }) => id))
-      .toEqual([attended.sessionId]);
-    // Nobody attends the other, so the policy has decided at once.
+      .toEqual([attendedChat.sessionId]);
+    // No person attends the other chat, so the policy decides at once.
     await collect(client.sessions.follow({ sessionId: alone.sessionId, until: 'idle' }));
     expect((await client.sessions.listApprovals({ sessionId: alone.sessionId })).items).toMatchObject([
       { status: 'denied', decidedBy: 'policy' },
@@ -75,18 +79,20 @@ describe('sessions.list', () => {
       ['quiet', alone.sessionId].sort(),
     );
     const { items } = await client.sessions.listApprovals({
-      sessionId: attended.sessionId,
+      sessionId: attendedChat.sessionId,
       status: 'pending',
     });
     await client.sessions.decideApproval({
-      sessionId: attended.sessionId,
+      sessionId: attendedChat.sessionId,
       approvalId: items[0]?.approvalId ?? '',
       decision: 'approve',
     });
-    await collect(client.sessions.follow({ sessionId: attended.sessionId, until: 'idle' }));
+    await collect(client.sessions.follow({ sessionId: attendedChat.sessionId, until: 'idle' }));
     expect((await client.sessions.list({ status: 'requires_action' })).items).toEqual([]);
-    // A later message does not change what the chat is.
+    // Only the first message sets `attended`.
     await client.chat.sendMessage({ chatId: 'attended', text: 'Again.', attended: false });
-    expect(await client.sessions.get({ sessionId: attended.sessionId })).toMatchObject({ attended: true });
+    expect(await client.sessions.get({ sessionId: attendedChat.sessionId })).toMatchObject({
+      attended: true,
+    });
   });
 });
