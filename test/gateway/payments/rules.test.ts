@@ -12,7 +12,7 @@ import {
   amountError,
   type Tariff,
 } from '../../../src/gateway/payments/price.ts';
-import { verifyCreemSignature, verifyStripeSignature } from '../../../src/gateway/payments/signature.ts';
+import { verifyCreemSignature, verifyStripeSignature } from '../../../src/gateway/payments/providers/signature.ts';
 
 const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n, mostAmount: 99_999_999n };
 

@@ -16,9 +16,9 @@ import {
   readTime,
   invalidSignature,
   readUrl,
-} from '../json.ts';
+} from './json.ts';
 import { parseCreditsPerUnit, computeTariff } from '../price.ts';
-import { verifyCreemSignature } from '../signature.ts';
+import { verifyCreemSignature } from './signature.ts';
 import { readKey, type EnvReader, type PaymentProvider } from './provider.ts';
 
 export interface CreemNeeds {

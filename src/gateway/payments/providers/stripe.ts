@@ -15,9 +15,9 @@ import {
   readTime,
   invalidSignature,
   readUrl,
-} from '../json.ts';
+} from './json.ts';
 import { parseCreditsPerUnit, computeTariff } from '../price.ts';
-import { verifyStripeSignature } from '../signature.ts';
+import { verifyStripeSignature } from './signature.ts';
 import { readKey, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
 
 export interface StripeNeeds {

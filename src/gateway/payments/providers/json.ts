@@ -1,5 +1,5 @@
 // Reads members out of somebody else's JSON, where anything may be missing or of another type than it was documented.
-import { Problem } from '../../kernel/problem.ts';
+import { Problem } from '../../../kernel/problem.ts';
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
