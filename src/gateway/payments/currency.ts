@@ -1,7 +1,7 @@
-// Money in the smallest unit of its currency, as providers count it: always whole, never a fraction.
+// Currencies and their minor units. Amounts are whole numbers of the minor unit, as providers count them.
 
-// Without a smaller unit.
-const withoutMinor = new Set([
+// Currencies without a minor unit (ISO 4217 exponent 0).
+const zeroDecimal = new Set([
   'bif',
   'clp',
   'djf',
@@ -18,32 +18,32 @@ const withoutMinor = new Set([
   'xof',
   'xpf',
 ]);
-// With thousandths, of which card networks take tens only.
-const withThousandths = new Set(['bhd', 'jod', 'kwd', 'omr', 'tnd']);
-// Counted in hundredths for the sake of old programs, and taken in whole units only.
-const nominalHundredths = new Set(['isk', 'ugx']);
+// Exponent 3. Card networks require the last digit to be 0.
+const threeDecimal = new Set(['bhd', 'jod', 'kwd', 'omr', 'tnd']);
+// No minor unit in use, but Stripe keeps two decimals for backward compatibility; they must be 00.
+const nominalTwoDecimal = new Set(['isk', 'ugx']);
 
 export interface MinorUnits {
-  /** How many of them make one whole unit: 100 cents a dollar. */
+  /** Minor units in one whole unit: 100 cents a dollar. */
   perUnit: bigint;
-  /** An amount that can be paid is a multiple of this. */
+  /** Payable amounts are multiples of this. */
   step: bigint;
 }
 
 export function minorUnits(currency: string): MinorUnits {
-  if (withoutMinor.has(currency)) return { perUnit: 1n, step: 1n };
-  if (withThousandths.has(currency)) return { perUnit: 1_000n, step: 10n };
-  if (nominalHundredths.has(currency)) return { perUnit: 100n, step: 100n };
+  if (zeroDecimal.has(currency)) return { perUnit: 1n, step: 1n };
+  if (threeDecimal.has(currency)) return { perUnit: 1_000n, step: 10n };
+  if (nominalTwoDecimal.has(currency)) return { perUnit: 100n, step: 100n };
   return { perUnit: 100n, step: 1n };
 }
 
-/** A currency's code in lower case, or null for what is none. */
+/** The three-letter code in lower case, or null. */
 export function parseCurrency(text: string): string | null {
   const code = text.trim().toLowerCase();
   return /^[a-z]{3}$/.test(code) ? code : null;
 }
 
-/** For people, such as `USD 10.00`. */
+/** For display, such as `USD 10.00`. */
 export function formatAmount(amount: bigint, currency: string): string {
   const { perUnit } = minorUnits(currency);
   const digits = String(perUnit).length - 1;

@@ -1,10 +1,10 @@
-// An event of any provider, as far as it concerns a payment, and what in it must agree with the payment that we made.
+// Provider events in a common form, and the check that an event agrees with the payment order.
 import type { PaymentOrder, ProviderId } from './order.ts';
 
-/** One thing that an event says; amounts in the smallest unit of the currency. */
+/** What an event reports; amounts are in minor units. */
 export type Fact =
   | { kind: 'paid' | 'expired' | 'failed' | 'canceled' }
-  /** In all, not by this event alone. */
+  /** The total of all refunds so far, not of this event alone. */
   | { kind: 'refunded'; amount: bigint }
   | { kind: 'disputed' | 'dispute_won'; disputeId: string; amount: bigint };
 
@@ -12,26 +12,26 @@ export interface ProviderEvent {
   provider: ProviderId;
   eventId: string;
   type: string;
-  /** When it happened. */
+  /** Time of the event at the provider. */
   at: Date;
   isLive: boolean;
-  /** The provider's page; null in an event that knows only the payment. */
+  /** The provider's checkout; null in an event that names only the charge. */
   checkoutId: string | null;
-  /** The provider's own name for the payment. */
+  /** The provider's ID of the payment. */
   reference: string | null;
-  /** What comes back of the ids that we sent along. */
+  /** The payment IDs that were sent with the checkout, as the provider returns them. Parked events in the database have this name. */
   echoes: readonly string[];
-  /** What it says of the whole payment; null where it says nothing. */
+  /** Of the whole payment; null where the event does not contain it. */
   amount: bigint | null;
   currency: string | null;
   product: string | null;
-  /** Null when the event is of a known kind and cannot be read. */
+  /** Null when the type is known but the content cannot be read. */
   fact: Fact | null;
 }
 
 export type Mismatch = 'amount' | 'currency' | 'product' | 'mode' | 'reference' | 'payment_id' | 'unreadable';
 
-/** What does not agree; null when all does. */
+/** The first member that does not agree with the order, or null. */
 export function findMismatch(event: ProviderEvent, order: PaymentOrder): Mismatch | null {
   if (event.fact === null) return 'unreadable';
   if (event.echoes.some((echo) => echo !== order.paymentId)) return 'payment_id';
@@ -41,13 +41,13 @@ export function findMismatch(event: ProviderEvent, order: PaymentOrder): Mismatc
   if (event.currency !== null && event.currency !== order.currency) return 'currency';
   if (event.amount !== null && event.amount !== order.amount) return 'amount';
   if (order.product !== null && event.product !== null && event.product !== order.product) return 'product';
-  // Money is believed only where it is said how much of which.
+  // A payment needs both amount and currency.
   if (event.fact.kind === 'paid' && (event.amount === null || event.currency === null)) return 'unreadable';
   if (event.fact.kind === 'refunded' && event.fact.amount > order.amount) return 'amount';
   return null;
 }
 
-/** Two events with the same key say the same thing of a payment. */
+/** Events with the same key report the same fact about a payment. */
 export function factKey(fact: Fact): string {
   if (fact.kind === 'refunded') return `refunded ${fact.amount}`;
   if (fact.kind === 'disputed' || fact.kind === 'dispute_won')
@@ -55,15 +55,15 @@ export function factKey(fact: Fact): string {
   return fact.kind;
 }
 
-/** As JSON, for an event whose payment is not known yet. */
+/** For the database, which keeps every event and replays parked ones. */
 export function serializeEvent(event: ProviderEvent): Record<string, unknown> {
   return JSON.parse(
     JSON.stringify(event, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),
   ) as Record<string, unknown>;
 }
 
-export function parseStoredEvent(packed: Record<string, unknown>): ProviderEvent {
-  const event = packed as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & {
+export function parseStoredEvent(stored: Record<string, unknown>): ProviderEvent {
+  const event = stored as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & {
     at: string;
     amount: string | null;
     fact: (Fact & { amount?: string }) | null;

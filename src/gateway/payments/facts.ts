@@ -1,23 +1,23 @@
-// What is known of a payment, and what follows from it. Facts only ever grow, whatever the order in which a provider
-// tells of them; state and credits are computed from all of them each time. So every order of events ends alike.
+// The facts about a payment, and its state and credits computed from them. Facts only grow, and the computation uses all
+// of them, so every order of events leads to the same result.
 
 export interface Dispute {
-  /** What it takes back, in the smallest unit of the currency. */
+  /** The disputed amount, in minor units. */
   amount: bigint;
   disputedAt: Date | null;
   wonAt: Date | null;
 }
 
-/** The facts of one payment; amounts in the smallest unit of the currency. */
+/** The facts of one payment; amounts are in minor units. */
 export interface PaymentFacts {
   amount: bigint;
-  /** What the whole amount buys. */
+  /** The credits for the whole amount. */
   credits: bigint;
   paidAt: Date | null;
   expiredAt: Date | null;
   failedAt: Date | null;
   canceledAt: Date | null;
-  /** The most that was ever said to be refunded. */
+  /** The largest total of refunds that an event has reported. */
   refundedAmount: bigint;
   disputes: readonly Dispute[];
 }
@@ -33,7 +33,7 @@ export type PaymentState =
   | 'disputed';
 
 export function stateOf(facts: PaymentFacts): PaymentState {
-  // Money that came is there, however late: an expired payment may still be paid.
+  // A payment counts even after its checkout expired.
   if (facts.paidAt !== null) {
     if (disputedAmount(facts) > 0n) return 'disputed';
     if (facts.refundedAmount >= facts.amount) return 'refunded';
@@ -44,7 +44,7 @@ export function stateOf(facts: PaymentFacts): PaymentState {
   return facts.expiredAt === null ? 'pending' : 'expired';
 }
 
-/** What disputes that are open or lost take back. */
+/** The sum of disputes that are open or lost. */
 export function disputedAmount({ disputes }: Pick<PaymentFacts, 'disputes'>): bigint {
   return disputes.reduce(
     (sum, { amount, disputedAt, wonAt }) => (disputedAt !== null && wonAt === null ? sum + amount : sum),
@@ -52,26 +52,26 @@ export function disputedAmount({ disputes }: Pick<PaymentFacts, 'disputes'>): bi
   );
 }
 
-/** The credits that the payment should have brought by now, rounded down. */
+/** The credits that the payment is worth now, rounded down. */
 export function netCredits(facts: PaymentFacts): bigint {
   if (facts.paidAt === null) return 0n;
-  const gone = facts.refundedAmount + disputedAmount(facts);
-  const left = gone < facts.amount ? facts.amount - gone : 0n;
-  return (facts.credits * left) / facts.amount;
+  const returnedAmount = facts.refundedAmount + disputedAmount(facts);
+  const remainingAmount = returnedAmount < facts.amount ? facts.amount - returnedAmount : 0n;
+  return (facts.credits * remainingAmount) / facts.amount;
 }
 
-/** When the first dispute came, and when the last was won: null while one is open or lost. */
+/** The time of the first dispute, and the time when the last was won: null while one is open or lost. */
 export function disputeTimes({ disputes }: Pick<PaymentFacts, 'disputes'>): {
   disputedAt: Date | null;
   wonAt: Date | null;
 } {
-  const times = (of: readonly (Date | null)[]): number[] =>
-    of.flatMap((at) => (at === null ? [] : [at.getTime()]));
-  const opened = times(disputes.map(({ disputedAt }) => disputedAt));
-  const won = times(disputes.map(({ wonAt }) => wonAt));
-  const isAllWon = won.length > 0 && disputes.every(({ wonAt }) => wonAt !== null);
+  const toMs = (dates: readonly (Date | null)[]): number[] =>
+    dates.flatMap((at) => (at === null ? [] : [at.getTime()]));
+  const disputedMs = toMs(disputes.map(({ disputedAt }) => disputedAt));
+  const wonMs = toMs(disputes.map(({ wonAt }) => wonAt));
+  const isAllWon = wonMs.length > 0 && disputes.every(({ wonAt }) => wonAt !== null);
   return {
-    disputedAt: opened.length > 0 ? new Date(Math.min(...opened)) : null,
-    wonAt: isAllWon ? new Date(Math.max(...won)) : null,
+    disputedAt: disputedMs.length > 0 ? new Date(Math.min(...disputedMs)) : null,
+    wonAt: isAllWon ? new Date(Math.max(...wonMs)) : null,
   };
 }

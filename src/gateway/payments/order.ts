@@ -1,9 +1,9 @@
-// A payment as we made it: what a person was asked to pay, for what, and where. None of it changes afterwards.
+// The payment order: what the user was asked to pay, for what and where. It is fixed before the checkout is created.
 import type { PaymentFacts } from './facts.ts';
 
 export type ProviderId = 'stripe' | 'creem';
 
-/** What we asked a person to pay, with what is known of it since. */
+/** A payment order with the facts recorded since. */
 export interface PaymentOrder extends PaymentFacts {
   paymentId: string;
   userId: string;
@@ -34,7 +34,7 @@ export type NewOrder = Pick<
   | 'returnTo'
 > & { ticketDigest: Buffer };
 
-/** The page that a provider made for an order. */
+/** The page on which the user pays. */
 export interface Checkout {
   checkoutId: string;
   checkoutUrl: string;

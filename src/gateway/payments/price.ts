@@ -1,25 +1,25 @@
-// What an amount of money buys. One rule for both directions: credits follow from the amount, rounded down, and an
-// amount that is asked for by its credits is rounded up, so that nobody gets less than they asked for.
+// Converts between money and credits. Credits of an amount are rounded down; the amount for requested credits is rounded
+// up, so a buyer gets at least the credits of the request.
 import type { MinorUnits } from './currency.ts';
 
-/** What one method charges, and for how much. Amounts are in the smallest unit of the currency. */
+/** The price of credits through one payment method. Amounts are in minor units. */
 export interface Tariff {
   currency: string;
   /** Credits for one whole unit of the currency. */
   creditsPerUnit: bigint;
-  /** How many of the smallest units make a whole one. */
+  /** Minor units in one whole unit. */
   perUnit: bigint;
   step: bigint;
   minimum: bigint;
   maximum: bigint;
 }
 
-// 1,000,000 credits are one US dollar, so for dollars nothing needs to be said.
+// 1,000,000 credits are one US dollar: the default for dollars.
 const dollarCredits = 1_000_000n;
 
 /**
- * Reads `CREDITS_PER_UNIT`: one number for whatever currency, or `usd:1000000,jpy:6500`. Null when it does not say
- * what the currency is worth; for dollars it need not.
+ * Reads `CREDITS_PER_UNIT`: one number for any currency, or a list such as `usd:1000000,jpy:6500`. Null when it has no
+ * rate for the currency, except for dollars, which have a default.
  */
 export function parseCreditsPerUnit(setting: string | undefined, currency: string): bigint | null {
   const text = setting?.trim() ?? '';
@@ -32,24 +32,31 @@ export function parseCreditsPerUnit(setting: string | undefined, currency: strin
   return null;
 }
 
-/** Null when nothing can be paid between the bounds, which are in credits. */
-export function computeTariff(given: {
+/** Null when no payable amount lies between the two bounds in credits. */
+export function computeTariff({
+  currency,
+  units,
+  creditsPerUnit,
+  pieceAmount,
+  minimumCredits,
+  maximumCredits,
+  maxAmount,
+}: {
   currency: string;
   units: MinorUnits;
   creditsPerUnit: bigint;
-  /** The price of a product of which only whole numbers are sold; without it any amount is. */
+  /** The price of one piece, where only whole pieces are sold. */
   pieceAmount?: bigint;
   minimumCredits: bigint;
   maximumCredits: bigint;
-  /** The most that the provider takes. */
-  mostAmount: bigint;
+  /** The provider's limit. */
+  maxAmount: bigint;
 }): Tariff | null {
-  const { currency, units, creditsPerUnit, pieceAmount, minimumCredits, maximumCredits, mostAmount } = given;
   const step = pieceAmount ?? units.step;
   const roundUp = (amount: bigint): bigint => ((amount + step - 1n) / step) * step;
   const minimum = roundUp(ceilDivide(minimumCredits * units.perUnit, creditsPerUnit));
   const bound = (maximumCredits * units.perUnit) / creditsPerUnit;
-  const maximum = ((bound < mostAmount ? bound : mostAmount) / step) * step;
+  const maximum = ((bound < maxAmount ? bound : maxAmount) / step) * step;
   const tariff = {
     currency,
     creditsPerUnit,
@@ -68,7 +75,7 @@ export function creditsFor(
   return (amount * creditsPerUnit) / perUnit;
 }
 
-/** The least amount that buys so many credits. */
+/** The smallest payable amount that buys at least this many credits. */
 export function amountFor(
   credits: bigint,
   { creditsPerUnit, perUnit, step }: Pick<Tariff, 'creditsPerUnit' | 'perUnit' | 'step'>,
@@ -77,7 +84,7 @@ export function amountFor(
   return ceilDivide(amount, step) * step;
 }
 
-/** Why the amount cannot be paid, as words that follow the name of the member; null when it can. */
+/** Says what is wrong with the amount, as the rest of a sentence after the member's name; null when it can be paid. */
 export function amountError(
   amount: bigint,
   { minimum, maximum, step }: Pick<Tariff, 'minimum' | 'maximum' | 'step'>,
@@ -87,6 +94,6 @@ export function amountError(
   return amount % step === 0n ? null : `comes to ${amount}, and must be a multiple of ${step}`;
 }
 
-function ceilDivide(value: bigint, by: bigint): bigint {
-  return (value + by - 1n) / by;
+function ceilDivide(dividend: bigint, divisor: bigint): bigint {
+  return (dividend + divisor - 1n) / divisor;
 }

@@ -1,62 +1,73 @@
-// Asks providers about payments that wait, because a webhook may be lost for good: every ten minutes, for seven days.
+// Polls providers about pending payments, because webhooks can be lost: every ten minutes, for seven days a payment.
+import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
 import { systemOrigin } from '../identity.ts';
-import type { Intake } from './apply-event.ts';
-import type { ProviderId } from './order.ts';
+import type { ApplyEvent } from './apply-event.ts';
+import type { PaymentOrder, ProviderId } from './order.ts';
 import type { PaymentProvider } from './providers/provider.ts';
 import type { PaymentsStore } from './store.ts';
 
-export interface LookoutNeeds {
-  store: Pick<PaymentsStore, 'claimPending'>;
-  providers: ReadonlyMap<ProviderId, PaymentProvider>;
-  intake: Intake;
-  clock: Pick<Clock, 'now' | 'sleep'>;
-  log: Log;
-}
-
 export interface Reconciler {
-  /** Looks at a number of payments once; says how many had news. */
+  /** Polls one batch of pending payments; resolves with the number of payments that changed. */
   poll(signal?: AbortSignal): Promise<number>;
-  /** From now on by itself. A queue sees to it that of several replicas one does it; without, this process is alone. */
+  /** Starts polling. The queue lets one of several replicas poll at a time; pass null in a single process. */
   start(queue: Pick<Jobs, 'define' | 'schedule'> | null): void;
   close(): Promise<void>;
 }
 
 const jobName = 'payments-look';
 const everyMs = 10 * 60_000;
-// One look takes a provider a moment; a round must not run into the next.
-const mostPerRound = 300;
+// A provider answers within some 200 ms, so a batch ends well before the next one begins.
+const maxPerBatch = 300;
 
-export function createReconciler({ store, providers, intake, clock, log }: LookoutNeeds): Reconciler {
+export function createReconciler({
+  store,
+  providers,
+  applyEvent,
+  clock,
+  log,
+}: {
+  store: Pick<PaymentsStore, 'claimPending'>;
+  providers: ReadonlyMap<ProviderId, PaymentProvider>;
+  applyEvent: ApplyEvent;
+  clock: Pick<Clock, 'now' | 'sleep'>;
+  log: Log;
+}): Reconciler {
   const stopping = new AbortController();
-  let rounds = Promise.resolve();
+  const { signal: stopSignal } = stopping;
+  let polling = Promise.resolve();
 
-  async function poll(signal?: AbortSignal): Promise<number> {
-    let news = 0;
-    for (const order of await store.claimPending(mostPerRound)) {
-      if (signal?.aborted) break;
-      const provider = providers.get(order.provider);
-      if (!provider?.isConfigured() || order.checkoutId === null) continue;
-      try {
-        const event = await provider.poll(order.checkoutId, clock.now());
-        if (event !== null && (await intake.take(event, systemOrigin)) === 'accepted') news += 1;
-      } catch (error) {
-        // The others are asked all the same, and this one again in the next round.
-        log.warn({ err: error, paymentId: order.paymentId }, 'a provider could not be asked about a payment');
-      }
+  async function pollOne(order: PaymentOrder): Promise<boolean> {
+    const provider = providers.get(order.provider);
+    if (!provider?.isConfigured() || order.checkoutId === null) return false;
+    try {
+      const event = await provider.poll(order.checkoutId, clock.now());
+      return event !== null && (await applyEvent(event, systemOrigin)) === 'accepted';
+    } catch (error) {
+      // Continue with the other payments; the next round tries this one again.
+      log.warn({ err: error, paymentId: order.paymentId }, 'a provider could not be asked about a payment');
+      return false;
     }
-    if (news > 0) log.info({ news }, 'payments whose webhooks had not come were found by asking');
-    return news;
   }
 
-  async function rounding(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      await clock.sleep(everyMs, stopping.signal).catch(() => undefined);
-      if (stopping.signal.aborted) return;
-      await poll(stopping.signal).catch((error: unknown) =>
-        log.warn({ err: error }, 'payments that wait could not be looked at'),
+  async function poll(signal?: AbortSignal): Promise<number> {
+    let count = 0;
+    for (const order of await store.claimPending(maxPerBatch)) {
+      if (signal?.aborted) break;
+      if (await pollOne(order)) count += 1;
+    }
+    if (count > 0) log.info({ news: count }, 'polling found payments whose webhooks had not arrived');
+    return count;
+  }
+
+  async function pollForever(): Promise<void> {
+    for (;;) {
+      await pause(everyMs, { clock, signal: stopSignal });
+      if (stopSignal.aborted) return;
+      await poll(stopSignal).catch((error: unknown) =>
+        log.warn({ err: error }, 'pending payments could not be polled'),
       );
     }
   }
@@ -65,9 +76,10 @@ export function createReconciler({ store, providers, intake, clock, log }: Looko
     poll,
     start(queue) {
       if (queue === null) {
-        rounds = rounding();
+        polling = pollForever();
         return;
       }
+      // The job expires before the next one is due.
       queue.define(jobName, { retries: 0, expireSeconds: 540 }, async (_data, { signal }) => {
         await poll(signal);
       });
@@ -75,7 +87,7 @@ export function createReconciler({ store, providers, intake, clock, log }: Looko
     },
     async close() {
       stopping.abort();
-      await rounds;
+      await polling;
     },
   };
 }

@@ -1,32 +1,32 @@
-// What a person sees when a provider sends their browser back. The pages say what is so, not what was hoped: while the
-// money is on its way the page asks again by itself, ever less often, and without script.
+// HTML pages after a payment. They show the recorded state, whatever the return address says. While a payment is pending
+// they reload through a refresh meta element, so they need no script.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/html.ts';
 import { formatAmount } from './currency.ts';
 import { disputedAmount, netCredits, stateOf } from './facts.ts';
 import type { PaymentOrder } from './order.ts';
 
-type Paged<Status> = { status: Status } & HtmlReply;
+type PageReply<Status> = { status: Status } & HtmlReply;
 
-interface Words {
+interface PageText {
   title: string;
   text: string;
   refreshSeconds?: number;
 }
 
-export function renderSuccess(order: PaymentOrder, now: Date): Paged<200> {
-  return page(order, wordsOf(order, now));
+export function renderSuccess(order: PaymentOrder, now: Date): PageReply<200> {
+  return renderPage(order, describePayment(order, now));
 }
 
-/** The person went back without paying. Had they paid after all, that is what the page says. */
-export function renderCancel(order: PaymentOrder, now: Date): Paged<200> {
+/** The user left the checkout. The page shows the recorded state if the payment completed all the same. */
+export function renderCancel(order: PaymentOrder, now: Date): PageReply<200> {
   if (stateOf(order) !== 'pending') return renderSuccess(order, now);
-  return page(order, {
+  return renderPage(order, {
     title: 'Nothing was paid',
     text: `You went back before paying ${money(order)}. Your credits are as they were.`,
   });
 }
 
-export function renderUnknown(): Paged<404> {
+export function renderUnknown(): PageReply<404> {
   return {
     status: 404,
     ...renderHtml({
@@ -36,24 +36,24 @@ export function renderUnknown(): Paged<404> {
   };
 }
 
-function wordsOf(order: PaymentOrder, now: Date): Words {
-  const credits = (amount: bigint): string => `${amount.toLocaleString('en-US')} credits`;
+function describePayment(order: PaymentOrder, now: Date): PageText {
+  const formatCredits = (amount: bigint): string => `${amount.toLocaleString('en-US')} credits`;
   switch (stateOf(order)) {
     case 'pending':
       return {
         title: 'Your payment is being confirmed',
         text: `This can take a moment. Your credits are added as soon as ${money(order)} ${order.amount === 1n ? 'is' : 'are'} here; you can close this page.`,
-        ...politely(now.getTime() - order.createdAt.getTime()),
+        ...refreshInterval(now.getTime() - order.createdAt.getTime()),
       };
     case 'paid':
       return {
         title: 'Thank you',
-        text: `${money(order)} were paid, and ${credits(order.credits)} were added to your balance.`,
+        text: `${money(order)} were paid, and ${formatCredits(order.credits)} were added to your balance.`,
       };
     case 'partially_refunded':
       return {
         title: 'A part was refunded',
-        text: `${formatAmount(order.refundedAmount, order.currency)} of ${money(order)} went back. ${credits(netCredits(order))} of this payment remain.`,
+        text: `${formatAmount(order.refundedAmount, order.currency)} of ${money(order)} went back. ${formatCredits(netCredits(order))} of this payment remain.`,
       };
     case 'refunded':
       return {
@@ -82,8 +82,8 @@ function wordsOf(order: PaymentOrder, now: Date): Words {
 
 const minuteMs = 60_000;
 
-/** Ever less often, and in the end not at all. */
-function politely(ageMs: number): { refreshSeconds?: number } {
+/** Every 4 s for ten minutes, then every 15 s for an hour, then every 2 minutes for a day. */
+function refreshInterval(ageMs: number): { refreshSeconds?: number } {
   if (ageMs < 10 * minuteMs) return { refreshSeconds: 4 };
   if (ageMs < 60 * minuteMs) return { refreshSeconds: 15 };
   return ageMs < 24 * 60 * minuteMs ? { refreshSeconds: 120 } : {};
@@ -93,8 +93,11 @@ function money({ amount, currency }: PaymentOrder): string {
   return formatAmount(amount, currency);
 }
 
-function page({ returnTo, paymentId }: PaymentOrder, { title, text, refreshSeconds }: Words): Paged<200> {
-  const back =
+function renderPage(
+  { returnTo, paymentId }: PaymentOrder,
+  { title, text, refreshSeconds }: PageText,
+): PageReply<200> {
+  const backLink =
     returnTo === null
       ? ''
       : `\n<p><a href="${escapeHtml(`${returnTo}#payment_id=${paymentId}`)}">Back to ${escapeHtml(new URL(returnTo).host)}</a></p>`;
@@ -102,7 +105,7 @@ function page({ returnTo, paymentId }: PaymentOrder, { title, text, refreshSecon
     status: 200,
     ...renderHtml({
       title,
-      body: `<p>${escapeHtml(text)}</p>${back}`,
+      body: `<p>${escapeHtml(text)}</p>${backLink}`,
       ...(refreshSeconds === undefined ? {} : { refreshSeconds }),
     }),
   };

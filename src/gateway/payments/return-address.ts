@@ -1,36 +1,39 @@
-// Where a browser goes after a payment: our own result pages, and from there back to the product, if its Bureau has
-// named the origin. What the URL parser made of an address is what counts and what is used.
+// Addresses for the browser after a payment: the gateway's result pages, and from there the product's page.
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
-/** Null when none is given. Throws 400 when the Bureau has not named the origin. */
+/**
+ * Throws 400 unless the origin belongs to the Bureau. Returns the parser's normal form, so that the address that was
+ * checked is the one that is used.
+ */
 export function parseReturnAddress(
-  given: string | undefined,
+  text: string | undefined,
   bureau: { serverUrl: string; redirectOrigins: readonly string[] },
 ): string | null {
-  if (given === undefined) return null;
-  const url = URL.canParse(given) ? new URL(given) : undefined;
+  if (text === undefined) return null;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
   const isWeb =
     url !== undefined &&
     (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackHost(url.host)));
-  if (!isWeb) throw refuse('must be an https address, or a plain one of this machine');
-  if (url.username !== '' || url.password !== '') throw refuse('must not hold credentials');
-  if (given.includes('#')) throw refuse('must not have a fragment');
-  const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((one) =>
-    URL.canParse(one) ? new URL(one).origin : null,
+  if (!isWeb) throw invalidReturnAddress('must be an https address, or a plain one of this machine');
+  if (url.username !== '' || url.password !== '') throw invalidReturnAddress('must not hold credentials');
+  if (text.includes('#')) throw invalidReturnAddress('must not have a fragment');
+  const allowedOrigins = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
+    URL.canParse(address) ? new URL(address).origin : null,
   );
-  if (!allowed.includes(url.origin)) throw refuse('has an origin that is not one of the Bureau’s');
+  if (!allowedOrigins.includes(url.origin))
+    throw invalidReturnAddress('has an origin that is not one of the Bureau’s');
   return url.href;
 }
 
-/** Our pages for one payment; the ticket in them is the secret of the browser that pays. */
+/** The result pages of one payment. The ticket is the paying browser's secret; the database stores its digest. */
 export function resultPages(baseUrl: string, ticket: string): { successUrl: string; cancelUrl: string } {
   const base = baseUrl.replace(/\/+$/, '');
-  const at = (page: string): string => `${base}/v1/payments/return/${page}?ticket=${ticket}`;
-  return { successUrl: at('success'), cancelUrl: at('cancel') };
+  const urlOf = (page: string): string => `${base}/v1/payments/return/${page}?ticket=${ticket}`;
+  return { successUrl: urlOf('success'), cancelUrl: urlOf('cancel') };
 }
 
-function refuse(message: string): Problem {
+function invalidReturnAddress(message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `\`return_to\` ${message}.`, {
     param: 'return_to',
     details: [{ path: 'return_to', message }],

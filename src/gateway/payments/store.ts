@@ -1,5 +1,5 @@
-// The tables of payments, and the only file that names them. What is learnt of a payment is written so that the same
-// thing twice, or two things in another order, leave the same row.
+// SQL of the payments tables. Facts are merged with least(), greatest() and coalesce(), so repeated or reordered events
+// lead to the same row.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { ProviderEvent } from './event.ts';
 import type { Dispute } from './facts.ts';
@@ -7,93 +7,83 @@ import type { Checkout, NewOrder, PaymentOrder } from './order.ts';
 
 export type StoredOutcome = 'applied' | 'repeated' | 'parked' | 'quarantined';
 
-export interface PaymentsStore {
+export interface PaymentsStore extends OrderQueries, EventQueries {
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+interface OrderQueries {
   insert(tx: Tx, order: NewOrder): Promise<void>;
   find(paymentId: string): Promise<PaymentOrder | null>;
   findByTicket(digest: Buffer): Promise<PaymentOrder | null>;
+  /** Newest first; `before` is a payment ID. */
   list(filter: {
     userId: string | null;
     bureauId: string | null;
     before: string | null;
     count: number;
   }): Promise<PaymentOrder[]>;
-  /** Payments of the user that wait, of the last day. */
+  /** Counts the user's pending payments of the last day. */
   countPending(userId: string): Promise<number>;
   addCheckout(tx: Tx, paymentId: string, checkout: Checkout): Promise<PaymentOrder>;
   fail(paymentId: string): Promise<void>;
-  /** Payments that wait, of the last seven days, those that were not looked at longest first. They count as looked at now. */
+  /** Pending payments of the last seven days, least recently polled first. Marks them as polled now. */
   claimPending(count: number): Promise<PaymentOrder[]>;
+}
 
-  /** Whose payment the event is about, without a lock; null when there is none. */
+/** An event is about the order with its checkout ID or, in events without one, with its reference. */
+interface EventQueries {
+  /** The user of the event's order, without a lock; null without an order. */
   findUserId(event: ProviderEvent): Promise<string | null>;
-  /** Nobody else takes an event of that payment until the transaction ends, whether or not we know the payment. */
+  /** Serializes events with the same reference until the transaction ends, also while there is no order to lock. */
   lockReference(tx: Tx, event: ProviderEvent): Promise<void>;
-  /** Whether the event was never seen before. */
-  insertEvent(tx: Tx, event: ProviderEvent, packed: Record<string, unknown>): Promise<boolean>;
-  /** The order that the event is about, locked; null when there is none. */
+  /** False when the event was stored before. */
+  insertEvent(tx: Tx, event: ProviderEvent, stored: Record<string, unknown>): Promise<boolean>;
+  /** The event's order, locked for update; null when there is none. */
   lockOrder(tx: Tx, event: ProviderEvent): Promise<PaymentOrder | null>;
-  /** Whether that was said of the payment before. */
+  /** Whether an event with the same fact was applied to the order before. */
   hasAppliedFact(tx: Tx, order: PaymentOrder, factKey: string): Promise<boolean>;
-  /** Whether another payment has the provider's name for the payment or the dispute that the event gives. */
+  /** Whether the event's reference or dispute is already recorded for another order. */
   belongsToAnotherOrder(tx: Tx, order: PaymentOrder, event: ProviderEvent): Promise<boolean>;
+  /** Merges the event's fact into the order. */
   recordFacts(tx: Tx, order: PaymentOrder, event: ProviderEvent): Promise<PaymentOrder>;
   setEventOutcome(
     tx: Tx,
     event: ProviderEvent,
-    end: { outcome: StoredOutcome; reason?: string; paymentId?: string; factKey?: string },
+    result: { outcome: StoredOutcome; reason?: string; paymentId?: string; factKey?: string },
   ): Promise<void>;
-  /** Events that waited for the payment of this reference, in the order in which they came. */
+  /** Parked events with the order's reference, in the order of arrival. */
   listParked(tx: Tx, order: PaymentOrder): Promise<Record<string, unknown>[]>;
+  /** Stores the credits posted so far and counts the posting. */
   recordPosting(tx: Tx, order: PaymentOrder, postedCredits: bigint): Promise<void>;
 }
 
 export function paymentsStore(database: Database): PaymentsStore {
-  const { sql } = database;
-
-  async function one(own: Sql, where: Fragment, isLocked = false): Promise<PaymentOrder | null> {
-    const [row] = await own<OrderRow[]>`
-      select ${columns(own)} from gateway.payments_orders o where ${where} ${isLocked ? own`for update` : own``}`;
-    return row ? withDisputes(own, row) : null;
-  }
-
-  async function withDisputes(own: Sql, row: OrderRow): Promise<PaymentOrder> {
-    const disputes = await own<Dispute[]>`
-      select amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
-      where payment_id = ${row.paymentId} order by dispute_id`;
-    return { ...row, disputes: [...disputes] };
-  }
-
-  async function allWithDisputes(rows: readonly OrderRow[]): Promise<PaymentOrder[]> {
-    if (rows.length === 0) return [];
-    const disputes = await sql<(Dispute & { paymentId: string })[]>`
-      select payment_id as "paymentId", amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
-      where payment_id = any(${rows.map(({ paymentId }) => paymentId)}::text[]) order by dispute_id`;
-    return rows.map((row) => ({
-      ...row,
-      disputes: disputes.filter(({ paymentId }) => paymentId === row.paymentId),
-    }));
-  }
-
   return {
     tx: (work) => database.tx(work),
+    ...orderQueries(database.sql),
+    ...eventQueries(database.sql),
+  };
+}
+
+function orderQueries(sql: Sql): OrderQueries {
+  return {
     async insert(tx, order) {
       await tx`
         insert into gateway.payments_orders (payment_id, user_id, bureau_id, provider, currency, amount, credits, product, return_to, ticket_digest)
         values (${order.paymentId}, ${order.userId}, ${order.bureauId}, ${order.provider}, ${order.currency}, ${order.amount},
           ${order.credits}, ${order.product}, ${order.returnTo}, ${order.ticketDigest})`;
     },
-    find: (paymentId) => one(sql, sql`o.payment_id = ${paymentId}`),
-    findByTicket: (digest) => one(sql, sql`o.ticket_digest = ${digest}`),
+    find: (paymentId) => findOrder(sql, sql`o.payment_id = ${paymentId}`),
+    findByTicket: (digest) => findOrder(sql, sql`o.ticket_digest = ${digest}`),
     async list({ userId, bureauId, before, count }) {
       const rows = await sql<OrderRow[]>`
         select ${columns(sql)} from gateway.payments_orders o
         where ${userId === null ? sql`true` : sql`o.user_id = ${userId}`}
           and ${bureauId === null ? sql`true` : sql`o.bureau_id = ${bureauId}`}
-          -- Ids are in the order of time.
+          -- IDs sort by creation time.
           and ${before === null ? sql`true` : sql`o.payment_id < ${before}`}
         order by o.payment_id desc limit ${count}`;
-      return allWithDisputes(rows);
+      return addDisputes(sql, rows);
     },
     async countPending(userId) {
       const [row] = await sql<{ open: bigint }[]>`
@@ -106,7 +96,7 @@ export function paymentsStore(database: Database): PaymentsStore {
       await tx`
         update gateway.payments_orders set checkout_id = ${checkoutId}, checkout_url = ${checkoutUrl}, is_live = ${isLive}
         where payment_id = ${paymentId}`;
-      return present(await one(tx, tx`o.payment_id = ${paymentId}`));
+      return requireOrder(await findOrder(tx, tx`o.payment_id = ${paymentId}`));
     },
     async fail(paymentId) {
       await sql`update gateway.payments_orders set failed_at = coalesce(failed_at, gateway.townhall_now()) where payment_id = ${paymentId}`;
@@ -120,46 +110,53 @@ export function paymentsStore(database: Database): PaymentsStore {
             and checkout_id is not null and created_at > gateway.townhall_now() - interval '7 days'
           order by looked_at nulls first, created_at limit ${count} for update skip locked)
         returning ${columns(sql)}`;
-      return allWithDisputes(rows);
+      return addDisputes(sql, rows);
     },
+  };
+}
 
+function eventQueries(sql: Sql): EventQueries {
+  return {
     async findUserId({ provider, checkoutId, reference }) {
-      const [found] = await sql<{ userId: string }[]>`
+      const [row] = await sql<{ userId: string }[]>`
         select user_id as "userId" from gateway.payments_orders
         where provider = ${provider} and (checkout_id = ${checkoutId} or reference = ${reference}) limit 1`;
-      return found?.userId ?? null;
+      return row?.userId ?? null;
     },
     async lockReference(tx, { provider, reference }) {
       if (reference === null) return;
-      // An event without a payment of ours has no row to lock, and the payment's own event may come at this moment.
+      // An advisory lock, because an event without an order has no row to lock while the order's own event may be arriving.
       await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.payments.${provider}.${reference}`}, 0))`;
     },
-    async insertEvent(tx, event, packed) {
-      const made = await tx`
+    async insertEvent(tx, event, stored) {
+      const inserted = await tx`
         insert into gateway.payments_events (provider, event_id, type, outcome, reference, event)
-        values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference}, ${tx.json(packed as never)})
+        values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference}, ${tx.json(stored as never)})
         on conflict (provider, event_id) do nothing returning 1`;
-      return made.length > 0;
+      return inserted.length > 0;
     },
     async lockOrder(tx, { provider, checkoutId, reference, echoes }) {
-      if (checkoutId !== null) {
-        const found = await one(tx, tx`o.provider = ${provider} and o.checkout_id = ${checkoutId}`, true);
-        if (found) return found;
-        // We made the order and died before the provider's answer was written down.
-        const [echo] = echoes;
-        return echo === undefined
+      if (checkoutId === null)
+        return reference === null
           ? null
-          : one(tx, tx`o.provider = ${provider} and o.payment_id = ${echo} and o.checkout_id is null`, true);
-      }
-      return reference === null
+          : findOrder(tx, tx`o.provider = ${provider} and o.reference = ${reference}`, true);
+      const order = await findOrder(tx, tx`o.provider = ${provider} and o.checkout_id = ${checkoutId}`, true);
+      if (order !== null) return order;
+      // The process may have died after the provider created the checkout and before its ID was stored.
+      const [paymentId] = echoes;
+      return paymentId === undefined
         ? null
-        : one(tx, tx`o.provider = ${provider} and o.reference = ${reference}`, true);
+        : findOrder(
+            tx,
+            tx`o.provider = ${provider} and o.payment_id = ${paymentId} and o.checkout_id is null`,
+            true,
+          );
     },
     async hasAppliedFact(tx, { provider, paymentId }, key) {
-      const found = await tx`
+      const rows = await tx`
         select 1 from gateway.payments_events
         where provider = ${provider} and payment_id = ${paymentId} and fact_key = ${key} and outcome = 'applied'`;
-      return found.length > 0;
+      return rows.length > 0;
     },
     async belongsToAnotherOrder(tx, { provider, paymentId }, { reference, fact }) {
       const disputeId = fact !== null && 'disputeId' in fact ? fact.disputeId : null;
@@ -171,26 +168,18 @@ export function paymentsStore(database: Database): PaymentsStore {
     },
     async recordFacts(tx, { paymentId }, event) {
       const { fact, at } = event;
-      if (fact?.kind === 'disputed' || fact?.kind === 'dispute_won') {
-        const [disputedAt, wonAt] = fact.kind === 'disputed' ? [at, null] : [null, at];
-        await tx`
-          insert into gateway.payments_disputes as d (provider, dispute_id, payment_id, amount, disputed_at, won_at)
-          values (${event.provider}, ${fact.disputeId}, ${paymentId}, ${fact.amount}, ${disputedAt}::timestamptz, ${wonAt}::timestamptz)
-          on conflict (provider, dispute_id) do update set amount = greatest(d.amount, excluded.amount),
-            disputed_at = least(d.disputed_at, excluded.disputed_at), won_at = least(d.won_at, excluded.won_at)
-          where d.payment_id = excluded.payment_id`;
-      }
-      const when = (kind: string): Date | null => (fact?.kind === kind ? at : null);
+      await mergeDispute(tx, paymentId, event);
+      const timeOf = (kind: string): Date | null => (fact?.kind === kind ? at : null);
       const refunded = fact?.kind === 'refunded' ? fact.amount : 0n;
       await tx`
         update gateway.payments_orders set
-          paid_at = least(paid_at, ${when('paid')}::timestamptz), expired_at = least(expired_at, ${when('expired')}::timestamptz),
-          failed_at = least(failed_at, ${when('failed')}::timestamptz), canceled_at = least(canceled_at, ${when('canceled')}::timestamptz),
+          paid_at = least(paid_at, ${timeOf('paid')}::timestamptz), expired_at = least(expired_at, ${timeOf('expired')}::timestamptz),
+          failed_at = least(failed_at, ${timeOf('failed')}::timestamptz), canceled_at = least(canceled_at, ${timeOf('canceled')}::timestamptz),
           refunded_amount = greatest(refunded_amount, ${refunded}::bigint),
           reference = coalesce(reference, ${event.reference}), checkout_id = coalesce(checkout_id, ${event.checkoutId}),
           is_live = coalesce(is_live, ${event.isLive})
         where payment_id = ${paymentId}`;
-      return present(await one(tx, tx`o.payment_id = ${paymentId}`));
+      return requireOrder(await findOrder(tx, tx`o.payment_id = ${paymentId}`));
     },
     async setEventOutcome(tx, { provider, eventId }, { outcome, reason, paymentId, factKey }) {
       await tx`
@@ -212,7 +201,36 @@ export function paymentsStore(database: Database): PaymentsStore {
   };
 }
 
-/** A condition, which goes into another query. */
+async function mergeDispute(tx: Tx, paymentId: string, { provider, fact, at }: ProviderEvent): Promise<void> {
+  if (fact?.kind !== 'disputed' && fact?.kind !== 'dispute_won') return;
+  const [disputedAt, wonAt] = fact.kind === 'disputed' ? [at, null] : [null, at];
+  await tx`
+    insert into gateway.payments_disputes as d (provider, dispute_id, payment_id, amount, disputed_at, won_at)
+    values (${provider}, ${fact.disputeId}, ${paymentId}, ${fact.amount}, ${disputedAt}::timestamptz, ${wonAt}::timestamptz)
+    on conflict (provider, dispute_id) do update set amount = greatest(d.amount, excluded.amount),
+      disputed_at = least(d.disputed_at, excluded.disputed_at), won_at = least(d.won_at, excluded.won_at)
+    where d.payment_id = excluded.payment_id`;
+}
+
+async function findOrder(sql: Sql, where: Fragment, isLocked = false): Promise<PaymentOrder | null> {
+  const rows = await sql<OrderRow[]>`
+    select ${columns(sql)} from gateway.payments_orders o where ${where} ${isLocked ? sql`for update` : sql``}`;
+  const [order] = await addDisputes(sql, rows);
+  return order ?? null;
+}
+
+async function addDisputes(sql: Sql, rows: readonly OrderRow[]): Promise<PaymentOrder[]> {
+  if (rows.length === 0) return [];
+  const disputes = await sql<(Dispute & { paymentId: string })[]>`
+    select payment_id as "paymentId", amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
+    where payment_id = any(${rows.map(({ paymentId }) => paymentId)}::text[]) order by dispute_id`;
+  return rows.map((row) => ({
+    ...row,
+    disputes: disputes.filter(({ paymentId }) => paymentId === row.paymentId),
+  }));
+}
+
+/** A condition within another query. */
 type Fragment = ReturnType<Sql['unsafe']>;
 type OrderRow = Omit<PaymentOrder, 'disputes'>;
 
@@ -223,7 +241,7 @@ function columns(sql: Sql) {
     o.canceled_at as "canceledAt", o.refunded_amount as "refundedAmount", o.posted_credits as "postedCredits", o.postings`;
 }
 
-function present(order: PaymentOrder | null): PaymentOrder {
-  if (!order) throw new Error('A payment that was locked is gone.');
+function requireOrder(order: PaymentOrder | null): PaymentOrder {
+  if (!order) throw new Error('The payment order of this transaction does not exist.');
   return order;
 }

@@ -1,7 +1,7 @@
 // Two events of one payment at the same moment: the second is handled when the first is committed.
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
-import { createIntake } from '../../../src/gateway/payments/apply-event.ts';
+import { createApplyEvent } from '../../../src/gateway/payments/apply-event.ts';
 import type { ProviderEvent } from '../../../src/gateway/payments/event.ts';
 import { paymentsStore, type PaymentsStore } from '../../../src/gateway/payments/store.ts';
 import { systemOrigin } from '../../../src/gateway/identity.ts';
@@ -61,25 +61,25 @@ test.runIf(isPostgres)('takes a refund back that arrives while the payment is be
       isLive: false,
     }),
   );
-  const [reached, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const held: PaymentsStore = {
+  const [paymentRecorded, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const blockingStore: PaymentsStore = {
     ...store,
     // The payment is recorded and has looked for events that wait for it; it is not committed.
     async recordPosting(...input) {
       await store.recordPosting(...input);
-      reached.resolve();
+      paymentRecorded.resolve();
       await gate.promise;
     },
   };
-  const intake = (of: PaymentsStore) =>
-    createIntake({
-      store: of,
+  const applyEventTo = (target: PaymentsStore) =>
+    createApplyEvent({
+      store: target,
       balances: credits.balances,
       audit: { record: async () => undefined },
       users: { findUser: async () => ({ state: 'active' }) },
       log: silentLog,
     });
-  const paid = intake(held).take(
+  const paid = applyEventTo(blockingStore)(
     event({
       eventId: 'evt_paid',
       type: 'checkout.session.completed',
@@ -90,17 +90,15 @@ test.runIf(isPostgres)('takes a refund back that arrives while the payment is be
     }),
     systemOrigin,
   );
-  await reached.promise;
-  let isTaken = false;
-  const refunded = intake(store)
-    .take(
-      event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }),
-      systemOrigin,
-    )
-    .finally(() => (isTaken = true));
+  await paymentRecorded.promise;
+  let isApplied = false;
+  const refunded = applyEventTo(store)(
+    event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }),
+    systemOrigin,
+  ).finally(() => (isApplied = true));
   const waitsForLock = async () =>
     (await world.sql`select 1 from pg_locks where locktype = 'advisory' and not granted`).length > 0;
-  await expect.poll(async () => isTaken || (await waitsForLock()), { interval: 20 }).toBe(true);
+  await expect.poll(async () => isApplied || (await waitsForLock()), { interval: 20 }).toBe(true);
   gate.resolve();
   expect([await paid, await refunded]).toEqual(['accepted', 'accepted']);
   expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });

@@ -12,9 +12,12 @@ import {
   amountError,
   type Tariff,
 } from '../../../src/gateway/payments/price.ts';
-import { verifyCreemSignature, verifyStripeSignature } from '../../../src/gateway/payments/providers/signature.ts';
+import {
+  verifyCreemSignature,
+  verifyStripeSignature,
+} from '../../../src/gateway/payments/providers/signature.ts';
 
-const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n, mostAmount: 99_999_999n };
+const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n, maxAmount: 99_999_999n };
 
 function tariff(currency: string, creditsPerUnit: bigint, more: { pieceAmount?: bigint } = {}): Tariff {
   const made = computeTariff({ currency, units: minorUnits(currency), creditsPerUnit, ...bounds, ...more });
@@ -83,7 +86,7 @@ describe('a price', () => {
         units: minorUnits('usd'),
         creditsPerUnit: 1n,
         ...bounds,
-        mostAmount: 50n,
+        maxAmount: 50n,
       }),
     ).toBeNull();
   });

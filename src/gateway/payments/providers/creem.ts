@@ -1,47 +1,44 @@
-// Creem: a merchant of record, which sells one product of ours, in whole pieces. The product's price and currency are
-// its own, so they are asked for; a currency that is not what the operator says it is turns the provider off.
+// Creem, a merchant of record. It sells one product in whole pieces; price and currency come from Creem's API. If
+// CREEM_CURRENCY names another currency, the provider is off.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
+import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { parseCurrency, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
 import {
+  invalidSignature,
+  parseEvent,
   readAmount,
   readCurrency,
   readId,
-  readObject,
-  type JsonObject,
-  parseEvent,
   readText,
   readTime,
-  invalidSignature,
   readUrl,
 } from './json.ts';
 import { parseCreditsPerUnit, computeTariff } from '../price.ts';
 import { verifyCreemSignature } from './signature.ts';
 import { readKey, type EnvReader, type PaymentProvider } from './provider.ts';
 
-export interface CreemNeeds {
-  env: EnvReader;
-  fetch: typeof globalThis.fetch;
-  clock: Pick<Clock, 'monotonicMs'>;
-  log: Log;
-  deadlineMs?: number;
-}
-
 interface Product {
   amount: bigint;
   currency: string;
 }
 
-// A price may change at any time; an order is checked against what was charged in the end.
-const productMs = 300_000;
-const absenceMs = 15_000;
-const mostAmount = 99_999_999n;
+// A stale price does no harm: each payment is checked against the amount that was charged.
+const productTtlMs = 300_000;
+const failureTtlMs = 15_000;
+const maxAmount = 99_999_999n;
 
-export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: CreemNeeds): PaymentProvider {
-  let known: { of: string; untilMs: number; product: Promise<Product | null> } | undefined;
+interface CreemOptions {
+  env: EnvReader;
+  fetch: typeof globalThis.fetch;
+  clock: Pick<Clock, 'monotonicMs'>;
+  log: Log;
+  timeoutMs?: number;
+}
 
+export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: CreemOptions): PaymentProvider {
   const key = (name: string): string | undefined => readKey(env, name);
   const secrets = (): string[] =>
     [key('CREEM_WEBHOOK_SECRET'), key('CREEM_WEBHOOK_SECRET_PREVIOUS')].filter(
@@ -49,89 +46,9 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
     );
   const isConfigured = (): boolean =>
     ['CREEM_API_KEY', 'CREEM_PRODUCT_ID', 'CREEM_WEBHOOK_SECRET'].every((name) => key(name) !== undefined);
-
-  function baseUrl(): string {
-    const own =
-      key('CREEM_BASE_URL') ??
-      (key('CREEM_API_KEY')?.startsWith('creem_test_')
-        ? 'https://test-api.creem.io'
-        : 'https://api.creem.io');
-    return own.replace(/\/+$/, '');
-  }
-
-  async function ask(path: string, body?: object): Promise<JsonObject> {
-    let answer: Response;
-    try {
-      answer = await fetch(`${baseUrl()}${path}`, {
-        method: body === undefined ? 'GET' : 'POST',
-        headers: {
-          'x-api-key': key('CREEM_API_KEY') ?? '',
-          accept: 'application/json',
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        redirect: 'error',
-        signal: AbortSignal.timeout(deadlineMs),
-      });
-      if (answer.ok) return readObject(await answer.json());
-      await answer.body?.cancel();
-    } catch (cause) {
-      const isSlow = cause instanceof Error && cause.name === 'TimeoutError';
-      if (isSlow) throw new Problem('upstream_timeout', 'upstream_timeout', 'Creem was too slow.', { cause });
-      throw new Problem('upstream_failed', 'upstream_failed', 'Creem could not be reached.', { cause });
-    }
-    if (answer.status === 401 || answer.status === 403)
-      throw new Problem(
-        'upstream_failed',
-        'provider_credentials',
-        'Creem refused the key that is configured for it.',
-      );
-    throw new Problem('upstream_failed', 'upstream_failed', `Creem did not do it (${answer.status}).`);
-  }
-
-  /** Null while it cannot be sold; the reason is in the log. */
-  async function fetchProduct(productId: string): Promise<Product | null> {
-    try {
-      const found = await ask(`/v1/products?product_id=${encodeURIComponent(productId)}`);
-      const [amount, currency] = [
-        readAmount(found['price']),
-        parseCurrency(readText(found['currency']) ?? ''),
-      ];
-      const said = parseCurrency(key('CREEM_CURRENCY') ?? currency ?? '');
-      const fault =
-        readText(found['id']) !== productId || amount === null || amount === 0n || currency === null
-          ? 'it has no price'
-          : found['billing_type'] !== 'onetime'
-            ? 'it is not sold once'
-            : found['tax_mode'] !== 'inclusive'
-              ? 'its price is without tax'
-              : (found['status'] ?? 'active') !== 'active'
-                ? 'it is not active'
-                : said !== currency
-                  ? `its currency is ${currency}, and CREEM_CURRENCY says ${said}`
-                  : null;
-      if (fault === null) return { amount: amount as bigint, currency: currency as string };
-      log.error(
-        { alert: 'payments_product_unfit', provider: 'creem', productId, fault },
-        `the product cannot be sold: ${fault}`,
-      );
-    } catch (error) {
-      log.warn({ err: error, provider: 'creem', productId }, 'the product could not be asked for');
-    }
-    return null;
-  }
-
-  async function product(): Promise<Product | null> {
-    const productId = key('CREEM_PRODUCT_ID');
-    if (!isConfigured() || productId === undefined) return null;
-    const of = [productId, key('CREEM_API_KEY'), key('CREEM_CURRENCY'), baseUrl()].join('\n');
-    if (known?.of !== of || clock.monotonicMs() >= known.untilMs) {
-      const asked = { of, untilMs: clock.monotonicMs() + productMs, product: fetchProduct(productId) };
-      known = asked;
-      if ((await asked.product) === null) asked.untilMs = clock.monotonicMs() + absenceMs;
-    }
-    return known.product;
-  }
+  const request = createApi({ env, fetch, timeoutMs });
+  const findProduct = createProductCache({ env, request, clock, log });
+  const currentProduct = async (): Promise<Product | null> => (isConfigured() ? findProduct() : null);
 
   return {
     id: 'creem',
@@ -140,50 +57,166 @@ export function creemProvider({ env, fetch, clock, log, deadlineMs = 15_000 }: C
     isConfigured,
     productId: () => key('CREEM_PRODUCT_ID') ?? null,
     async tariff(bounds) {
-      const found = await product();
-      const creditsPerUnit = found && parseCreditsPerUnit(env.get('CREDITS_PER_UNIT'), found.currency);
-      if (!found || !creditsPerUnit) return null;
-      return computeTariff({
-        currency: found.currency,
-        units: minorUnits(found.currency),
-        creditsPerUnit,
-        pieceAmount: found.amount,
-        mostAmount,
-        ...bounds,
-      });
+      const product = await currentProduct();
+      const creditsPerUnit = product && parseCreditsPerUnit(env.get('CREDITS_PER_UNIT'), product.currency);
+      if (!product || !creditsPerUnit) return null;
+      const { currency, amount: pieceAmount } = product;
+      const units = minorUnits(currency);
+      return computeTariff({ currency, units, creditsPerUnit, pieceAmount, maxAmount, ...bounds });
     },
     async createCheckout({ paymentId, amount, successUrl }) {
-      const found = await product();
-      if (found === null || amount % found.amount !== 0n)
+      const product = await currentProduct();
+      if (product === null || amount % product.amount !== 0n)
         throw new Problem('upstream_failed', 'upstream_failed', 'Creem cannot sell this now.');
-      const made = await ask('/v1/checkouts', {
+      const checkout = await request('/v1/checkouts', {
         product_id: key('CREEM_PRODUCT_ID'),
         request_id: paymentId,
-        units: Number(amount / found.amount),
+        units: Number(amount / product.amount),
         success_url: successUrl,
         metadata: { payment_id: paymentId },
       });
-      const [checkoutId, checkoutUrl] = [readText(made['id']), readUrl(made['checkout_url'])];
+      const [checkoutId, checkoutUrl] = [readText(checkout['id']), readUrl(checkout['checkout_url'])];
       if (checkoutId === null || checkoutUrl === null) {
         throw new Problem('upstream_failed', 'upstream_failed', 'Creem made a checkout without an address.');
       }
-      return { checkoutId, checkoutUrl, isLive: made['mode'] === 'prod' };
+      return { checkoutId, checkoutUrl, isLive: checkout['mode'] === 'prod' };
     },
     async poll(checkoutId, now) {
-      const found = await ask(`/v1/checkouts?checkout_id=${encodeURIComponent(checkoutId)}`);
-      const status = readText(found['status']) ?? '';
+      const checkout = await request(`/v1/checkouts?checkout_id=${encodeURIComponent(checkoutId)}`);
+      const status = readText(checkout['status']) ?? '';
       if (status !== 'completed' && status !== 'expired') return null;
-      return readEvent(
-        { id: `look ${checkoutId} ${status}`, eventType: `checkout.${status}`, created_at: now.getTime() },
-        found,
-      );
+      // Polls of one state share an ID, so the next poll is a duplicate. Stored events have this form.
+      const id = `look ${checkoutId} ${status}`;
+      return readEvent({ id, eventType: `checkout.${status}`, created_at: now.getTime() }, checkout);
     },
     parseWebhook({ body, signature }) {
       if (!verifyCreemSignature(body, signature, { secrets: secrets() })) throw invalidSignature();
       const event = parseEvent(body);
-      return readEvent(event, readObject(event['object']));
+      return readEvent(event, asRecord(event['object']));
     },
   };
+}
+
+type CreemRequest = (path: string, body?: object) => Promise<JsonRecord>;
+
+/** Sends a request to Creem's API. Throws 502 or 504. */
+function createApi({
+  env,
+  fetch,
+  timeoutMs,
+}: Pick<CreemOptions, 'env' | 'fetch'> & { timeoutMs: number }): CreemRequest {
+  async function send(path: string, body: object | undefined): Promise<Response> {
+    try {
+      return await fetch(`${readBaseUrl(env)}${path}`, {
+        method: body === undefined ? 'GET' : 'POST',
+        headers: {
+          'x-api-key': readKey(env, 'CREEM_API_KEY') ?? '',
+          accept: 'application/json',
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        redirect: 'error',
+        signal: AbortSignal.timeout(timeoutMs),
+      });
+    } catch (error) {
+      throw explainError(error);
+    }
+  }
+
+  return async (path, body) => {
+    const response = await send(path, body);
+    try {
+      if (response.ok) return asRecord(await response.json());
+      await response.body?.cancel();
+    } catch (error) {
+      throw explainError(error);
+    }
+    if (response.status === 401 || response.status === 403)
+      throw new Problem('upstream_failed', 'provider_credentials', 'Creem refused the configured API key.');
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      `Creem refused the request (${response.status}).`,
+    );
+  };
+}
+
+function readBaseUrl(env: EnvReader): string {
+  const isTest = readKey(env, 'CREEM_API_KEY')?.startsWith('creem_test_') ?? false;
+  const baseUrl =
+    readKey(env, 'CREEM_BASE_URL') ?? (isTest ? 'https://test-api.creem.io' : 'https://api.creem.io');
+  return baseUrl.replace(/\/+$/, '');
+}
+
+function explainError(cause: unknown): Problem {
+  const isTimeout = cause instanceof Error && cause.name === 'TimeoutError';
+  return isTimeout
+    ? new Problem('upstream_timeout', 'upstream_timeout', 'Creem did not answer in time.', { cause })
+    : new Problem('upstream_failed', 'upstream_failed', 'Creem could not be reached.', { cause });
+}
+
+/** Caches the product of the settings. Null while it cannot be sold; the reason is in the log. */
+function createProductCache({
+  env,
+  request,
+  clock,
+  log,
+}: Pick<CreemOptions, 'env' | 'clock' | 'log'> & { request: CreemRequest }): () => Promise<Product | null> {
+  let cached: { key: string; untilMs: number; product: Promise<Product | null> } | undefined;
+
+  async function fetchProduct(productId: string): Promise<Product | null> {
+    try {
+      const product = await request(`/v1/products?product_id=${encodeURIComponent(productId)}`);
+      const check = checkProduct(product, {
+        productId,
+        expectedCurrency: readKey(env, 'CREEM_CURRENCY'),
+      });
+      if (check.message === null) return { amount: check.amount, currency: check.currency };
+      log.error(
+        { alert: 'payments_product_unfit', provider: 'creem', productId, fault: check.message },
+        `the product cannot be sold: ${check.message}`,
+      );
+    } catch (error) {
+      log.warn({ err: error, provider: 'creem', productId }, 'the product could not be asked for');
+    }
+    return null;
+  }
+
+  return async () => {
+    const productId = readKey(env, 'CREEM_PRODUCT_ID') ?? '';
+    const settings = [readKey(env, 'CREEM_API_KEY'), readKey(env, 'CREEM_CURRENCY'), readBaseUrl(env)];
+    const cacheKey = [productId, ...settings].join('\n');
+    if (cached?.key !== cacheKey || clock.monotonicMs() >= cached.untilMs) {
+      const entry = {
+        key: cacheKey,
+        untilMs: clock.monotonicMs() + productTtlMs,
+        product: fetchProduct(productId),
+      };
+      cached = entry;
+      if ((await entry.product) === null) entry.untilMs = clock.monotonicMs() + failureTtlMs;
+    }
+    return cached.product;
+  };
+}
+
+/** Says why the product cannot be sold, or gives its price with a null message. */
+function checkProduct(
+  product: JsonRecord,
+  { productId, expectedCurrency }: { productId: string; expectedCurrency: string | undefined },
+): { message: string } | ({ message: null } & Product) {
+  const [amount, currency] = [
+    readAmount(product['price']),
+    parseCurrency(readText(product['currency']) ?? ''),
+  ];
+  if (readText(product['id']) !== productId || amount === null || amount === 0n || currency === null)
+    return { message: 'it has no price' };
+  if (product['billing_type'] !== 'onetime') return { message: 'it is not sold once' };
+  if (product['tax_mode'] !== 'inclusive') return { message: 'its price is without tax' };
+  if ((product['status'] ?? 'active') !== 'active') return { message: 'it is not active' };
+  const expected = parseCurrency(expectedCurrency ?? currency);
+  if (expected !== currency)
+    return { message: `its currency is ${currency}, and CREEM_CURRENCY says ${expected}` };
+  return { message: null, amount, currency };
 }
 
 const requirements = [
@@ -218,13 +251,13 @@ const requirements = [
   },
 ] as const;
 
-function readEvent(event: JsonObject, object: JsonObject): ProviderEvent | null {
+function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null {
   const type = readText(event['eventType']) ?? '';
   const isCheckout = type.startsWith('checkout.');
-  const fact = factOf(type, object);
-  if (fact === 'nothing') return null;
-  const checkout = isCheckout ? object : readObject(object['checkout']);
-  const order = readObject(object['order']);
+  const fact = readFact(type, object);
+  if (fact === 'irrelevant') return null;
+  const checkout = isCheckout ? object : asRecord(object['checkout']);
+  const order = asRecord(object['order']);
   const at = readTime(event['created_at'], 1);
   const isPaid = fact?.kind === 'paid';
   return {
@@ -234,8 +267,8 @@ function readEvent(event: JsonObject, object: JsonObject): ProviderEvent | null 
     at: at ?? new Date(0),
     isLive: object['mode'] === 'prod',
     checkoutId: isCheckout ? readText(object['id']) : readId(object['checkout']),
-    reference: readId(object['order']) ?? readId(readObject(object['transaction'])['order']),
-    echoes: [checkout['request_id'], readObject(checkout['metadata'])['payment_id']].flatMap(
+    reference: readId(object['order']) ?? readId(asRecord(object['transaction'])['order']),
+    echoes: [checkout['request_id'], asRecord(checkout['metadata'])['payment_id']].flatMap(
       (echo) => readText(echo) ?? [],
     ),
     amount: isPaid ? (readAmount(order['amount_paid']) ?? readAmount(order['amount'])) : null,
@@ -247,28 +280,31 @@ function readEvent(event: JsonObject, object: JsonObject): ProviderEvent | null 
   };
 }
 
-function factOf(type: string, object: JsonObject): Fact | null | 'nothing' {
+function readFact(type: string, object: JsonRecord): Fact | null | 'irrelevant' {
   switch (type) {
     case 'checkout.completed':
-      return readObject(object['order'])['status'] === 'paid' ? { kind: 'paid' } : 'nothing';
+      return asRecord(object['order'])['status'] === 'paid' ? { kind: 'paid' } : 'irrelevant';
     case 'checkout.expired':
       return { kind: 'expired' };
     case 'refund.created': {
-      if (readText(object['status']) !== 'succeeded') return 'nothing';
-      // The transaction counts all refunds of the payment; one event alone only its own.
+      if (readText(object['status']) !== 'succeeded') return 'irrelevant';
+      // The transaction has the total of all refunds; the event itself has only its own amount.
       const amounts = [
-        readAmount(readObject(object['transaction'])['refunded_amount']),
+        readAmount(asRecord(object['transaction'])['refunded_amount']),
         readAmount(object['refund_amount']),
       ].filter((amount) => amount !== null);
       return amounts.length === 0
         ? null
-        : { kind: 'refunded', amount: amounts.reduce((most, amount) => (amount > most ? amount : most)) };
+        : {
+            kind: 'refunded',
+            amount: amounts.reduce((largest, amount) => (amount > largest ? amount : largest)),
+          };
     }
     case 'dispute.created': {
       const [disputeId, amount] = [readText(object['id']), readAmount(object['amount'])];
       return disputeId === null || amount === null ? null : { kind: 'disputed', disputeId, amount };
     }
     default:
-      return 'nothing';
+      return 'irrelevant';
   }
 }

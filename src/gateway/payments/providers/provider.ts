@@ -1,27 +1,25 @@
-// What a payment provider is to the rest: a page to pay on, a look at it, and events. Its keys are looked up for
-// every use, so that an operator's change needs no restart.
+// The interface of payment providers. Keys are read at each use, so that a change needs no restart.
 import type { Requirement } from '../../service.ts';
 import type { ProviderEvent } from '../event.ts';
 import type { Checkout, ProviderId } from '../order.ts';
 import type { Tariff } from '../price.ts';
 
-/** Declared keys as they are now. */
+/** Current values of declared keys. */
 export interface EnvReader {
   get(key: string): string | undefined;
 }
 
-/** What a page is made for. */
 export interface CheckoutRequest {
   paymentId: string;
   amount: bigint;
   currency: string;
-  /** For the person, such as `10,000,000 credits`. */
+  /** Shown to the user, such as `10,000,000 credits, Example`. */
   title: string;
   successUrl: string;
   cancelUrl: string;
 }
 
-/** An event as it was delivered. */
+/** A webhook request. */
 export interface WebhookDelivery {
   body: Uint8Array;
   signature: string | undefined;
@@ -32,21 +30,21 @@ export interface PaymentProvider {
   id: ProviderId;
   label: string;
   env: readonly Requirement[];
-  /** Whether the keys for taking payments and for believing events are all there. */
+  /** Whether the keys for checkouts and for webhook signatures are set. */
   isConfigured(): boolean;
-  /** What it charges, for the bounds in credits; null when it cannot take payments now. */
+  /** The tariff between the bounds in credits; null while the provider cannot take payments. */
   tariff(bounds: { minimumCredits: bigint; maximumCredits: bigint }): Promise<Tariff | null>;
-  /** The product that an order is for; null where the provider needs none. */
+  /** The provider's product that is sold; null where the provider needs none. */
   productId(): string | null;
-  /** Throws 502 or 504 when the provider did not make it, and 422 when the amount is not one that it takes. */
+  /** Throws 502 or 504 when the provider fails, and 422 when it does not accept the amount. */
   createCheckout(request: CheckoutRequest): Promise<Checkout>;
-  /** What the page itself says by now, as an event; null when nothing has happened yet. */
+  /** The state of the checkout as an event; null while the payment is pending. */
   poll(checkoutId: string, now: Date): Promise<ProviderEvent | null>;
-  /** Null for an event that says nothing of a payment. Throws 400 when it is not signed, or is no event at all. */
+  /** Null for an event that does not concern a payment. Throws 400 for a wrong signature or a malformed event. */
   parseWebhook(delivery: WebhookDelivery): ProviderEvent | null;
 }
 
-/** A key's value; undefined where it is absent or empty. */
+/** The value without surrounding spaces; undefined when absent or empty. */
 export function readKey(env: EnvReader, key: string): string | undefined {
   const value = env.get(key)?.trim();
   return value === '' ? undefined : value;

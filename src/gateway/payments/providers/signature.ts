@@ -1,43 +1,42 @@
-// Whether a webhook comes from whom it says it does. Over the bytes as they came, before anything is read out of
-// them, and compared in a time that tells nothing.
+// Verifies webhook signatures (HMAC-SHA256) over the received bytes, before the body is parsed, in constant time.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 const digestBytes = 32;
-// Both ways: an attacker who sets the clock forward must not get a signature that is good for ever.
-const windowSeconds = 300n;
-const mostSignatures = 16;
+// Checked in both directions: a signature with a time in the future must not stay valid forever.
+const toleranceSeconds = 300n;
+const maxSignatures = 16;
 
-/** Stripe's header: a time, and one or more `v1` while a secret is being replaced. Other schemes count for nothing. */
+/** Stripe's header holds a time and one `v1` signature, several while a secret is rotated. Other schemes are ignored. */
 export function verifyStripeSignature(
   body: Uint8Array,
   header: string | undefined,
   { secrets, now }: { secrets: readonly string[]; now: Date },
 ): boolean {
-  const parsed = readStripeHeader(header);
+  const parsed = parseStripeHeader(header);
   if (parsed === null) return false;
   const age = BigInt(Math.floor(now.getTime() / 1000)) - BigInt(parsed.time);
-  if (age > windowSeconds || age < -windowSeconds) return false;
+  if (age > toleranceSeconds || age < -toleranceSeconds) return false;
   const expected = secrets.map((secret) =>
     createHmac('sha256', secret).update(`${parsed.time}.`).update(body).digest(),
   );
-  return anyEqual(expected, parsed.signatures);
+  return matchesAny(expected, parsed.signatures);
 }
 
-/** Creem's header: the hexadecimal HMAC of the body, without a time. */
+/** Creem's header is the hexadecimal HMAC of the body, without a time. */
 export function verifyCreemSignature(
   body: Uint8Array,
   header: string | undefined,
   { secrets }: { secrets: readonly string[] },
 ): boolean {
-  const signature = digestOf(header ?? '');
+  const signature = parseDigest(header ?? '');
   if (signature === null) return false;
-  return anyEqual(
+  return matchesAny(
     secrets.map((secret) => createHmac('sha256', secret).update(body).digest()),
     [signature],
   );
 }
 
-function readStripeHeader(header: string | undefined): { time: string; signatures: Buffer[] } | null {
+function parseStripeHeader(header: string | undefined): { time: string; signatures: Buffer[] } | null {
   if (header === undefined) return null;
   let time: string | null = null;
   const signatures: Buffer[] = [];
@@ -46,29 +45,29 @@ function readStripeHeader(header: string | undefined): { time: string; signature
     const [name, value] =
       cut < 0 ? [part.trim(), ''] : [part.slice(0, cut).trim(), part.slice(cut + 1).trim()];
     if (name === 't') {
-      // A second time would make it a matter of taste which one counts; so would two headers, which arrive as one.
+      // Refuse a second time: it would be unclear which one is signed. Repeated headers arrive joined into one.
       if (time !== null || !/^\d{1,12}$/.test(value)) return null;
       time = value;
     }
-    const signature = name === 'v1' ? digestOf(value) : null;
+    const signature = name === 'v1' ? parseDigest(value) : null;
     if (signature !== null) signatures.push(signature);
   }
-  return time === null || signatures.length === 0 || signatures.length > mostSignatures
+  return time === null || signatures.length === 0 || signatures.length > maxSignatures
     ? null
     : { time, signatures };
 }
 
-/** Exactly 32 bytes in lower-case hexadecimal, the one spelling that is ever sent; null for anything else. */
-function digestOf(text: string): Buffer | null {
+/** 32 bytes in lower-case hexadecimal, as both providers send them; null for anything else. */
+function parseDigest(text: string): Buffer | null {
   return /^[0-9a-f]{64}$/.test(text) ? Buffer.from(text, 'hex') : null;
 }
 
-function anyEqual(expected: readonly Buffer[], given: readonly Buffer[]): boolean {
-  let isEqual = false;
-  // All of them, always: which one fits is nobody's business either.
-  for (const one of expected) {
-    for (const other of given)
-      if (other.byteLength === digestBytes && timingSafeEqual(one, other)) isEqual = true;
+function matchesAny(expected: readonly Buffer[], received: readonly Buffer[]): boolean {
+  let isMatch = false;
+  // Compare every pair, so that the time does not reveal which one matches.
+  for (const digest of expected) {
+    for (const candidate of received)
+      if (candidate.byteLength === digestBytes && timingSafeEqual(digest, candidate)) isMatch = true;
   }
-  return isEqual;
+  return isMatch;
 }

@@ -1,38 +1,37 @@
-// Stripe, and the only file that knows its package. A payment is a Checkout Session of one line; what the money does
-// later is told by its charge and its disputes, which know the payment intent alone.
+// Stripe. A payment is a Checkout Session with one line item. Refunds and disputes arrive later as events about the charge,
+// which name only the payment intent. No other file imports Stripe's package.
 import type Stripe from 'stripe';
+import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { parseCurrency, minorUnits } from '../currency.ts';
 import type { Fact, ProviderEvent } from '../event.ts';
 import {
+  invalidSignature,
+  parseEvent,
   readAmount,
   readCurrency,
   readId,
-  readObject,
-  type JsonObject,
-  parseEvent,
   readText,
   readTime,
-  invalidSignature,
   readUrl,
 } from './json.ts';
 import { parseCreditsPerUnit, computeTariff } from '../price.ts';
 import { verifyStripeSignature } from './signature.ts';
 import { readKey, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
 
-export interface StripeNeeds {
-  env: EnvReader;
-  fetch: typeof globalThis.fetch;
-  deadlineMs?: number;
-}
-
-// Eight digits are the most that Stripe takes in any currency.
-const mostAmount = 99_999_999n;
+// Stripe Checkout Sessions charge 99,999,999 minor units at most, in any currency.
+const maxAmount = 99_999_999n;
 const defaultBaseUrl = 'https://api.stripe.com';
 
-export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds): PaymentProvider {
-  let current: { of: string; client: Promise<Stripe> } | undefined;
-
+export function stripeProvider({
+  env,
+  fetch,
+  timeoutMs = 15_000,
+}: {
+  env: EnvReader;
+  fetch: typeof globalThis.fetch;
+  timeoutMs?: number;
+}): PaymentProvider {
   const key = (name: string): string | undefined => readKey(env, name);
   const currency = (): string | null => parseCurrency(key('STRIPE_CURRENCY') ?? 'usd');
   const secrets = (): string[] =>
@@ -41,30 +40,7 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
     );
   const isConfigured = (): boolean =>
     key('STRIPE_SECRET_KEY') !== undefined && key('STRIPE_WEBHOOK_SECRET') !== undefined;
-
-  function client(): Promise<Stripe> {
-    const secretKey = key('STRIPE_SECRET_KEY') ?? '';
-    const baseUrl = key('STRIPE_BASE_URL') ?? defaultBaseUrl;
-    const of = `${secretKey}\n${baseUrl}`;
-    // Loaded when it is first needed: most servers take no payments, and all of them start.
-    if (current?.of !== of) current = { of, client: makeClient(secretKey, baseUrl) };
-    return current.client;
-  }
-
-  async function makeClient(secretKey: string, baseUrl: string): Promise<Stripe> {
-    const { default: Client } = await import('stripe');
-    const { hostname, port, protocol } = new URL(baseUrl);
-    return new Client(secretKey, {
-      host: hostname,
-      ...(port === '' ? {} : { port }),
-      protocol: protocol === 'http:' ? 'http' : 'https',
-      httpClient: Client.createFetchHttpClient(fetch),
-      timeout: deadlineMs,
-      // With the payment's id as the key of the request, a second try cannot make a second page.
-      maxNetworkRetries: 1,
-      telemetry: false,
-    });
-  }
+  const client = createClientCache({ env, fetch, timeoutMs });
 
   return {
     id: 'stripe',
@@ -76,19 +52,14 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
       const code = currency();
       const creditsPerUnit = code && parseCreditsPerUnit(env.get('CREDITS_PER_UNIT'), code);
       if (!code || !creditsPerUnit || !isConfigured()) return null;
-      return computeTariff({
-        currency: code,
-        units: minorUnits(code),
-        creditsPerUnit,
-        mostAmount,
-        ...bounds,
-      });
+      return computeTariff({ currency: code, units: minorUnits(code), creditsPerUnit, maxAmount, ...bounds });
     },
     async createCheckout(request) {
       try {
-        const session = await (
-          await client()
-        ).checkout.sessions.create(sessionOf(request), { idempotencyKey: request.paymentId });
+        const { checkout } = await client();
+        const session = await checkout.sessions.create(sessionParams(request), {
+          idempotencyKey: request.paymentId,
+        });
         const [checkoutId, checkoutUrl] = [readText(session.id), readUrl(session.url)];
         if (checkoutId === null || checkoutUrl === null)
           throw new Error('Stripe made a checkout without an address.');
@@ -99,16 +70,18 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
     },
     async poll(checkoutId, now) {
       try {
-        const session = await (await client()).checkout.sessions.retrieve(checkoutId);
-        const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
+        const { checkout } = await client();
+        const session = await checkout.sessions.retrieve(checkoutId);
         if (session.status === 'open') return null;
+        const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
         const event = {
+          // Polls of one state share an ID, so the next poll is a duplicate. Stored events have this form.
           id: `look ${checkoutId} ${type}`,
           type,
           created: Math.floor(now.getTime() / 1000),
           livemode: session.livemode,
         };
-        return readEvent(event, session as unknown as JsonObject);
+        return readEvent(event, asRecord(session));
       } catch (error) {
         throw explainError(error);
       }
@@ -116,8 +89,44 @@ export function stripeProvider({ env, fetch, deadlineMs = 15_000 }: StripeNeeds)
     parseWebhook({ body, signature, now }) {
       if (!verifyStripeSignature(body, signature, { secrets: secrets(), now })) throw invalidSignature();
       const event = parseEvent(body);
-      return readEvent(event, readObject(readObject(event['data'])['object']));
+      return readEvent(event, asRecord(asRecord(event['data'])['object']));
     },
+  };
+}
+
+/** Returns the SDK's client for the current keys. The package is loaded at first use; most servers take no payments. */
+function createClientCache({
+  env,
+  fetch,
+  timeoutMs,
+}: {
+  env: EnvReader;
+  fetch: typeof globalThis.fetch;
+  timeoutMs: number;
+}): () => Promise<Stripe> {
+  let cached: { key: string; client: Promise<Stripe> } | undefined;
+
+  async function createClient(secretKey: string, baseUrl: string): Promise<Stripe> {
+    const { default: Client } = await import('stripe');
+    const { hostname, port, protocol } = new URL(baseUrl);
+    return new Client(secretKey, {
+      host: hostname,
+      ...(port === '' ? {} : { port }),
+      protocol: protocol === 'http:' ? 'http' : 'https',
+      httpClient: Client.createFetchHttpClient(fetch),
+      timeout: timeoutMs,
+      // The idempotency key is the payment ID, so a retry cannot create a second checkout.
+      maxNetworkRetries: 1,
+      telemetry: false,
+    });
+  }
+
+  return () => {
+    const secretKey = readKey(env, 'STRIPE_SECRET_KEY') ?? '';
+    const baseUrl = readKey(env, 'STRIPE_BASE_URL') ?? defaultBaseUrl;
+    const cacheKey = `${secretKey}\n${baseUrl}`;
+    if (cached?.key !== cacheKey) cached = { key: cacheKey, client: createClient(secretKey, baseUrl) };
+    return cached.client;
   };
 }
 
@@ -147,7 +156,7 @@ const requirements = [
   },
 ] as const;
 
-function sessionOf({
+function sessionParams({
   paymentId,
   amount,
   currency,
@@ -163,22 +172,22 @@ function sessionOf({
     line_items: [
       { quantity: 1, price_data: { currency, unit_amount: Number(amount), product_data: { name: title } } },
     ],
-    // What is charged is what we asked for, in the currency in which we asked.
+    // Charge the amount of the order in its own currency, without conversion.
     adaptive_pricing: { enabled: false },
     success_url: successUrl,
     cancel_url: cancelUrl,
   };
 }
 
-function readEvent(event: JsonObject, object: JsonObject): ProviderEvent | null {
+function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null {
   const type = readText(event['type']) ?? '';
   const at = readTime(event['created'], 1_000);
-  const metadata = readObject(object['metadata']);
+  const metadata = asRecord(object['metadata']);
   const isSession = type.startsWith('checkout.session.');
-  // Subscriptions and set-ups of the same account are somebody else's.
+  // The account may also sell subscriptions; those sessions are not payments of the gateway.
   if (isSession && object['mode'] !== 'payment') return null;
-  const fact = factOf(type, object);
-  if (fact === 'nothing') return null;
+  const fact = readFact(type, object);
+  if (fact === 'irrelevant') return null;
   return {
     provider: 'stripe',
     eventId: readText(event['id']) ?? '',
@@ -188,22 +197,24 @@ function readEvent(event: JsonObject, object: JsonObject): ProviderEvent | null 
     checkoutId: isSession ? readText(object['id']) : null,
     reference: type.startsWith('payment_intent.') ? readText(object['id']) : readId(object['payment_intent']),
     echoes: [object['client_reference_id'], metadata['payment_id']].flatMap((echo) => readText(echo) ?? []),
-    amount: isSession
-      ? readAmount(object['amount_total'])
-      : type.startsWith('charge.dispute.')
-        ? null
-        : readAmount(object['amount']),
+    amount: readPaymentAmount(type, object),
     currency: readCurrency(object['currency']),
     product: null,
     fact: at === null ? null : fact,
   };
 }
 
-function factOf(type: string, object: JsonObject): Fact | null | 'nothing' {
+/** The amount of the whole payment. A dispute names only its own. */
+function readPaymentAmount(type: string, object: JsonRecord): bigint | null {
+  if (type.startsWith('checkout.session.')) return readAmount(object['amount_total']);
+  return type.startsWith('charge.dispute.') ? null : readAmount(object['amount']);
+}
+
+function readFact(type: string, object: JsonRecord): Fact | null | 'irrelevant' {
   switch (type) {
     case 'checkout.session.completed':
-      // The money of a slow method comes later, with an event of its own.
-      return object['payment_status'] === 'unpaid' ? 'nothing' : { kind: 'paid' };
+      // With a delayed payment method the money arrives later, with an async_payment event.
+      return object['payment_status'] === 'unpaid' ? 'irrelevant' : { kind: 'paid' };
     case 'checkout.session.async_payment_succeeded':
       return { kind: 'paid' };
     case 'checkout.session.async_payment_failed':
@@ -220,51 +231,50 @@ function factOf(type: string, object: JsonObject): Fact | null | 'nothing' {
     case 'charge.dispute.funds_withdrawn':
     case 'charge.dispute.funds_reinstated':
     case 'charge.dispute.closed':
-      return disputeOf(type, object);
+      return readDispute(type, object);
     default:
-      return 'nothing';
+      return 'irrelevant';
   }
 }
 
-function disputeOf(type: string, object: JsonObject): Fact | null | 'nothing' {
+function readDispute(type: string, object: JsonRecord): Fact | null | 'irrelevant' {
   const [disputeId, amount, status] = [
     readText(object['id']),
     readAmount(object['amount']),
     readText(object['status']) ?? '',
   ];
-  // An inquiry moves no money.
-  if (status.startsWith('warning_')) return 'nothing';
+  // An inquiry (warning_*) moves no money.
+  if (status.startsWith('warning_')) return 'irrelevant';
   if (disputeId === null || amount === null) return null;
   const isWon =
     type === 'charge.dispute.funds_reinstated' || (type === 'charge.dispute.closed' && status === 'won');
   return { kind: isWon ? 'dispute_won' : 'disputed', disputeId, amount };
 }
 
-/** What the package throws, in our words; its messages may quote what we sent. */
+/** Maps errors of the SDK to Problems. Their messages may quote the request, so they go only to the log. */
 function explainError(error: unknown): Problem {
-  const { type, code, statusCode } = readObject(error);
+  const { type, code, statusCode } = asRecord(error);
   if (error instanceof Problem) return error;
   if (type === 'StripeAuthenticationError' || type === 'StripePermissionError') {
-    return new Problem(
-      'upstream_failed',
-      'provider_credentials',
-      'Stripe refused the key that is configured for it.',
-      { cause: error },
-    );
+    return new Problem('upstream_failed', 'provider_credentials', 'Stripe refused the configured API key.', {
+      cause: error,
+    });
   }
   if (code === 'amount_too_small' || code === 'amount_too_large') {
-    return new Problem('impossible', 'amount_not_payable', 'Stripe does not take this amount.', {
+    return new Problem('impossible', 'amount_not_payable', 'Stripe does not accept this amount.', {
       cause: error,
       param: 'amount',
     });
   }
-  const cause = readObject(readObject(error)['detail']);
+  const cause = asRecord(asRecord(error)['detail']);
   if (code === 'ETIMEDOUT' || cause['code'] === 'ETIMEDOUT')
-    return new Problem('upstream_timeout', 'upstream_timeout', 'Stripe was too slow.', { cause: error });
+    return new Problem('upstream_timeout', 'upstream_timeout', 'Stripe did not answer in time.', {
+      cause: error,
+    });
   return new Problem(
     'upstream_failed',
     'upstream_failed',
-    `Stripe could not be reached or did not do it${typeof statusCode === 'number' ? ` (${statusCode})` : ''}.`,
+    `Stripe could not be reached or refused the request${typeof statusCode === 'number' ? ` (${statusCode})` : ''}.`,
     { cause: error },
   );
 }

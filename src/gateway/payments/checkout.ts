@@ -1,0 +1,121 @@
+// Creates checkouts. The order with amount and credits is stored before the provider is asked, so every event of the
+// provider is about an order that exists.
+import type { Tx } from '../../kernel/data/database.ts';
+import { id } from '../../kernel/ids.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { randomText, tokenDigest } from '../../kernel/secrets/secret.ts';
+import type { Payment } from '../../contract/gateway/types.gen.ts';
+import type { PaymentMethods } from './methods.ts';
+import type { Checkout, NewOrder, ProviderId } from './order.ts';
+import { amountError, amountFor, creditsFor, type Tariff } from './price.ts';
+import type { CheckoutRequest, PaymentProvider } from './providers/provider.ts';
+import { parseReturnAddress, resultPages } from './return-address.ts';
+import { serializePayment } from './serialize.ts';
+import type { PaymentsStore } from './store.ts';
+
+interface CheckoutCall {
+  identity: { userId: string; bureauId: string };
+  body: { method: ProviderId; credits?: number; amount?: number; return_to?: string };
+  remember(tx: Tx, reply: { status: number; body?: unknown }): Promise<void>;
+}
+
+type CreateCheckout = (call: CheckoutCall) => Promise<{ status: 201; body: Payment }>;
+
+const maxPendingPayments = 20;
+
+export function createCheckoutHandler({
+  store,
+  methods,
+  bureaus,
+  log,
+}: {
+  store: PaymentsStore;
+  methods: PaymentMethods;
+  bureaus: {
+    find(
+      bureauId: string,
+    ): Promise<{ name: string; serverUrl: string; redirectOrigins: readonly string[] } | null>;
+  };
+  log: Log;
+}): CreateCheckout {
+  async function refuseTooManyPending(userId: string): Promise<void> {
+    if ((await store.countPending(userId)) < maxPendingPayments) return;
+    throw new Problem(
+      'rate_limited',
+      'rate_limited',
+      `At most ${maxPendingPayments} payments can be pending at once; finish one of them, or try again later.`,
+      { headers: { 'retry-after': '600' } },
+    );
+  }
+
+  /** Marks the order as failed when the provider creates no checkout. */
+  async function askProvider(provider: PaymentProvider, request: CheckoutRequest): Promise<Checkout> {
+    const { paymentId } = request;
+    try {
+      return await provider.createCheckout(request);
+    } catch (error) {
+      await store
+        .fail(paymentId)
+        .catch((cause: unknown) =>
+          log.warn({ err: cause, paymentId }, 'a failed payment could not be marked as failed'),
+        );
+      throw error;
+    }
+  }
+
+  return async (call) => {
+    const { identity, body } = call;
+    const { provider, tariff, baseUrl } = await methods.require(body.method);
+    const amount = readRequestedAmount(body, tariff);
+    const bureau = await bureaus.find(identity.bureauId);
+    if (bureau === null) throw new Error('A user has no Bureau.');
+    const returnTo = parseReturnAddress(body.return_to, bureau);
+    await refuseTooManyPending(identity.userId);
+    const ticket = randomText();
+    const order: NewOrder = {
+      paymentId: id('pay'),
+      userId: identity.userId,
+      bureauId: identity.bureauId,
+      provider: provider.id,
+      currency: tariff.currency,
+      amount,
+      credits: creditsFor(amount, tariff),
+      product: provider.productId(),
+      returnTo,
+      ticketDigest: tokenDigest(ticket),
+    };
+    await store.tx((tx) => store.insert(tx, order));
+    const { paymentId, currency, credits } = order;
+    const title = `${credits.toLocaleString('en-US')} credits, ${bureau.name}`;
+    const request = { paymentId, amount, currency, title, ...resultPages(baseUrl, ticket) };
+    const checkout = await askProvider(provider, request);
+    return store.tx(async (tx) => {
+      const stored = await store.addCheckout(tx, paymentId, checkout);
+      const reply = { status: 201 as const, body: serializePayment(stored) };
+      await call.remember(tx, reply);
+      return reply;
+    });
+  };
+}
+
+/** The amount to pay, from `amount` or `credits`. Throws 400 unless exactly one is set, and 422 when it cannot be paid. */
+function readRequestedAmount(body: { credits?: number; amount?: number }, tariff: Tariff): bigint {
+  const { credits, amount } = body;
+  if ((credits === undefined) === (amount === undefined)) {
+    const message = 'is required, or `amount` instead of it';
+    throw new Problem('bad_request', 'invalid_request', `\`credits\` ${message}.`, {
+      param: 'credits',
+      details: [{ path: 'credits', message }],
+    });
+  }
+  const param = amount === undefined ? 'credits' : 'amount';
+  const result = amount === undefined ? amountFor(BigInt(credits ?? 0), tariff) : BigInt(amount);
+  const message = amountError(result, tariff);
+  if (message !== null)
+    throw new Problem('impossible', 'amount_not_payable', `\`${param}\` ${message} ${tariff.currency}.`, {
+      param,
+      details: [{ path: param, message }],
+    });
+  return result;
+}
