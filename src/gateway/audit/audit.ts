@@ -1,5 +1,6 @@
-// The audit log: whoever changes something records it in the transaction of the change, and a worker in the
-// background binds the entries into the chain. Neither waits for the other.
+// The audit log. Each change writes its entry in its own transaction; a background worker appends the entries to a hash
+// chain later, so that changes never wait for the chain.
+import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
@@ -12,21 +13,21 @@ interface AuditOptions {
   store: AuditStore;
   log: Log;
   clock: Pick<Clock, 'sleep' | 'monotonicMs'>;
-  /** How soon after its commit an entry is bound into the chain. */
+  /** The interval at which entries are appended to the chain. */
   chainEveryMs?: number;
   retentionDays?: number;
 }
 
 export interface Audit {
-  /** Writes the entry in the transaction of the change that it tells of. */
+  /** Writes the entry in the transaction of the change. */
   record(tx: Tx, entry: AuditEntry): Promise<void>;
-  /** Writes an entry that belongs to no change, such as a refused login. */
+  /** Writes an entry in a transaction of its own, such as for a refused login. */
   note(entry: AuditEntry): Promise<void>;
-  /** Walks the chain; a hash that was its head once must still be in it. */
+  /** Verifies the chain. With the hash of an earlier head, also checks that the chain still contains it. */
   verify(head?: string | null): Promise<ChainVerdict>;
-  /** Begins to bind entries into the chain; any number of replicas may. */
+  /** Starts the background worker. Safe on several replicas. */
   start(): void;
-  /** Binds what is left, then stops. */
+  /** Appends the remaining entries, then stops. */
   close(): Promise<void>;
 }
 
@@ -34,27 +35,31 @@ const defaultRetentionDays = 400;
 const retentionEveryMs = 3_600_000;
 const firstRetentionMs = 60_000;
 
-export function audit(needs: AuditOptions): Audit {
-  const { store, log, clock } = needs;
-  const chainEveryMs = needs.chainEveryMs ?? 1_000;
+export function audit({
+  store,
+  log,
+  clock,
+  chainEveryMs = 1_000,
+  retentionDays = defaultRetentionDays,
+}: AuditOptions): Audit {
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
 
-  async function bindAndDrop(): Promise<void> {
-    // Not among everything else that a start is busy with.
-    let droppedAtMs = clock.monotonicMs() - retentionEveryMs + firstRetentionMs;
+  async function runWorker(): Promise<void> {
+    // The first deletion waits, so that it does not slow down the start.
+    let deletedAtMs = clock.monotonicMs() - retentionEveryMs + firstRetentionMs;
     while (!stopping.signal.aborted) {
       try {
         await appendPending(store, log);
-        if (clock.monotonicMs() - droppedAtMs >= retentionEveryMs) {
-          droppedAtMs = clock.monotonicMs();
-          await deleteOldDays(store, needs.retentionDays ?? defaultRetentionDays, log);
+        if (clock.monotonicMs() - deletedAtMs >= retentionEveryMs) {
+          deletedAtMs = clock.monotonicMs();
+          await deleteOldDays(store, retentionDays, log);
         }
       } catch (error) {
-        // Nothing is lost: the entries wait in the database for the next round.
+        // The entries stay in the pending table until the next round.
         log.warn({ err: error }, 'the audit log could not be chained');
       }
-      await clock.sleep(chainEveryMs, stopping.signal).catch(() => undefined);
+      await pause(chainEveryMs, { clock, signal: stopping.signal });
     }
   }
 
@@ -63,7 +68,7 @@ export function audit(needs: AuditOptions): Audit {
     record,
     note: (entry) => store.tx((tx) => record(tx, entry)),
     verify: (head) => verifyChain(store, head),
-    start: () => void (running ??= bindAndDrop()),
+    start: () => void (running ??= runWorker()),
     async close() {
       stopping.abort();
       if (running === undefined) return;

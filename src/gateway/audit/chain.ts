@@ -1,12 +1,12 @@
-// The chain over the audit log: batches of entries, each hash made from the one before, in segments of one
-// day. One replica at a time adds to it; it never waits, so that a stopped replica cannot hold the others up.
+// The hash chain over the audit log (SHA-256). Each batch of entries hashes the previous batch's hash and its own digests.
+// One replica appends at a time, under an advisory lock that the others try without waiting.
 import { createHash } from 'node:crypto';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { systemOrigin } from '../identity.ts';
 import { retentionAction, type AuditStore, type EntryText } from './store.ts';
 
-/** What the first batch of all has in place of a hash before it. */
+/** The previous hash of the first batch. */
 export const genesisHash = Buffer.alloc(32);
 
 const batchSize = 500;
@@ -21,15 +21,15 @@ export function batchHash(previous: Buffer, digests: readonly Buffer[]): Buffer 
   return hash.digest();
 }
 
-/** Binds all entries that wait, unless another replica is at it. */
+/** Appends all pending entries, unless another replica holds the lock. */
 export async function appendPending(store: AuditStore, log: Log): Promise<void> {
   while (await store.hasPending()) {
     const head = await store.tx(async (tx) => {
       if (!(await store.lockChain(tx))) return null;
-      const taken = await store.dequeuePending(tx, batchSize);
-      if (taken.length === 0) return null;
+      const pending = await store.dequeuePending(tx, batchSize);
+      if (pending.length === 0) return null;
       const last = await store.findLastBatch(tx);
-      const links = taken.map(({ entryId, entry }) => ({ entryId, digest: entryDigest(entry) }));
+      const links = pending.map(({ entryId, entry }) => ({ entryId, digest: entryDigest(entry) }));
       const previous = last?.hash ?? genesisHash;
       const hash = batchHash(
         previous,
@@ -40,7 +40,7 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
       return { batch, hash, entries: links.length };
     });
     if (head === null) return;
-    // Whoever keeps the log elsewhere keeps with it what proves that the end of the chain was not cut off.
+    // A copy of the log elsewhere then has the head, which proves that the end of the chain was not cut off.
     log.info(
       { batch: String(head.batch), entries: head.entries, head: head.hash.toString('hex') },
       'audit entries chained',
@@ -48,13 +48,13 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
   }
 }
 
-/** Drops whole days that ended more than `days` days ago; the batch behind them keeps the last dropped hash. */
+/** Deletes days that ended more than `days` days ago. The next batch still contains the last deleted hash. */
 export async function deleteOldDays(store: AuditStore, days: number, log: Log): Promise<void> {
-  const dropped = await store.tx(async (tx) => {
+  const deleted = await store.tx(async (tx) => {
     if (!(await store.lockChain(tx))) return 0;
     const through = await store.findLastBatchOlderThan(tx, days);
     if (through === null) return 0;
-    // The chain must go on behind what is dropped, so its last batch stays whatever its age is.
+    // Keep the last batch, whatever its age: the chain continues from its hash.
     const last = await store.findLastBatch(tx);
     if (last === null || last.batch <= through) return 0;
     const entries = await store.deleteThrough(tx, through);
@@ -71,5 +71,5 @@ export async function deleteOldDays(store: AuditStore, days: number, log: Log): 
     );
     return entries;
   });
-  if (dropped > 0) log.info({ entries: dropped }, 'audit entries dropped after their time');
+  if (deleted > 0) log.info({ entries: deleted }, 'audit entries dropped after their time');
 }

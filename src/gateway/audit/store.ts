@@ -1,19 +1,18 @@
-// The tables of the audit log, and the only file that names them: entries, the chain over them, and the
-// dropping of days that are older than they need to be.
+// SQL of the audit log: entries, the hash chain over them, and the deletion of old days.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { Origin } from '../identity.ts';
 
-/** One thing that was done. */
+/** One recorded change or event. */
 export interface AuditEntry extends Origin {
   /** An operationId such as `bureaus.pauseBureau`, or the name of a command or an event. */
   action: string;
   target: { kind: string; id: string } | null;
   outcome: 'ok' | 'failed';
-  /** What changed, in members of the wire. A secret appears as a fingerprint or not at all. */
+  /** The changed members by the contract's names. A secret appears as a fingerprint or not at all. */
   diff?: Record<string, unknown>;
 }
 
-/** An entry as it is hashed: every member in PostgreSQL's own text form. */
+/** The hashed form of an entry: every member in PostgreSQL's text form. */
 export type EntryText = (string | null)[];
 
 export interface Batch {
@@ -23,7 +22,7 @@ export interface Batch {
   entries: number;
 }
 
-/** A link with the entry it stands for; the entry is null when it is gone. */
+/** A link of the chain with its entry, which is null when it is missing. */
 export interface LinkedEntry {
   entryId: string;
   digest: Buffer;
@@ -33,22 +32,22 @@ export interface LinkedEntry {
 export interface AuditStore {
   insert(tx: Tx, entry: AuditEntry, entryId: string): Promise<void>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Whether entries wait for the chain. */
+  /** Whether there are entries that are not in the chain yet. */
   hasPending(): Promise<boolean>;
-  /** False when another replica is at work. */
+  /** Tries to take the lock until the end of the transaction; false when another replica has it. */
   lockChain(tx: Tx): Promise<boolean>;
   dequeuePending(tx: Tx, limit: number): Promise<{ entryId: string; entry: EntryText }[]>;
   findLastBatch(sql?: Sql): Promise<Batch | null>;
   insertBatch(tx: Tx, batch: Batch, links: readonly { entryId: string; digest: Buffer }[]): Promise<void>;
   listBatchesAfter(batch: bigint, limit: number): Promise<Batch[]>;
   listLinkedEntries(batch: bigint): Promise<LinkedEntry[]>;
-  /** Ids of some entries that neither the chain nor the waiting ones have. */
+  /** IDs of entries that are neither in the chain nor pending. */
   listUnlinkedEntries(limit: number): Promise<string[]>;
   countPending(): Promise<number>;
   /** The number of the last batch whose day ended more than `days` days ago. */
   findLastBatchOlderThan(tx: Tx, days: number): Promise<bigint | null>;
   deleteThrough(tx: Tx, batch: bigint): Promise<number>;
-  /** Whether an entry tells that retention dropped everything through this batch. */
+  /** Whether a retention entry says that all batches through this one were deleted. */
   hasRetentionEntry(batch: bigint): Promise<boolean>;
 }
 
@@ -59,21 +58,21 @@ export function auditStore(database: Database): AuditStore {
   return {
     async insert(tx, entry, entryId) {
       const { actor, target } = entry;
-      // In one statement, so that no entry can be without its place in the queue.
+      // One statement inserts both rows, so every entry is queued for the chain.
       await tx`
-        with made as (
+        with inserted as (
           insert into gateway.audit_entries (entry_id, actor_kind, actor_id, token_id, address, request_id, action, target_kind,
             target_id, outcome, diff)
           values (${entryId}, ${actor.kind}, ${actor.id}, ${actor.tokenId}, ${entry.address}, ${entry.requestId}, ${entry.action},
             ${target?.kind ?? null}, ${target?.id ?? null}, ${entry.outcome},
             ${entry.diff === undefined ? null : tx.json(entry.diff as Parameters<Tx['json']>[0])})
           returning entry_id)
-        insert into gateway.audit_pending select entry_id from made`;
+        insert into gateway.audit_pending select entry_id from inserted`;
     },
     tx: (work) => database.tx(work),
     async hasPending() {
-      const [found] = await sql`select 1 from gateway.audit_pending limit 1`;
-      return found !== undefined;
+      const [row] = await sql`select 1 from gateway.audit_pending limit 1`;
+      return row !== undefined;
     },
     async lockChain(tx) {
       const [row] = await tx<{ isOurs: boolean }[]>`
@@ -90,13 +89,13 @@ export function auditStore(database: Database): AuditStore {
         from taken join gateway.audit_entries e using (entry_id) order by e.entry_id`;
       return [...rows];
     },
-    async findLastBatch(own = sql) {
-      const [found] = await own<Batch[]>`
+    async findLastBatch(querySql = sql) {
+      const [batch] = await querySql<Batch[]>`
         select batch, previous, hash, entries from gateway.audit_batches order by batch desc limit 1`;
-      return found ?? null;
+      return batch ?? null;
     },
     async insertBatch(tx, { batch, previous, hash, entries }, links) {
-      // Days never go back, whatever the clock does: a day that is over stays as it is.
+      // greatest(): a clock that goes backwards must not add batches to a day that is over.
       await tx`
         insert into gateway.audit_batches (batch, day, entries, previous, hash)
         select ${batch}, greatest((gateway.townhall_now() at time zone 'UTC')::date,
@@ -142,23 +141,23 @@ export function auditStore(database: Database): AuditStore {
     },
     async deleteThrough(tx, batch) {
       await tx`select set_config('townhall.audit_retention', 'on', true)`;
-      const dropped = await tx`
+      const deleted = await tx`
         delete from gateway.audit_entries where entry_id in (select entry_id from gateway.audit_links where batch <= ${batch})`;
       await tx`delete from gateway.audit_links where batch <= ${batch}`;
       await tx`delete from gateway.audit_batches where batch <= ${batch}`;
       await tx`select set_config('townhall.audit_retention', '', true)`;
-      return dropped.count;
+      return deleted.count;
     },
     async hasRetentionEntry(batch) {
-      const [found] = await sql`
+      const [row] = await sql`
         select 1 from gateway.audit_entries
         where action = ${retentionAction} and diff ->> 'through_batch' = ${String(batch)} limit 1`;
-      return found !== undefined;
+      return row !== undefined;
     },
   };
 }
 
-// The members in a fixed order and in one spelling, whatever the connection's settings are.
+// Fixed order and format, independent of the connection's settings: hashes must stay reproducible.
 function entryText(sql: Sql) {
   return sql`array[e.entry_id, to_char(e.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), e.actor_kind, e.actor_id,
     e.token_id, e.address, e.request_id, e.action, e.target_kind, e.target_id, e.outcome, e.diff::text]`;

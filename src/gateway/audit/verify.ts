@@ -1,5 +1,5 @@
-// Walks the chain of the audit log and says what does not fit: an entry that was altered, one that is gone,
-// one that was slipped in, or a batch that does not follow from the one before.
+// Verifies the hash chain of the audit log. Reports altered, missing and inserted entries, and batches that do not follow
+// from their predecessor.
 import { batchHash, entryDigest, genesisHash } from './chain.ts';
 import type { AuditStore, Batch } from './store.ts';
 
@@ -19,23 +19,23 @@ export interface ChainVerdict {
   ok: boolean;
   batches: number;
   entries: number;
-  /** Entries so new that the chain does not hold them yet. */
+  /** Entries that are not in the chain yet. */
   pending: number;
-  /** The last hash, in hexadecimal; compare it with one kept elsewhere to see that the end was not cut off. */
+  /** The last hash in hexadecimal. Compare it with a copy kept elsewhere to detect a truncated chain. */
   head: string | null;
   faults: ChainFault[];
 }
 
 const pageSize = 200;
-const maximumFaults = 100;
+const maxReported = 100;
 
-/** With a hash that was the head once, the chain must still hold it. */
+/** `head` is the hash of an earlier head, which the chain must still contain. */
 export async function verifyChain(store: AuditStore, head: string | null = null): Promise<ChainVerdict> {
   let hasHead = head === null;
-  const faults: ChainFault[] = [];
+  const mismatches: ChainFault[] = [];
   const note = (fault: ChainFault['fault'], batch: bigint | null, entryId: string | null = null): void => {
-    if (faults.length < maximumFaults)
-      faults.push({ fault, batch: batch === null ? null : String(batch), entryId });
+    if (mismatches.length < maxReported)
+      mismatches.push({ fault, batch: batch === null ? null : String(batch), entryId });
   };
   let last: Batch | null = null;
   let batches = 0;
@@ -56,23 +56,23 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
     }
   }
   if (!hasHead) note('head_missing', null);
-  for (const entryId of await store.listUnlinkedEntries(maximumFaults))
+  for (const entryId of await store.listUnlinkedEntries(maxReported))
     note('entry_not_chained', null, entryId);
   const pending = await store.countPending();
   return {
-    ok: faults.length === 0,
+    ok: mismatches.length === 0,
     batches,
     entries,
     pending,
     head: last?.hash.toString('hex') ?? null,
-    faults,
+    faults: mismatches,
   };
 }
 
 async function follows(store: AuditStore, batch: Batch, last: Batch | null): Promise<boolean> {
   if (last !== null) return batch.batch === last.batch + 1n && batch.previous.equals(last.hash);
   if (batch.batch === 1n) return batch.previous.equals(genesisHash);
-  // The chain may begin later only where retention says that it dropped what was before.
+  // The chain may start at a later batch only when a retention entry covers the deleted ones.
   return store.hasRetentionEntry(batch.batch - 1n);
 }
 
@@ -81,18 +81,18 @@ async function verifyBatch(
   { batch, previous, hash, entries }: Batch,
   note: (fault: ChainFault['fault'], batch: bigint, entryId?: string) => void,
 ): Promise<number> {
-  const linked = await store.listLinkedEntries(batch);
-  for (const { entryId, digest, entry } of linked) {
+  const links = await store.listLinkedEntries(batch);
+  for (const { entryId, digest, entry } of links) {
     if (entry === null) note('entry_missing', batch, entryId);
     else if (!entryDigest(entry).equals(digest)) note('entry_altered', batch, entryId);
   }
-  // The links are held against the hash too, or a forged entry could bring a forged digest along.
-  const isWhole =
-    linked.length === entries &&
+  // Check the links against the batch hash too: a forged entry could come with a forged digest.
+  const isIntact =
+    links.length === entries &&
     batchHash(
       previous,
-      linked.map(({ digest }) => digest),
+      links.map(({ digest }) => digest),
     ).equals(hash);
-  if (!isWhole) note('batch_altered', batch);
-  return linked.length;
+  if (!isIntact) note('batch_altered', batch);
+  return links.length;
 }

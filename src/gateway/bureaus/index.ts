@@ -1,3 +1,4 @@
-export { bureaus, type Bureaus, type TokenOwner } from './bureaus.ts';
+export { bureaus, type Bureaus } from './bureaus.ts';
+export type { TokenOwner } from './current-bureau.ts';
 export { bureausStore, type Bureau, type BureausStore, type SqlFragment } from './store.ts';
 export type { BureauState } from './lifecycle.ts';

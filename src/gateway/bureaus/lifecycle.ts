@@ -1,5 +1,5 @@
-// The states of a Bureau, the moves between them, and what they allow. A Bureau that is not active serves
-// nobody, and says why; an archived one never changes again.
+// States of a Bureau and their transitions. Requests for a paused or archived Bureau get 403 with the reason. Archived is
+// final.
 import { Problem } from '../../kernel/problem.ts';
 
 export type BureauState = 'active' | 'paused' | 'archived';
@@ -20,7 +20,7 @@ export function refuseUnlessActive(state: BureauState): void {
     );
 }
 
-/** Throws 409 `bureau_archived` when nothing may change any more. */
+/** Throws 409 `bureau_archived` for an archived Bureau, which cannot change. */
 export function refuseArchived(state: BureauState): void {
   if (state === 'archived') {
     throw new Problem(
@@ -32,9 +32,13 @@ export function refuseArchived(state: BureauState): void {
   }
 }
 
-/** Whether the move changes anything; a repeated one does not. Throws 409 `bureau_archived` for a move out of the final state. */
+/** False when the Bureau is in the state already. Throws 409 `bureau_archived` for a transition out of the final state. */
 export function changesState(from: BureauState, to: BureauState): boolean {
   if (from === to) return false;
   refuseArchived(from);
   return true;
+}
+
+export function bureauNotFound(): Problem {
+  return new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau_id' });
 }

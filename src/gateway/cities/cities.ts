@@ -1,6 +1,5 @@
-// The cities: which deployments are on record and which of them serves here. A record says what is so and
-// does nothing; deploying is the command line's.
-import type { City as WireCity } from '../../contract/gateway/types.gen.ts';
+// Cities: records of deployments, and which of them is served here. Records have no effect; the command line deploys.
+import type { City as CityBody } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
@@ -11,12 +10,12 @@ import type { CitiesStore, City, Deployment } from './store.ts';
 interface CitiesOptions {
   store: CitiesStore;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
-  /** The configured address of this server, where there is one. */
+  /** The configured address of this server, if any. */
   baseUrl(): string | undefined;
 }
 
 export interface Cities extends Service<'cities'> {
-  /** Puts a deployment on record that went live now. */
+  /** Records a deployment that went live now. */
   record(deployment: Omit<Deployment, 'deployedAt'>): Promise<void>;
 }
 
@@ -27,7 +26,7 @@ export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
   ): Promise<City> {
     return store.tx(async (tx) => {
       const stored = await store.upsert(tx, deployment);
-      const { city_id, ...diff } = wireCity(stored);
+      const { city_id, ...diff } = serializeCity(stored);
       await audit.record(tx, {
         ...origin,
         action,
@@ -50,7 +49,10 @@ export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
     title: 'Cities',
     env: [],
     handlers: {
-      'cities.listCities': async () => ({ status: 200, body: { items: (await store.list()).map(wireCity) } }),
+      'cities.listCities': async () => ({
+        status: 200,
+        body: { items: (await store.list()).map(serializeCity) },
+      }),
       'cities.upsertCity': async (call) => {
         const { body } = call;
         const deployment = {
@@ -63,7 +65,7 @@ export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
           deployedAt: body.deployed_at ?? null,
         };
         const city = await upsert(deployment, { origin: originOf(call), action: call.operationId });
-        return { status: 200, body: wireCity(city) };
+        return { status: 200, body: serializeCity(city) };
       },
       'cities.removeCity': async (call) => {
         const cityId = call.body.city_id;
@@ -91,22 +93,22 @@ export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
   };
 }
 
-/** Without a slash at its end, so that one address has one spelling. */
-function requireBaseUrl(given: string): string {
-  const url = URL.canParse(given) && !/[\s\p{Cc}\\]/u.test(given) ? new URL(given) : undefined;
-  const isFit =
+/** Removes trailing slashes, so that one address has one form. Throws 400 for an invalid address. */
+function requireBaseUrl(text: string): string {
+  const url = URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text) ? new URL(text) : undefined;
+  const isWebAddress =
     url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-  if (!isFit || /[?#]/.test(given)) {
+  if (!isWebAddress || /[?#]/.test(text)) {
     const message = 'must be an http or https address without credentials, query and fragment';
     throw new Problem('bad_request', 'invalid_request', `\`base_url\` ${message}.`, {
       param: 'base_url',
       details: [{ path: 'base_url', message }],
     });
   }
-  return given.replace(/\/+$/, '');
+  return text.replace(/\/+$/, '');
 }
 
-function wireCity(city: City): WireCity {
+function serializeCity(city: City): CityBody {
   return {
     city_id: city.cityId,
     name: city.name,

@@ -1,4 +1,4 @@
-// The table of cities, and the only file that names it.
+// SQL of the cities table.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 
 /** One deployment of a project declaration. */
@@ -13,16 +13,16 @@ export interface City {
   createdAt: Date;
 }
 
-/** What is recorded of a deployment; it went live now unless it says otherwise. */
+/** A deployment to record. `deployedAt: null` means now. */
 export type Deployment = Omit<City, 'deployedAt' | 'createdAt'> & { deployedAt: string | null };
 
 export interface CitiesStore {
   list(): Promise<City[]>;
-  /** The live city under the address, or the live one that was deployed last. */
+  /** The live city at the address, or else the live city deployed last. */
   findCurrent(baseUrl: string | null): Promise<City | null>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   upsert(tx: Tx, deployment: Deployment): Promise<City>;
-  /** Whether there was one. */
+  /** False when there was no such city. */
   remove(tx: Tx, cityId: string): Promise<boolean>;
 }
 
@@ -37,10 +37,10 @@ export function citiesStore(database: Database): CitiesStore {
       ];
     },
     async findCurrent(baseUrl) {
-      const [found] = await sql<City[]>`
+      const [city] = await sql<City[]>`
         select ${columns(sql)} from gateway.cities_records where status = 'live'
         order by (base_url = ${baseUrl ?? ''}) desc, deployed_at desc, city_id limit 1`;
-      return found ?? null;
+      return city ?? null;
     },
     tx: (work) => database.tx(work),
     async upsert(tx, { cityId, name, baseUrl, target, version, status, deployedAt }) {

@@ -1,9 +1,9 @@
-// What is known of one call to a model or an action once it is over: the nouns of a usage record.
+// The facts of one finished call to a model or an action, as usage records store them.
 
-/** How a call ended. `rejected` means that nothing was sent to a provider. */
+/** How a call ended. `rejected`: nothing was sent to a provider. */
 export type UsageOutcome = 'completed' | 'client_closed' | 'upstream_failed' | 'rejected';
 
-/** Tokens by disjoint kinds: none is counted twice. */
+/** Tokens by kind. The kinds are disjoint. */
 export interface UsageTokens {
   input: number;
   cachedInput: number;
@@ -12,7 +12,7 @@ export interface UsageTokens {
   reasoning: number;
 }
 
-/** What was made that is not counted in tokens. */
+/** Output that is not counted in tokens. */
 export interface UsageUnits {
   image?: number;
   videoSecond?: number;
@@ -23,17 +23,17 @@ export interface UsageUnits {
 export interface UsageFacts {
   /** `text`, `stream`, `chat/completions`, `image/create`, … or `service/action`. */
   action: string;
-  /** What ran last; null before anything did. */
+  /** The last model that ran; null when none did. */
   model: string | null;
   provider: string | null;
   tokens: UsageTokens;
   units: UsageUnits;
   outcome: UsageOutcome;
-  /** Counted here, as the provider did not say. */
+  /** The gateway counted the tokens, because the provider did not report them. */
   estimated: boolean;
-  /** Milliseconds until the first piece of the answer. */
+  /** Milliseconds until the first chunk of the answer. */
   ttftMs: number | null;
   durationMs: number;
-  /** What a project's action charged for; it stands in the user's history of credits and in no record. */
+  /** What a project's action charged for. Shown in the user's credit history, not in usage records. */
   reason?: string;
 }

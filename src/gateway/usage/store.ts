@@ -1,5 +1,5 @@
-// The table of usage records, and the only file that names it. Records are written by the ledger, through the
-// function usage_add and in the transaction that settles the call; here they are read, grouped and dropped.
+// SQL of usage records: list, group and delete. The ledger inserts them with the SQL function usage_add, in the transaction
+// that settles the call.
 import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { UsageOutcome, UsageTokens, UsageUnits } from './facts.ts';
 
@@ -20,28 +20,28 @@ export interface UsageRecord {
   ttftMs: bigint | null;
   durationMs: bigint;
   createdAt: Date;
-  /** The time to the microsecond, which a Date has not, for the cursor. */
+  /** `createdAt` in microseconds for the cursor; a Date has milliseconds only. */
   createdAtText: string;
 }
 
-/** Which records; a member that is undefined filters nothing. */
+/** An undefined member does not filter. */
 export interface UsageFilter {
   userId?: string | undefined;
   bureauId?: string | undefined;
   requestId?: string | undefined;
   model?: string | undefined;
   from?: Date | undefined;
-  /** Not included. */
+  /** Exclusive. */
   to?: Date | undefined;
 }
 
-/** Where a page begins: time and id of the last record before it. */
+/** Creation time and ID of the last record of the previous page. */
 export type UsageCursor = [createdAt: string, usageId: string];
 
 export type Grouping = 'day' | 'model' | 'bureau' | 'outcome';
 
 export interface UsageGroup {
-  /** A day, a model, a Bureau or an outcome; null where there was none. */
+  /** A day, model, Bureau or outcome; null for records without one. */
   group: string | null;
   calls: bigint;
   credits: bigint;
@@ -53,14 +53,11 @@ export interface UsageGroup {
 }
 
 export interface UsageStore {
-  list(
-    filter: UsageFilter,
-    createdAtText: { before: UsageCursor | null; limit: number },
-  ): Promise<UsageRecord[]>;
-  /** Days in their order, everything else by its credits, the most first. */
+  list(filter: UsageFilter, page: { before: UsageCursor | null; limit: number }): Promise<UsageRecord[]>;
+  /** Days in ascending order; other groups by credits, largest first. */
   group(filter: UsageFilter, by: Grouping, limit: number): Promise<UsageGroup[]>;
   total(filter: UsageFilter): Promise<UsageGroup & { users: bigint }>;
-  /** Drops some records that are older than so many days; says how many. */
+  /** Deletes up to `limit` records older than `days`; resolves with their number. */
   deleteOld(days: number, limit: number): Promise<number>;
 }
 
@@ -74,9 +71,9 @@ export function usageStore({ sql }: Database): UsageStore {
           created_at as "createdAt", units,
           json_build_object('input', input_tokens, 'cachedInput', cached_input_tokens, 'cacheWrite', cache_write_tokens,
             'output', output_tokens, 'reasoning', reasoning_tokens) as tokens,
-          to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as place
+          to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "createdAtText"
         from gateway.usage_records
-        where ${chosen(sql, filter)}
+        where ${matches(sql, filter)}
           ${before === null ? sql`` : sql`and (created_at, usage_id) < (${before[0]}::text::timestamptz, ${before[1]}::text)`}
         order by created_at desc, usage_id desc limit ${limit + 1}`),
       ];
@@ -91,23 +88,23 @@ export function usageStore({ sql }: Database): UsageStore {
       return [
         ...(await sql<UsageGroup[]>`
         select ${key} as "group", ${sums(sql)} from gateway.usage_records
-        where ${chosen(sql, filter)} group by 1
+        where ${matches(sql, filter)} group by 1
         order by ${by === 'day' ? sql`1` : sql`sum(credits) desc, 1`} limit ${limit}`),
       ];
     },
     async total(filter) {
       const [row] = await sql<(UsageGroup & { users: bigint })[]>`
-        select null as "group", ${sums(sql)}, count(distinct user_id) as users from gateway.usage_records where ${chosen(sql, filter)}`;
-      if (row === undefined) throw new Error('A sum has no row.');
+        select null as "group", ${sums(sql)}, count(distinct user_id) as users from gateway.usage_records where ${matches(sql, filter)}`;
+      if (row === undefined) throw new Error('The sum of usage records returned no row.');
       return row;
     },
     async deleteOld(days, limit) {
-      const dropped = await sql`
+      const deleted = await sql`
         delete from gateway.usage_records where usage_id in (
           select usage_id from gateway.usage_records
           where created_at < gateway.townhall_now() - make_interval(days => ${days})
           order by created_at limit ${limit} for update skip locked)`;
-      return dropped.count;
+      return deleted.count;
     },
   };
 }
@@ -118,7 +115,7 @@ function sums(sql: Sql) {
     coalesce(sum(output_tokens), 0)::bigint as output, coalesce(sum(reasoning_tokens), 0)::bigint as reasoning`;
 }
 
-function chosen(sql: Sql, { userId, bureauId, requestId, model, from, to }: UsageFilter) {
+function matches(sql: Sql, { userId, bureauId, requestId, model, from, to }: UsageFilter) {
   return sql`true
     ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
     ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`}

@@ -1,10 +1,10 @@
-// The views of what was used: each user's own, and an administrator's over all. Records are dropped when they are
-// older than the settings say.
+// Usage reports: a user's own, and an administrator's over all users. Deletes records after the retention period.
 import type {
-  UsageGroup as WireGroup,
-  UsageRecord as WireRecord,
+  UsageGroup as GroupBody,
+  UsageRecord as RecordBody,
   UsageTotal,
 } from '../../contract/gateway/types.gen.ts';
+import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
@@ -20,43 +20,44 @@ interface UsageOptions {
 }
 
 export interface Usage extends Service<'usage'> {
-  /** Begins to drop old records; any number of replicas may. */
+  /** Starts deleting old records. Safe on several replicas. */
   start(): void;
   close(): Promise<void>;
 }
 
-const day = 86_400_000;
-const shownDays = 30;
+const dayMs = 86_400_000;
+const defaultDays = 30;
 const maximumGroups = 500;
 const retentionEveryMs = 3_600_000;
 const firstRetentionMs = 60_000;
-const dropLimit = 1_000;
+// A delete of 1,000 rows holds its locks for some milliseconds only.
+const deleteBatch = 1_000;
 
 export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage {
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
 
-  async function dropOld(): Promise<void> {
-    // Not among everything else that a start is busy with.
+  async function deleteOldRecords(): Promise<void> {
+    // The first round waits, so that it does not slow down the start.
     for (let waitMs = firstRetentionMs; ; waitMs = retentionEveryMs) {
-      await clock.sleep(waitMs, stopping.signal).catch(() => undefined);
+      await pause(waitMs, { clock, signal: stopping.signal });
       if (stopping.signal.aborted) return;
       try {
-        while ((await store.deleteOld(retentionDays, dropLimit)) === dropLimit);
+        while ((await store.deleteOld(retentionDays, deleteBatch)) === deleteBatch);
       } catch (error) {
-        log.warn({ err: error }, 'old usage records could not be dropped');
+        log.warn({ err: error }, 'old usage records could not be deleted');
       }
     }
   }
 
-  /** The span that a view is about: the last thirty days, unless it says otherwise. */
-  function spanOf({ from, to }: { from?: string | undefined; to?: string | undefined }): {
+  /** The time range of a report: the last thirty days by default. */
+  function readRange({ from, to }: { from?: string | undefined; to?: string | undefined }): {
     from: Date;
     to: Date;
   } {
-    const end = timeOf(to) ?? clock.now();
-    const start = timeOf(from) ?? new Date(end.getTime() - shownDays * day);
-    if (start >= end) throw refused('from', 'must be before `to`');
+    const end = parseTime(to) ?? clock.now();
+    const start = parseTime(from) ?? new Date(end.getTime() - defaultDays * dayMs);
+    if (start >= end) throw invalidMember('from', 'must be before `to`');
     return { from: start, to: end };
   }
 
@@ -66,8 +67,8 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
     env: [],
     handlers: {
       'usage.getUsage': async ({ identity, query }) => {
-        const span = spanOf(query);
-        const filter = { userId: identity.userId, ...span };
+        const range = readRange(query);
+        const filter = { userId: identity.userId, ...range };
         const by = query.group_by ?? 'day';
         const [total, groups] = await Promise.all([
           store.total(filter),
@@ -75,7 +76,12 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
         ]);
         return {
           status: 200,
-          body: { ...wireSpan(span), group_by: by, total: wireTotal(total), items: groups.map(wireGroup) },
+          body: {
+            ...serializeRange(range),
+            group_by: by,
+            total: serializeTotal(total),
+            items: groups.map(serializeGroup),
+          },
         };
       },
 
@@ -84,23 +90,23 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
           identity.kind === 'user'
             ? { userId: identity.userId }
             : { userId: query.user_id, bureauId: identity.bureauId ?? query.bureau_id };
-        const [from, to] = [timeOf(query.from), timeOf(query.to)];
+        const [from, to] = [parseTime(query.from), parseTime(query.to)];
         if (from !== undefined && to !== undefined && from >= to)
-          throw refused('from', 'must be before `to`');
+          throw invalidMember('from', 'must be before `to`');
         const filter = { ...own, requestId: query.request_id, model: query.model, from, to };
         const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
         const limit = pageLimit(query);
         const { items, next_cursor } = pageOf(
           await store.list(filter, { before, limit }),
           limit,
-          ({ createdAtText: place, usageId }) => [place, usageId],
+          ({ createdAtText, usageId }) => [createdAtText, usageId],
         );
-        return { status: 200, body: { items: items.map(wireRecord), next_cursor } };
+        return { status: 200, body: { items: items.map(serializeRecord), next_cursor } };
       },
 
       'usage.getOverview': async ({ identity, query }) => {
-        const span = spanOf(query);
-        const filter = { bureauId: identity.bureauId ?? query.bureau_id, ...span };
+        const range = readRange(query);
+        const filter = { bureauId: identity.bureauId ?? query.bureau_id, ...range };
         const groups = (by: 'day' | 'model' | 'bureau' | 'outcome') => store.group(filter, by, maximumGroups);
         const [total, days, models, bureaus, outcomes] = await Promise.all([
           store.total(filter),
@@ -112,18 +118,18 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
         return {
           status: 200,
           body: {
-            ...wireSpan(span),
+            ...serializeRange(range),
             users: Number(total.users),
-            total: wireTotal(total),
-            by_day: days.map(wireGroup),
-            by_model: models.map(wireGroup),
-            by_bureau: bureaus.map(wireGroup),
-            by_outcome: outcomes.map(wireGroup),
+            total: serializeTotal(total),
+            by_day: days.map(serializeGroup),
+            by_model: models.map(serializeGroup),
+            by_bureau: bureaus.map(serializeGroup),
+            by_outcome: outcomes.map(serializeGroup),
           },
         };
       },
     },
-    start: () => void (running ??= dropOld()),
+    start: () => void (running ??= deleteOldRecords()),
     async close() {
       stopping.abort();
       await running;
@@ -131,23 +137,23 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
   };
 }
 
-function timeOf(text: string | undefined): Date | undefined {
+function parseTime(text: string | undefined): Date | undefined {
   return text === undefined ? undefined : new Date(text);
 }
 
-function refused(name: string, message: string): Problem {
+function invalidMember(name: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `\`${name}\` ${message}.`, {
     param: name,
     details: [{ path: name, message }],
   });
 }
 
-function wireSpan({ from, to }: { from: Date; to: Date }) {
+function serializeRange({ from, to }: { from: Date; to: Date }) {
   return { from: from.toISOString(), to: to.toISOString() };
 }
 
-// Sums of credits and counts stay far below 2^53, which the contract says of them.
-function wireTotal({
+// The contract bounds credits and counts below 2^53.
+function serializeTotal({
   calls,
   credits,
   input,
@@ -169,11 +175,11 @@ function wireTotal({
   };
 }
 
-function wireGroup(group: UsageGroup): WireGroup {
-  return { group: group.group, ...wireTotal(group) };
+function serializeGroup(group: UsageGroup): GroupBody {
+  return { group: group.group, ...serializeTotal(group) };
 }
 
-function wireRecord(record: UsageRecord): WireRecord {
+function serializeRecord(record: UsageRecord): RecordBody {
   const { tokens, units } = record;
   return {
     usage_id: record.usageId,
