@@ -143,7 +143,7 @@ async function openMedia(
 ): Promise<Reply<Operations['ai.getMedia']>> {
   const media = links.verify(mediaId, expires, signature) ? await jobs.openMedia(mediaId, expires) : null;
   if (media === null)
-    throw new Problem('not_found', 'media_not_found', 'There is nothing under this link, or it is over.');
+    throw new Problem('not_found', 'media_not_found', 'This link is invalid, or it or its file has expired.');
   return {
     status: 200,
     content: media.content,

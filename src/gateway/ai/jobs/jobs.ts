@@ -172,9 +172,7 @@ async function createJob(
   } catch (error) {
     await payments
       .release({ ...payable, holdId, attempt: 0 }, 'rejected')
-      .catch((failure: unknown) =>
-        log.warn({ err: failure }, 'what was held for a job could not be set free'),
-      );
+      .catch((failure: unknown) => log.warn({ err: failure }, 'the hold of a job could not be released'));
     throw error;
   }
   queue.announce({ jobId, kind, attempt: 0 });
@@ -217,7 +215,7 @@ async function cancelJob(context: JobsContext, address: JobAddress): Promise<Job
 
 const abandoned: JobError = {
   code: 'job_abandoned',
-  message: 'The job was begun several times and never came to an end.',
+  message: 'The job was attempted several times and never finished.',
 };
 
 /** Announces jobs whose process died, every `sweepMs`, and fails those that were attempted too often. */
@@ -234,7 +232,9 @@ async function sweepUntilStopped(
   }
   const { clock, settings, log } = context;
   while (!stopping.aborted) {
-    await sweep(context).catch((error: unknown) => log.warn({ err: error }, 'jobs could not be looked over'));
+    await sweep(context).catch((error: unknown) =>
+      log.warn({ err: error }, 'jobs with expired leases could not be reclaimed'),
+    );
     await pause(settings.sweepMs, { clock, signal: stopping });
   }
 }

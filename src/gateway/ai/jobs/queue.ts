@@ -73,7 +73,9 @@ export function mediaQueue(options: MediaQueueOptions): MediaQueue {
       if (isAlone)
         leftoversReleased = store
           .releaseAll()
-          .catch((error: unknown) => log.warn({ err: error }, 'jobs of before could not be released'));
+          .catch((error: unknown) =>
+            log.warn({ err: error }, 'jobs of an earlier process could not be released'),
+          );
       isWanted = hasWork();
       background.run('look for jobs', async () => {
         if (await isWanted) startQueue();

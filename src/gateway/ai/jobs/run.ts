@@ -220,7 +220,7 @@ function interruptionOf(
   if (!deadline.aborted) return { cause: 'failed', error };
   return {
     cause: 'failed',
-    error: new Problem('upstream_timeout', 'upstream_timeout', 'The job took too long and was given up.'),
+    error: new Problem('upstream_timeout', 'upstream_timeout', 'The job exceeded its deadline.'),
   };
 }
 

@@ -35,7 +35,7 @@ function requireSize({ byteLength }: Uint8Array, param: string): void {
     throw new Problem(
       'too_large',
       'request_too_large',
-      `The sound may have ${maxAudioBytes} bytes at most.`,
+      `The audio has ${byteLength} bytes; at most ${maxAudioBytes} are accepted.`,
       {
         param,
       },

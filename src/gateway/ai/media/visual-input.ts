@@ -30,7 +30,7 @@ function visualMembers({
   if (size !== undefined && ratio !== undefined) {
     throw new Problem('bad_request', 'invalid_request', 'Give size or aspect_ratio, not both.', {
       param: 'aspect_ratio',
-      details: [{ path: 'aspect_ratio', message: 'cannot stand beside size' }],
+      details: [{ path: 'aspect_ratio', message: 'cannot be combined with size' }],
     });
   }
   return {
@@ -52,7 +52,7 @@ function inputImage(
   throw new Problem(
     'bad_request',
     'invalid_request',
-    `The member ${param} is not what its media_type says.`,
+    `The content of ${param} is not ${mediaType}, its media_type.`,
     {
       param,
       details: [{ path: param, message: `is not ${mediaType}` }],

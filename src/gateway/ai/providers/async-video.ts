@@ -103,13 +103,16 @@ async function submit(
     (error: unknown) => {
       // A retry could be a second job that is charged as well, so this failure must not look transient.
       if (mayHaveArrived(error))
-        throw upstreamFailed('The model provider broke off before it said whether it took the order.', error);
+        throw upstreamFailed(
+          'The connection to the model provider broke before it confirmed the video job. It is not submitted again, since it may be charged.',
+          error,
+        );
       throw error;
     },
   );
   const jobId = connection.adapter.jobId(answer);
   if (typeof jobId !== 'string' || !isSafeJobId(jobId))
-    throw upstreamFailed('The model provider took the order without a name for it.');
+    throw upstreamFailed('The model provider accepted the video job without a usable id.');
   return jobId;
 }
 
@@ -190,13 +193,14 @@ function remoteVideo(
       for await (const piece of reader.passThrough((await download(connection, url, signal)).body)) {
         bytes += piece.length;
         if (bytes > connection.limits.maxBytes)
-          throw upstreamFailed('The model provider made a film that is too large to keep.');
+          throw upstreamFailed(
+            `The video of the model provider exceeds ${connection.limits.maxBytes} bytes.`,
+          );
         yield piece;
       }
       video = reader.properties();
       // Thrown within the stream, so that the storage discards the bytes.
-      if (video === null)
-        throw upstreamFailed('The model provider answered with something that is not a film.');
+      if (video === null) throw upstreamFailed('The model provider sent a file that is not an MP4 video.');
     },
     properties() {
       if (video === null)
@@ -232,12 +236,14 @@ async function download(
     answer.abort();
     url = absoluteUrl(answer.redirectUrl, baseUrl);
   }
-  throw upstreamFailed('The model provider sends from one place to another for a film.');
+  throw upstreamFailed(
+    `The model provider redirected the download of a video more than ${maxRedirects} times.`,
+  );
 }
 
 function absoluteUrl(location: string, baseUrl: string): URL {
   const text = location.startsWith('/') ? `${baseUrl}${location}` : location;
-  if (!URL.canParse(text)) throw upstreamFailed('The model provider names a place that is none.');
+  if (!URL.canParse(text)) throw upstreamFailed('The model provider named an invalid URL for a video.');
   return new URL(text);
 }
 

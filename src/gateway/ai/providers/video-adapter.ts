@@ -45,7 +45,7 @@ export function requireAbsent(call: VideoCall, members: readonly ('seed' | 'fram
   const member = members.find((candidate) => call[candidate] !== undefined);
   if (member === undefined) return;
   const name = contractNames[member];
-  throw unsupportedMember(name, `The provider of this model has no ${name} for films.`);
+  throw unsupportedMember(name, `"${name}" is not supported by the provider of this model; leave it out.`);
 }
 
 /** The size for providers that take a resolution and an aspect ratio; undefined for sizes without a name. */

@@ -168,7 +168,7 @@ describe('ai.createChatCompletion with a local model', () => {
         messages: [{ role: 'user', content: '@fail-after 1\na b' }],
         stream: true,
       }));
-    }).rejects.toThrow('The model failed, as it was told to.');
+    }).rejects.toThrow('The model failed because of an @fail directive.');
   });
 
   test('answers a failure before the first word with a status', async () => {

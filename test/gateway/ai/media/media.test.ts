@@ -71,7 +71,9 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
       }),
     );
     expect(new Set(answers)).toEqual(
-      new Set([JSON.stringify([404, 'media_not_found', 'There is nothing under this link, or it is over.'])]),
+      new Set([
+        JSON.stringify([404, 'media_not_found', 'This link is invalid, or it or its file has expired.']),
+      ]),
     );
     expect((await download(`${url.origin}${url.pathname}`)).status).toBe(400);
     expect(

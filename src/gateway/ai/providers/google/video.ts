@@ -23,7 +23,7 @@ export const googleVideo: VideoAdapter = {
     if (call.size !== undefined && resolutionOf(call.size, resolutions) === undefined)
       throw unsupportedMember(
         'size',
-        'The provider of this model makes films of 720, 1080 or 2160 lines in 16:9 or 9:16, such as 1280x720.',
+        'The provider of this model generates videos of 720, 1080 or 2160 lines in 16:9 or 9:16, such as 1280x720.',
       );
   },
   submission: (call, upstreamModel) => ({

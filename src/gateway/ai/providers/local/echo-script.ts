@@ -133,7 +133,7 @@ function tooManyDirectives({ memberNames }: ModelCall): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',
-    `The model local/echo obeys ${maxDirectives} directives at most.`,
+    `The model local/echo accepts ${maxDirectives} directives at most.`,
     { param: memberNames?.prompt ?? 'prompt' },
   );
 }

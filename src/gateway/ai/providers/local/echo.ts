@@ -134,7 +134,7 @@ function usageOf({ inputTokens: input, textTokens: text, reasoningTokens: reason
 }
 
 function modelFailure(): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', 'The model failed, as it was told to.');
+  return new Problem('upstream_failed', 'upstream_failed', 'The model failed because of an @fail directive.');
 }
 
 /** The text of the script, a tool's result, or the smallest JSON of the response schema. */

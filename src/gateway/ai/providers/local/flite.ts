@@ -46,7 +46,7 @@ function tooManyWaiting(): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    `You have ${maxWaiting} pieces of work that wait for a local model; wait for one of them.`,
+    `You have ${maxWaiting} texts that wait for local/flite; try again when one of them is finished.`,
     { headers: { 'retry-after': '5' } },
   );
 }
@@ -96,8 +96,7 @@ function toPlainEnglish(text: string): string {
       'text',
     );
   const clean = plain.replace(/[^\x20-\x7e]+/g, ' ').trim();
-  if (!/[A-Za-z0-9]/.test(clean))
-    throw unsupported('There is nothing in the text that could be said.', 'text');
+  if (!/[A-Za-z0-9]/.test(clean)) throw unsupported('The text has no letters or digits to speak.', 'text');
   return clean;
 }
 

@@ -80,7 +80,7 @@ function spend(budget: InstanceBudget, { steps = 0, bytes = 0 }: { steps?: numbe
   throw new Problem(
     'impossible',
     'unsupported_by_model',
-    `The least value that ${budget.param} allows is too large for this model: it builds up to ${maxBytes / 1024} KiB, reading up to ${maxSteps} values and schema members.`,
+    `The smallest value that ${budget.param} allows is too large for this model: it builds up to ${maxBytes / 1024} KiB, reading up to ${maxSteps} values and schema members.`,
     { param: budget.param },
   );
 }

@@ -69,9 +69,9 @@ export function refuseUnsupportedInput(
   { images, options }: Pick<ImageCall, 'images' | 'options'>,
   id: string,
 ): void {
-  if (images.length > 0) throw unsupported(`The model ${id} starts from words alone.`, 'images');
+  if (images.length > 0) throw unsupported(`The model ${id} does not support input images.`, 'images');
   if (Object.keys(options).length > 0)
-    throw unsupported(`The model ${id} has no options of its own.`, 'provider_options');
+    throw unsupported(`The model ${id} does not support provider_options.`, 'provider_options');
 }
 
 /** Throws a 422 for a side out of bounds. */

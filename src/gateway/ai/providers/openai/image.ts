@@ -91,7 +91,7 @@ function imagesOf(answer: unknown): MediaFile[] {
 /** Images must come as base64: a URL from a provider could lead the server anywhere (SSRF). */
 function imageOf(base64: unknown): MediaFile {
   if (typeof base64 !== 'string')
-    throw upstreamFailed('The model provider answered with an image that is somewhere else.');
+    throw upstreamFailed('The model provider answered with the URL of an image; only base64 is accepted.');
   const content = new Uint8Array(Buffer.from(base64, 'base64'));
   const image = detectImage(content);
   if (image === null)

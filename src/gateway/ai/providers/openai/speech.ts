@@ -24,7 +24,7 @@ export function openAiSpeechModel(model: CatalogModel, access: ModelAccess): Spe
       });
       if (!/^audio\/|^application\/octet-stream$/.test(answer.mediaType)) {
         answer.abort();
-        throw upstreamFailed('The model provider did not answer with sound.');
+        throw upstreamFailed('The model provider did not answer with audio.');
       }
       return { format, content: answer.body };
     },

@@ -24,7 +24,7 @@ export const xaiVideo: VideoAdapter = {
     if (call.size !== undefined && resolutionOf(call.size, resolutions) === undefined)
       throw unsupportedMember(
         'size',
-        'The provider of this model makes films of 480, 720 or 1080 lines; in other shapes than 16:9 or 9:16, give aspect_ratio and provider_options.resolution.',
+        'The provider of this model generates videos of 480, 720 or 1080 lines in 16:9 or 9:16, such as 1280x720. For another shape, send aspect_ratio and provider_options.resolution instead.',
       );
   },
   submission: (call, upstreamModel) => ({
@@ -82,7 +82,7 @@ function resultOf({ url: location, duration, respect_moderation: isAllowed }: Js
       state: 'failed',
       status: 400,
       code: 'content_filtered',
-      message: 'The provider held the film back by its rules for content.',
+      message: 'The provider withheld the video by its rules for content.',
     };
   const url = nonEmptyText(location);
   if (url === undefined) return { state: 'failed', status: 500 };
