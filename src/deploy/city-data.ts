@@ -1,4 +1,4 @@
-// Where the data of a deployed City lies, for the commands that look after data.
+// Where the data of a deployed City is, for the commands that work on data.
 import { stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { cityFolder } from './city-folder.ts';
@@ -7,22 +7,22 @@ import { databaseOf, embeddedName } from './plan.ts';
 
 export interface CityData {
   name: string;
-  /** The settings of its gateway that say where the data is: one of the two. */
+  /** The settings of its gateway that locate the data: one of the two. */
   settings: { DATABASE_PATH: string } | { DATABASE_URL: string };
 }
 
-/** The data of the City that was deployed from a folder last; null when none was. `env` is that of its deployment. */
+/** The data of the City deployed from a folder last; null when there is none. `env` is that of its deployment. */
 export async function cityData(
   directory: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<CityData | null> {
-  // Most folders are no project, and their paths may be as long as they like.
+  // Checked first, because cityFolder refuses long paths, which matter to projects only.
   if ((await stat(join(resolve(directory), '.townhall/city.json')).catch(() => undefined)) === undefined)
     return null;
   const folder = cityFolder(directory);
   const state = await folder.readState();
   if (state === null) return null;
-  // As it was deployed, and not as it may be by now.
+  // The declaration in the folder may have changed since the deployment.
   const declaration = await readDeclaration(folder.versionPath(state.version));
   const url = env['DATABASE_URL'];
   const database = databaseOf(declaration, url === '' ? undefined : url);

@@ -1,48 +1,47 @@
-// The PostgreSQL database that a project declares: whether it is there on the server of DATABASE_URL, and how it comes
-// to be there. What this user may not do it says how to do.
+// The PostgreSQL database that a project declares, on the server of DATABASE_URL: checks whether it exists and creates it.
 import { connect, type Database } from '../kernel/data/database.ts';
 import type { Log } from '../kernel/log.ts';
 
 export interface DatabaseSituation {
   exists: boolean;
-  /** Whether this user may make it. */
+  /** Whether this user may create it. */
   canCreate: boolean;
-  /** What somebody with the rights runs. */
+  /** The SQL for a user with the right to create it. */
   statement: string;
 }
 
-/** The same server, another database. */
+/** The address of another database on the same server. */
 export function databaseUrl(url: string, name: string): string {
   const other = new URL(url);
   other.pathname = `/${encodeURIComponent(name)}`;
   return other.href;
 }
 
-/** Where it is, without a password. */
-export function placeOfDatabase(url: string): string {
+/** Database, host and port, without the credentials. */
+export function describeDatabase(url: string): string {
   const { hostname, port, pathname } = new URL(url);
   return `${decodeURIComponent(pathname.slice(1))} on ${hostname}${port === '' ? '' : `:${port}`}`;
 }
 
-/** Changes nothing. Throws when the server cannot be asked. */
-export async function lookForDatabase(url: string, name: string, log: Log): Promise<DatabaseSituation> {
+/** Changes nothing. Throws when the server cannot be reached. */
+export async function inspectDatabase(url: string, name: string, log: Log): Promise<DatabaseSituation> {
   return withServer(url, name, log, async (database) => situationOf(database, name));
 }
 
-/** Makes the database when it is not there. Throws in words that say what to run when this user may not. */
-export async function makeDatabase(url: string, name: string, log: Log): Promise<'made' | 'found'> {
+/** Creates the database unless it exists. Throws with the SQL to run when this user lacks the right. */
+export async function createDatabase(url: string, name: string, log: Log): Promise<void> {
   return withServer(url, name, log, async (database) => {
     const { exists, statement } = await situationOf(database, name);
-    if (exists) return 'found';
+    if (exists) return;
     const session = database.session({ deadlineMs: 120_000 });
     try {
       await session.sql.unsafe(`create database ${quoted(name)}`);
-      return 'made';
     } catch (error) {
       const code = (error as { code?: string }).code;
-      // Another deployment was faster.
-      if (code === '42P04') return 'found';
-      if (code === '42501') throw new Error(mayNot(name, statement), { cause: error });
+      // duplicate_database: another deployment was faster.
+      if (code === '42P04') return;
+      // insufficient_privilege
+      if (code === '42501') throw new Error(mayNotCreate(name, statement), { cause: error });
       throw error;
     } finally {
       await session.close();
@@ -50,7 +49,8 @@ export async function makeDatabase(url: string, name: string, log: Log): Promise
   });
 }
 
-export function mayNot(name: string, statement: string): string {
+/** The message for an operator whose user may not create databases. */
+export function mayNotCreate(name: string, statement: string): string {
   return `This user of the PostgreSQL server may not make the database "${name}". Let somebody who may run: ${statement}`;
 }
 
@@ -65,7 +65,7 @@ async function situationOf({ sql }: Database, name: string): Promise<DatabaseSit
   };
 }
 
-/** In whichever database of the server lets us in: the declared one, that of the address, or the one that every server has. */
+/** Connects to the first database that exists: the declared one, that of the address, or `postgres`, which every server has. */
 async function withServer<T>(
   url: string,
   name: string,
@@ -80,7 +80,7 @@ async function withServer<T>(
       database = await connect({ url: databaseUrl(url, candidate), limits: { maxConnections: 1 } }, { log });
     } catch (error) {
       failure = error;
-      // Not there; the server itself answered.
+      // invalid_catalog_name: this database does not exist, try the next.
       if ((error as { code?: string }).code === '3D000') continue;
       throw new Error(
         `The PostgreSQL server of DATABASE_URL cannot be asked: ${error instanceof Error ? error.message : String(error)}`,

@@ -1,13 +1,15 @@
-// The project's declaration, townhall.json: read once, whole, and refused with the line and the column of each fault.
-// The published JSON Schema is the one source of what it may say.
+// The project's declaration, townhall.json. It is validated against the published JSON Schema; every error is reported with
+// its line and column.
 import { readFile, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { compileDocumentSchema, type JsonSchema, type ValidationError } from '../kernel/contract/schema.ts';
-import { JsonError, offsetOf, parseJsonPlaces, placeOf, type JsonNode } from './json-positions.ts';
+import { JsonError, offsetOf, parseJsonWithPositions, positionOf, type JsonNode } from './json-positions.ts';
 import schema from './townhall.schema.json' with { type: 'json' };
 
 const declarationFile = 'townhall.json';
-/** What editors hold a townhall.json against. */
+/** The port of a City whose declaration and environment name none; the same as that of `townhall gateway`. */
+export const defaultPort = 43_127;
+/** Published beside every project, so that editors validate its townhall.json. */
 export const declarationSchema: JsonSchema = schema;
 
 export interface DeclaredResources {
@@ -31,14 +33,14 @@ export interface Declaration {
   };
 }
 
-/** What is wrong with a declaration, a line a fault: `townhall.json:LINE:COLUMN: MEMBER …`. */
+/** The errors of a declaration, one a line: `townhall.json:LINE:COLUMN: MEMBER …`. */
 export class DeclarationError extends Error {
   override name = 'DeclarationError';
 }
 
-const check = compileDocumentSchema(declarationSchema);
+const validate = compileDocumentSchema(declarationSchema);
 
-/** Reads the declaration of a folder and makes sure that its entry is there. Throws a DeclarationError. */
+/** Reads the declaration of a folder and checks that its entry exists. Throws a DeclarationError. */
 export async function readDeclaration(directory: string): Promise<Declaration> {
   const root = resolve(directory);
   const text = await readFile(join(root, declarationFile), 'utf8').catch((error: unknown) => {
@@ -53,12 +55,13 @@ export async function readDeclaration(directory: string): Promise<Declaration> {
   return declaration;
 }
 
-/** Reads the text of a declaration. Throws a DeclarationError. */
+/** Throws a DeclarationError. */
 export function parseDeclaration(text: string): Declaration {
   return parse(text).declaration;
 }
 
-interface Written {
+/** A declaration as townhall.json has it, once the schema accepted it. */
+interface DeclarationFile {
   id: string;
   name: string;
   entry?: string;
@@ -67,103 +70,58 @@ interface Written {
     host?: string;
     port?: number;
     base_url?: string;
-    resources?: {
-      database?: { type: 'embedded' | 'postgres'; binding: string; name?: string };
-      queue?: { type: 'pg-boss'; binding: string; name?: string };
-      storage?: { type: 'directory'; binding: string; name: string; public_url_prefix: string };
-    };
+    resources?: ResourcesFile;
   };
 }
 
-function parse(text: string): {
-  declaration: Declaration;
-  refuse: (names: readonly string[], message: string) => never;
-} {
-  const root = parsed(text);
-  const line = (names: readonly string[], message: string): string => {
-    const { line: row, column } = placeOf(text, offsetOf(root, names));
-    return `${declarationFile}:${row}:${column}: ${message}`;
+type ResourcesFile = {
+  database?: { type: 'embedded' | 'postgres'; binding: string; name?: string };
+  queue?: { type: 'pg-boss'; binding: string; name?: string };
+  storage?: { type: 'directory'; binding: string; name: string; public_url_prefix: string };
+};
+
+/** Throws a DeclarationError at the position of the member that the names lead to. */
+type Refuse = (names: readonly string[], message: string) => never;
+
+function parse(text: string): { declaration: Declaration; refuse: Refuse } {
+  const root = parseJson(text);
+  const errorLine = (names: readonly string[], message: string): string =>
+    locate(text, offsetOf(root, names), message);
+  const refuse: Refuse = (names, message) => {
+    throw new DeclarationError(errorLine(names, message));
   };
-  const refuse = (names: readonly string[], message: string): never => {
-    throw new DeclarationError(line(names, message));
-  };
-  const faults = check(root.value);
-  if (faults.length > 0)
+  const errors = validate(root.value).map(explain);
+  if (errors.length > 0)
     throw new DeclarationError(
-      inOrder(root, faults)
-        .map(({ names, message }) => line(names, message))
+      errors
+        .sort((one, other) => offsetOf(root, one.names) - offsetOf(root, other.names))
+        .map(({ names, message }) => errorLine(names, message))
         .join('\n'),
     );
-  const written = root.value as Written;
-  const { entry = 'src/index.ts', name } = written;
-  if (leavesFolder(entry)) refuse(['entry'], 'entry must be a path within the project');
-  const resources = written.deployment.resources ?? {};
-  const bindings = new Map<string, string>();
-  for (const [kind, { binding }] of Object.entries(resources)) {
-    const before = bindings.get(binding);
-    const member = `deployment.resources.${kind}.binding`;
-    if (before !== undefined)
-      refuse(
-        ['deployment', 'resources', kind, 'binding'],
-        `${member} is "${binding}", as that of the ${before}; each needs a name of its own`,
-      );
-    bindings.set(binding, kind);
-  }
-  const { database, queue, storage } = resources;
-  const { target, host, port, base_url: baseUrl } = written.deployment;
-  return {
-    refuse,
-    declaration: {
-      id: written.id,
-      name,
-      entry: relative('.', entry),
-      deployment: {
-        target,
-        ...(host === undefined ? {} : { host }),
-        ...(port === undefined ? {} : { port }),
-        ...(baseUrl === undefined ? {} : { baseUrl: baseUrl.replace(/\/+$/, '') }),
-        resources: {
-          ...(database === undefined ? {} : { database: { name: `${name}-db`, ...database } }),
-          ...(queue === undefined ? {} : { queue: { name: `${name}-queue`, ...queue } }),
-          ...(storage === undefined
-            ? {}
-            : {
-                storage: {
-                  type: storage.type,
-                  binding: storage.binding,
-                  name: storage.name,
-                  publicUrlPrefix: storage.public_url_prefix.replace(/\/+$/, ''),
-                },
-              }),
-        },
-      },
-    },
-  };
+  const file = root.value as DeclarationFile;
+  if (file.entry !== undefined && leavesFolder(file.entry))
+    refuse(['entry'], 'entry must be a path within the project');
+  requireDistinctBindings(file.deployment.resources ?? {}, refuse);
+  return { refuse, declaration: withDefaults(file) };
 }
 
-function parsed(text: string): JsonNode {
+function parseJson(text: string): JsonNode {
   try {
-    return parseJsonPlaces(text);
+    return parseJsonWithPositions(text);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    const { line, column } = placeOf(text, error.at);
-    throw new DeclarationError(`${declarationFile}:${line}:${column}: ${error.message}`, { cause: error });
+    throw new DeclarationError(locate(text, error.offset, error.message), { cause: error });
   }
 }
 
-interface Said {
-  names: readonly string[];
-  message: string;
+function locate(text: string, offset: number, message: string): string {
+  const { line, column } = positionOf(text, offset);
+  return `${declarationFile}:${line}:${column}: ${message}`;
 }
 
-function inOrder(root: JsonNode, faults: readonly ValidationError[]): Said[] {
-  return faults
-    .map(({ names, message }) => said(names, message))
-    .sort((one, other) => offsetOf(root, one.names) - offsetOf(root, other.names));
-}
-
-function said(names: readonly string[], message: string): Said {
-  // The one rule that spans two members, said from where its reader stands.
+/** Adds the member's path to the message of a schema error. */
+function explain({ names, message }: ValidationError): { names: readonly string[]; message: string } {
+  // The schema's one rule over two members: a queue needs a database. Report it at the queue.
   if (names.at(-1) === 'database' && /is required/.test(message) && names.length === 3) {
     const queue = [...names.slice(0, -1), 'queue'];
     return {
@@ -172,6 +130,54 @@ function said(names: readonly string[], message: string): Said {
     };
   }
   return { names, message: `${names.length === 0 ? 'the declaration' : names.join('.')} ${message}` };
+}
+
+function requireDistinctBindings(resources: ResourcesFile, refuse: Refuse): void {
+  const owners = new Map<string, string>();
+  for (const [kind, { binding }] of Object.entries(resources)) {
+    const owner = owners.get(binding);
+    const member = `deployment.resources.${kind}.binding`;
+    if (owner !== undefined)
+      refuse(
+        ['deployment', 'resources', kind, 'binding'],
+        `${member} is "${binding}", as that of the ${owner}; each needs a name of its own`,
+      );
+    owners.set(binding, kind);
+  }
+}
+
+function withDefaults({ id, name, entry = 'src/index.ts', deployment }: DeclarationFile): Declaration {
+  const { target, host, port, base_url: baseUrl, resources = {} } = deployment;
+  const { database, queue, storage } = resources;
+  return {
+    id,
+    name,
+    entry: relative('.', entry),
+    deployment: {
+      target,
+      ...(host === undefined ? {} : { host }),
+      ...(port === undefined ? {} : { port }),
+      ...(baseUrl === undefined ? {} : { baseUrl: withoutTrailingSlash(baseUrl) }),
+      resources: {
+        ...(database === undefined ? {} : { database: { name: `${name}-db`, ...database } }),
+        ...(queue === undefined ? {} : { queue: { name: `${name}-queue`, ...queue } }),
+        ...(storage === undefined ? {} : { storage: storageOf(storage) }),
+      },
+    },
+  };
+}
+
+function storageOf({
+  type,
+  binding,
+  name,
+  public_url_prefix: prefix,
+}: NonNullable<ResourcesFile['storage']>): NonNullable<DeclaredResources['storage']> {
+  return { type, binding, name, publicUrlPrefix: withoutTrailingSlash(prefix) };
+}
+
+function withoutTrailingSlash(url: string): string {
+  return url.replace(/\/+$/, '');
 }
 
 function leavesFolder(entry: string): boolean {
@@ -190,7 +196,7 @@ export interface OpenedProject {
   };
 }
 
-/** Reads the project of a folder. Its storage is below `stateDirectory`, which is `.townhall` in the folder when absent. */
+/** Reads the project of a folder. Its storage is in `stateDirectory`, by default the folder's `.townhall`. */
 export async function openProject(
   directory: string,
   stateDirectory: string = join(directory, '.townhall'),

@@ -1,17 +1,16 @@
-// The way of a project from its folder to what serves: provision, keep a copy, try it, switch, put it on record, raise
-// the version, let the old one go. The rule it keeps: when a step fails, everything that callers and the author can see
-// is as it was before.
+// The way of a project from its folder into service: provision, keep a copy, try it, switch, put it on record, raise the
+// version, confirm. When a step fails, the steps before it are undone: callers and the author find everything as it was.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import { lockFolder } from '../kernel/data/embedded-lock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { CityFolder, CityState } from './city-folder.ts';
-import { makeDatabase } from './database.ts';
+import { createDatabase } from './database.ts';
 import { declarationSchema } from './declaration.ts';
-import { askCity, askHealth } from './health.ts';
-import { reachedAt, type Plan } from './plan.ts';
-import { startDetached, supervisorClient, type SupervisorClient } from './supervision.ts';
+import { checkHealth, fetchCity } from './health.ts';
+import { localAddress, type Plan } from './plan.ts';
+import { startDetached, supervisorClient, type SupervisorClient } from './supervisor-client.ts';
 import type { Runner } from './supervisor/gateway-process.ts';
 import type { CityRecord } from './supervisor/messages.ts';
 
@@ -23,8 +22,8 @@ export interface DeployOptions {
   log: Log;
   /** How long the new version may take to be ready. */
   startMs: number;
-  /** Told before each step, and of what it is busy with. A throw stops the deployment there. */
-  progress(step: Step, what: string): void;
+  /** Called before each step and for its activities. If it throws, the deployment stops there. */
+  progress(step: Step, activity: string): void;
 }
 
 export interface Deployed {
@@ -35,23 +34,23 @@ export interface Deployed {
   baseUrl: string;
 }
 
-/** What goes live: a copy of the project that is there already or has yet to be made. */
+/** The version that goes live: a new copy of the project, or one that is kept. */
 interface Release {
-  /** Whether there is a copy to make and a version to raise. */
+  /** Whether a copy is made and the version in package.json raised. */
   isNew: boolean;
   /** Makes the copy and returns its name. */
   keep(): Promise<string>;
   /** Undoes `keep`. */
   drop(name: string): Promise<void>;
-  /** The last step of all; undone by `restore`. */
   raise(): Promise<void>;
+  /** Undoes `raise`. */
   restore(): Promise<void>;
 }
 
 /** Deploys what the plan says. Throws with the reason, and then nothing has changed. */
-export async function deploy(plan: Plan, needs: DeployOptions): Promise<Deployed> {
+export async function deploy(plan: Plan, options: DeployOptions): Promise<Deployed> {
   const { folder, version } = plan;
-  return bringIn(plan, needs, {
+  return goLive(plan, options, {
     isNew: true,
     keep: () => folder.keep(version.next, version.raised),
     drop: (name) => folder.removeVersion(name),
@@ -60,17 +59,18 @@ export async function deploy(plan: Plan, needs: DeployOptions): Promise<Deployed
   });
 }
 
-/** Brings a kept version back, the one before the present when none is named. The project's folder stays as it is. */
-export async function rollBack(plan: Plan, to: string | null, needs: DeployOptions): Promise<Deployed> {
+/** Brings a kept version back, by default the one before the present. The project's folder stays as it is. */
+export async function rollBack(plan: Plan, to: string | null, options: DeployOptions): Promise<Deployed> {
   const { folder, state } = plan;
   if (state === null) throw new Error('Nothing was deployed from here yet.');
   const target = to ?? state.previous;
   if (target === null) throw new Error('There is no version before this one.');
-  const kept = await folder.versions();
-  if (!kept.includes(target)) throw new Error(`Version ${target} is not kept; there are ${kept.join(', ')}.`);
+  const versions = await folder.versions();
+  if (!versions.includes(target))
+    throw new Error(`Version ${target} is not kept; there are ${versions.join(', ')}.`);
   if (target === plan.running?.version) throw new Error(`Version ${target} is the one that serves.`);
   const nothing = async (): Promise<void> => {};
-  return bringIn(plan, needs, {
+  return goLive(plan, options, {
     isNew: false,
     keep: async () => target,
     drop: nothing,
@@ -79,54 +79,19 @@ export async function rollBack(plan: Plan, to: string | null, needs: DeployOptio
   });
 }
 
-async function bringIn(plan: Plan, needs: DeployOptions, release: Release): Promise<Deployed> {
-  const { folder } = plan;
-  const { progress } = needs;
-  const undo: (() => Promise<unknown>)[] = [];
-  const asked = supervisorClient(folder);
-  await folder.make();
-  const lock = await lockDeployment(folder);
+/** The undo functions of the steps done so far, in their order. */
+type UndoStack = (() => Promise<unknown>)[];
+
+async function goLive(plan: Plan, options: DeployOptions, release: Release): Promise<Deployed> {
+  await plan.folder.make();
+  const lock = lockDeployment(plan.folder);
+  const undo: UndoStack = [];
   try {
-    progress('provision', 'making what is missing');
-    await provision(plan, needs);
-    if (release.isNew) progress('keep', 'keeping a copy of the project');
-    const name = await release.keep();
-    undo.push(() => release.drop(name));
-    progress('supervise', plan.running === null ? 'starting the supervisor' : 'asking the supervisor');
-    if (plan.running === null)
-      await startDetached({ ...needs, folder, env: plan.gatewayEnv, isForDeployment: true });
-    undo.push(() => asked.abandon());
-    progress('trial', `trying ${name}`);
-    const { host, port } = plan.address;
-    const tried = await told(asked, needs, () =>
-      asked.trial({
-        version: name,
-        runner: needs.runner,
-        env: plan.gatewayEnv,
-        host,
-        port,
-        startMs: needs.startMs,
-      }),
-    );
-    progress('switch', `switching to ${name}`);
-    await told(asked, needs, () => asked.switch());
-    await requireWell(tried.url, needs);
-    const state = stateOf(plan, { name, tried });
-    progress('record', 'putting the City on record');
-    await asked.record(recordOf(state, 'live'));
-    undo.push(() =>
-      asked.record(plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live')),
-    );
-    if (release.isNew) progress('raise', 'raising the version');
-    undo.push(() => release.restore());
-    await release.raise();
-    progress('confirm', 'making it final');
-    await asked.confirm(state);
-    return { cityId: state.cityId, name: state.name, version: name, url: state.url, baseUrl: state.baseUrl };
+    return await runSteps(plan, options, { release, undo });
   } catch (error) {
-    for (const step of undo.reverse()) {
-      await step().catch((failure: unknown) =>
-        needs.log.warn({ err: failure }, 'a step of a failed deployment could not be taken back'),
+    for (const undoStep of undo.toReversed()) {
+      await undoStep().catch((failure: unknown) =>
+        options.log.warn({ err: failure }, 'a step of a failed deployment could not be taken back'),
       );
     }
     throw error;
@@ -135,7 +100,51 @@ async function bringIn(plan: Plan, needs: DeployOptions, release: Release): Prom
   }
 }
 
-async function lockDeployment(folder: CityFolder): Promise<{ release(): void }> {
+async function runSteps(
+  plan: Plan,
+  options: DeployOptions,
+  { release, undo }: { release: Release; undo: UndoStack },
+): Promise<Deployed> {
+  const { folder, running } = plan;
+  const { progress, runner, startMs } = options;
+  const supervisor = supervisorClient(folder);
+
+  progress('provision', 'making what is missing');
+  await provision(plan, options);
+
+  if (release.isNew) progress('keep', 'keeping a copy of the project');
+  const name = await release.keep();
+  undo.push(() => release.drop(name));
+
+  progress('supervise', running === null ? 'starting the supervisor' : 'asking the supervisor');
+  if (running === null)
+    await startDetached({ ...options, folder, env: plan.gatewayEnv, isForDeployment: true });
+  undo.push(() => supervisor.abandon());
+
+  progress('trial', `trying ${name}`);
+  const request = { version: name, runner, env: plan.gatewayEnv, ...plan.address, startMs };
+  const bound = await withSupervisorProgress(supervisor, options, () => supervisor.trial(request));
+
+  progress('switch', `switching to ${name}`);
+  await withSupervisorProgress(supervisor, options, () => supervisor.switch());
+  await requireHealthy(bound.url, options);
+
+  const state = nextState(plan, name, bound);
+  progress('record', 'putting the City on record');
+  await supervisor.record(recordOf(state, 'live'));
+  const formerRecord = plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live');
+  undo.push(() => supervisor.record(formerRecord));
+
+  if (release.isNew) progress('raise', 'raising the version');
+  undo.push(() => release.restore());
+  await release.raise();
+
+  progress('confirm', 'making it final');
+  await supervisor.confirm(state);
+  return { cityId: state.cityId, name: state.name, version: name, url: state.url, baseUrl: state.baseUrl };
+}
+
+function lockDeployment(folder: CityFolder): { release(): void } {
   try {
     return lockFolder(folder.root);
   } catch (cause) {
@@ -149,21 +158,22 @@ async function provision({ folder, folders, database }: Plan, { log }: DeployOpt
     join(folder.root, 'townhall.schema.json'),
     `${JSON.stringify(declarationSchema, null, 2)}\n`,
   );
-  if (database !== null && !database.mustExist) await makeDatabase(database.url, database.name, log);
+  if (database !== null && !database.mustExist) await createDatabase(database.url, database.name, log);
 }
 
-function stateOf(
+function nextState(
   { declaration, address, baseUrl, state, running }: Plan,
-  { name, tried }: { name: string; tried: { url: string; port: number } },
+  name: string,
+  bound: { url: string; port: number },
 ): CityState {
   const before = running?.version ?? state?.version ?? null;
   return {
     cityId: declaration.id,
     name: declaration.name,
     host: address.host,
-    port: tried.port,
-    url: tried.url,
-    baseUrl: baseUrl ?? tried.url,
+    port: bound.port,
+    url: bound.url,
+    baseUrl: baseUrl ?? bound.url,
     version: name,
     previous: before === name ? (state?.previous ?? null) : before,
   };
@@ -173,45 +183,46 @@ function recordOf({ cityId, name, baseUrl, version }: CityState, status: CityRec
   return { cityId, name, baseUrl, target: 'local', version, status };
 }
 
-const lookEveryMs = 250;
+const pollIntervalMs = 250;
 
-/** Does the work and tells meanwhile what the supervisor is busy with. */
-async function told<T>(
-  asked: SupervisorClient,
+/** Runs a request to the supervisor and reports meanwhile what the supervisor is doing. */
+async function withSupervisorProgress<T>(
+  supervisor: SupervisorClient,
   { progress, clock }: DeployOptions,
   work: () => Promise<T>,
 ): Promise<T> {
   const done = new AbortController();
-  const telling = (async () => {
-    let last: string | null = null;
+  const poll = async (): Promise<void> => {
+    let lastStep: string | null = null;
     while (!done.signal.aborted) {
-      await clock.sleep(lookEveryMs, done.signal).catch(() => undefined);
+      await clock.sleep(pollIntervalMs, done.signal).catch(() => undefined);
       if (done.signal.aborted) return;
-      const step = (await asked.status().catch(() => null))?.step ?? null;
-      if (step !== null && step !== last) progress('trial', step);
-      last = step;
+      const step = (await supervisor.status().catch(() => null))?.step ?? null;
+      if (step !== null && step !== lastStep) progress('trial', step);
+      lastStep = step;
     }
-    // Whoever wants no more is heard at the next step of the deployment itself.
-  })().catch(() => undefined);
+  };
+  // A throw of `progress` stops the deployment at its own next step, not here.
+  const polling = poll().catch(() => undefined);
   try {
     return await work();
   } finally {
     done.abort();
-    await telling;
+    await polling;
   }
 }
 
-const wellMs = 10_000;
+const healthyTimeoutMs = 10_000;
 
-/** As callers find it, through the address itself. */
-async function requireWell(url: string, { clock }: Pick<DeployOptions, 'clock'>): Promise<void> {
-  const lateMs = clock.monotonicMs() + wellMs;
+/** Waits until the version answers at the address that callers use. */
+async function requireHealthy(url: string, { clock }: Pick<DeployOptions, 'clock'>): Promise<void> {
+  const deadlineMs = clock.monotonicMs() + healthyTimeoutMs;
   for (;;) {
-    const { ready, problem } = await askHealth({ url });
+    const { ready, problem } = await checkHealth({ url });
     if (ready) return;
-    if (clock.monotonicMs() > lateMs)
+    if (clock.monotonicMs() > deadlineMs)
       throw new Error(`The new version does not answer at ${url}: ${problem ?? 'not ready'}.`);
-    await clock.sleep(lookEveryMs);
+    await clock.sleep(pollIntervalMs);
   }
 }
 
@@ -222,23 +233,20 @@ export interface Verification {
   problem: string | null;
 }
 
-/** Looks at what runs and changes nothing. */
+/** Checks what runs and changes nothing. */
 export async function verify(
   plan: Pick<Plan, 'declaration' | 'running' | 'state' | 'address'>,
 ): Promise<Verification> {
-  const url = reachedAt(plan);
-  // Which port a first deployment will take is known to nobody yet.
+  const url = localAddress(plan);
+  const refuse = (problem: string | null): Verification => ({ ok: false, url, version: null, problem });
+  // The first deployment takes any free port, so there is no address to ask yet.
   if (plan.state === null && plan.running === null && plan.address.port === 0)
-    return { ok: false, url, version: null, problem: 'nothing was deployed from here yet' };
-  const { ready, problem } = await askHealth({ url });
-  if (!ready) return { ok: false, url, version: null, problem };
-  const city = await askCity({ url });
-  if (city?.cityId !== plan.declaration.id)
-    return {
-      ok: false,
-      url,
-      version: null,
-      problem: `what answers there is ${city === null ? 'no City on record' : `the City ${city.cityId}`} and not ${plan.declaration.id}`,
-    };
+    return refuse('nothing was deployed from here yet');
+  const { ready, problem } = await checkHealth({ url });
+  if (!ready) return refuse(problem);
+  const city = await fetchCity({ url });
+  if (city === null) return refuse(`what answers there is no City on record and not ${plan.declaration.id}`);
+  if (city.cityId !== plan.declaration.id)
+    return refuse(`what answers there is the City ${city.cityId} and not ${plan.declaration.id}`);
   return { ok: true, url, version: city.version, problem: null };
 }

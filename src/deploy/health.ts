@@ -1,94 +1,92 @@
-// Asks a gateway whether it is well, at an address or at a socket in the file system.
+// Health checks of a gateway, at an address or at a Unix socket.
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { request as requestSecurely } from 'node:https';
 
-/** An address such as `http://127.0.0.1:43127`, or the path of a socket. */
-export type HealthPlace = { url: string } | { socketPath: string };
+/** An address such as `http://127.0.0.1:43127`, or the path of a Unix socket. */
+export type HealthTarget = { url: string } | { socketPath: string };
 
 export interface Health {
   healthy: boolean;
   ready: boolean;
-  /** The first thing that is wrong, in words. */
+  /** The first problem, in words. */
   problem: string | null;
 }
 
-const answerMs = 5_000;
-const maximumBytes = 1024 * 1024;
+const answerTimeoutMs = 5_000;
+const maxBytes = 1024 * 1024;
 
-/** Never throws: what does not answer is not healthy. */
-export async function askHealth(place: HealthPlace): Promise<Health> {
+/** Never throws: a gateway that does not answer is unhealthy. */
+export async function checkHealth(target: HealthTarget): Promise<Health> {
   try {
-    const health = await get(place, '/health');
+    const health = await get(target, '/health');
     if (health.status !== 200 || health.body['ok'] !== true)
       return { healthy: false, ready: false, problem: `/health answered ${health.status}` };
-    const ready = await get(place, '/ready');
+    const ready = await get(target, '/ready');
     if (ready.status === 200) return { healthy: true, ready: true, problem: null };
     const error = ready.body['error'] as { message?: string } | undefined;
-    return {
-      healthy: true,
-      ready: false,
-      problem: `/ready answered ${ready.status}${error?.message === undefined ? '' : `: ${error.message}`}`,
-    };
+    const message = error?.message === undefined ? '' : `: ${error.message}`;
+    return { healthy: true, ready: false, problem: `/ready answered ${ready.status}${message}` };
   } catch (error) {
-    return {
-      healthy: false,
-      ready: false,
-      problem:
-        error instanceof Error
-          ? error.message || (error as NodeJS.ErrnoException).code || 'no answer'
-          : String(error),
-    };
+    return { healthy: false, ready: false, problem: problemOf(error) };
   }
 }
 
-/** Which City answers there; null when none is on record or nothing answers. */
-export async function askCity(place: HealthPlace): Promise<{ cityId: string; version: string } | null> {
+function problemOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.message || (error as NodeJS.ErrnoException).code || 'no answer';
+}
+
+/** The City on record there; null when there is none or nothing answers. */
+export async function fetchCity(target: HealthTarget): Promise<{ cityId: string; version: string } | null> {
   try {
-    const { status, body } = await get(place, '/v1/cities/current');
+    const { status, body } = await get(target, '/v1/cities/current');
     return status === 200 ? { cityId: String(body['city_id']), version: String(body['version']) } : null;
   } catch {
     return null;
   }
 }
 
-function get(place: HealthPlace, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
+function get(target: HealthTarget, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
   return new Promise((resolve, reject) => {
-    const options = { headers: { host: 'localhost', connection: 'close' }, agent: false as const };
-    const take = (response: IncomingMessage): void => {
+    const exchange = sendGet(target, path, (response) => {
       let text = '';
       response.setEncoding('utf8');
-      response.on('data', (piece: string) => {
-        if (text.length < maximumBytes) text += piece;
+      response.on('data', (chunk: string) => {
+        if (text.length < maxBytes) text += chunk;
       });
       response.on('error', reject);
-      response.on('end', () => {
-        const parsed = parse(text);
-        resolve({ status: response.statusCode ?? 0, body: parsed });
-      });
-    };
-    let asked: ClientRequest;
-    if ('url' in place) {
-      const address = new URL(`${place.url.replace(/\/+$/, '')}${path}`);
-      const own = { ...options, headers: { connection: 'close' } };
-      asked =
-        address.protocol === 'https:' ? requestSecurely(address, own, take) : request(address, own, take);
-    } else {
-      asked = request({ ...options, socketPath: place.socketPath, path }, take);
-    }
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, body: parseObject(text) }));
+    });
     const timer = setTimeout(
-      () => asked.destroy(new Error(`no answer from ${path} within ${answerMs / 1_000} seconds`)),
-      answerMs,
+      () => exchange.destroy(new Error(`no answer from ${path} within ${answerTimeoutMs / 1_000} seconds`)),
+      answerTimeoutMs,
     );
-    asked.once('close', () => clearTimeout(timer));
-    asked.once('error', reject);
-    asked.end();
+    exchange.once('close', () => clearTimeout(timer));
+    exchange.once('error', reject);
+    exchange.end();
   });
 }
 
-function parse(text: string): Record<string, unknown> {
+function sendGet(
+  target: HealthTarget,
+  path: string,
+  onResponse: (response: IncomingMessage) => void,
+): ClientRequest {
+  const agent = false as const;
+  if ('socketPath' in target) {
+    const headers = { host: 'localhost', connection: 'close' };
+    return request({ headers, agent, socketPath: target.socketPath, path }, onResponse);
+  }
+  const url = new URL(`${target.url.replace(/\/+$/, '')}${path}`);
+  const send = url.protocol === 'https:' ? requestSecurely : request;
+  return send(url, { headers: { connection: 'close' }, agent }, onResponse);
+}
+
+/** An empty object for anything that is not one. */
+function parseObject(text: string): Record<string, unknown> {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === 'object' && parsed !== null ? (parsed as Record<string, unknown>) : {};
   } catch {
     return {};
   }

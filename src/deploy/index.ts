@@ -1,4 +1,4 @@
-// The door of deployments: the declaration, the pipeline, and the supervisor that stays behind.
+// What the command line uses of deployments: the declaration, the plan, its execution, and the supervisor.
 export {
   DeclarationError,
   declarationSchema,
@@ -31,7 +31,7 @@ export {
 } from './plan.ts';
 export { makeProject } from './template.ts';
 export { isRendered, renderProject } from './render.ts';
-export { startDetached, supervisorClient, type SupervisorClient } from './supervision.ts';
+export { startDetached, supervisorClient, type SupervisorClient } from './supervisor-client.ts';
 export { readPid, startSupervisor } from './supervisor/supervisor.ts';
 export { openLogFile } from './supervisor/log-file.ts';
 export type { Runner } from './supervisor/gateway-process.ts';

@@ -1,146 +1,166 @@
-// JSON with places: what stands where in a file that a person writes, so that whatever is wrong with it can be said
-// with line and column. It takes exactly what JSON.parse takes, and refuses a member that is there twice.
+// A JSON parser that keeps the position of every value, so that errors in a handwritten file are reported with line and
+// column. It accepts what JSON.parse accepts, and refuses duplicate members and more than 64 levels.
 
-/** One value of a document and where it begins. */
+/** A value and where it is in the text. */
 export interface JsonNode {
   value: unknown;
   start: number;
   end: number;
-  /** Of an object: where each name stands, and its value. */
+  /** Of an object: the position of each name, and its value. */
   members?: ReadonlyMap<string, { start: number; node: JsonNode }>;
   items?: readonly JsonNode[];
 }
 
-export interface Place {
+export interface TextPosition {
   line: number;
   column: number;
 }
 
-/** A text that is no JSON; `at` is the offset of the character at fault. */
+/** A text that is not JSON. */
 export class JsonError extends Error {
   override name = 'JsonError';
-  readonly at: number;
+  /** Of the character at fault. */
+  readonly offset: number;
 
-  constructor(at: number, message: string) {
+  constructor(offset: number, message: string) {
     super(message);
-    this.at = at;
+    this.offset = offset;
   }
 }
 
-const maximumDepth = 64;
+const maxDepth = 64;
 
-/** Throws a JsonError. A byte order mark at the start is passed over, as editors write it. */
-export function parseJsonPlaces(text: string): JsonNode {
-  let at = text.startsWith('\uFEFF') ? 1 : 0;
-
-  function fail(message: string, place = at): never {
-    throw new JsonError(place, message);
-  }
-
-  function skip(): void {
-    while (at < text.length && ' \t\r\n'.includes(text[at] ?? '')) at += 1;
-  }
-
-  function found(): string {
-    return at >= text.length ? 'the end of the file' : `\`${text[at]}\``;
-  }
-
-  function string(): string {
-    const start = at;
-    for (at += 1; text[at] !== '"'; at += 1) {
-      if (at >= text.length || text[at] === '\n') fail('a text is not closed', start);
-      if (text[at] === '\\') at += 1;
-    }
-    at += 1;
-    return scalar(start, 'is no valid text') as string;
-  }
-
-  function scalar(start: number, message: string): unknown {
-    try {
-      return JSON.parse(text.slice(start, at)) as unknown;
-    } catch {
-      return fail(message, start);
-    }
-  }
-
-  function object(depth: number): JsonNode {
-    const start = at;
-    const members = new Map<string, { start: number; node: JsonNode }>();
-    at += 1;
-    skip();
-    while (text[at] !== '}') {
-      if (text[at] !== '"') fail(`a member's name in quotes was expected, not ${found()}`);
-      const nameAt = at;
-      const name = string();
-      if (members.has(name)) fail(`${JSON.stringify(name)} appears more than once`, nameAt);
-      skip();
-      if (text[at] !== ':') fail(`\`:\` was expected, not ${found()}`);
-      at += 1;
-      members.set(name, { start: nameAt, node: value(depth + 1) });
-      skip();
-      if (text[at] === ',') {
-        at += 1;
-        skip();
-        if (text[at] === '}') fail('a member was expected behind the comma');
-      } else if (text[at] !== '}') fail(`\`,\` or \`}\` was expected, not ${found()}`);
-    }
-    at += 1;
-    // As JSON.parse makes it, where `__proto__` is a member like any other.
-    const made = Object.fromEntries([...members].map(([name, { node }]) => [name, node.value]));
-    return { value: made, start, end: at, members };
-  }
-
-  function array(depth: number): JsonNode {
-    const start = at;
-    const items: JsonNode[] = [];
-    at += 1;
-    skip();
-    while (text[at] !== ']') {
-      items.push(value(depth + 1));
-      skip();
-      if (text[at] === ',') {
-        at += 1;
-        skip();
-        if (text[at] === ']') fail('a value was expected behind the comma');
-      } else if (text[at] !== ']') fail(`\`,\` or \`]\` was expected, not ${found()}`);
-    }
-    at += 1;
-    return { value: items.map((item) => item.value), start, end: at, items };
-  }
-
-  function value(depth: number): JsonNode {
-    skip();
-    if (depth > maximumDepth) fail(`is nested more than ${maximumDepth} levels deep`);
-    const start = at;
-    if (text[at] === '{') return object(depth);
-    if (text[at] === '[') return array(depth);
-    if (text[at] === '"') return { value: string(), start, end: at };
-    const word = /[-+.\w]+/y;
-    word.lastIndex = at;
-    const [taken] = word.exec(text) ?? [];
-    if (taken === undefined) fail(`a value was expected, not ${found()}`);
-    at += taken.length;
-    return {
-      value: scalar(start, `\`${taken.slice(0, 40)}\` is no value; texts stand in quotes`),
-      start,
-      end: at,
-    };
-  }
-
-  const root = value(0);
-  skip();
-  if (at < text.length) fail(`nothing more was expected, but ${found()}`);
+/** Throws a JsonError. Skips a byte order mark, which some editors write. */
+export function parseJsonWithPositions(text: string): JsonNode {
+  const reader: Reader = { text, offset: text.startsWith('\uFEFF') ? 1 : 0 };
+  const root = readValue(reader, 0);
+  skipSpace(reader);
+  if (reader.offset < text.length) fail(reader, `nothing more was expected, but ${currentToken(reader)}`);
   return root;
 }
 
+/** The text, and the offset of the next character to read. */
+interface Reader {
+  readonly text: string;
+  offset: number;
+}
+
+function readValue(reader: Reader, depth: number): JsonNode {
+  skipSpace(reader);
+  if (depth > maxDepth) fail(reader, `is nested more than ${maxDepth} levels deep`);
+  const start = reader.offset;
+  switch (reader.text[start]) {
+    case '{':
+      return readObject(reader, depth);
+    case '[':
+      return readArray(reader, depth);
+    case '"':
+      return { value: readString(reader), start, end: reader.offset };
+    default:
+      return readLiteral(reader);
+  }
+}
+
+function readObject(reader: Reader, depth: number): JsonNode {
+  const start = reader.offset;
+  const members = new Map<string, { start: number; node: JsonNode }>();
+  reader.offset += 1;
+  skipSpace(reader);
+  while (reader.text[reader.offset] !== '}') {
+    const nameStart = reader.offset;
+    if (reader.text[nameStart] !== '"')
+      fail(reader, `a member's name in quotes was expected, not ${currentToken(reader)}`);
+    const name = readString(reader);
+    if (members.has(name)) fail(reader, `${JSON.stringify(name)} appears more than once`, nameStart);
+    skipSpace(reader);
+    if (reader.text[reader.offset] !== ':') fail(reader, `\`:\` was expected, not ${currentToken(reader)}`);
+    reader.offset += 1;
+    members.set(name, { start: nameStart, node: readValue(reader, depth + 1) });
+    readSeparator(reader, '}', 'a member was expected behind the comma');
+  }
+  reader.offset += 1;
+  // fromEntries makes `__proto__` a member like any other, as JSON.parse does.
+  const value = Object.fromEntries([...members].map(([name, { node }]) => [name, node.value]));
+  return { value, start, end: reader.offset, members };
+}
+
+function readArray(reader: Reader, depth: number): JsonNode {
+  const start = reader.offset;
+  const items: JsonNode[] = [];
+  reader.offset += 1;
+  skipSpace(reader);
+  while (reader.text[reader.offset] !== ']') {
+    items.push(readValue(reader, depth + 1));
+    readSeparator(reader, ']', 'a value was expected behind the comma');
+  }
+  reader.offset += 1;
+  return { value: items.map((item) => item.value), start, end: reader.offset, items };
+}
+
+/** Reads a comma that something must follow, or stops before the closing bracket. */
+function readSeparator(reader: Reader, close: '}' | ']', message: string): void {
+  skipSpace(reader);
+  if (reader.text[reader.offset] === close) return;
+  if (reader.text[reader.offset] !== ',')
+    fail(reader, `\`,\` or \`${close}\` was expected, not ${currentToken(reader)}`);
+  reader.offset += 1;
+  skipSpace(reader);
+  if (reader.text[reader.offset] === close) fail(reader, message);
+}
+
+function readString(reader: Reader): string {
+  const { text, offset: start } = reader;
+  for (reader.offset += 1; text[reader.offset] !== '"'; reader.offset += 1) {
+    if (reader.offset >= text.length || text[reader.offset] === '\n')
+      fail(reader, 'a text is not closed', start);
+    if (text[reader.offset] === '\\') reader.offset += 1;
+  }
+  reader.offset += 1;
+  return parseToken(reader, start, 'is no valid text') as string;
+}
+
+/** A number, true, false or null. */
+function readLiteral(reader: Reader): JsonNode {
+  const start = reader.offset;
+  const pattern = /[-+.\w]+/y;
+  pattern.lastIndex = start;
+  const [word] = pattern.exec(reader.text) ?? [];
+  if (word === undefined) return fail(reader, `a value was expected, not ${currentToken(reader)}`);
+  reader.offset += word.length;
+  const message = `\`${word.slice(0, 40)}\` is no value; texts stand in quotes`;
+  return { value: parseToken(reader, start, message), start, end: reader.offset };
+}
+
+/** Lets JSON.parse judge the token from `start` to the current offset. */
+function parseToken(reader: Reader, start: number, message: string): unknown {
+  try {
+    return JSON.parse(reader.text.slice(start, reader.offset)) as unknown;
+  } catch {
+    return fail(reader, message, start);
+  }
+}
+
+function skipSpace(reader: Reader): void {
+  while (reader.offset < reader.text.length && ' \t\r\n'.includes(reader.text[reader.offset] ?? ''))
+    reader.offset += 1;
+}
+
+function currentToken({ text, offset }: Reader): string {
+  return offset >= text.length ? 'the end of the file' : `\`${text[offset]}\``;
+}
+
+function fail(reader: Reader, message: string, offset = reader.offset): never {
+  throw new JsonError(offset, message);
+}
+
 /** Line and column of an offset, both from 1. */
-export function placeOf(text: string, offset: number): Place {
+export function positionOf(text: string, offset: number): TextPosition {
   const before = text.slice(0, offset);
   const line = before.split('\n').length;
   return { line, column: offset - before.lastIndexOf('\n') };
 }
 
-/** Where the member that the names lead to stands: its name, or what comes nearest to it. */
+/** The offset of the member at a path of names, or of its closest parent that exists. */
 export function offsetOf(root: JsonNode, names: readonly string[]): number {
   let node = root;
   let offset = root.start;

@@ -1,8 +1,7 @@
-// The version in a project's package.json: read with its place, and raised by changing those characters alone, so that
-// the file stays as its author wrote it.
+// The version in a project's package.json. Raising it changes only its characters, so the file keeps its author's format.
 import { readFile, rename, rm, stat, writeFile, access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
-import { JsonError, offsetOf, parseJsonPlaces, placeOf } from './json-positions.ts';
+import { JsonError, offsetOf, parseJsonWithPositions, positionOf, type JsonNode } from './json-positions.ts';
 
 const file = 'package.json';
 
@@ -12,13 +11,13 @@ export interface PackageVersion {
   next: string;
   /** The file's text with the next version. */
   raised: string;
-  /** Writes the next version; the file is whole at every moment. */
+  /** Writes the next version atomically. */
   raise(): Promise<void>;
-  /** Writes back what was there before. */
+  /** Writes back the former text. */
   restore(): Promise<void>;
 }
 
-/** Throws when there is no package.json whose version could be raised, and says where and why. */
+/** Throws with line and column when package.json has no version that can be raised. */
 export async function readPackageVersion(directory: string): Promise<PackageVersion> {
   const path = join(directory, file);
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
@@ -27,19 +26,10 @@ export async function readPackageVersion(directory: string): Promise<PackageVers
     );
   });
   const refuse = (offset: number, message: string): never => {
-    const { line, column } = placeOf(text, offset);
+    const { line, column } = positionOf(text, offset);
     throw new Error(`${file}:${line}:${column}: ${message}`);
   };
-  const root = (() => {
-    try {
-      return parseJsonPlaces(text);
-    } catch (error) {
-      return refuse(
-        error instanceof JsonError ? error.at : 0,
-        error instanceof Error ? error.message : String(error),
-      );
-    }
-  })();
+  const root = parseOrRefuse(text, refuse);
   const node = root.members?.get('version')?.node;
   if (node === undefined) return refuse(root.start, 'version is required; a deployment raises it');
   const [, major, minor, patch] = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})$/.exec(String(node.value)) ?? [];
@@ -63,14 +53,23 @@ export async function readPackageVersion(directory: string): Promise<PackageVers
   };
 }
 
+function parseOrRefuse(text: string, refuse: (offset: number, message: string) => never): JsonNode {
+  try {
+    return parseJsonWithPositions(text);
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    return refuse(error.offset, error.message);
+  }
+}
+
 async function replace(path: string, text: string): Promise<void> {
   const { mode } = await stat(path);
-  const unfinished = `${path}.townhall`;
+  const staging = `${path}.townhall`;
   try {
-    await writeFile(unfinished, text, { mode: mode & 0o777 });
-    await rename(unfinished, path);
+    await writeFile(staging, text, { mode: mode & 0o777 });
+    await rename(staging, path);
   } catch (error) {
-    await rm(unfinished, { force: true });
+    await rm(staging, { force: true });
     throw error;
   }
 }

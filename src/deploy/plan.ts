@@ -1,13 +1,13 @@
-// What a deployment would do, found out without changing anything: the declaration, the entry, the version, what is
-// there already and what has to be made.
+// The plan of a deployment, made without changing anything: the declaration, the services of the entry, the version, what
+// exists already and what will be made.
 import { stat } from 'node:fs/promises';
 import { delimiter, resolve } from 'node:path';
 import type { Log } from '../kernel/log.ts';
 import { cityFolder, type CityFolder, type CityState } from './city-folder.ts';
-import { databaseUrl, lookForDatabase, mayNot, placeOfDatabase } from './database.ts';
-import { readDeclaration, storagePath, type Declaration } from './declaration.ts';
+import { databaseUrl, describeDatabase, inspectDatabase, mayNotCreate } from './database.ts';
+import { defaultPort, readDeclaration, storagePath, type Declaration } from './declaration.ts';
 import { readPackageVersion, type PackageVersion } from './package-version.ts';
-import { supervisorClient } from './supervision.ts';
+import { supervisorClient } from './supervisor-client.ts';
 import { localUrl } from './supervisor/listening-socket.ts';
 import type { SupervisorStatus } from './supervisor/supervisor.ts';
 
@@ -19,13 +19,13 @@ export interface PlanLine {
 
 export interface DeployContext {
   directory: string;
-  /** Whose folder `.townhall` is meant, where the project is a kept copy. The same when absent. */
+  /** The project whose `.townhall` is used, when `directory` is a kept version; `directory` when absent. */
   cityDirectory?: string | undefined;
-  /** The environment of whoever deploys. */
+  /** The environment of the operator who deploys. */
   env: Readonly<Record<string, string | undefined>>;
-  /** Whether the gateway gets the key from it. */
+  /** Whether the gateway gets a variable from it. */
   isForwarded(key: string): boolean;
-  /** Runs the entry of a project in a process of its own; throws with the entry's words. */
+  /** Runs the project's entry in its own process; throws with what the entry wrote to standard error. */
   inspect(directory: string, env: Readonly<Record<string, string>>): Promise<InspectedService[]>;
   log: Log;
 }
@@ -42,11 +42,11 @@ export interface Plan {
   version: PackageVersion;
   services: readonly InspectedService[];
   address: { host: string; port: number };
-  /** The declared address for users, or null where they reach it as this machine does. */
+  /** The declared address for users; null when they use the same one as this machine. */
   baseUrl: string | null;
-  /** The PostgreSQL that the City works on, or null for the embedded database. */
+  /** The City's PostgreSQL; null for the embedded database. */
   database: { url: string; name: string; mustExist: boolean } | null;
-  /** Folders to be there before the start. */
+  /** Folders that must exist before the start. */
   folders: readonly string[];
   running: SupervisorStatus | null;
   state: CityState | null;
@@ -55,9 +55,7 @@ export interface Plan {
   lines: readonly PlanLine[];
 }
 
-const defaultPort = 43127;
-
-/** What is known of a project and of what it has running, without looking further. */
+/** A project's declaration and what runs of it, without running its entry or asking its database. */
 export type Survey = Pick<Plan, 'folder' | 'declaration' | 'address' | 'running' | 'state'>;
 
 export async function survey({
@@ -70,13 +68,13 @@ export async function survey({
   const [running, state] = await Promise.all([supervisorClient(folder).status(), folder.readState()]);
   const { deployment } = declaration;
   const address = {
-    host: given(env['HOST']) ?? deployment.host ?? '0.0.0.0',
-    port: readPort(given(env['PORT'])) ?? deployment.port ?? defaultPort,
+    host: nonEmpty(env['HOST']) ?? deployment.host ?? '0.0.0.0',
+    port: readPort(nonEmpty(env['PORT'])) ?? deployment.port ?? defaultPort,
   };
   return { folder, declaration, address, running, state };
 }
 
-/** Throws in words that name what to repair. */
+/** Throws with what to repair. */
 export async function makePlan(context: DeployContext): Promise<Plan> {
   const directory = resolve(context.directory);
   const { folder, declaration, address, running, state } = await survey({ ...context, directory });
@@ -84,51 +82,11 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
   const services = await context.inspect(directory, forwardedEnv(context, []));
   const { env, log } = context;
   const { deployment } = declaration;
-  const baseUrl = given(env['TOWNHALL_CITY_BASE_URL']) ?? deployment.baseUrl ?? null;
-  const database = databaseOf(declaration, given(env['DATABASE_URL']));
+  const baseUrl = nonEmpty(env['TOWNHALL_CITY_BASE_URL']) ?? deployment.baseUrl ?? null;
+  const database = databaseOf(declaration, nonEmpty(env['DATABASE_URL']));
   const databasePath = folder.dataPath(embeddedName(declaration));
   const storage = deployment.resources.storage;
   const folders = storage === undefined ? [] : [storagePath(folder.root, storage.name)];
-  const lines: PlanLine[] = [];
-  const note = (what: string, isThere: boolean, detail: string): void =>
-    void lines.push({ what, state: isThere ? 'found' : 'made', detail });
-
-  if (database === null) {
-    const ignored =
-      given(env['DATABASE_URL']) === undefined
-        ? ''
-        : '; DATABASE_URL is not used, as the declaration asks for this';
-    note('database', await exists(databasePath), `embedded, ${databasePath}${ignored}`);
-  } else if (database.mustExist) {
-    note('database', true, `PostgreSQL, ${placeOfDatabase(database.url)}`);
-  } else {
-    const { exists: isThere, canCreate, statement } = await lookForDatabase(database.url, database.name, log);
-    if (!isThere && !canCreate) throw new Error(mayNot(database.name, statement));
-    note('database', isThere, `PostgreSQL, ${placeOfDatabase(database.url)}`);
-  }
-  const { queue } = deployment.resources;
-  if (queue !== undefined) note('queue', running !== null, `pg-boss in that database, ${queue.name}`);
-  if (storage !== undefined)
-    note(
-      'storage',
-      await exists(storagePath(folder.root, storage.name)),
-      `${storagePath(folder.root, storage.name)}, public as ${storage.publicUrlPrefix}`,
-    );
-  const bound = running?.url === null || running === null ? null : running;
-  note(
-    'supervisor',
-    bound !== null,
-    bound === null
-      ? 'a process that stays and holds the address'
-      : `process ${bound.pid}, version ${bound.version}`,
-  );
-  note(
-    'address',
-    bound !== null && sameAddress(state, address),
-    `${address.host}:${address.port === 0 ? 'a free port' : address.port}${baseUrl === null ? '' : `, for users ${baseUrl}`}`,
-  );
-  lines.push({ what: 'version', state: 'changed', detail: `${version.current} to ${version.next}` });
-
   return {
     folder,
     declaration,
@@ -140,12 +98,85 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
     folders,
     running,
     state,
-    lines,
+    lines: [
+      await databaseLine({ database, databasePath, env, log }),
+      ...(await resourceLines(declaration, folder, running)),
+      ...processLines({ running, state, address, baseUrl }),
+      { what: 'version', state: 'changed', detail: `${version.current} to ${version.next}` },
+    ],
     gatewayEnv: gatewayEnvironment(context, { services, folder, address, baseUrl, database, databasePath }),
   };
 }
 
-/** The settings of the gateway: what is passed on, and what the deployment decides. */
+function planLine(what: string, exists: boolean, detail: string): PlanLine {
+  return { what, state: exists ? 'found' : 'made', detail };
+}
+
+/** Throws when the database does not exist and this user may not create it. */
+async function databaseLine({
+  database,
+  databasePath,
+  env,
+  log,
+}: Pick<Plan, 'database'> &
+  Pick<DeployContext, 'env' | 'log'> & { databasePath: string }): Promise<PlanLine> {
+  if (database === null) {
+    const hint =
+      nonEmpty(env['DATABASE_URL']) === undefined
+        ? ''
+        : '; DATABASE_URL is not used, as the declaration asks for this';
+    return planLine('database', await pathExists(databasePath), `embedded, ${databasePath}${hint}`);
+  }
+  const detail = `PostgreSQL, ${describeDatabase(database.url)}`;
+  if (database.mustExist) return planLine('database', true, detail);
+  const { exists, canCreate, statement } = await inspectDatabase(database.url, database.name, log);
+  if (!exists && !canCreate) throw new Error(mayNotCreate(database.name, statement));
+  return planLine('database', exists, detail);
+}
+
+async function resourceLines(
+  { deployment: { resources } }: Declaration,
+  folder: CityFolder,
+  running: SupervisorStatus | null,
+): Promise<PlanLine[]> {
+  const { queue, storage } = resources;
+  const lines: PlanLine[] = [];
+  if (queue !== undefined)
+    lines.push(planLine('queue', running !== null, `pg-boss in that database, ${queue.name}`));
+  if (storage !== undefined) {
+    const path = storagePath(folder.root, storage.name);
+    const detail = `${path}, public as ${storage.publicUrlPrefix}`;
+    lines.push(planLine('storage', await pathExists(path), detail));
+  }
+  return lines;
+}
+
+function processLines({
+  running,
+  state,
+  address,
+  baseUrl,
+}: Pick<Plan, 'running' | 'state' | 'address' | 'baseUrl'>): PlanLine[] {
+  const bound = running !== null && running.url !== null ? running : null;
+  const port = address.port === 0 ? 'a free port' : address.port;
+  const forUsers = baseUrl === null ? '' : `, for users ${baseUrl}`;
+  return [
+    planLine(
+      'supervisor',
+      bound !== null,
+      bound === null
+        ? 'a process that stays and holds the address'
+        : `process ${bound.pid}, version ${bound.version}`,
+    ),
+    planLine(
+      'address',
+      bound !== null && isSameAddress(state, address),
+      `${address.host}:${port}${forUsers}`,
+    ),
+  ];
+}
+
+/** The settings of the gateway: what is forwarded, and what the deployment decides. */
 function gatewayEnvironment(
   context: DeployContext,
   {
@@ -160,23 +191,23 @@ function gatewayEnvironment(
   const {
     DATABASE_URL: _url,
     TOWNHALL_PROJECT: _project,
-    ...passed
+    ...forwarded
   } = forwardedEnv(
     context,
     services.flatMap((service) => service.env),
   );
   return {
-    ...passed,
+    ...forwarded,
     HOST: address.host,
     PORT: String(address.port),
     ...(baseUrl === null ? {} : { TOWNHALL_CITY_BASE_URL: baseUrl }),
     ...(database === null ? { DATABASE_PATH: databasePath } : { DATABASE_URL: database.url }),
-    STORAGE_PATH: passed['STORAGE_PATH'] ?? folder.mediaPath,
-    JOURNAL_PATH: passed['JOURNAL_PATH'] ?? folder.journalPath,
+    STORAGE_PATH: forwarded['STORAGE_PATH'] ?? folder.mediaPath,
+    JOURNAL_PATH: forwarded['JOURNAL_PATH'] ?? folder.journalPath,
   };
 }
 
-// Paths mean what they mean to whoever deploys, and not in the folder that the gateway runs in.
+// Relative paths are resolved here, because the gateway runs in another folder than the operator.
 const pathKeys = [
   'MODELS_FILE',
   'STORAGE_PATH',
@@ -185,39 +216,39 @@ const pathKeys = [
   'TOWNHALL_MASTER_KEY_PREVIOUS_FILE',
 ];
 
-/** What of the environment a gateway gets, with the keys that its services ask for. */
+/** The variables of the environment that a gateway gets; `serviceKeys` are those that its services declare. */
 export function forwardedEnv(
   { env, isForwarded }: Pick<DeployContext, 'env' | 'isForwarded'>,
-  asked: readonly string[],
+  serviceKeys: readonly string[],
 ): Record<string, string> {
-  const wanted = new Set(asked);
-  const passed: Record<string, string> = {};
-  for (const [key, value] of Object.entries(env)) {
-    if (value === undefined || value === '' || !(wanted.has(key) || isForwarded(key))) continue;
-    passed[key] = pathKeys.includes(key) ? resolve(value) : value;
+  const declared = new Set(serviceKeys);
+  const forwarded: Record<string, string> = {};
+  for (const [key, text] of Object.entries(env)) {
+    if (text === undefined || text === '' || !(declared.has(key) || isForwarded(key))) continue;
+    forwarded[key] = pathKeys.includes(key) ? resolve(text) : text;
   }
-  passed['PATH'] ??= ['/usr/local/bin', '/usr/bin', '/bin'].join(delimiter);
-  return passed;
+  forwarded['PATH'] ??= ['/usr/local/bin', '/usr/bin', '/bin'].join(delimiter);
+  return forwarded;
 }
 
-/** The PostgreSQL that a City works on; null where its database is embedded. */
+/** The PostgreSQL that a City uses; null when its database is embedded. */
 export function databaseOf({ deployment }: Declaration, url: string | undefined): Plan['database'] {
-  const declared = deployment.resources.database;
-  if (declared?.type === 'embedded') return null;
-  if (declared?.type === 'postgres') {
+  const declaration = deployment.resources.database;
+  if (declaration?.type === 'embedded') return null;
+  if (declaration?.type === 'postgres') {
     if (url === undefined)
       throw new Error(
-        `The declaration asks for a PostgreSQL database, "${declared.name}"; set DATABASE_URL to the server that it belongs on, such as postgres://user:password@127.0.0.1:5432/postgres`,
+        `The declaration asks for a PostgreSQL database, "${declaration.name}"; set DATABASE_URL to the server that it belongs on, such as postgres://user:password@127.0.0.1:5432/postgres`,
       );
     requireUrl(url);
-    return { url: databaseUrl(url, declared.name), name: declared.name, mustExist: false };
+    return { url: databaseUrl(url, declaration.name), name: declaration.name, mustExist: false };
   }
   if (url === undefined) return null;
   requireUrl(url);
   return { url, name: new URL(url).pathname.slice(1), mustExist: true };
 }
 
-/** What the embedded database of a City is called. */
+/** The name of a City's embedded database. */
 export function embeddedName({ name, deployment }: Declaration): string {
   return deployment.resources.database?.name ?? `${name}-db`;
 }
@@ -236,19 +267,23 @@ function readPort(text: string | undefined): number | undefined {
   return port;
 }
 
-function sameAddress(state: CityState | null, { host, port }: Plan['address']): boolean {
+function isSameAddress(state: CityState | null, { host, port }: Plan['address']): boolean {
   return state !== null && state.host === host && (port === 0 || state.port === port);
 }
 
-/** The address at which a City that runs, or would run, is reached on this machine. */
-export function reachedAt({ running, state, address }: Pick<Plan, 'running' | 'state' | 'address'>): string {
+/** The address on this machine of a City that runs or would run. */
+export function localAddress({
+  running,
+  state,
+  address,
+}: Pick<Plan, 'running' | 'state' | 'address'>): string {
   return running?.url ?? state?.url ?? localUrl(address.host, address.port);
 }
 
-async function exists(path: string): Promise<boolean> {
+async function pathExists(path: string): Promise<boolean> {
   return (await stat(path).catch(() => undefined)) !== undefined;
 }
 
-function given(text: string | undefined): string | undefined {
+function nonEmpty(text: string | undefined): string | undefined {
   return text === undefined || text === '' ? undefined : text;
 }

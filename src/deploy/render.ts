@@ -1,31 +1,30 @@
-// A project in the forms that other operators of processes read: a Dockerfile with its compose file, and a systemd unit.
-// They are checked for their form alone; what runs them is not part of Townhall.
+// Renders a project for other process managers: a Dockerfile with its compose file, and a systemd unit. The tests check
+// their syntax; they do not run them.
 import { posix, relative } from 'node:path';
-import type { Declaration } from './declaration.ts';
+import { defaultPort, type Declaration } from './declaration.ts';
 
-export interface RenderFacts {
+export interface RenderOptions {
   declaration: Declaration;
-  /** Of this installation. */
+  /** The version of this installation. */
   version: string;
   /** The project's folder. */
   directory: string;
-  /** Where the files will be. */
+  /** The folder of the rendered files. */
   folder: string;
-  /** The user whom a unit runs as. */
+  /** The user that the unit runs as. */
   user: string;
-  /** How the command is called from a unit. */
+  /** How the unit calls `townhall`. */
   command: readonly string[];
 }
 
-const mark =
-  'Rendered by "townhall deploy --render". Its form is checked; it has not been run by Townhall\'s own tests.';
-const defaultPort = 43_127;
-// More than the 30 seconds that a gateway may take to stop.
+const signature = 'Rendered by "townhall deploy --render"';
+const notice = `${signature}. Its form is checked; it has not been run by Townhall's own tests.`;
+// A gateway may take 30 seconds to stop.
 const stopSeconds = 40;
 
-// What must not get into an image: data, secrets, and what the build makes anew. `data` at the root alone, since a folder
-// of sources may have that name.
-const ignored = [
+// Kept out of the image: data, secrets, and what the build creates. `data` only at the root, because a folder of sources
+// may have that name too.
+const ignoredPatterns = [
   'data',
   ...[
     '.git',
@@ -55,24 +54,24 @@ const ignored = [
   ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywhere),
 ];
 
-// In an ignore file of Docker a pattern is of the root unless it says otherwise; `**/` stands for no folder too.
+// Patterns of a .dockerignore are relative to the root; `**/` matches any number of folders, also none.
 function anywhere(pattern: string): string {
   return `**/${pattern}`;
 }
 
 /** Whether the text of a file was rendered by this command, so that it may be overwritten. */
 export function isRendered(text: string): boolean {
-  return text.includes('Rendered by "townhall deploy --render"');
+  return text.includes(signature);
 }
 
-/** The files by their names. */
-export function renderProject(facts: RenderFacts): Record<string, string> {
+/** The texts of the files by name. */
+export function renderProject(options: RenderOptions): Record<string, string> {
   return {
-    Dockerfile: dockerfile(facts),
-    // Read in place of one at the root of the project, which belongs to its author.
-    'Dockerfile.dockerignore': `# ${mark}\n${ignored.join('\n')}\n`,
-    'compose.yaml': compose(facts),
-    [`${facts.declaration.name}.service`]: unit(facts),
+    Dockerfile: dockerfile(options),
+    // Docker prefers this file to the author's own .dockerignore at the root.
+    'Dockerfile.dockerignore': `# ${notice}\n${ignoredPatterns.join('\n')}\n`,
+    'compose.yaml': compose(options),
+    [`${options.declaration.name}.service`]: unit(options),
   };
 }
 
@@ -80,24 +79,24 @@ function portOf({ deployment }: Declaration): number {
   return deployment.port === undefined || deployment.port === 0 ? defaultPort : deployment.port;
 }
 
-/** What outlives the container: the gateway's own data, and the storage that the project declares, where it looks for it. */
+/** The gateway's data, and the declared storage at the path where the project looks for it. */
 function volumesOf({ deployment }: Declaration): { name: string; path: string }[] {
   const storage = { name: 'storage', path: '/city/.townhall/storage' };
   return [{ name: 'data', path: '/data' }, ...(deployment.resources.storage === undefined ? [] : [storage])];
 }
 
-function dockerfilePath({ directory, folder }: RenderFacts): string {
+function dockerfilePath({ directory, folder }: RenderOptions): string {
   return posix.join(relative(directory, folder), 'Dockerfile');
 }
 
-function dockerfile(facts: RenderFacts): string {
-  const { declaration, version } = facts;
+function dockerfile(options: RenderOptions): string {
+  const { declaration, version } = options;
   const port = portOf(declaration);
   const volumes = volumesOf(declaration)
     .map(({ path }) => path)
     .join(' ');
-  return `# ${mark}
-# Build it from the project's folder: docker build -f ${dockerfilePath(facts)} -t ${declaration.name.toLowerCase()} .
+  return `# ${notice}
+# Build it from the project's folder: docker build -f ${dockerfilePath(options)} -t ${declaration.name.toLowerCase()} .
 FROM node:24-bookworm-slim
 RUN npm install --global townhall@${version} && npm cache clean --force
 WORKDIR /city
@@ -116,27 +115,18 @@ CMD ["townhall", "gateway", "--project", "/city"]
 `;
 }
 
-function compose(facts: RenderFacts): string {
-  const { declaration, directory, folder } = facts;
+function compose(options: RenderOptions): string {
+  const { declaration, directory, folder } = options;
   const port = portOf(declaration);
-  const database = declaration.deployment.resources.database;
-  const { baseUrl } = declaration.deployment;
-  const environment = [
-    ...(baseUrl === undefined ? [] : [`      TOWNHALL_CITY_BASE_URL: ${quoted(baseUrl)}`]),
-    ...(database?.type === 'postgres'
-      ? [
-          `      DATABASE_URL: ${quoted(`postgres://townhall:\${POSTGRES_PASSWORD:?set it}@database:5432/${database.name}`)}`,
-          '      TOWNHALL_MASTER_KEY: "${TOWNHALL_MASTER_KEY:?set it to 32 bytes in base64}"',
-        ]
-      : []),
-  ];
+  const database = postgresOf(declaration);
+  const environment = composeEnvironment(declaration);
   const lines = [
-    `# ${mark}`,
+    `# ${notice}`,
     'services:',
     '  city:',
     '    build:',
     `      context: ${quoted(relative(folder, directory) || '.')}`,
-    `      dockerfile: ${quoted(dockerfilePath(facts))}`,
+    `      dockerfile: ${quoted(dockerfilePath(options))}`,
     '    restart: unless-stopped',
     `    stop_grace_period: ${stopSeconds}s`,
     '    ports:',
@@ -144,38 +134,59 @@ function compose(facts: RenderFacts): string {
     ...(environment.length === 0 ? [] : ['    environment:', ...environment]),
     '    volumes:',
     ...volumesOf(declaration).map(({ name, path }) => `      - ${name}:${path}`),
-    ...(database?.type === 'postgres'
-      ? [
-          '    depends_on:',
-          '      database:',
-          '        condition: service_healthy',
-          '  database:',
-          '    image: postgres:18',
-          '    restart: unless-stopped',
-          '    environment:',
-          '      POSTGRES_USER: townhall',
-          '      POSTGRES_PASSWORD: "${POSTGRES_PASSWORD:?set it}"',
-          `      POSTGRES_DB: ${quoted(database.name)}`,
-          '    healthcheck:',
-          `      test: ["CMD", "pg_isready", "--username", "townhall", "--dbname", ${quoted(database.name)}]`,
-          '      interval: 5s',
-          '      timeout: 5s',
-          '      retries: 12',
-          '    volumes:',
-          '      - database:/var/lib/postgresql',
-        ]
-      : []),
+    ...(database === undefined ? [] : composeDatabase(database.name)),
     'volumes:',
     ...volumesOf(declaration).map(({ name }) => `  ${name}: {}`),
-    ...(database?.type === 'postgres' ? ['  database: {}'] : []),
+    ...(database === undefined ? [] : ['  database: {}']),
   ];
   return `${lines.join('\n')}\n`;
 }
 
-// A system-wide unit must not run as root, which is who renders it with sudo.
+function postgresOf({ deployment }: Declaration): { name: string } | undefined {
+  const { database } = deployment.resources;
+  return database?.type === 'postgres' ? database : undefined;
+}
+
+function composeEnvironment(declaration: Declaration): string[] {
+  const { baseUrl } = declaration.deployment;
+  const database = postgresOf(declaration);
+  const lines = baseUrl === undefined ? [] : [`      TOWNHALL_CITY_BASE_URL: ${quoted(baseUrl)}`];
+  if (database === undefined) return lines;
+  const url = `postgres://townhall:\${POSTGRES_PASSWORD:?set it}@database:5432/${database.name}`;
+  return [
+    ...lines,
+    `      DATABASE_URL: ${quoted(url)}`,
+    '      TOWNHALL_MASTER_KEY: "${TOWNHALL_MASTER_KEY:?set it to 32 bytes in base64}"',
+  ];
+}
+
+/** The rest of the `city` service, which waits for the database, and the `database` service. */
+function composeDatabase(name: string): string[] {
+  return [
+    '    depends_on:',
+    '      database:',
+    '        condition: service_healthy',
+    '  database:',
+    '    image: postgres:18',
+    '    restart: unless-stopped',
+    '    environment:',
+    '      POSTGRES_USER: townhall',
+    '      POSTGRES_PASSWORD: "${POSTGRES_PASSWORD:?set it}"',
+    `      POSTGRES_DB: ${quoted(name)}`,
+    '    healthcheck:',
+    `      test: ["CMD", "pg_isready", "--username", "townhall", "--dbname", ${quoted(name)}]`,
+    '      interval: 5s',
+    '      timeout: 5s',
+    '      retries: 12',
+    '    volumes:',
+    '      - database:/var/lib/postgresql',
+  ];
+}
+
+// With sudo the rendering user is root; the unit must not run as root.
 const serviceUser = 'townhall';
 
-function unit({ declaration, directory, user, command }: RenderFacts): string {
+function unit({ declaration, directory, user, command }: RenderOptions): string {
   const run = [...command, 'city', 'run', '--project', directory].map(systemdWord).join(' ');
   const isRoot = user === 'root';
   const setup = isRoot
@@ -185,7 +196,7 @@ function unit({ declaration, directory, user, command }: RenderFacts): string {
 #   runuser --user ${serviceUser} -- townhall deploy --project ${directory}
 `
     : '';
-  return `# ${mark}
+  return `# ${notice}
 # It serves the version that was deployed last, also after a reboot; "townhall deploy" finds it running and hands over.
 # Secrets belong into the environment file, for its owner alone: TOWNHALL_MASTER_KEY=…, DATABASE_URL=…
 ${setup}[Unit]
@@ -211,7 +222,7 @@ WantedBy=multi-user.target
 `;
 }
 
-/** What the processes of the unit may not do. They compile code while they run, so memory stays writable and executable. */
+/** The unit's sandbox. Without MemoryDenyWriteExecute, because V8 compiles code at run time. */
 function hardening(declaration: Declaration, directory: string): string[] {
   const capability = portOf(declaration) < 1024 ? 'CAP_NET_BIND_SERVICE' : '';
   return [
@@ -244,7 +255,7 @@ function quoted(text: string): string {
   return JSON.stringify(text);
 }
 
-// A setting that takes the rest of the line as one path knows no quotes; percent signs begin specifiers.
+// Path settings of systemd take the rest of the line unquoted; percent signs start specifiers.
 function systemdPath(path: string): string {
   return path.replaceAll('%', '%%');
 }

@@ -1,4 +1,4 @@
-// What `townhall init` writes: a project that deploys as it is.
+// The project that `townhall init` creates; it deploys as it is.
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { id } from '../kernel/ids.ts';
@@ -6,7 +6,7 @@ import { declarationSchema } from './declaration.ts';
 
 const nameShape = /^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$/;
 
-/** Makes the project and returns its folder and its files. Throws when the folder has something in it. */
+/** Creates the project. Throws when the folder exists and is not empty. */
 export async function makeProject(
   path: string,
 ): Promise<{ directory: string; name: string; files: string[] }> {
@@ -16,13 +16,13 @@ export async function makeProject(
     throw new Error(
       `"${name}" is no name for a project: letters, digits, \`.\`, \`_\` and \`-\`, 50 at most, a letter or a digit first.`,
     );
-  const found = await readdir(directory).catch((error: unknown) => {
+  const entries = await readdir(directory).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   });
-  if (found.length > 0)
+  if (entries.length > 0)
     throw new Error(
-      `${directory} is not empty (${found.slice(0, 3).join(', ')}${found.length > 3 ? ', …' : ''}); a project is made in a new folder.`,
+      `${directory} is not empty (${entries.slice(0, 3).join(', ')}${entries.length > 3 ? ', …' : ''}); a project is made in a new folder.`,
     );
   const files = filesOf(name);
   for (const [file, text] of Object.entries(files)) {
@@ -57,7 +57,7 @@ function filesOf(name: string): Record<string, string> {
     'src/index.ts': entry,
     '.gitignore': '.townhall/\nnode_modules/\n',
     'README.md': readme(name),
-    // Beside what a deployment keeps, where editors find it before the first one.
+    // Where a deployment writes it too, so that editors find it before the first deployment.
     '.townhall/townhall.schema.json': json(declarationSchema),
   };
 }
@@ -114,6 +114,6 @@ serves them in the foreground. What a deployment keeps (versions, data, log) is 
 `;
 }
 
-function json(value: unknown): string {
-  return `${JSON.stringify(value, null, 2)}\n`;
+function json(document: object): string {
+  return `${JSON.stringify(document, null, 2)}\n`;
 }

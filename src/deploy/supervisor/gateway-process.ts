@@ -1,7 +1,7 @@
-// One gateway that the supervisor started: what is asked of it, what it writes, and how it ends. It never outlives the
-// time that its end is given.
-import { spawn } from 'node:child_process';
-import type { GatewayReply, GatewayMessage, GatewayRequest } from './messages.ts';
+// One gateway process that the supervisor started: requests to it over IPC, what it writes, and its end. It is killed when
+// it takes longer to end than its own deadlines allow.
+import { spawn, type ChildProcess } from 'node:child_process';
+import type { GatewayMessage, GatewayReply, GatewayRequest } from './messages.ts';
 
 /** How to start a program of this installation: the command, and the arguments before its own. */
 export interface Runner {
@@ -15,28 +15,25 @@ export interface GatewayProcessOptions {
   cwd: string;
   /** The listening socket that it may accept from later. */
   fd: number;
-  /** Takes what it writes, as it comes. */
-  write(piece: Buffer): void;
+  /** Receives what it writes, as it comes. */
+  write(chunk: Buffer): void;
 }
 
 export interface GatewayProcess {
   readonly pid: number | undefined;
-  /** Rejects with the gateway's own words, and when it ends before it has answered. */
+  /** Rejects with the gateway's error message, after the deadline, and when the process ends before it has answered. */
   ask(request: GatewayRequest, deadlineMs: number): Promise<void>;
-  /**
-   * Resolves when it takes no more callers; `ended` when it has finished what it did. It is killed when that takes longer
-   * than its own deadlines allow.
-   */
+  /** Resolves when it accepts no more callers; `ended` when it has finished its requests. */
   leave(options: { lingerMs: number }): Promise<{ ended: Promise<unknown> }>;
   kill(): Promise<void>;
-  /** Resolves when it has ended, with how. */
+  /** Resolves with the exit code or signal when it has ended. */
   readonly ended: Promise<string>;
   isOver(): boolean;
 }
 
-// Its drain, its last words, the closing of its services, and some air.
+// 25 s to drain requests, then the closing of services, and some margin.
 const hardStopMs = 40_000;
-const answerMs = 10_000;
+const answerTimeoutMs = 10_000;
 const tailBytes = 4_096;
 
 export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProcessOptions): GatewayProcess {
@@ -45,78 +42,86 @@ export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProc
     env: { ...env },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc', fd],
   });
-  const waiting = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
-  let nextId = 1;
-  let over = false;
-  let complaints = '';
+  const requests = createRequests(child);
+  let isOver = false;
+  let errorTail = '';
   const end = Promise.withResolvers<string>();
 
   child.stdout?.on('data', write);
-  child.stderr?.on('data', (piece: Buffer) => {
-    complaints = (complaints + piece.toString('utf8')).slice(-tailBytes);
-    write(piece);
+  child.stderr?.on('data', (chunk: Buffer) => {
+    errorTail = (errorTail + chunk.toString('utf8')).slice(-tailBytes);
+    write(chunk);
   });
-  child.on('message', (message: GatewayReply) => {
-    const asked = waiting.get(message.id);
-    waiting.delete(message.id);
-    if (message.ok) asked?.resolve();
-    else asked?.reject(new Error(message.message));
-  });
-  const finish = (how: string): void => {
-    if (over) return;
-    over = true;
-    const said = complaints.trim();
-    const reason = new Error(said === '' ? `The gateway ended (${how}) before it answered.` : said);
-    for (const { reject } of waiting.values()) reject(reason);
-    waiting.clear();
-    end.resolve(how);
+  const finish = (reason: string): void => {
+    if (isOver) return;
+    isOver = true;
+    requests.rejectAll(new Error(errorTail.trim() || `The gateway ended (${reason}) before it answered.`));
+    end.resolve(reason);
   };
   child.on('error', (error) => finish(error.message));
   child.on('close', (code, signal) => finish(signal === null ? `code ${code}` : signal));
 
   async function ask(request: GatewayRequest, deadlineMs: number): Promise<void> {
-    if (over) throw new Error('The gateway has ended.');
-    const id = nextId++;
-    const question: GatewayMessage = { ...request, id };
-    let timer: NodeJS.Timeout | undefined;
-    try {
-      await new Promise<void>((resolve, reject) => {
-        waiting.set(id, { resolve, reject });
-        timer = setTimeout(
-          () =>
-            reject(
-              new Error(
-                `The gateway was not done after ${Math.round(deadlineMs / 1_000)} seconds (${request.kind}).`,
-              ),
-            ),
-          deadlineMs,
-        );
-        child.send(question, (error) => (error === null ? undefined : reject(error)));
-      });
-    } finally {
-      clearTimeout(timer);
-      waiting.delete(id);
-    }
-  }
-
-  async function kill(): Promise<void> {
-    if (!over) child.kill('SIGKILL');
-    await end.promise;
+    if (isOver) throw new Error('The gateway has ended.');
+    await requests.send(request, deadlineMs);
   }
 
   return {
     pid: child.pid,
     ask,
     ended: end.promise,
-    isOver: () => over,
-    kill,
+    isOver: () => isOver,
+    async kill() {
+      if (!isOver) child.kill('SIGKILL');
+      await end.promise;
+    },
     async leave({ lingerMs }) {
-      if (over) return { ended: end.promise };
+      if (isOver) return { ended: end.promise };
       const timer = setTimeout(() => child.kill('SIGKILL'), hardStopMs);
       const ended = end.promise.finally(() => clearTimeout(timer));
-      // What does not even answer will not end by itself.
-      await ask({ kind: 'leave', input: { lingerMs } }, answerMs).catch(() => child.kill('SIGKILL'));
+      // A gateway that does not answer will not end by itself.
+      await ask({ kind: 'leave', input: { lingerMs } }, answerTimeoutMs).catch(() => child.kill('SIGKILL'));
       return { ended };
+    },
+  };
+}
+
+interface Requests {
+  send(request: GatewayRequest, deadlineMs: number): Promise<void>;
+  rejectAll(reason: Error): void;
+}
+
+/** Matches replies to requests by their ids. */
+function createRequests(child: ChildProcess): Requests {
+  const pending = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
+  let nextId = 1;
+  child.on('message', (reply: GatewayReply) => {
+    const request = pending.get(reply.id);
+    pending.delete(reply.id);
+    if (reply.ok) request?.resolve();
+    else request?.reject(new Error(reply.message));
+  });
+  return {
+    async send(request, deadlineMs) {
+      const id = nextId++;
+      const message: GatewayMessage = { ...request, id };
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      pending.set(id, { resolve, reject });
+      const timer = setTimeout(() => {
+        const seconds = Math.round(deadlineMs / 1_000);
+        reject(new Error(`The gateway was not done after ${seconds} seconds (${request.kind}).`));
+      }, deadlineMs);
+      child.send(message, (error) => (error === null ? undefined : reject(error)));
+      try {
+        await promise;
+      } finally {
+        clearTimeout(timer);
+        pending.delete(id);
+      }
+    },
+    rejectAll(reason) {
+      for (const { reject } of pending.values()) reject(reason);
+      pending.clear();
     },
   };
 }

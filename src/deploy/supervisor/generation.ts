@@ -1,11 +1,11 @@
-// A generation is one version of the City under the supervisor: its process, started again with growing pauses when it
-// ends by itself, and the listening socket that it accepts from. Whether two may run at once is for their database to say.
+// A generation is one version of the City under the supervisor: its gateway process, restarted with exponential backoff
+// when it ends by itself, and the listening socket that it accepts from.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { CityFolder } from '../city-folder.ts';
-import { askHealth } from '../health.ts';
+import { checkHealth } from '../health.ts';
 import { startGatewayProcess, type GatewayProcess, type Runner } from './gateway-process.ts';
 import { localUrl, type ListeningSocket } from './listening-socket.ts';
 import type { CityRecord } from './messages.ts';
@@ -21,130 +21,125 @@ export interface Generation extends GenerationSpec {
   readonly socket: ListeningSocket;
   readonly restarts: number;
   readonly pid: number | undefined;
-  /** Whether its process takes callers at this moment. */
+  /** Whether its process accepts callers at this moment. */
   readonly isServing: boolean;
-  /** Starts the process and waits until it is healthy and ready; it takes no callers yet. */
+  /** Starts the process and waits until it is healthy and ready; it accepts no callers yet. */
   start(): Promise<void>;
-  /** Starts the process as far as it can come while another holds its data. */
+  /** Starts the process without opening the data, which another generation still holds. */
   warm(): void;
-  /** Runs the version on data that are thrown away, and ends it again. */
+  /** Starts and ends the version once on temporary data. */
   rehearse(): Promise<void>;
-  /** Takes callers from the listening socket. From now on the process is started again when it ends. */
+  /** Accepts callers from the listening socket. From now on the process is restarted when it ends. */
   adopt(): Promise<void>;
   record(city: CityRecord): Promise<void>;
-  /** Resolves when it takes no more callers; `ended` when it has finished what it did. Nothing is started again. */
+  /** Resolves when it accepts no more callers; `ended` when it has finished its requests. It is not restarted. */
   leave(options: { lingerMs: number }): Promise<{ ended: Promise<unknown> }>;
-  /** Keeps trying until it serves, as after a crash. */
+  /** Retries in the background until it serves, as after a crash. */
   revive(): void;
 }
 
-export interface GenerationNeeds {
+export interface GenerationOptions {
   folder: CityFolder;
   socket: ListeningSocket;
   number: number;
   clock: Clock;
   log: Log;
-  write(piece: Buffer): void;
+  write(chunk: Buffer): void;
   /** How long a start may take. */
   startMs: number;
 }
 
+type GenerationState =
+  | { phase: 'new'; gateway?: undefined }
+  /** The process runs and accepts no callers. */
+  | { phase: 'started'; gateway: GatewayProcess }
+  | { phase: 'serving'; gateway: GatewayProcess }
+  | { phase: 'reviving'; gateway?: GatewayProcess }
+  | { phase: 'left'; gateway: GatewayProcess | undefined };
+
 const firstPauseMs = 500;
 const longestPauseMs = 30_000;
-// Whoever served for so long has earned a quick restart again.
-const wellAfterMs = 60_000;
-const healthEveryMs = 100;
-const answerMs = 10_000;
+// After a minute of service the next crash is restarted quickly again.
+const stableAfterMs = 60_000;
+const healthIntervalMs = 100;
+const answerTimeoutMs = 10_000;
 
-export function createGeneration(spec: GenerationSpec, needs: GenerationNeeds): Generation {
-  const { folder, socket, number, clock, log } = needs;
+export function createGeneration(spec: GenerationSpec, options: GenerationOptions): Generation {
+  const { folder, socket, number, clock, log } = options;
   const gatewaySocket = folder.gatewaySocket(number);
   const url = localUrl(socket.host, socket.port);
-  const stopping = new AbortController();
-  let gateway: GatewayProcess | undefined;
+  const leaving = new AbortController();
+  let state: GenerationState = { phase: 'new' };
   let restarts = 0;
-  let isWanted = false;
-  let adopted: GatewayProcess | undefined;
 
-  function spawn(env: Readonly<Record<string, string>>): GatewayProcess {
-    return startGatewayProcess({
+  const spawn = (env: Readonly<Record<string, string>>): GatewayProcess =>
+    startGatewayProcess({
       runner: spec.runner,
       env,
       cwd: folder.versionPath(spec.version),
       fd: socket.fd,
-      write: needs.write,
+      write: options.write,
     });
+
+  /** The process of this generation, spawned unless it was. */
+  function ensureGateway(): GatewayProcess {
+    const gateway = state.gateway ?? spawn(spec.env);
+    if (state.phase === 'new') state = { phase: 'started', gateway };
+    return gateway;
   }
 
-  async function startIn(process: GatewayProcess): Promise<void> {
-    await rm(gatewaySocket, { force: true });
-    await process.ask(
-      {
-        kind: 'start',
-        input: {
-          project: folder.versionPath(spec.version),
-          stateDirectory: folder.root,
-          socket: gatewaySocket,
-          url,
-        },
-      },
-      needs.startMs,
-    );
-    const lateMs = clock.monotonicMs() + needs.startMs;
-    for (;;) {
-      const health = await askHealth({ socketPath: gatewaySocket });
-      if (health.ready) return;
-      if (process.isOver()) throw new Error('The gateway ended while it was starting.');
-      if (clock.monotonicMs() > lateMs)
-        throw new Error(
-          `The gateway was not ready after ${Math.round(needs.startMs / 1_000)} seconds: ${health.problem ?? 'no answer'}.`,
-        );
-      await clock.sleep(healthEveryMs);
-    }
+  function requireGateway(): GatewayProcess {
+    if (state.gateway === undefined) throw new Error('The gateway has not been started yet.');
+    return state.gateway;
   }
 
-  async function startOrEnd(process: GatewayProcess): Promise<void> {
+  async function startOrKill(gateway: GatewayProcess): Promise<void> {
     try {
-      await startIn(process);
+      await rm(gatewaySocket, { force: true });
+      const project = folder.versionPath(spec.version);
+      const input = { project, stateDirectory: folder.root, socket: gatewaySocket, url };
+      await gateway.ask({ kind: 'start', input }, options.startMs);
+      await waitUntilReady(gateway, gatewaySocket, options);
     } catch (error) {
-      await process.kill();
+      await gateway.kill();
       throw error;
     }
   }
 
-  function watch(process: GatewayProcess): void {
+  async function serveWith(gateway: GatewayProcess): Promise<void> {
+    await gateway.ask({ kind: 'adopt', input: { url } }, answerTimeoutMs);
+    if (leaving.signal.aborted) return;
+    state = { phase: 'serving', gateway };
     const sinceMs = clock.monotonicMs();
-    void process.ended.then((how) => {
-      if (process !== gateway || stopping.signal.aborted || !isWanted) return;
-      log.error({ version: spec.version, how }, 'the gateway ended and is started again');
-      if (clock.monotonicMs() - sinceMs > wellAfterMs) restarts = 0;
+    void gateway.ended.then((reason) => {
+      if (state.phase !== 'serving' || state.gateway !== gateway) return;
+      log.error({ version: spec.version, how: reason }, 'the gateway ended and is started again');
+      if (clock.monotonicMs() - sinceMs > stableAfterMs) restarts = 0;
       revive();
     });
   }
 
   function revive(): void {
-    isWanted = true;
-    void reviveUntilItServes().catch((error: unknown) =>
+    state = { phase: 'reviving' };
+    void reviveUntilServing().catch((error: unknown) =>
       log.error({ err: error }, 'the gateway could not be started again'),
     );
   }
 
-  async function reviveUntilItServes(): Promise<void> {
-    while (!stopping.signal.aborted) {
+  async function reviveUntilServing(): Promise<void> {
+    while (state.phase === 'reviving') {
       const pauseMs = Math.min(firstPauseMs * 2 ** restarts, longestPauseMs);
       restarts += 1;
-      await clock.sleep(pauseMs, stopping.signal).catch(() => undefined);
-      if (stopping.signal.aborted) return;
+      await clock.sleep(pauseMs, leaving.signal).catch(() => undefined);
+      if (leaving.signal.aborted) return;
+      const gateway = spawn(spec.env);
+      state = { phase: 'reviving', gateway };
       try {
-        gateway = spawn(spec.env);
-        await startOrEnd(gateway);
-        await gateway.ask({ kind: 'adopt', input: { url } }, answerMs);
-        adopted = gateway;
-        watch(gateway);
+        await startOrKill(gateway);
+        await serveWith(gateway);
         log.info({ version: spec.version, restarts }, 'the gateway serves again');
-        return;
       } catch (error) {
-        await gateway?.kill();
+        await gateway.kill();
         log.error({ err: error, version: spec.version, restarts }, 'the gateway could not be started');
       }
     }
@@ -157,53 +152,65 @@ export function createGeneration(spec: GenerationSpec, needs: GenerationNeeds): 
       return restarts;
     },
     get pid() {
-      return gateway?.pid;
+      return state.gateway?.pid;
     },
     get isServing() {
-      return adopted !== undefined && adopted === gateway && !adopted.isOver();
+      return state.phase === 'serving' && !state.gateway.isOver();
     },
-    warm() {
-      gateway ??= spawn(spec.env);
-    },
-    async start() {
-      gateway ??= spawn(spec.env);
-      await startOrEnd(gateway);
-    },
+    revive,
+    warm: () => void ensureGateway(),
+    start: () => startOrKill(ensureGateway()),
+    adopt: () => serveWith(requireGateway()),
+    record: (city) => requireGateway().ask({ kind: 'record', input: city }, answerTimeoutMs),
     async rehearse() {
       await rm(folder.trialPath, { recursive: true, force: true });
-      const process = spawn({
-        ...spec.env,
-        DATABASE_PATH: folder.trialPath,
-        STORAGE_PATH: join(folder.trialPath, 'media'),
-        METRICS_PORT: '',
-      });
+      const gateway = spawn(trialEnvironment(spec.env, folder.trialPath));
       try {
-        await startOrEnd(process);
-        await (
-          await process.leave({ lingerMs: 0 })
-        ).ended;
+        await startOrKill(gateway);
+        const { ended } = await gateway.leave({ lingerMs: 0 });
+        await ended;
       } finally {
-        await process.kill();
+        await gateway.kill();
         await rm(folder.trialPath, { recursive: true, force: true });
       }
     },
-    async adopt() {
-      if (gateway === undefined) throw new Error('There is no gateway to take the callers.');
-      await gateway.ask({ kind: 'adopt', input: { url } }, answerMs);
-      isWanted = true;
-      adopted = gateway;
-      watch(gateway);
+    async leave(leaveOptions) {
+      const { gateway } = state;
+      state = { phase: 'left', gateway };
+      leaving.abort();
+      const departure = await gateway?.leave(leaveOptions);
+      return { ended: Promise.resolve(departure?.ended).then(() => rm(gatewaySocket, { force: true })) };
     },
-    async record(city) {
-      if (gateway === undefined) throw new Error('There is no gateway to record the City.');
-      await gateway.ask({ kind: 'record', input: city }, answerMs);
-    },
-    async leave(options) {
-      isWanted = false;
-      stopping.abort();
-      const left = await gateway?.leave(options);
-      return { ended: Promise.resolve(left?.ended).then(() => rm(gatewaySocket, { force: true })) };
-    },
-    revive,
   };
+}
+
+/** The same settings on data that are thrown away. The port for metrics is held by the version that serves. */
+function trialEnvironment(
+  env: Readonly<Record<string, string>>,
+  trialPath: string,
+): Readonly<Record<string, string>> {
+  return {
+    ...env,
+    DATABASE_PATH: trialPath,
+    STORAGE_PATH: join(trialPath, 'media'),
+    METRICS_PORT: '',
+  };
+}
+
+async function waitUntilReady(
+  gateway: GatewayProcess,
+  socketPath: string,
+  { clock, startMs }: Pick<GenerationOptions, 'clock' | 'startMs'>,
+): Promise<void> {
+  const deadlineMs = clock.monotonicMs() + startMs;
+  for (;;) {
+    const health = await checkHealth({ socketPath });
+    if (health.ready) return;
+    if (gateway.isOver()) throw new Error('The gateway ended while it was starting.');
+    if (clock.monotonicMs() > deadlineMs)
+      throw new Error(
+        `The gateway was not ready after ${Math.round(startMs / 1_000)} seconds: ${health.problem ?? 'no answer'}.`,
+      );
+    await clock.sleep(healthIntervalMs);
+  }
 }

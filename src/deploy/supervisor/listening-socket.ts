@@ -1,17 +1,17 @@
-// A listening socket that this process owns and never accepts from: its children do, one after the other or two at a
-// time, and while none does callers wait in its queue. The rule it keeps: as long as it is open no caller is refused.
+// A listening socket that this process owns and never accepts from. Its children accept, also two at a time; while none
+// does, callers wait in the kernel's queue. So no caller is refused between two versions.
 import net from 'node:net';
 import util from 'node:util';
 
 export interface ListeningSocket {
-  /** To be passed on to children. */
+  /** Passed to child processes. */
   readonly fd: number;
   readonly host: string;
   readonly port: number;
   close(): void;
 }
 
-/** What Node's own cluster makes the sockets with that its workers share. It is not in the public types, and the public way to listen would accept here too. */
+/** The handle by which Node's cluster module shares sockets. Not in the public types; a public net.Server would accept here. */
 interface Handle {
   readonly fd: number;
   getsockname(into: { port?: number }): number;
@@ -25,7 +25,7 @@ type MakeHandle = (
   flags: number,
 ) => Handle | number;
 
-/** Binds the address; the first child that listens opens it to callers. Throws in plain words when it cannot be had. */
+/** Binds the address; the first child that listens opens it to callers. Throws when the address cannot be used. */
 export function openListeningSocket(host: string, port: number): ListeningSocket {
   const makeHandle = (net as unknown as { _createServerHandle?: MakeHandle })._createServerHandle;
   if (makeHandle === undefined)
@@ -39,7 +39,7 @@ export function openListeningSocket(host: string, port: number): ListeningSocket
   if (typeof handle === 'number')
     throw new Error(`The address ${host}:${port} cannot be had: ${nameOf(handle)}.`);
   const bound: { port?: number } = {};
-  // A port that is taken shows here and not before.
+  // A port in use is reported here, not by the bind.
   const failure = handle.getsockname(bound);
   if (failure !== 0) {
     handle.close();
@@ -48,7 +48,7 @@ export function openListeningSocket(host: string, port: number): ListeningSocket
   return { fd: handle.fd, host, port: bound.port ?? port, close: () => handle.close() };
 }
 
-/** Under which callers on this machine reach an address. */
+/** The URL under which callers on this machine reach an address. */
 export function localUrl(host: string, port: number): string {
   if (host === '0.0.0.0' || host === 'localhost') return `http://127.0.0.1:${port}`;
   if (host === '::') return `http://[::1]:${port}`;
@@ -56,11 +56,11 @@ export function localUrl(host: string, port: number): string {
 }
 
 function nameOf(code: number): string {
-  const known: Record<string, string> = {
+  const sentences: Record<string, string> = {
     EADDRINUSE: 'another program listens there',
     EACCES: 'this user may not listen there',
     EADDRNOTAVAIL: 'this machine does not have that address',
   };
   const name = util.getSystemErrorName(code);
-  return known[name] ?? name;
+  return sentences[name] ?? name;
 }

@@ -1,17 +1,17 @@
-// What the supervisor and the gateway that it started say to each other over their channel. Questions carry a number,
-// and each is answered once.
+// The messages between the supervisor and a gateway that it started, over their IPC channel. Each message has an id and is
+// answered once.
 
-/** The listening socket is the fifth of the files that a gateway is started with, behind the channel. */
+/** The listening socket's file descriptor in the gateway: stdin, stdout, stderr and the IPC channel come before it. */
 export const listeningFd = 4;
 
 export interface StartRequest {
   /** The folder of the version to serve. */
   project: string;
-  /** Where declared storages are. */
+  /** The City's folder, which contains the declared storages. */
   stateDirectory: string;
-  /** A socket in the file system at which the gateway answers before it has the listening one. */
+  /** A Unix socket at which the gateway answers health checks before it accepts callers. */
   socket: string;
-  /** Under which it will be known on this machine. */
+  /** The address under which callers on this machine will reach it. */
   url: string;
 }
 

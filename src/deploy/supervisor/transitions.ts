@@ -1,0 +1,208 @@
+// The states of the supervisor on the way from one version to the next, with a function per transition. Whatever fails on
+// the way, the version that served before goes on, or is started again.
+import type { Clock } from '../../kernel/clock.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { CityFolder, CityState } from '../city-folder.ts';
+import type { Generation, GenerationSpec } from './generation.ts';
+import { localUrl, openListeningSocket, type ListeningSocket } from './listening-socket.ts';
+
+/** A version on its way in, and the one that it replaces. */
+interface Handover {
+  candidate: Generation;
+  before: Generation | undefined;
+  /** Both have the same embedded database, which only one process can open at a time. */
+  isExclusive: boolean;
+}
+
+export type SupervisorState =
+  | { phase: 'idle' }
+  | { phase: 'serving'; current: Generation }
+  /** The candidate has shown that it starts; `before` serves. */
+  | ({ phase: 'tried' } & Handover)
+  /** The candidate serves; `before` is kept until the deployment confirms it. */
+  | ({ phase: 'switched' } & Handover);
+
+/** The supervisor's data, which the transitions change. */
+export interface SupervisorData {
+  readonly folder: CityFolder;
+  readonly clock: Clock;
+  readonly log: Log;
+  state: SupervisorState;
+  /** What a transition is doing at the moment, for `status`. */
+  step: string | null;
+  /** Replaced generations that finish their requests. */
+  readonly draining: Set<Promise<void>>;
+  createGeneration(spec: GenerationSpec, socket: ListeningSocket, startMs: number): Generation;
+}
+
+export interface TrialRequest extends GenerationSpec {
+  host: string;
+  /** 0 keeps the port that is bound, or takes a free one. */
+  port: number;
+  startMs: number;
+}
+
+export interface TrialResult {
+  url: string;
+  port: number;
+}
+
+/** How long a version may take to start when it is brought back. */
+export const restartMs = 60_000;
+// Most clients reuse or close a keep-alive connection within 3 s.
+const handoverLingerMs = 3_000;
+// The successor waits for the data meanwhile. Connections in use close with their next answer, so this is for idle ones.
+export const exclusiveLingerMs = 1_500;
+const keptVersions = 5;
+
+/** The generation that is on record as serving, also while a candidate is on its way in. */
+export function currentOf(state: SupervisorState): Generation | undefined {
+  switch (state.phase) {
+    case 'idle':
+      return undefined;
+    case 'serving':
+      return state.current;
+    case 'tried':
+    case 'switched':
+      return state.before;
+  }
+}
+
+export function candidateOf(state: SupervisorState): Generation | undefined {
+  return state.phase === 'tried' || state.phase === 'switched' ? state.candidate : undefined;
+}
+
+/** idle or serving → tried. A candidate that does not start is ended, and the state is as before. */
+export async function tryVersion(supervisor: SupervisorData, request: TrialRequest): Promise<TrialResult> {
+  // Deployments hold a lock, so a candidate that is still here belongs to a command that died.
+  await abandon(supervisor);
+  const { version, runner, env } = request;
+  const before = currentOf(supervisor.state);
+  const socket = socketFor(before, request.host, request.port);
+  const candidate = supervisor.createGeneration({ version, runner, env }, socket, request.startMs);
+  const isExclusive = before !== undefined && sharesEmbeddedDatabase(before.env, env);
+  const handover: Handover = { candidate, before, isExclusive };
+  supervisor.state = { phase: 'tried', ...handover };
+  try {
+    supervisor.step = isExclusive ? 'starting it on data of its own' : 'starting it';
+    await (isExclusive ? candidate.rehearse() : candidate.start());
+  } catch (error) {
+    await dismiss(supervisor, handover, { lingerMs: 0 });
+    throw error;
+  }
+  return { url: localUrl(socket.host, socket.port), port: socket.port };
+}
+
+/** tried → switched. When it fails, `before` serves again. */
+export async function switchOver(supervisor: SupervisorData): Promise<void> {
+  const { state } = supervisor;
+  if (state.phase !== 'tried') throw noCandidate();
+  const { candidate, before, isExclusive } = state;
+  if (isExclusive && before !== undefined) {
+    candidate.warm();
+    supervisor.step = 'letting the version before finish';
+    const { ended } = await before.leave({ lingerMs: exclusiveLingerMs });
+    await ended;
+    supervisor.step = 'opening the data with it';
+  }
+  try {
+    if (isExclusive) await candidate.start();
+    supervisor.step = 'handing over the address';
+    await candidate.adopt();
+  } catch (error) {
+    await dismiss(supervisor, state, { lingerMs: 0 });
+    await restartExclusive(supervisor, state);
+    throw error;
+  }
+  supervisor.state = { phase: 'switched', candidate, before, isExclusive };
+}
+
+/** switched → serving. The replaced generation finishes its requests meanwhile. */
+export async function confirm(supervisor: SupervisorData, cityState: CityState): Promise<void> {
+  const { folder, log, state, draining } = supervisor;
+  if (state.phase !== 'switched') throw noCandidate();
+  const { candidate, before, isExclusive } = state;
+  await folder.writeState(cityState);
+  supervisor.state = { phase: 'serving', current: candidate };
+  log.info({ version: candidate.version, before: before?.version ?? null }, 'a new version serves');
+  if (before !== undefined && !isExclusive) {
+    const { ended } = await before.leave({ lingerMs: handoverLingerMs });
+    const drained = ended.then(() => void draining.delete(drained));
+    draining.add(drained);
+  }
+  // Refuse callers of the former address instead of leaving them in the queue of a socket that nobody accepts from.
+  if (before !== undefined && before.socket !== candidate.socket) before.socket.close();
+  await removeOldVersions(folder, cityState);
+}
+
+/** tried or switched → idle or serving: `before` serves again. Other states stay. */
+export async function abandon(supervisor: SupervisorData): Promise<void> {
+  const { state } = supervisor;
+  if (state.phase === 'tried') await dismiss(supervisor, state, { lingerMs: 0 });
+  if (state.phase === 'switched') {
+    await dismiss(supervisor, state, { lingerMs: handoverLingerMs });
+    await restartExclusive(supervisor, state);
+  }
+}
+
+/** The candidate whose City is put on record. Throws without one. */
+export function requireCandidate({ state }: SupervisorData): Generation {
+  const candidate = candidateOf(state);
+  if (candidate === undefined) throw noCandidate();
+  return candidate;
+}
+
+function noCandidate(): Problem {
+  return new Problem('conflict', 'conflict', 'No new version is on its way in.');
+}
+
+async function dismiss(
+  supervisor: SupervisorData,
+  { candidate, before }: Handover,
+  { lingerMs }: { lingerMs: number },
+): Promise<void> {
+  supervisor.state = before === undefined ? { phase: 'idle' } : { phase: 'serving', current: before };
+  const { ended } = await candidate.leave({ lingerMs });
+  await ended;
+  if (candidate.socket !== before?.socket) candidate.socket.close();
+}
+
+/** An exclusive `before` has ended for the candidate, so it is started anew; if that fails, again and again. */
+async function restartExclusive(
+  supervisor: SupervisorData,
+  { before, isExclusive }: Handover,
+): Promise<void> {
+  if (!isExclusive || before === undefined) return;
+  const { version, runner, env, socket } = before;
+  const current = supervisor.createGeneration({ version, runner, env }, socket, restartMs);
+  supervisor.state = { phase: 'serving', current };
+  try {
+    await current.start();
+    await current.adopt();
+  } catch (error) {
+    supervisor.log.error({ err: error, version }, 'the version before could not be brought back at once');
+    current.revive();
+  }
+}
+
+function socketFor(before: Generation | undefined, host: string, port: number): ListeningSocket {
+  const bound = before?.socket;
+  if (bound !== undefined && bound.host === host && (port === 0 || port === bound.port)) return bound;
+  return openListeningSocket(host, port);
+}
+
+function sharesEmbeddedDatabase(before: GenerationSpec['env'], after: GenerationSpec['env']): boolean {
+  return (
+    before['DATABASE_URL'] === undefined &&
+    after['DATABASE_URL'] === undefined &&
+    before['DATABASE_PATH'] === after['DATABASE_PATH']
+  );
+}
+
+/** Keeps the version that serves, the one before, and the newest others up to `keptVersions`. */
+async function removeOldVersions(folder: CityFolder, { version, previous }: CityState): Promise<void> {
+  const others = (await folder.versions()).filter((name) => name !== version && name !== previous);
+  for (const name of others.slice(0, Math.max(0, others.length - keptVersions + 2)))
+    await folder.removeVersion(name);
+}
