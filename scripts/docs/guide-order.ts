@@ -6,7 +6,10 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
   { title: 'Money', guides: ['credits', 'what-a-call-costs', 'payments'] },
   { title: 'Models', guides: ['model-providers', 'local-models', 'reliability-of-models', 'media'] },
   { title: 'The agent', guides: ['agent', 'plugins', 'console'] },
-  { title: 'Running it', guides: ['running', 'operating', 'deploy', 'install', 'scaling', 'telemetry'] },
+  {
+    title: 'Running it',
+    guides: ['running', 'settings', 'operating', 'deploy', 'install', 'scaling', 'telemetry'],
+  },
 ];
 
 /** Pages such as `guides/agent.html`, grouped; a group without a page is left out. */
