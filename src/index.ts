@@ -1,5 +1,5 @@
-// What a project imports from `townhall`: the shapes of services and plugins, and both servers for a program of its own.
-// A server's code is loaded when it is made, so that a plugin does not wait for it.
+// What a project imports from `townhall`: the types of services and plugins, and both servers to embed in a program. A
+// server's code is loaded when it is created, so that a plugin does not wait for it.
 import { createRedactor } from './kernel/secrets/secret.ts';
 import { createLog } from './kernel/log.ts';
 import { systemClock } from './kernel/clock.ts';
@@ -28,26 +28,26 @@ export { definePlugin } from './agent/plugins/index.ts';
 export type { Action, ActionContext, Availability, Plugin, StartContext } from './agent/plugins/index.ts';
 
 export interface EmbeddedServer {
-  /** Resolves once it serves; rejects when the address cannot be had. */
+  /** Resolves once it serves; rejects when the address cannot be used. */
   listen(): Promise<{ url: string; port: number }>;
-  /** Refuses new work, lets running answers finish, then closes everything that was opened. */
+  /** Refuses new requests, lets running ones finish, then closes everything that was opened. */
   close(): Promise<void>;
 }
 
 export interface EmbeddedGateway extends EmbeddedServer {
-  /** A user token for the local user of the local edition, good for a month. */
+  /** A user token for the local user of the local edition, valid for a month. */
   issueLocalToken(): Promise<string>;
 }
 
 export interface EmbeddedAgent extends EmbeddedServer {
-  /** Where the agent's token is. */
+  /** The path of the agent's token. */
   readonly tokenFile: string;
 }
 
 interface CommonOptions {
-  /** What `townhall gateway --help` and `townhall agent --help` list, under the names of the environment; the process's own environment is not looked at. */
+  /** The settings of docs/guides/settings.md by their environment keys. The process's environment is not read. */
   settings?: Readonly<Record<string, string | undefined>>;
-  /** Takes the lines of the log, JSON each. Without it there is no log. */
+  /** Receives each line of the log, which is JSON. Without it nothing is logged. */
   log?: (line: string) => void;
 }
 
@@ -59,7 +59,7 @@ export interface AgentOptions extends CommonOptions {
   plugins?: readonly Plugin[];
 }
 
-/** A gateway within this process: its database is open and migrated when this resolves; nothing listens yet. */
+/** Creates a gateway in this process. Its database is open and migrated when this resolves; `listen` starts to serve. */
 export async function createGateway({
   settings = {},
   services = [],
@@ -89,7 +89,7 @@ export async function createGateway({
   };
 }
 
-/** An agent within this process; nothing listens yet. */
+/** Creates an agent in this process; `listen` starts to serve. */
 export async function createAgent({
   settings = {},
   plugins = [],

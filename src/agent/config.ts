@@ -181,7 +181,7 @@ export function readAgentData(
   return { ...settings, dataDir: resolve(settings.dataDir) };
 }
 
-/** Reads and checks the settings. Throws a SettingError that names the one at fault. */
+/** Reads and checks the settings. Throws a SettingError that names the unusable one. */
 export function readAgentConfig(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,

@@ -35,7 +35,7 @@ export async function createDatabase(url: string, name: string, log: Log): Promi
     if (exists) return;
     const session = database.session({ deadlineMs: 120_000 });
     try {
-      await session.sql.unsafe(`create database ${quoted(name)}`);
+      await session.sql.unsafe(`create database ${quoteIdentifier(name)}`);
     } catch (error) {
       const code = (error as { code?: string }).code;
       // duplicate_database: another deployment was faster.
@@ -61,7 +61,7 @@ async function situationOf({ sql }: Database, name: string): Promise<DatabaseSit
   return {
     exists: row?.exists ?? false,
     canCreate: row?.canCreate ?? false,
-    statement: `create database ${quoted(name)} owner ${quoted(row?.user ?? '')};`,
+    statement: `create database ${quoteIdentifier(name)} owner ${quoteIdentifier(row?.user ?? '')};`,
   };
 }
 
@@ -96,6 +96,6 @@ async function withServer<T>(
   throw failure;
 }
 
-function quoted(name: string): string {
+function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }

@@ -52,7 +52,7 @@ export async function deploy(plan: Plan, options: DeployOptions): Promise<Deploy
   const { folder, version } = plan;
   return goLive(plan, options, {
     isNew: true,
-    keep: () => folder.keep(version.next, version.raised),
+    keep: () => folder.keep(version.next, version.raisedText),
     drop: (name) => folder.removeVersion(name),
     raise: () => version.raise(),
     restore: () => version.restore(),

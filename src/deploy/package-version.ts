@@ -10,7 +10,7 @@ export interface PackageVersion {
   /** The patch version after it. */
   next: string;
   /** The file's text with the next version. */
-  raised: string;
+  raisedText: string;
   /** Writes the next version atomically. */
   raise(): Promise<void>;
   /** Writes back the former text. */
@@ -43,12 +43,12 @@ export async function readPackageVersion(directory: string): Promise<PackageVers
     throw new Error(`${file} in ${directory} cannot be written; a deployment raises its version.`);
   });
   const next = `${major}.${minor}.${Number(patch) + 1}`;
-  const raised = `${text.slice(0, node.start)}"${next}"${text.slice(node.end)}`;
+  const raisedText = `${text.slice(0, node.start)}"${next}"${text.slice(node.end)}`;
   return {
     current: node.value,
     next,
-    raised,
-    raise: () => replace(path, raised),
+    raisedText,
+    raise: () => replace(path, raisedText),
     restore: () => replace(path, text),
   };
 }

@@ -125,8 +125,8 @@ function compose(options: RenderOptions): string {
     'services:',
     '  city:',
     '    build:',
-    `      context: ${quoted(relative(folder, directory) || '.')}`,
-    `      dockerfile: ${quoted(dockerfilePath(options))}`,
+    `      context: ${quote(relative(folder, directory) || '.')}`,
+    `      dockerfile: ${quote(dockerfilePath(options))}`,
     '    restart: unless-stopped',
     `    stop_grace_period: ${stopSeconds}s`,
     '    ports:',
@@ -150,12 +150,12 @@ function postgresOf({ deployment }: Declaration): { name: string } | undefined {
 function composeEnvironment(declaration: Declaration): string[] {
   const { baseUrl } = declaration.deployment;
   const database = postgresOf(declaration);
-  const lines = baseUrl === undefined ? [] : [`      TOWNHALL_CITY_BASE_URL: ${quoted(baseUrl)}`];
+  const lines = baseUrl === undefined ? [] : [`      TOWNHALL_CITY_BASE_URL: ${quote(baseUrl)}`];
   if (database === undefined) return lines;
   const url = `postgres://townhall:\${POSTGRES_PASSWORD:?set it}@database:5432/${database.name}`;
   return [
     ...lines,
-    `      DATABASE_URL: ${quoted(url)}`,
+    `      DATABASE_URL: ${quote(url)}`,
     '      TOWNHALL_MASTER_KEY: "${TOWNHALL_MASTER_KEY:?set it to 32 bytes in base64}"',
   ];
 }
@@ -172,9 +172,9 @@ function composeDatabase(name: string): string[] {
     '    environment:',
     '      POSTGRES_USER: townhall',
     '      POSTGRES_PASSWORD: "${POSTGRES_PASSWORD:?set it}"',
-    `      POSTGRES_DB: ${quoted(name)}`,
+    `      POSTGRES_DB: ${quote(name)}`,
     '    healthcheck:',
-    `      test: ["CMD", "pg_isready", "--username", "townhall", "--dbname", ${quoted(name)}]`,
+    `      test: ["CMD", "pg_isready", "--username", "townhall", "--dbname", ${quote(name)}]`,
     '      interval: 5s',
     '      timeout: 5s',
     '      retries: 12',
@@ -251,7 +251,7 @@ function hardening(declaration: Declaration, directory: string): string[] {
 }
 
 /** A text in double quotes, as YAML and JSON both write it. */
-function quoted(text: string): string {
+function quote(text: string): string {
   return JSON.stringify(text);
 }
 

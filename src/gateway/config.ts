@@ -1,4 +1,4 @@
-// The gateway's settings: one table, read once at start from flags and environment and then passed on as values.
+// The gateway's settings: one table, read once at start from flags and environment.
 import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { passwordError } from '../kernel/secrets/password.ts';
@@ -174,9 +174,9 @@ export const gatewaySettings = {
   ),
 };
 
-/** Whether a key is read from the process at start, so that storing a value under it would change nothing. */
+/** Whether a key is read only at start, so that a stored value would have no effect. */
 export function isStartupKey(key: string): boolean {
-  // The one setting that is looked up when it is used, and so may be stored.
+  // Looked up on every use, so a stored value takes effect.
   if (key === gatewaySettings.cityBaseUrl.key) return false;
   return startupKeys.has(key) || key.startsWith('TOWNHALL_');
 }
@@ -190,10 +190,10 @@ const startupKeys: ReadonlySet<string> = new Set([
   'NODE_EXTRA_CA_CERTS',
 ]);
 
-/** What the gateway runs with. Times in milliseconds. */
+/** The settings of a gateway. Times in milliseconds. */
 export type GatewayConfig = ReturnType<typeof readSettings<typeof gatewaySettings>>;
 
-/** Reads and checks the settings. Throws a SettingError that names the one at fault. */
+/** Reads and checks the settings. Throws a SettingError that names the unusable one. */
 export function readGatewayConfig(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
@@ -214,7 +214,7 @@ export function readGatewayConfig(
   return config;
 }
 
-/** For a gateway that is about to serve: throws a SettingError for a folder that cannot be used. Makes nothing. */
+/** Checks before the start that the folders can be used. Creates nothing. Throws a SettingError. */
 export async function requireFolders({
   databaseUrl,
   databasePath,
@@ -226,24 +226,24 @@ export async function requireFolders({
   if (storagePath !== undefined) await requireFolder('STORAGE_PATH', storagePath);
 }
 
-// Also while there is an administrator already: a database that is made anew later would refuse them then.
+// Checked also when an administrator exists: otherwise a later start on a new database would refuse them.
 function requireCredentials(adminId: string, password: string): void {
-  const idFault = adminIdError(adminId);
-  if (idFault !== null) throw new SettingError(`ADMIN_ID: ${idFault}`);
-  const fault = passwordError(password, [adminId]);
-  if (fault !== null) throw new SettingError(`ADMIN_PASSWORD: ${fault}`);
+  const idError = adminIdError(adminId);
+  if (idError !== null) throw new SettingError(`ADMIN_ID: ${idError}`);
+  const passwordProblem = passwordError(password, [adminId]);
+  if (passwordProblem !== null) throw new SettingError(`ADMIN_PASSWORD: ${passwordProblem}`);
 }
 
-// Browsers send an origin without a path and in lower case; any other text would never match. Schemes beside http and
-// https, such as those of browser extensions, have no origin in the sense of URL.
-function requireOrigin(given: string): void {
-  const isWeb = URL.canParse(given) && /^https?:$/.test(new URL(given).protocol);
+// Browsers send origins in lower case and without a path; other texts would never match. For schemes such as those of
+// browser extensions URL has no origin, so they are matched by a pattern.
+function requireOrigin(origin: string): void {
+  const isWeb = URL.canParse(origin) && /^https?:$/.test(new URL(origin).protocol);
   const usable = isWeb
-    ? new URL(given).origin === given
-    : /^(?!https?:)[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/.test(given);
+    ? new URL(origin).origin === origin
+    : /^(?!https?:)[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/.test(origin);
   if (!usable)
     throw new SettingError(
-      `CORS_ORIGINS takes origins such as https://shop.example, without a path, not "${given}".`,
+      `CORS_ORIGINS takes origins such as https://shop.example, without a path, not "${origin}".`,
     );
 }
 
@@ -255,10 +255,10 @@ function requireProxies(list: readonly string[]): void {
   }
 }
 
-function requireBaseUrl(given: string): void {
-  const url = URL.canParse(given) ? new URL(given) : undefined;
+function requireBaseUrl(text: string): void {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
   const usable =
     url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.hash === '';
   if (!usable)
-    throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${given}".`);
+    throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${text}".`);
 }

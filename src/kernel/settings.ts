@@ -34,9 +34,9 @@ export function readSettings<Table extends Record<string, Setting<unknown>>>(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
 ): Values<Table> {
-  const known = new Set(Object.values(table).map(({ flag }) => flag));
+  const tableFlags = new Set(Object.values(table).map(({ flag }) => flag));
   for (const flag of Object.keys(flags)) {
-    if (!known.has(flag)) throw new SettingError(`--${flag} is not an option here; see --help.`);
+    if (!tableFlags.has(flag)) throw new SettingError(`--${flag} is not an option here; see --help.`);
   }
   const values: Record<string, unknown> = {};
   for (const [name, { key, flag, fallback, parse }] of Object.entries(table)) {

@@ -30,10 +30,10 @@ afterAll(async () => {
 });
 
 async function call(
-  given: string[],
+  words: string[],
   { token, input }: { token?: string; input?: string } = {},
 ): Promise<{ code: number | string; screen: string }> {
-  const command = townhall(['call', ...given], {
+  const command = townhall(['call', ...words], {
     cwd: folder,
     env: token === undefined ? {} : { TOWNHALL_TOKEN: token },
     ...(input !== undefined && { input }),
@@ -57,8 +57,8 @@ async function countingServer(): Promise<{ url: string; requests(): number; clos
     close: () => void server.close(),
   };
 }
-const gateway = (given: string[], from?: Parameters<typeof call>[1]) =>
-  call(['gateway', ...given, '--url', world.url], from);
+const gateway = (words: string[], from?: Parameters<typeof call>[1]) =>
+  call(['gateway', ...words, '--url', world.url], from);
 
 describe('townhall call', () => {
   test.each(['', '.', '..'])('refuses %j for a part of the path before anything is sent', async (value) => {
@@ -229,11 +229,11 @@ describe('townhall call', () => {
   });
 
   test('says what the server refuses: the code, the message, the member, the request', async () => {
-    const refused = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi'], {
+    const refusal = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi'], {
       token: world.userToken,
     });
-    expect(refused.code).toBe(1);
-    expect(refused.screen).toMatch(
+    expect(refusal.code).toBe(1);
+    expect(refusal.screen).toMatch(
       /^townhall call: 404 model_not_found: .+ \(model\) \[req_[0-9a-z]{26}\]\n$/,
     );
     const asJson = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi', '--json'], {
@@ -261,16 +261,16 @@ describe('townhall call', () => {
     ['two bodies', ['gateway', 'env.upsertVariable', 'key=A', '--body', '{}'], 'not as both'],
     ['a body where none belongs', ['gateway', 'accounts.getMe', '--body', '{}'], 'takes no body'],
     ['an address that is none', ['gateway', 'accounts.getMe', '--url', 'localhost'], '--url'],
-  ])('refuses %s before it asks anybody', async (_what, given, said) => {
-    expect(await call(given)).toMatchObject({ code: 2, screen: expect.stringContaining(said) });
+  ])('refuses %s without calling the server', async (_what, words, sentence) => {
+    expect(await call(words)).toMatchObject({ code: 2, screen: expect.stringContaining(sentence) });
   });
 
-  test('finds the credential of a local edition in this folder, and sends it to this machine alone', async () => {
+  test('sends the credential of a local edition to this machine alone', async () => {
     await mkdir(join(folder, 'data'), { recursive: true });
     await writeFile(join(folder, 'data/local.token'), 'th_usr_local\n');
-    const seen: (string | undefined)[] = [];
+    const authorizations: (string | undefined)[] = [];
     const server = createServer(({ headers }, answer) => {
-      seen.push(headers.authorization);
+      authorizations.push(headers.authorization);
       answer.writeHead(200, { 'content-type': 'application/json' }).end('{}');
     });
     await once(server.listen(0, '127.0.0.1'), 'listening');
@@ -280,10 +280,10 @@ describe('townhall call', () => {
       (await call(['gateway', 'accounts.getMe', '--url', at, '--token-file', 'data/local.token'])).code,
     ).toBe(0);
     server.close();
-    expect(seen).toEqual([undefined, 'Bearer th_usr_local']);
+    expect(authorizations).toEqual([undefined, 'Bearer th_usr_local']);
   });
 
-  test('says that nothing answers where nothing does', async () => {
+  test('names the server that does not answer', async () => {
     expect(await call(['gateway', 'directory.getHealth', '--url', 'http://127.0.0.1:1'])).toMatchObject({
       code: 1,
       screen: expect.stringMatching(/http:\/\/127\.0\.0\.1:1 does not answer/),

@@ -27,7 +27,7 @@ describe('the command line', () => {
     expect(run.screen()).toContain(`townhall ${name}`);
   });
 
-  test('lists every command with its line', async () => {
+  test('lists every command with its summary', async () => {
     const run = townhall(['--help'], { cwd: folder });
     expect(await run.ended).toBe(0);
     for (const { name, summary } of commands) {
@@ -54,13 +54,13 @@ describe('the command line', () => {
     [['admin', 'setpu'], 'Did you mean "townhall admin setup"?'],
     [['agent', 'token', 'crate'], 'Did you mean "townhall agent token create"?'],
     [['completions', 'bahs'], 'Did you mean "townhall completions bash"?'],
-  ])('names for %j what was probably meant', async (given, said) => {
-    const run = townhall(given, { cwd: folder });
+  ])('suggests for %j what was probably meant', async (words, sentence) => {
+    const run = townhall(words, { cwd: folder });
     expect(await run.ended).toBe(2);
-    expect(run.screen()).toContain(said);
+    expect(run.screen()).toContain(sentence);
   });
 
-  test('suggests nothing where nothing is near', async () => {
+  test('suggests nothing for a word that resembles none', async () => {
     const run = townhall(['frobnicate'], { cwd: folder });
     expect(await run.ended).toBe(2);
     expect(run.screen()).not.toContain('Did you mean');
@@ -79,16 +79,16 @@ describe('the command line', () => {
     [['gateway', '--port', '1', '--port', '2'], '--port is given twice'],
     [['admin', 'promote'], 'townhall admin setup'],
     [[], 'Usage'],
-  ])('refuses %j with 2 and names the fault', async (given, named) => {
-    const run = townhall(given, { cwd: folder });
+  ])('refuses %j with 2 and names what is wrong', async (words, sentence) => {
+    const run = townhall(words, { cwd: folder });
     expect(await run.ended).toBe(2);
-    expect(run.screen()).toContain(named);
+    expect(run.screen()).toContain(sentence);
     expect(run.screen()).not.toContain('    at ');
   });
 });
 
-describe('what is printed', () => {
-  /** In a shell of its own: the command's code, and what it complained of. */
+describe('standard output', () => {
+  /** Runs the command in a shell; returns its exit code and what it wrote to standard error. */
   const printed = async (words: string, into: string): Promise<{ code: number; complaints: string }> => {
     const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${into}`;
     const ended = await shell('bash', ['-c', script], { cwd: folder }).catch(
@@ -97,18 +97,18 @@ describe('what is printed', () => {
     return { code: 'code' in ended ? ended.code : 0, complaints: ended.stderr };
   };
 
-  test('may be left by its reader', async () => {
+  test('may be closed by its reader', async () => {
     expect(await printed('doctor', '| true')).toEqual({ code: 0, complaints: '' });
   });
 
-  test('is said to have failed where it could not be written', async () => {
+  test('fails the command when it cannot be written', async () => {
     const { code, complaints } = await printed('--help', '> /dev/full');
     expect(code).toBe(1);
     expect(complaints).toMatch(/^townhall: standard output cannot be written to: .*\n$/);
   });
 });
 
-describe('a command about data that are there', () => {
+describe('a command on existing data', () => {
   test.each([
     ['admin', 'token', 'list'],
     ['admin', 'reset', '--admin-id', 'ada', '--password-stdin'],
@@ -118,9 +118,9 @@ describe('a command about data that are there', () => {
     ['ledger', 'verify'],
     ['db', 'migrate'],
     ['db', 'backup', 'file'],
-  ])('makes none where there are none: %s %s', async (...given) => {
+  ])('creates no database: %s %s', async (...words) => {
     const cwd = await mkdtemp(join(folder, 'empty-'));
-    const run = townhall(given, { cwd, env: { HOME: folder }, input: 'a long enough one' });
+    const run = townhall(words, { cwd, env: { HOME: folder }, input: 'a long enough one' });
     expect(await run.ended).toBe(1);
     expect(run.screen()).toContain('There is no database at ./data/townhall.db');
     expect(await readdir(cwd)).toEqual([]);
@@ -139,7 +139,7 @@ describe('townhall gateway', () => {
   });
   afterAll(() => place?.remove());
 
-  test('logs exactly one listening line, as JSON, and ends with 0 on SIGTERM', async () => {
+  test('logs one listening line and ends with 0 on SIGTERM', async () => {
     const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
     const [, url] = await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
     expect((await fetch(`${url}/ready`)).status).toBe(200);
@@ -153,7 +153,7 @@ describe('townhall gateway', () => {
     expect(lines.filter(({ msg }) => msg === 'listening')).toEqual([expect.objectContaining({ url })]);
   });
 
-  test('ends with 1 where its port is taken, and names the setting', async () => {
+  test('ends with 1 for a port in use and names the setting', async () => {
     const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
     const [, port = ''] = await run.waitFor(/"url":"http:\/\/127\.0\.0\.1:(\d+)"/);
     const cwd = await mkdtemp(join(folder, 'second-'));
@@ -183,7 +183,7 @@ describe('townhall gateway', () => {
     expect(run.screen().trim().split('\n')).toHaveLength(1);
   });
 
-  test('takes an administrator from a pipe, beside a running server and without one', async () => {
+  test('sets up an administrator from a pipe, with and without a running server', async () => {
     const setup = townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin', '--json'], {
       cwd: folder,
       env: where,
@@ -217,7 +217,7 @@ describe('townhall gateway', () => {
     expect(await server.ended).toBe(0);
   });
 
-  test('refuses a password of eleven characters and a second setup, and changes nothing', async () => {
+  test('refuses a short password and a second setup', async () => {
     const short = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
       cwd: folder,
       env: where,

@@ -1,5 +1,5 @@
-// The scripts for the shells, each loaded by its own shell and asked as with the tab key. A shell that is not here is
-// skipped, which is said aloud.
+// The completion scripts, each loaded by its own shell and asked as with the tab key. A shell that is not installed is
+// skipped with a warning.
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -18,11 +18,11 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 const fileOf = { bash: 'townhall.bash', zsh: '_townhall', fish: 'townhall.fish' };
 type Shell = keyof typeof fileOf;
 
-/** Runs a program of the shell, without anybody's own settings. */
-function inShell(shell: Shell, given: readonly string[]): string[] {
+/** Runs a program in the shell without the user's configuration. */
+function inShell(shell: Shell, args: readonly string[]): string[] {
   const plain = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
   const env = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder, TERM: 'dumb' };
-  return execFileSync(shell, [...plain, ...given], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
+  return execFileSync(shell, [...plain, ...args], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
     .split('\n')
     .filter((line) => line !== '');
 }
@@ -53,7 +53,7 @@ while zpty -r asked line; do
 done
 `;
 
-/** What the tab key offers behind the line. */
+/** What the tab key offers after the line. */
 const offered: Record<Shell, (line: string) => string[]> = {
   bash(line) {
     const words = line.split(' ');
@@ -89,17 +89,17 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
     ['townhall gateway --met', ['--metrics-host', '--metrics-port']],
     ['townhall db backup FILE --da', ['--data-dir', '--database-path', '--database-url']],
     ['townhall --', ['--help', '--version']],
-  ])('offers behind "%s" what the help has', (line, words) => {
+  ])('completes "%s"', (line, words) => {
     expect(offered[shell](line).sort()).toEqual([...words].sort());
   });
 
   // In bash it is an option of the function, which only a terminal looks at.
-  test.skipIf(!isHere || shell === 'bash')('offers files where no word of its own can stand', () => {
+  test.skipIf(!isHere || shell === 'bash')('offers files where no fixed word follows', () => {
     expect(offered[shell]('townhall db backup a-f')).toEqual(['a-file']);
     expect(offered[shell]('townhall db a-f')).toEqual([]);
   });
 
-  test.runIf(isHere && shell === 'zsh')('is known after "source" as well', () => {
+  test.runIf(isHere && shell === 'zsh')('works after "source" too', () => {
     expect(inShell('zsh', ['-c', zshProgram, 'zsh', 'townhall db m', 'sourced'])).toEqual(['migrate']);
   });
 });

@@ -47,10 +47,10 @@ async function host(name: string): Promise<Record<string, string>> {
 }
 
 async function run(
-  given: string[],
+  words: string[],
   env: Record<string, string>,
 ): Promise<{ code: number | string; screen: string }> {
-  const command = townhall(given, { cwd: folder, env });
+  const command = townhall(words, { cwd: folder, env });
   const code = await command.ended;
   expect(command.screen()).not.toMatch(/CANARY|\n\s+at /);
   return { code, screen: command.screen() };
@@ -150,19 +150,19 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
       screen: expect.stringContaining('is there already'),
     });
     await server.stop();
-    const held =
+    const dump =
       installed === null
         ? gunzipSync(await readFile(file))
         : execFileSync(join(installed.binaries, 'pg_restore'), ['--file=-', file], { maxBuffer: 1 << 28 });
-    expect(held.includes('SHOP_KEY')).toBe(true);
-    expect(held.includes('CANARY')).toBe(false);
+    expect(dump.includes('SHOP_KEY')).toBe(true);
+    expect(dump.includes('CANARY')).toBe(false);
     expect((await run(['db', 'backup', join(folder, 'idle.backup')], first)).code).toBe(0);
 
     const fresh = await host('fresh');
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
-      const refused = await run(['db', 'restore', file], { ...fresh, ...key });
-      expect(refused.code).toBe(2);
-      expect(refused.screen).toContain('Nothing was changed');
+      const refusal = await run(['db', 'restore', file], { ...fresh, ...key });
+      expect(refusal.code).toBe(2);
+      expect(refusal.screen).toContain('Nothing was changed');
     }
     if (!isPostgres) expect(await readdir(join(folder, 'fresh')).catch(() => [])).toEqual([]);
     const restored = await run(['db', 'restore', file, '--json'], {
@@ -181,9 +181,9 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     // What the start of a server refuses, it has not touched.
     const before = await contents(fresh);
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
-      const refused = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...fresh, ...key });
-      expect(refused.code).toBe(2);
-      expect(refused.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
+      const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...fresh, ...key });
+      expect(refusal.code).toBe(2);
+      expect(refusal.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
       expect(await contents(fresh)).toBe(before);
     }
     const again = await serve({ ...fresh, TOWNHALL_MASTER_KEY: masterKey });
@@ -317,7 +317,7 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     [['db', 'backup', 'a', 'b']],
     [['db', 'backup', 'a', '--agent', '--database-path', 'b']],
     [['db', 'backup', 'a', '--data-dir', 'b']],
-  ])('refuses %j with 2', async (given) => {
-    expect((await run(given, {})).code).toBe(2);
+  ])('refuses %j with 2', async (words) => {
+    expect((await run(words, {})).code).toBe(2);
   });
 });

@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 async function examine(
-  given: string[],
+  words: string[],
   more: Record<string, string> = {},
 ): Promise<{
   code: number | string;
@@ -47,7 +47,7 @@ async function examine(
   screen: string;
   of(check: string): Finding | undefined;
 }> {
-  const run = townhall(['doctor', '--json', '--port', '0', ...given], {
+  const run = townhall(['doctor', '--json', '--port', '0', ...words], {
     cwd: folder,
     env: { ...env, AGENT_PORT: '0', OPENAI_API_KEY: 'CANARY-openai-key', ...more },
   });
@@ -108,11 +108,11 @@ describe('townhall doctor', () => {
     });
     const stranger = createServer().listen(0, '0.0.0.0');
     await new Promise((resolve) => stranger.once('listening', resolve));
-    const { port: taken } = stranger.address() as AddressInfo;
-    const finding = await portFinding(String(taken));
+    const { port: usedPort } = stranger.address() as AddressInfo;
+    const finding = await portFinding(String(usedPort));
     expect(finding).toMatchObject({
       state: 'fail',
-      message: expect.stringContaining(`Port ${taken} is held by`),
+      message: expect.stringContaining(`Port ${usedPort} is held by`),
       next: expect.stringContaining('PORT'),
     });
     if (process.platform === 'linux') expect(finding?.message).toContain(`process ${process.pid}`);

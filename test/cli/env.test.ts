@@ -72,8 +72,8 @@ describe('townhall env rewrap', () => {
 
   test.each([[['env']], [['env', 'list']], [['env', 'rewrap', '--nonsense']]])(
     'refuses %j',
-    async (given) => {
-      expect(await townhall(given, { cwd: folder }).ended).toBe(2);
+    async (words) => {
+      expect(await townhall(words, { cwd: folder }).ended).toBe(2);
     },
   );
 });
@@ -110,12 +110,12 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('beside a runni
     });
     await server.waitFor(/"msg":"listening"/);
     const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
-    const refused = townhall(['env', 'rewrap'], { cwd, env: both });
-    expect(await refused.ended).toBe(1);
+    const rewrap = townhall(['env', 'rewrap'], { cwd, env: both });
+    expect(await rewrap.ended).toBe(1);
     const list = await listKeys(cwd, both);
     const serverKid = list.server ?? '';
-    expect(refused.screen()).toContain(`The running server seals under the master key ${serverKid}`);
-    expect(refused.screen()).not.toContain('all are under');
+    expect(rewrap.screen()).toContain(`The running server seals under the master key ${serverKid}`);
+    expect(rewrap.screen()).not.toContain('all are under');
     expect(list.keys.find(({ kid }) => kid === serverKid)).toMatchObject({
       current: true,
       setting: 'TOWNHALL_MASTER_KEY_PREVIOUS',

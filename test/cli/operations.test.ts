@@ -28,15 +28,15 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function run(...given: string[]): Promise<{ code: number | string; screen: string }> {
-  const command = townhall(given, { cwd: folder, env });
+async function run(...words: string[]): Promise<{ code: number | string; screen: string }> {
+  const command = townhall(words, { cwd: folder, env });
   const code = await command.ended;
   return { code, screen: command.screen() };
 }
 
 describe('townhall admin token', () => {
   test('makes a credential that works at once, lists it and revokes it', async () => {
-    const made = await run(
+    const creation = await run(
       'admin',
       'token',
       'create',
@@ -48,8 +48,8 @@ describe('townhall admin token', () => {
       '90d',
       '--json',
     );
-    expect(made.code).toBe(0);
-    const credential = JSON.parse(made.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
+    expect(creation.code).toBe(0);
+    const credential = JSON.parse(creation.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
       token: string;
       credential_id: string;
       expires_at: string;
@@ -83,10 +83,10 @@ describe('townhall admin token', () => {
     [['revoke'], 2, 'revoke ID'],
     [['revoke', 'adm_nobody'], 1, 'no such machine credential'],
     [['renew'], 2, 'admin token create'],
-  ])('%j ends with %i', async (given, code, named) => {
-    const ended = await run('admin', 'token', ...given);
+  ])('%j ends with %i', async (words, code, sentence) => {
+    const ended = await run('admin', 'token', ...words);
     expect(ended).toMatchObject({ code });
-    expect(ended.screen).toContain(named);
+    expect(ended.screen).toContain(sentence);
   });
 });
 

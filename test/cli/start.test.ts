@@ -190,10 +190,10 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
   test('says which port is taken and ends with 1', async () => {
     const [, port] = await run.waitFor(/gateway +http:\/\/\S+:(\d+)/);
     const second = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-    const refused = townhall(['start'], { cwd: second, env: { PORT: port ?? '', AGENT_PORT: '0' } });
-    expect(await refused.ended).toBe(1);
-    expect(refused.screen()).toContain(port);
-    expect(refused.screen()).not.toContain('    at ');
+    const start = townhall(['start'], { cwd: second, env: { PORT: port ?? '', AGENT_PORT: '0' } });
+    expect(await start.ended).toBe(1);
+    expect(start.screen()).toContain(port);
+    expect(start.screen()).not.toContain('    at ');
     await rm(second, { recursive: true, force: true });
   });
 });

@@ -12,10 +12,10 @@ if (!hasScript) console.warn('SKIPPED: the terminal tests need `script` of util-
 /** Runs a command on a terminal and types each answer once its question stands on the screen. */
 async function onTerminal(
   folder: string,
-  given: readonly string[],
+  words: readonly string[],
   answers: readonly [question: string, answer: string][],
 ): Promise<{ code: number; screen: string }> {
-  const command = [process.execPath, entry, ...given].map((word) => `'${word}'`).join(' ');
+  const command = [process.execPath, entry, ...words].map((word) => `'${word}'`).join(' ');
   const child = spawn(
     'script',
     ['--quiet', '--return', '--echo', 'never', '--command', command, '/dev/null'],
@@ -25,14 +25,14 @@ async function onTerminal(
     },
   );
   let screen = '';
-  let seen = 0;
+  let answeredLength = 0;
   const waiting = [...answers];
   child.stdout.on('data', (piece: Buffer) => {
     screen += piece.toString('utf8');
     const [next] = waiting;
-    if (next === undefined || !screen.slice(seen).includes(next[0])) return;
+    if (next === undefined || !screen.slice(answeredLength).includes(next[0])) return;
     waiting.shift();
-    seen = screen.length;
+    answeredLength = screen.length;
     child.stdin.write(`${next[1]}\r`);
   });
   const code = await new Promise<number>((resolve) => child.on('close', (ended) => resolve(ended ?? -1)));
@@ -40,7 +40,7 @@ async function onTerminal(
   return { code, screen };
 }
 
-// The question is how it asks, not which database it asks for.
+// The terminal is under test, not the database, so one engine is enough.
 describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
   'townhall admin, on a terminal',
   () => {
@@ -50,7 +50,7 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
     });
     afterAll(() => rm(folder, { recursive: true, force: true }));
 
-    test('setup asks for the ID and twice for the password, which is not shown', async () => {
+    test('setup asks for the ID and twice for the hidden password', async () => {
       const short = await onTerminal(
         folder,
         ['admin', 'setup'],
@@ -89,7 +89,7 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
       expect(code).toBe(0);
     });
 
-    test('setup is refused once there is an administrator, and reset replaces the credentials', async () => {
+    test('reset replaces the credentials of the one administrator', async () => {
       const again = await onTerminal(
         folder,
         ['admin', 'setup'],

@@ -1,28 +1,28 @@
-// Runs the command line as its user does: another process, its screen, its exit code.
+// Runs the command line as a user does: in its own process, with its output and exit code.
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { compileCache } from '../support/compile-cache.ts';
 
-/** The program of the command line. */
+/** The entry point of the command line. */
 export const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 
 export interface Run {
   process: ChildProcess;
   /** All of standard output and standard error so far. */
   screen(): string;
-  /** Resolves with the match once standard output has it; rejects when the process ends first or the time is up. */
+  /** Resolves with the match once the output contains it; rejects when the process ends first, and after the timeout. */
   waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
   /** The exit code, or the signal's name. */
   ended: Promise<number | string>;
 }
 
-/** Starts `townhall …` in a folder, with nothing of the test's own environment but the path. */
+/** Starts `townhall …` in a folder. Of the test's environment it gets only PATH. */
 export function townhall(
-  given: readonly string[],
+  words: readonly string[],
   options: { cwd: string; env?: Record<string, string>; input?: string },
 ): Run {
-  const child = spawn(process.execPath, [entry, ...given], {
+  const child = spawn(process.execPath, [entry, ...words], {
     cwd: options.cwd,
     env: {
       PATH: process.env['PATH'] ?? '',
@@ -48,8 +48,8 @@ export function townhall(
     process: child,
     screen: () => screen,
     ended,
-    async waitFor(pattern, timeoutMs = 80_000) {
-      const found = new Promise<RegExpMatchArray>((resolve, reject) => {
+    waitFor(pattern, timeoutMs = 80_000) {
+      return new Promise<RegExpMatchArray>((resolve, reject) => {
         const look = (): void => {
           const match = screen.match(pattern);
           if (match === null) return;
@@ -68,7 +68,6 @@ export function townhall(
         });
         look();
       });
-      return found;
     },
   };
 }

@@ -1,5 +1,5 @@
-// A project of its own for one test file, deployed with the command line as an operator does, on whichever database the
-// run is about. Everything is gone after `close`.
+// A project for one test file, deployed with the command line as an operator does, on the database of the test run.
+// `close` removes everything.
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -20,7 +20,7 @@ export interface CityWorld {
   env: Record<string, string>;
   /** Runs a command to its end in the project's folder. */
   run(
-    given: readonly string[],
+    words: readonly string[],
     env?: Record<string, string>,
   ): Promise<{ code: number | string; screen: string }>;
   write(file: string, text: string): Promise<void>;
@@ -28,7 +28,7 @@ export interface CityWorld {
   /** The version in package.json. */
   version(): Promise<string>;
   declare(members: object): Promise<void>;
-  supervision: SupervisorClient;
+  supervisor: SupervisorClient;
   /** Where the City answers. */
   url(): Promise<string>;
   get(path: string): Promise<{ status: number; body: unknown }>;
@@ -39,15 +39,15 @@ export interface CityWorld {
 export async function makeCity(): Promise<CityWorld> {
   const source = inject('databaseSource');
   const engine = source?.engine ?? 'embedded';
-  // Short, as the path of a socket is.
+  // Short, because the path of a socket is limited.
   const root = await mkdtemp(join(tmpdir(), 'th-city-'));
   const directory = join(root, 'demo');
   const databaseName = `townhall_city_${randomBytes(5).toString('hex')}`;
   const env: Record<string, string> = {
-    // Where programs keep what is theirs, which is not the project.
+    // Caches and other files of programs must not go into the project.
     HOME: root,
     HOST: '127.0.0.1',
-    // One that it still has when it was stopped and starts again.
+    // A fixed port, so that the City has the same address after a restart.
     PORT: String(await freePort()),
     LOG_LEVEL: 'info',
     TOWNHALL_MASTER_KEY: testMasterKey,
@@ -60,19 +60,19 @@ export async function makeCity(): Promise<CityWorld> {
     RATE_LIMIT_ADMIN: 'off',
     ...(source?.engine === 'postgres' ? { DATABASE_URL: source.url } : {}),
   };
-  const made = townhall(['init', 'demo'], { cwd: root });
-  if ((await made.ended) !== 0) throw new Error(made.screen());
+  const init = townhall(['init', 'demo'], { cwd: root });
+  if ((await init.ended) !== 0) throw new Error(init.screen());
   const resources = { database: { type: engine, binding: 'db', name: databaseName } };
   const folder = cityFolder(directory);
-  const asked = supervisorClient(folder);
+  const supervisor = supervisorClient(folder);
 
   const world: CityWorld = {
     engine,
     directory,
     env,
-    supervision: asked,
-    async run(given, more = {}) {
-      const run = townhall(given, { cwd: directory, env: { ...env, ...more } });
+    supervisor,
+    async run(words, more = {}) {
+      const run = townhall(words, { cwd: directory, env: { ...env, ...more } });
       return { code: await run.ended, screen: run.screen() };
     },
     write: (file, text) => writeFile(join(directory, file), text),
@@ -85,7 +85,7 @@ export async function makeCity(): Promise<CityWorld> {
       await world.write('townhall.json', JSON.stringify({ ...declaration, ...members }, null, 2));
     },
     async url() {
-      return (await asked.status())?.url ?? '';
+      return (await supervisor.status())?.url ?? '';
     },
     async get(path) {
       // Over a connection of its own: one that was open before may still be answered by the version before.
@@ -117,7 +117,7 @@ export async function makeCity(): Promise<CityWorld> {
       return (await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' })).user_token;
     },
     async close() {
-      await asked.stop();
+      await supervisor.stop();
       if (source?.engine === 'postgres') {
         const admin = await connect({ url: source.url, limits: { maxConnections: 1 } }, { log: silentLog });
         const session = admin.session({ deadlineMs: 60_000 });

@@ -37,11 +37,11 @@ function refusal(text: string): string {
 }
 
 /** One member a line, so that lines can be told. */
-const written = (value: object): string => JSON.stringify(value, null, 2);
+const stringify = (document: object): string => JSON.stringify(document, null, 2);
 
 describe('a declaration', () => {
   test('is read whole, with the defaults that it leaves out', () => {
-    expect(parseDeclaration(written(whole))).toEqual({
+    expect(parseDeclaration(stringify(whole))).toEqual({
       id: whole.id,
       name: 'notes',
       entry: 'src/main.ts',
@@ -63,7 +63,7 @@ describe('a declaration', () => {
       },
     });
     const { schema, type, id, name } = whole;
-    expect(parseDeclaration(written({ schema, type, id, name, deployment: { target: 'local' } }))).toEqual({
+    expect(parseDeclaration(stringify({ schema, type, id, name, deployment: { target: 'local' } }))).toEqual({
       id,
       name,
       entry: 'src/index.ts',
@@ -72,7 +72,7 @@ describe('a declaration', () => {
   });
 
   test('may begin with a byte order mark and name its schema', () => {
-    expect(parseDeclaration(`\uFEFF${written({ $schema: './x.json', ...whole })}`).name).toBe('notes');
+    expect(parseDeclaration(`\uFEFF${stringify({ $schema: './x.json', ...whole })}`).name).toBe('notes');
   });
 
   const { resources } = whole.deployment;
@@ -83,79 +83,83 @@ describe('a declaration', () => {
   const without = (value: object, name: string): object =>
     Object.fromEntries(Object.entries(value).filter(([member]) => member !== name));
   test.each<[string, string, string]>([
-    ['an unknown member', written({ ...whole, entri: 'x' }), 'townhall.json:29:3: entri is not known here'],
+    ['an unknown member', stringify({ ...whole, entri: 'x' }), 'townhall.json:29:3: entri is not known here'],
     [
       'an unknown member far within',
-      written(deployed({ resources: { database: { ...resources.database, size: 1 } } })),
+      stringify(deployed({ resources: { database: { ...resources.database, size: 1 } } })),
       'townhall.json:16:9: deployment.resources.database.size is not known here',
     ],
     [
       'an unknown resource',
-      written(deployed({ resources: { cache: {} } })),
+      stringify(deployed({ resources: { cache: {} } })),
       'townhall.json:13:7: deployment.resources.cache is not known here',
     ],
     [
       'a number in place of a text',
-      written({ ...whole, name: 7 }),
+      stringify({ ...whole, name: 7 }),
       'townhall.json:5:3: name must be a string',
     ],
     [
       'a text in place of a number',
-      written(deployed({ port: '80' })),
+      stringify(deployed({ port: '80' })),
       'townhall.json:10:5: deployment.port must be an integer',
     ],
     [
       'a port that there is not',
-      written(deployed({ port: 65_536 })),
+      stringify(deployed({ port: 65_536 })),
       'townhall.json:10:5: deployment.port must be at most 65535',
     ],
-    ['another version of the form', written({ ...whole, schema: 2 }), 'townhall.json:2:3: schema must be 1'],
-    ['another type', written({ ...whole, type: 'town' }), 'townhall.json:3:3: type must be "city"'],
+    [
+      'another version of the form',
+      stringify({ ...whole, schema: 2 }),
+      'townhall.json:2:3: schema must be 1',
+    ],
+    ['another type', stringify({ ...whole, type: 'town' }), 'townhall.json:3:3: type must be "city"'],
     [
       'another target',
-      written(deployed({ target: 'moon' })),
+      stringify(deployed({ target: 'moon' })),
       'townhall.json:8:5: deployment.target must be "local"',
     ],
-    ['a missing member', written(without(whole, 'id')), 'townhall.json:1:1: id is required'],
+    ['a missing member', stringify(without(whole, 'id')), 'townhall.json:1:1: id is required'],
     [
       'a missing deployment',
-      written(without(whole, 'deployment')),
+      stringify(without(whole, 'deployment')),
       'townhall.json:1:1: deployment is required',
     ],
     [
       'a missing target',
-      written({ ...whole, deployment: {} }),
+      stringify({ ...whole, deployment: {} }),
       'townhall.json:7:3: deployment.target is required',
     ],
     [
       'a resource without its binding',
-      written(deployed({ resources: { database: { type: 'embedded' } } })),
+      stringify(deployed({ resources: { database: { type: 'embedded' } } })),
       'townhall.json:13:7: deployment.resources.database.binding is required',
     ],
     [
       'a storage without its address',
-      written(deployed({ resources: { storage: without(resources.storage, 'public_url_prefix') } })),
+      stringify(deployed({ resources: { storage: without(resources.storage, 'public_url_prefix') } })),
       'townhall.json:13:7: deployment.resources.storage.public_url_prefix is required',
     ],
     [
       'a queue without a database',
-      written(deployed({ resources: { queue: resources.queue } })),
+      stringify(deployed({ resources: { queue: resources.queue } })),
       'townhall.json:13:7: deployment.resources.queue needs a database; declare deployment.resources.database too',
     ],
     [
       'two resources under one binding',
-      written(deployed({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
+      stringify(deployed({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
       'townhall.json:19:9: deployment.resources.queue.binding is "db", as that of the database',
     ],
     ['a list in place of it', '[]', 'townhall.json:1:1: the declaration must be an object'],
     [
       'an entry outside of the project',
-      written({ ...whole, entry: '../x.ts' }),
+      stringify({ ...whole, entry: '../x.ts' }),
       'townhall.json:6:3: entry must be a path within the project',
     ],
     [
       'an entry at the root of the disk',
-      written({ ...whole, entry: '/etc/x.ts' }),
+      stringify({ ...whole, entry: '/etc/x.ts' }),
       'townhall.json:6:3: entry must be a path within the project',
     ],
     [
@@ -177,13 +181,13 @@ describe('a declaration', () => {
     ],
     ['nothing', '', 'townhall.json:1:1: a value was expected, not the end of the file'],
     ['something behind its end', '{}\n}', 'townhall.json:2:1: nothing more was expected, but `}`'],
-  ])('is refused with the place of the fault: %s', (_what, text, message) => {
+  ])('is refused with line and column: %s', (_what, text, message) => {
     expect(refusal(text)).toContain(message);
   });
 
-  test('tells all its faults at once, in their order', () => {
-    const faults = refusal(written({ ...whole, type: 'x', name: 7, more: true })).split('\n');
-    expect(faults.map((line) => line.replace(/^townhall\.json:(\d+):.*?: (\S+) .*/, '$1 $2'))).toEqual([
+  test('reports all errors at once, in their order', () => {
+    const errors = refusal(stringify({ ...whole, type: 'x', name: 7, more: true })).split('\n');
+    expect(errors.map((line) => line.replace(/^townhall\.json:(\d+):.*?: (\S+) .*/, '$1 $2'))).toEqual([
       '3 type',
       '5 name',
       '29 more',

@@ -157,16 +157,16 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
   });
 
   test('a gateway that dies is started again, and callers wait for it', async () => {
-    const pid = (await city.supervision.status())?.gatewayPid ?? 0;
+    const pid = (await city.supervisor.status())?.gatewayPid ?? 0;
     process.kill(pid, 'SIGKILL');
     await expect
       .poll(async () => {
-        const status = await city.supervision.status();
+        const status = await city.supervisor.status();
         return status?.isServing === true && status.gatewayPid === pid;
       })
       .toBe(false);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
-    const status = await city.supervision.status();
+    const status = await city.supervisor.status();
     expect(status?.gatewayPid).not.toBe(pid);
     expect(status?.restarts).toBeGreaterThan(0);
   });

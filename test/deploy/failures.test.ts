@@ -29,16 +29,16 @@ afterAll(async () => {
   await city?.close();
 }, minutes);
 
-/** What an operator and the callers can see of what serves. */
-async function seen(): Promise<unknown> {
-  const { version, url, candidate } = (await city.supervision.status()) ?? {};
-  const kept = await cityFolder(city.directory).versions();
+/** What the operator and callers can observe of the City. */
+async function snapshot(): Promise<unknown> {
+  const { version, url, candidate } = (await city.supervisor.status()) ?? {};
+  const versions = await cityFolder(city.directory).versions();
   return {
     version,
     url,
     candidate,
     package: await city.version(),
-    kept,
+    versions,
     answer: await city.get('/v1/hello/world'),
     city: (await city.get('/v1/cities/current')).body,
   };
@@ -51,7 +51,7 @@ describe(
     test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])(
       'at the step "%s"',
       async (failing) => {
-        const before = await seen();
+        const before = await snapshot();
         const plan = await makePlan({
           directory: city.directory,
           env: { ...city.env, PATH: process.env['PATH'] },
@@ -69,7 +69,7 @@ describe(
           },
         };
         await expect(deploy(plan, needs)).rejects.toThrow(`no further than ${failing}`);
-        expect(await seen()).toEqual(before);
+        expect(await snapshot()).toEqual(before);
       },
     );
 
@@ -151,40 +151,40 @@ describe(
       ],
     ];
     test.each(cases)('for %s', async (_what, { files = {}, env = {}, flags = [] }, message) => {
-      const before = await seen();
-      const kept = new Map<string, string>();
+      const before = await snapshot();
+      const texts = new Map<string, string>();
       for (const [file, text] of Object.entries(files)) {
-        kept.set(file, await city.read(file));
+        texts.set(file, await city.read(file));
         await city.write(file, text);
       }
       const { code, screen } = await city.run(['deploy', ...flags], env);
-      for (const [file, text] of kept) await city.write(file, text);
+      for (const [file, text] of texts) await city.write(file, text);
       expect(screen).toMatch(message);
       expect(screen).not.toContain('    at ');
       expect(code).toBe(1);
-      expect(await seen()).toEqual(before);
+      expect(await snapshot()).toEqual(before);
     });
 
     test('for a port that another program has', async () => {
       const other = createServer().listen(0, '127.0.0.1');
       await new Promise((resolve) => other.once('listening', resolve));
       const { port } = other.address() as AddressInfo;
-      const before = await seen();
+      const before = await snapshot();
       const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
       await new Promise((resolve) => other.close(resolve));
       expect(screen).toContain(`127.0.0.1:${port} cannot be had: another program listens there`);
       expect(code).toBe(1);
-      expect(await seen()).toEqual(before);
+      expect(await snapshot()).toEqual(before);
     });
 
     test('for Ctrl-C midway', async () => {
-      const before = await seen();
+      const before = await snapshot();
       const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
       await run.waitFor(/trying/);
       run.process.kill('SIGINT');
       expect(await run.ended).toBe(1);
       expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
-      expect(await seen()).toEqual(before);
+      expect(await snapshot()).toEqual(before);
     });
 
     test('and the next one that is sound goes through, to another port too', async () => {
@@ -211,11 +211,11 @@ describe(
 
     test('and so does the next one after a command that was killed midway', async () => {
       const killed = townhall(['deploy'], { cwd: city.directory, env: city.env });
-      const candidate = async () => (await city.supervision.status())?.candidate;
+      const candidate = async () => (await city.supervisor.status())?.candidate;
       await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
       killed.process.kill('SIGKILL');
       // The trial that it asked for comes to its end, and nobody asks what became of it.
-      await expect.poll(async () => (await city.supervision.status())?.step, { timeout: 80_000 }).toBe(null);
+      await expect.poll(async () => (await city.supervisor.status())?.step, { timeout: 80_000 }).toBe(null);
       expect(await candidate()).toMatch(/^0\.1\.3/);
       const { code, screen } = await city.run(['deploy']);
       expect(code, screen).toBe(0);

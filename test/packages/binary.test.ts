@@ -21,9 +21,9 @@ beforeAll(async () => {
 afterAll(() => rmSync(place, { recursive: true, force: true }));
 
 function folder(name: string): string {
-  const made = path.join(place, name);
-  mkdirSync(made);
-  return made;
+  const folderPath = path.join(place, name);
+  mkdirSync(folderPath);
+  return folderPath;
 }
 
 test('it says what it can and which version it is', { timeout: 180_000 }, async () => {
@@ -57,12 +57,12 @@ test(
       expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
       const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
       const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-      const said = await fetch(`${gateway}/v1/ai/tts`, {
+      const speech = await fetch(`${gateway}/v1/ai/tts`, {
         method: 'POST',
         headers,
         body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }),
       });
-      expect(said.headers.get('content-type')).toBe('audio/wav');
+      expect(speech.headers.get('content-type')).toBe('audio/wav');
       // A command beside the running server, then one by its control socket.
       const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bare });
       expect(JSON.parse(admin.stdout)).toBeTypeOf('object');

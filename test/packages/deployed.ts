@@ -30,9 +30,9 @@ function treeOf(directory: string): string[] {
   return readdirSync(directory, { recursive: true, encoding: 'utf8' })
     .filter((name) => !/^\.townhall\/(?:data\/|city\.log$)/.test(name))
     .map((name) => {
-      const found = statSync(path.join(directory, name));
-      return `${name} ${found.mode} ${
-        found.isFile()
+      const stats = statSync(path.join(directory, name));
+      return `${name} ${stats.mode} ${
+        stats.isFile()
           ? createHash('sha256')
               .update(readFileSync(path.join(directory, name)))
               .digest('hex')
@@ -50,11 +50,11 @@ export async function walkThroughDeployments({
 }: Operator): Promise<string[]> {
   const demo = path.join(home, 'demo');
   const townhall = async (
-    given: readonly string[],
+    words: readonly string[],
     { cwd = demo, input = '' }: { cwd?: string; input?: string } = {},
   ): Promise<Ended> => {
     const settings = { HOST: '127.0.0.1', PORT: '0', HOME: home, ...env };
-    const running = run(program, [...before, ...given], { cwd, env: settings, timeout: 240_000 });
+    const running = run(program, [...before, ...words], { cwd, env: settings, timeout: 240_000 });
     running.child.stdin?.end(input);
     return running.then(
       ({ stdout, stderr }) => ({ code: 0, screen: stdout + stderr }),
@@ -66,9 +66,9 @@ export async function walkThroughDeployments({
   };
   const versionOf = () =>
     (JSON.parse(readFileSync(path.join(demo, 'package.json'), 'utf8')) as { version: string }).version;
-  const served: string[] = [];
+  const versions: string[] = [];
   const noteServing = async (): Promise<void> =>
-    void served.push(((await get('/v1/cities/current')) as { version: string }).version);
+    void versions.push(((await get('/v1/cities/current')) as { version: string }).version);
   let url = '';
   let stopped: Ended | undefined;
   // Over a connection of its own each: the version before may answer on one that was open.
@@ -82,7 +82,7 @@ export async function walkThroughDeployments({
   });
   try {
     // Looks that change nothing, before there is anything.
-    const made = treeOf(demo);
+    const filesBefore = treeOf(demo);
     expect(await townhall(['deploy', '--dry-run'])).toMatchObject({
       code: 0,
       screen: expect.stringMatching(/0\.1\.0 to 0\.1\.1[\s\S]*Nothing was changed/),
@@ -91,7 +91,7 @@ export async function walkThroughDeployments({
       code: 1,
       screen: expect.stringContaining('Nothing healthy serves'),
     });
-    expect(treeOf(demo)).toEqual(made);
+    expect(treeOf(demo)).toEqual(filesBefore);
     expect(versionOf()).toBe('0.1.0');
 
     const first = await townhall(['deploy']);
@@ -184,5 +184,5 @@ export async function walkThroughDeployments({
     code: 1,
     screen: expect.stringContaining('Start it: townhall city start'),
   });
-  return served;
+  return versions;
 }

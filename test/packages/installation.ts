@@ -49,21 +49,21 @@ export async function install(): Promise<Installation> {
   return { folder, tarballs, remove: () => rmSync(place, { recursive: true, force: true }) };
 }
 
-/** A version of Node by its folder; undefined where it cannot be had, which is said aloud. */
+/** The folder of a version of Node; undefined with a warning when it cannot be installed. */
 export async function nodeFolder(major: number): Promise<string | undefined> {
   if (Number(process.versions.node.split('.')[0]) === major) return path.dirname(process.execPath);
   if (major === 20) {
-    const found = '/usr/bin/node';
-    const version = existsSync(found) ? (await run(found, ['--version'])).stdout : '';
-    if (version.startsWith('v20.')) return path.dirname(found);
-    console.warn(`SKIPPED: there is no Node 20 at ${found}, so nobody tries the clients on it`);
+    const systemNode = '/usr/bin/node';
+    const version = existsSync(systemNode) ? (await run(systemNode, ['--version'])).stdout : '';
+    if (version.startsWith('v20.')) return path.dirname(systemNode);
+    console.warn(`SKIPPED: there is no Node 20 at ${systemNode}, so the clients are not tried on it`);
     return undefined;
   }
   // Kept between runs: it is a hundred megabytes.
   const folder = path.join(tmpdir(), `townhall-node-${major}`);
-  const found = path.join(folder, 'node_modules/node/bin/node');
+  const program = path.join(folder, 'node_modules/node/bin/node');
   try {
-    if (!existsSync(found)) {
+    if (!existsSync(program)) {
       mkdirSync(folder, { recursive: true });
       writeFileSync(
         path.join(folder, 'package.json'),
@@ -71,8 +71,8 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
       );
       await npm(['install', `node@${major}`], folder);
     }
-    await run(found, ['--version']);
-    return path.dirname(found);
+    await run(program, ['--version']);
+    return path.dirname(program);
   } catch (error) {
     console.warn(
       `SKIPPED: Node ${major} cannot be installed from npm, so nobody tries the packages on it (${(error as Error).message.split('\n')[0]})`,
@@ -117,10 +117,10 @@ export interface Running {
 /** Starts a program in a folder, with this folder of Node first in the path and nothing else of our environment. */
 export function start(
   command: string,
-  given: readonly string[],
+  args: readonly string[],
   { cwd, node, env = {} }: { cwd: string; node?: string; env?: Record<string, string> },
 ): Running {
-  const child: ChildProcess = spawn(command, given, {
+  const child: ChildProcess = spawn(command, args, {
     cwd,
     env: { PATH: `${node === undefined ? '' : `${node}:`}/usr/bin:/bin`, HOME: cwd, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

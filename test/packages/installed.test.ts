@@ -78,12 +78,12 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
     async () => {
       const node = nodes.get(major) as string;
       const home = mkdtempSync(path.join(installation.folder, `deployed-${major}-`));
-      const served = await walkThroughDeployments({
+      const versions = await walkThroughDeployments({
         command: ['npx', '--no-install', 'townhall'],
         home,
         env: { PATH: `${node}:/usr/bin:/bin` },
       });
-      expect(served).toEqual(['0.1.1', '0.1.2', '0.1.1']);
+      expect(versions).toEqual(['0.1.1', '0.1.2', '0.1.1']);
     },
   );
 

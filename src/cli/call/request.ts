@@ -48,7 +48,7 @@ interface PlacedMembers {
 }
 
 function placeMembers(operation: CallableOperation, pairs: readonly string[]): PlacedMembers {
-  const placed: PlacedMembers = { path: operation.path, query: [], headers: new Headers(), body: {} };
+  const request: PlacedMembers = { path: operation.path, query: [], headers: new Headers(), body: {} };
   const names = new Set<string>();
   for (const pair of pairs) {
     const [, name = '', text = ''] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
@@ -58,21 +58,21 @@ function placeMembers(operation: CallableOperation, pairs: readonly string[]): P
     names.add(member.name);
     switch (member.place) {
       case 'path':
-        placed.path = fillPath(placed.path, member.name, text, operation);
+        request.path = fillPath(request.path, member.name, text, operation);
         break;
       case 'query':
-        placed.query.push([member.name, text]);
+        request.query.push([member.name, text]);
         break;
       case 'header':
-        placed.headers.set(member.name, text);
+        request.headers.set(member.name, text);
         break;
       case 'body':
-        placed.body[member.name] = parseValue(member, text);
+        request.body[member.name] = parseValue(member, text);
     }
   }
-  const [missing] = /(?<=\{)[^}]+/.exec(placed.path) ?? [];
+  const [missing] = /(?<=\{)[^}]+/.exec(request.path) ?? [];
   if (missing !== undefined) throw new SettingError(`${operation.operationId} needs ${missing}=VALUE.`);
-  return placed;
+  return request;
 }
 
 function memberOf({ members, isBodyOpen, operationId }: CallableOperation, typed: string): Member {

@@ -87,26 +87,26 @@ function checkDurability({ unsafeSettings }: GatewayFacts): Finding {
   );
 }
 
-function checkMigrations({ migrations: { applied, pending, altered, unknown } }: GatewayFacts): Finding {
-  if (altered.length > 0)
+function checkMigrations({ migrations }: GatewayFacts): Finding {
+  if (migrations.altered.length > 0)
     return fail(
       'migrations',
-      `${altered.join(', ')} differ from what was applied.`,
+      `${migrations.altered.join(', ')} differ from what was applied.`,
       'Use the release that the database was made with, or the files as they were.',
     );
-  if (unknown.length > 0)
+  if (migrations.unknown.length > 0)
     return warn(
       'migrations',
-      `${unknown.length} were applied by a newer release.`,
+      `${migrations.unknown.length} were applied by a newer release.`,
       'Use that release; an older one works beside it only for the time of an upgrade.',
     );
-  if (pending.length > 0)
+  if (migrations.pending.length > 0)
     return warn(
       'migrations',
-      `${applied} applied, ${pending.length} waiting.`,
+      `${migrations.applied} applied, ${migrations.pending.length} waiting.`,
       'The next start applies them, or now: townhall db migrate',
     );
-  return ok('migrations', `All ${applied} are applied.`);
+  return ok('migrations', `All ${migrations.applied} are applied.`);
 }
 
 const toleratedSkewMs = 2_000;

@@ -85,7 +85,7 @@ function zshScript(commands: readonly NamedCommand[], positions: readonly Positi
     '  case "$path_so_far" in',
     '    "")',
     '      local -a commands=(',
-    ...commands.map(({ name, summary }) => `        ${quoted(`${name}:${summary}`)}`),
+    ...commands.map(({ name, summary }) => `        ${quote(`${name}:${summary}`)}`),
     '      )',
     "      _describe 'command' commands ;;",
     ...positions.flatMap(({ typed, words }) =>
@@ -120,7 +120,7 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
     ...withWords.map(({ typed }) => `complete -c townhall -n '__townhall_at ${typed}' -f`),
     ...['help', 'version'].map((flag) => `complete -c townhall -n '__townhall_at ""' -l ${flag}`),
     ...commands.map(
-      ({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quoted(summary)}`,
+      ({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quote(summary)}`,
     ),
     ...withWords.flatMap(({ typed, words }) =>
       words.map((word) => `complete -c townhall -n '__townhall_at ${typed}' -a ${word}`),
@@ -133,6 +133,6 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
   ];
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -53,23 +53,23 @@ function optionRows(actions: readonly Action[]): [string, string][] {
   const flags = new Set(
     actions.flatMap(({ settings }) => Object.values(settings?.table ?? {}).map(({ flag }) => flag)),
   );
-  const rows = new Map<string, { left: string; summary: string; paths: string[] }>();
+  const rows = new Map<string, { usage: string; summary: string; paths: string[] }>();
   for (const entry of actions)
     for (const [option, spec] of Object.entries(entry.options ?? {})) {
       if (flags.has(option) || isInternalOption(spec)) continue;
-      const left = spec.kind === 'switch' ? `--${option}` : `--${option} ${spec.placeholder}`;
-      const row = rows.get(option) ?? { left, summary: spec.summary, paths: [] };
+      const usage = spec.kind === 'switch' ? `--${option}` : `--${option} ${spec.placeholder}`;
+      const row = rows.get(option) ?? { usage, summary: spec.summary, paths: [] };
       rows.set(option, row);
       row.paths.push(entry.path ?? '');
     }
-  return [...rows.values()].map(({ left, summary, paths }) => {
-    if (paths.length === actions.length) return [left, summary];
+  return [...rows.values()].map(({ usage, summary, paths }) => {
+    if (paths.length === actions.length) return [usage, summary];
     const sentence = `${summary.charAt(0).toLowerCase()}${summary.slice(1)}`;
-    return [left, `${paths.filter((path) => path !== '').join(', ')}: ${sentence}`];
+    return [usage, `${paths.filter((path) => path !== '').join(', ')}: ${sentence}`];
   });
 }
 
 function columns(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.max(0, ...rows.map(([left]) => left.length)) + 2;
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}${right}`);
+  const width = Math.max(0, ...rows.map(([first]) => first.length)) + 2;
+  return rows.map(([first, second]) => `  ${first.padEnd(width)}${second}`);
 }

@@ -39,38 +39,38 @@ function parseOptions(
   command: Command,
   words: readonly string[],
 ): { values: Record<string, string>; positionals: readonly string[] } {
-  const known = new Map<string, Option>(command.actions.flatMap((entry) => [...optionsOf(entry)]));
+  const optionsByName = new Map<string, Option>(command.actions.flatMap((entry) => [...optionsOf(entry)]));
   const options = Object.fromEntries(
-    [...known].map(([option, { kind }]) => {
+    [...optionsByName].map(([option, { kind }]) => {
       const type = kind === 'switch' ? 'boolean' : 'string';
       return [option, { type, multiple: true } as const];
     }),
   );
   try {
     const { values, positionals } = parseArgs({ args: [...words], options, allowPositionals: true });
-    for (const [option, given] of Object.entries(values)) {
-      const spec = known.get(option);
+    for (const [option, texts] of Object.entries(values)) {
+      const spec = optionsByName.get(option);
       const isRepeatable = spec?.kind === 'value' && spec.isRepeatable === true;
-      if (Array.isArray(given) && given.length > 1 && !isRepeatable)
+      if (Array.isArray(texts) && texts.length > 1 && !isRepeatable)
         throw new SettingError(`the option --${option} is given twice.`);
     }
     // A repeated option is one list, as in the environment.
     return {
-      values: Object.fromEntries(Object.entries(values).map(([option, given]) => [option, String(given)])),
+      values: Object.fromEntries(Object.entries(values).map(([option, texts]) => [option, String(texts)])),
       positionals,
     };
   } catch (error) {
     if (error instanceof SettingError) throw error;
-    throw new SettingError(explainParseError(error, words, [...known.keys()]));
+    throw new SettingError(explainParseError(error, words, [...optionsByName.keys()]));
   }
 }
 
 // The messages of parseArgs address the programmer.
-function explainParseError(error: unknown, words: readonly string[], known: readonly string[]): string {
+function explainParseError(error: unknown, words: readonly string[], names: readonly string[]): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
   const option = /'(-[^' ,]*)/.exec(String(message))?.[1] ?? '';
   if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
-    const hint = suggestion(option.replace(/^-+/, ''), known, (word) => `--${word}`);
+    const hint = suggestion(option.replace(/^-+/, ''), names, (word) => `--${word}`);
     return `there is no option ${option} here; see --help.${hint}`;
   }
   if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') return String(message);
@@ -110,9 +110,9 @@ function meantCommand(name: string, command: Command, words: readonly string[], 
   return word === undefined ? '' : ` Did you mean "${['townhall', name, ...before, word].join(' ')}"?`;
 }
 
-function requireOwnOptions(name: string, command: Command, entry: Action, given: readonly string[]): void {
+function requireOwnOptions(name: string, command: Command, entry: Action, names: readonly string[]): void {
   const own = optionsOf(entry);
-  const foreign = given.find((option) => !own.has(option));
+  const foreign = names.find((option) => !own.has(option));
   if (foreign === undefined) return;
   const owners = command.actions.filter((other) => optionsOf(other).has(foreign));
   throw new SettingError(

@@ -46,14 +46,14 @@ export const command: Command = {
   notes: dataNotes,
 };
 
-function serializeVerdict({ ok, batches, entries, pending, head, faults }: ChainVerdict) {
+function serializeVerdict({ ok, batches, entries, pending, head, faults: mismatches }: ChainVerdict) {
   return {
     ok,
     batches,
     entries,
     pending,
     head,
-    faults: faults.map(({ fault, batch, entryId }) => ({ fault, batch, entry_id: entryId })),
+    faults: mismatches.map(({ fault, batch, entryId }) => ({ fault, batch, entry_id: entryId })),
   };
 }
 
@@ -66,12 +66,12 @@ const predicates: Record<ChainFault['fault'], string> = {
   head_missing: 'is not in the chain any more',
 };
 
-function describe({ ok, batches, entries, pending, head, faults }: ChainVerdict): string[] {
+function describe({ ok, batches, entries, pending, head, faults: mismatches }: ChainVerdict): string[] {
   const size = `${entries} entries in ${batches} batches, ${pending} not chained yet; head ${head ?? 'none'}`;
   if (ok) return [`The audit log is whole: ${size}.`];
   return [
     `The audit log is not whole: ${size}.`,
-    ...faults.map((fault) => `${subjectOf(fault)} ${predicates[fault.fault]}.`),
+    ...mismatches.map((fault) => `${subjectOf(fault)} ${predicates[fault.fault]}.`),
   ];
 }
 

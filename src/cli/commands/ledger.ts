@@ -31,37 +31,38 @@ export const command: Command = {
 };
 
 const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
-  tx_not_balanced: ({ row, found }) => `The entries of transaction ${row} come to ${found}, not to nothing.`,
+  tx_not_balanced: ({ row, found: actual }) =>
+    `The entries of transaction ${row} come to ${actual}, not to nothing.`,
   tx_missing: ({ row }) => `Entries name transaction ${row}, which is gone.`,
   entry_of_another_account: ({ row, expected }) =>
     `Transaction ${row} of account ${expected} has an entry of another one.`,
   hold_missing: ({ row }) => `Hold ${row} was charged and is gone.`,
-  charge_not_as_held: ({ row, expected, found }) =>
-    `Hold ${row} says that ${expected} was charged, and its entries say ${found}.`,
-  posted_not_as_entries: ({ row, expected, found }) =>
-    `Account ${row} has ${found} posted, and its entries come to ${expected}.`,
-  owed_not_as_entries: ({ row, expected, found }) =>
-    `Account ${row} owes ${found}, and its entries come to ${expected}.`,
-  held_not_as_holds: ({ row, expected, found }) =>
-    `Account ${row} has ${found} held, and its open holds come to ${expected}.`,
-  account_below_zero: ({ row, found }) => `Account ${row} has ${found} available.`,
-  key_held_not_as_holds: ({ row, expected, found }) =>
-    `API key ${row} has ${found} held, and its open holds come to ${expected}.`,
-  hold_not_as_charge: ({ row, expected, found }) =>
-    `Hold ${row} says that ${found} was charged, and its entries say ${expected}.`,
-  usage_not_as_charge: ({ row, expected, found }) =>
-    `Usage record ${row} says ${found} credits, and ${expected} were charged.`,
+  charge_not_as_held: ({ row, expected, found: actual }) =>
+    `Hold ${row} says that ${expected} was charged, and its entries say ${actual}.`,
+  posted_not_as_entries: ({ row, expected, found: actual }) =>
+    `Account ${row} has ${actual} posted, and its entries come to ${expected}.`,
+  owed_not_as_entries: ({ row, expected, found: actual }) =>
+    `Account ${row} owes ${actual}, and its entries come to ${expected}.`,
+  held_not_as_holds: ({ row, expected, found: actual }) =>
+    `Account ${row} has ${actual} held, and its open holds come to ${expected}.`,
+  account_below_zero: ({ row, found: actual }) => `Account ${row} has ${actual} available.`,
+  key_held_not_as_holds: ({ row, expected, found: actual }) =>
+    `API key ${row} has ${actual} held, and its open holds come to ${expected}.`,
+  hold_not_as_charge: ({ row, expected, found: actual }) =>
+    `Hold ${row} says that ${actual} was charged, and its entries say ${expected}.`,
+  usage_not_as_charge: ({ row, expected, found: actual }) =>
+    `Usage record ${row} says ${actual} credits, and ${expected} were charged.`,
   usage_missing: ({ row, expected }) =>
     `Usage record ${row} is gone; ${expected} credits were charged for it.`,
   charge_missing: ({ row, expected }) =>
     `Usage record ${row} says ${expected} credits, which were never charged.`,
 };
 
-function describe({ ok, transactions, accounts, holds, usage, faults }: LedgerVerdict): string[] {
+function describe({ ok, transactions, accounts, holds, usage, faults: mismatches }: LedgerVerdict): string[] {
   const size = `${transactions} transactions, ${accounts} accounts, ${holds} holds, ${usage} usage records`;
   if (ok) return [`The ledger agrees with itself: ${size}.`];
   return [
     `The ledger does not agree with itself: ${size}.`,
-    ...faults.map((fault) => sentences[fault.fault]?.(fault) ?? `${fault.fault}: ${fault.row}`),
+    ...mismatches.map((fault) => sentences[fault.fault]?.(fault) ?? `${fault.fault}: ${fault.row}`),
   ];
 }

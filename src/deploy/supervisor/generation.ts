@@ -72,18 +72,11 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
   let state: GenerationState = { phase: 'new' };
   let restarts = 0;
 
-  const spawn = (env: Readonly<Record<string, string>>): GatewayProcess =>
-    startGatewayProcess({
-      runner: spec.runner,
-      env,
-      cwd: folder.versionPath(spec.version),
-      fd: socket.fd,
-      write: options.write,
-    });
+  const spawn = (): GatewayProcess => spawnGateway(spec, spec.env, options);
 
   /** The process of this generation, spawned unless it was. */
   function ensureGateway(): GatewayProcess {
-    const gateway = state.gateway ?? spawn(spec.env);
+    const gateway = state.gateway ?? spawn();
     if (state.phase === 'new') state = { phase: 'started', gateway };
     return gateway;
   }
@@ -91,19 +84,6 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
   function requireGateway(): GatewayProcess {
     if (state.gateway === undefined) throw new Error('The gateway has not been started yet.');
     return state.gateway;
-  }
-
-  async function startOrKill(gateway: GatewayProcess): Promise<void> {
-    try {
-      await rm(gatewaySocket, { force: true });
-      const project = folder.versionPath(spec.version);
-      const input = { project, stateDirectory: folder.root, socket: gatewaySocket, url };
-      await gateway.ask({ kind: 'start', input }, options.startMs);
-      await waitUntilReady(gateway, gatewaySocket, options);
-    } catch (error) {
-      await gateway.kill();
-      throw error;
-    }
   }
 
   async function serveWith(gateway: GatewayProcess): Promise<void> {
@@ -132,10 +112,10 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
       restarts += 1;
       await clock.sleep(pauseMs, leaving.signal).catch(() => undefined);
       if (leaving.signal.aborted) return;
-      const gateway = spawn(spec.env);
+      const gateway = spawn();
       state = { phase: 'reviving', gateway };
       try {
-        await startOrKill(gateway);
+        await startOrKill(gateway, spec, options);
         await serveWith(gateway);
         log.info({ version: spec.version, restarts }, 'the gateway serves again');
       } catch (error) {
@@ -159,21 +139,10 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
     },
     revive,
     warm: () => void ensureGateway(),
-    start: () => startOrKill(ensureGateway()),
+    start: () => startOrKill(ensureGateway(), spec, options),
     adopt: () => serveWith(requireGateway()),
     record: (city) => requireGateway().ask({ kind: 'record', input: city }, answerTimeoutMs),
-    async rehearse() {
-      await rm(folder.trialPath, { recursive: true, force: true });
-      const gateway = spawn(trialEnvironment(spec.env, folder.trialPath));
-      try {
-        await startOrKill(gateway);
-        const { ended } = await gateway.leave({ lingerMs: 0 });
-        await ended;
-      } finally {
-        await gateway.kill();
-        await rm(folder.trialPath, { recursive: true, force: true });
-      }
-    },
+    rehearse: () => rehearse(spec, options),
     async leave(leaveOptions) {
       const { gateway } = state;
       state = { phase: 'left', gateway };
@@ -182,6 +151,52 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
       return { ended: Promise.resolve(departure?.ended).then(() => rm(gatewaySocket, { force: true })) };
     },
   };
+}
+
+function spawnGateway(
+  { runner, version }: GenerationSpec,
+  env: Readonly<Record<string, string>>,
+  { folder, socket, write }: GenerationOptions,
+): GatewayProcess {
+  return startGatewayProcess({ runner, env, cwd: folder.versionPath(version), fd: socket.fd, write });
+}
+
+/** Resolves when the gateway is ready; kills it when it does not become so. */
+async function startOrKill(
+  gateway: GatewayProcess,
+  { version }: GenerationSpec,
+  options: GenerationOptions,
+): Promise<void> {
+  const { folder, number, socket, startMs } = options;
+  const gatewaySocket = folder.gatewaySocket(number);
+  try {
+    await rm(gatewaySocket, { force: true });
+    const input = {
+      project: folder.versionPath(version),
+      stateDirectory: folder.root,
+      socket: gatewaySocket,
+      url: localUrl(socket.host, socket.port),
+    };
+    await gateway.ask({ kind: 'start', input }, startMs);
+    await waitUntilReady(gateway, gatewaySocket, options);
+  } catch (error) {
+    await gateway.kill();
+    throw error;
+  }
+}
+
+async function rehearse(spec: GenerationSpec, options: GenerationOptions): Promise<void> {
+  const { trialPath } = options.folder;
+  await rm(trialPath, { recursive: true, force: true });
+  const gateway = spawnGateway(spec, trialEnvironment(spec.env, trialPath), options);
+  try {
+    await startOrKill(gateway, spec, options);
+    const { ended } = await gateway.leave({ lingerMs: 0 });
+    await ended;
+  } finally {
+    await gateway.kill();
+    await rm(trialPath, { recursive: true, force: true });
+  }
 }
 
 /** The same settings on data that are thrown away. The port for metrics is held by the version that serves. */
