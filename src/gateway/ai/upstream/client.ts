@@ -96,7 +96,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
       const response = await fetchResponse(request, deadlines.signal);
       const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
       if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299))
-        throw await toErrorProblem(response, request);
+        throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
       return {
         mediaType: mediaTypeOf(response.headers['content-type']),
         body: readResponseBody(response, {
@@ -105,7 +105,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
           onError: (error) => logFailure(error, request),
         }),
         abort: () => deadlines.abort(new Error('given up')),
-        redact: (text) => redactText(text, secretsHider(request)),
+        redact: (text) => redactText(text, secretsHider(request, hide)),
         ...(redirect === undefined ? {} : { redirectUrl: new URL(redirect, request.url).href }),
       };
     } catch (error) {
@@ -138,20 +138,6 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     return response;
   }
 
-  async function toErrorProblem(
-    { statusCode, headers, body }: Undici.Dispatcher.ResponseData,
-    request: UpstreamRequest,
-  ): Promise<Problem> {
-    const retryAfter = headers['retry-after'];
-    return problemOfErrorResponse({
-      status: statusCode,
-      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-      body: await readErrorBody(body),
-      hide: secretsHider(request),
-      now: clock.now(),
-    });
-  }
-
   // Logs failures of providers for the operator, but not callers that disconnect.
   function logFailure(error: unknown, request: UpstreamRequest): void {
     if (!(error instanceof Problem)) return;
@@ -161,11 +147,6 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     log.warn({ requestId: options.requestId?.(), provider, code, err: cause }, 'model provider failed');
   }
 
-  function secretsHider({ apiKey, url }: Pick<UpstreamRequest, 'apiKey' | 'url'>): (text: string) => string {
-    const { host, hostname } = new URL(url);
-    return (text) => hide(removeAll(text, [apiKey, host, hostname]));
-  }
-
   return {
     send,
     toProblem: (request, { status, message, code }) =>
@@ -173,11 +154,34 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         status,
         retryAfter: undefined,
         body: JSON.stringify({ error: { message, code } }),
-        hide: secretsHider(request),
+        hide: secretsHider(request, hide),
         now: clock.now(),
       }),
     close: connections.close,
   };
+}
+
+async function readErrorResponse(
+  { statusCode, headers, body }: Undici.Dispatcher.ResponseData,
+  { hide, now }: { hide: (text: string) => string; now: Date },
+): Promise<Problem> {
+  const retryAfter = headers['retry-after'];
+  return problemOfErrorResponse({
+    status: statusCode,
+    retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+    body: await readErrorBody(body),
+    hide,
+    now,
+  });
+}
+
+// Hides the key and the host of the request, besides the secrets that `hide` knows.
+function secretsHider(
+  { apiKey, url }: Pick<UpstreamRequest, 'apiKey' | 'url'>,
+  hide: (text: string) => string,
+): (text: string) => string {
+  const { host, hostname } = new URL(url);
+  return (text) => hide(removeAll(text, [apiKey, host, hostname]));
 }
 
 interface Connections {
