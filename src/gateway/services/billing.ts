@@ -1,5 +1,5 @@
-// What an action charges its caller: held as the action asks for it, so that nothing is given that cannot be paid, and
-// taken once, when the answer is whole. An action that fails, or whose process dies, costs nothing.
+// Charges of a project's actions. Each charge raises one hold; the hold is settled once, after the action has answered. An
+// action that fails, or whose process dies, costs nothing.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Alongside, Hold, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
@@ -8,9 +8,9 @@ import type { ActionCall } from './definition.ts';
 
 export interface ActionBilling {
   charge: ActionCall['charge'];
-  /** Takes what was asked for; `alongside` runs in the same transaction, or not at all when there is nothing to take. */
+  /** Charges the total. `alongside` is written in the same transaction, or not at all when there is no hold. */
   settle(alongside?: Alongside): Promise<void>;
-  /** Sets free what was held. Does nothing after a settlement. */
+  /** Settles the hold with 0 credits. Has no effect after `settle`. */
   release(outcome: UsageOutcome): Promise<void>;
 }
 
@@ -19,7 +19,7 @@ export interface BillNeeds {
   clock: Pick<Clock, 'monotonicMs'>;
 }
 
-const longestReason = 200;
+const maxReasonLength = 200;
 
 export function createActionBilling(
   { ledger, clock }: BillNeeds,
@@ -31,26 +31,26 @@ export function createActionBilling(
   let total = 0n;
   let hold: Hold | undefined;
   let isClosed = false;
-  // One after another, so that there is one hold, which grows.
+  // Charges run in sequence: the first creates the hold, later ones raise it.
   let last: Promise<void> = Promise.resolve();
 
-  async function extend(given: number | bigint, reason: string): Promise<void> {
-    const credits = wholeCredits(given);
+  async function extend(amount: number | bigint, reason: string): Promise<void> {
+    const credits = toWholeCredits(amount);
     requireReason(reason);
     if (identity.kind === 'guest')
       throw new Error('A guest has no credits to charge; let the action admit users.');
     if (isClosed) throw new Error('The action has ended, and can charge nothing any more.');
     if (identity.kind === 'user') {
-      const wanted = total + credits;
+      const newTotal = total + credits;
       if (hold === undefined) {
         const { userId, bureauId, tokenId } = identity;
         hold = await ledger.hold(
           { requestId, userId, bureauId, tokenId, action, model: null, provider: null },
-          wanted,
+          newTotal,
           { isSent: false },
         );
       } else {
-        await hold.raise(wanted);
+        await hold.raise(newTotal);
       }
     }
     total += credits;
@@ -60,7 +60,7 @@ export function createActionBilling(
   function factsOf(outcome: UsageOutcome): UsageFacts {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
     const durationMs = Math.round(clock.monotonicMs() - startedMs);
-    const reason = [...reasons].join('; ').slice(0, longestReason);
+    const reason = [...reasons].join('; ').slice(0, maxReasonLength);
     return {
       action,
       model: null,
@@ -78,7 +78,7 @@ export function createActionBilling(
   return {
     charge(credits, reason) {
       const charged = last.then(() => extend(credits, reason));
-      // So that one which nobody waits for does not end the process.
+      // An action may not await its charge: avoid an unhandled rejection.
       last = charged.catch(() => undefined);
       return charged;
     },
@@ -113,16 +113,16 @@ function requireReason(reason: unknown): void {
   if (
     typeof reason === 'string' &&
     reason !== '' &&
-    reason.length <= longestReason &&
+    reason.length <= maxReasonLength &&
     !/\p{Cc}|\p{Surrogate}/u.test(reason)
   )
     return;
   throw new TypeError(
-    `The reason of a charge is a text of 1 to ${longestReason} characters, none of them a control character.`,
+    `The reason of a charge is a text of 1 to ${maxReasonLength} characters, none of them a control character.`,
   );
 }
 
-function wholeCredits(credits: number | bigint): bigint {
+function toWholeCredits(credits: number | bigint): bigint {
   if ((typeof credits === 'bigint' || Number.isSafeInteger(credits)) && credits >= 0) return BigInt(credits);
   throw new TypeError('Credits are whole numbers of 0 or more.');
 }

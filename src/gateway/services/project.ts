@@ -1,5 +1,5 @@
-// A project's folder as the services in it. The entry runs in this process and imports `townhall` from the
-// installation that runs it, so that a project needs nothing installed.
+// Loads the services of a project folder. The entry runs in this process and imports `townhall` from the running
+// installation, so a project needs no installed packages.
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -8,7 +8,7 @@ import { isService } from './definition.ts';
 import { ProjectError, type LoadedService } from './registry.ts';
 import type { DeclaredResources } from './resources.ts';
 
-/** A project as its declaration says; whoever reads the declaration has checked it. */
+/** A project as declared. The declaration is already validated. */
 export interface Project {
   directory: string;
   /** The file that exports the services, relative to the folder. */
@@ -16,49 +16,49 @@ export interface Project {
   resources: DeclaredResources;
 }
 
-/** Runs the entry and gives the services that it exports. Throws a ProjectError. */
+/** Runs the entry and returns the services that it exports. Throws a ProjectError. */
 export async function loadProject({
   directory,
   entry,
 }: Pick<Project, 'directory' | 'entry'>): Promise<LoadedService[]> {
-  // Modules know each other by the real paths of their files.
+  // Node resolves modules by real paths.
   const root = await realpath(directory);
   resolveTownhallFor(root);
-  return servicesOf(await run(join(root, entry), entry), entry);
+  return collectServices(await runEntry(join(root, entry), entry), entry);
 }
 
-/** From the folder's files `townhall` is this installation, whatever else may lie in a node_modules there. */
+/** Resolves `townhall` in the folder's files to this installation, also when the folder has its own node_modules. */
 function resolveTownhallFor(root: string): void {
   const prefix = `${pathToFileURL(root).href}/`;
   resolveTownhall((address) => address.startsWith(prefix));
 }
 
-async function run(path: string, entry: string): Promise<Record<string, unknown>> {
+async function runEntry(path: string, entry: string): Promise<Record<string, unknown>> {
   try {
     return await importFile(path);
   } catch (error) {
-    // The author's own words are what helps here, with the place in their file.
+    // Show the author's error message with the line in their file.
     const message = error instanceof Error ? error.message : String(error);
-    throw new ProjectError(`${entry}: ${message}${placeIn(error, path)}`, { cause: error });
+    throw new ProjectError(`${entry}: ${message}${lineSuffix(error, path)}`, { cause: error });
   }
 }
 
-function placeIn(error: unknown, path: string): string {
+function lineSuffix(error: unknown, path: string): string {
   const stack = error instanceof Error ? (error.stack ?? '') : '';
   const at = [pathToFileURL(path).href, path, fileURLToPath(pathToFileURL(path))]
     .map((name) => stack.indexOf(`${name}:`))
-    .find((found) => found >= 0);
+    .find((index) => index >= 0);
   const [, line] = at === undefined ? [] : (/:(\d+)/.exec(stack.slice(at + path.length)) ?? []);
   return line === undefined ? '' : ` (line ${line})`;
 }
 
 /** Every exported service, and those in exported lists. */
-function servicesOf(exported: Record<string, unknown>, entry: string): LoadedService[] {
-  const found = new Set<LoadedService['definition']>();
+function collectServices(exported: Record<string, unknown>, entry: string): LoadedService[] {
+  const services = new Set<LoadedService['definition']>();
   for (const [name, value] of Object.entries(exported)) {
     for (const item of Array.isArray(value) ? value : [value]) {
-      // One service may be exported by two names.
-      if (isService(item)) found.add(item);
+      // A set, because one service may be exported under two names.
+      if (isService(item)) services.add(item);
       else if (typeof item === 'object' && item !== null && 'actions' in item) {
         throw new ProjectError(
           `${entry}: the export ${name} looks like a service; make it with defineService({…}) from "townhall".`,
@@ -66,9 +66,9 @@ function servicesOf(exported: Record<string, unknown>, entry: string): LoadedSer
       }
     }
   }
-  if (found.size === 0)
+  if (services.size === 0)
     throw new ProjectError(
       `${entry}: exports no service; export what defineService({…}) from "townhall" gives.`,
     );
-  return [...found].map((definition) => ({ definition, source: entry }));
+  return [...services].map((definition) => ({ definition, source: entry }));
 }

@@ -1,23 +1,24 @@
-// The project's services, checked and made ready before the server starts: whatever is wrong with one is said
-// then, with the file and the member, and never met by a caller.
+// Validates the project's services before the server starts. Errors name the file and the member, so mistakes appear at
+// startup and not in answers to callers.
 import {
   compileQuery,
   compileSchema,
   type QueryCheck,
   type SchemaCheck,
 } from '../../kernel/contract/schema.ts';
+import { isRecord } from '../../kernel/json-value.ts';
 import type { Requirement } from '../service.ts';
 import type { ActionDefinition, JobDefinition, ServiceDefinition, ServiceRequirement } from './definition.ts';
 
-/** What is wrong with a project; its message names the file and the member. */
+/** A mistake in a project. The message names the file and the member. */
 export class ProjectError extends Error {
   override name = 'ProjectError';
 }
 
-/** A service and the file that it was found in. */
+/** A service and the file that exports it. */
 export interface LoadedService {
   definition: ServiceDefinition;
-  /** As it is to be named in messages. */
+  /** Named in error messages. */
   source: string;
 }
 
@@ -27,7 +28,7 @@ export interface Action {
   identities: ReadonlySet<string>;
   /** For POST. */
   checkInput: SchemaCheck;
-  /** For GET, whose values are texts that may stand for numbers. */
+  /** For GET: values are text and may represent numbers. */
   checkQuery: QueryCheck;
   checkOutput: SchemaCheck;
   run: ActionDefinition['run'];
@@ -42,7 +43,7 @@ export interface ProjectService {
 }
 
 export interface RegistryRules {
-  /** The first parts of the paths that are the server's own. */
+  /** First parts of the server's own paths. */
   reservedIds: ReadonlySet<string>;
   isReservedKey(key: string): boolean;
 }
@@ -56,24 +57,24 @@ const serviceMembers = ['id', 'name', 'env', 'actions', 'jobs'];
 const actionMembers = ['method', 'identities', 'input', 'output', 'run'];
 const jobMembers = ['retries', 'timeoutSeconds', 'concurrency', 'run'];
 const requirementMembers = ['key', 'description', 'required', 'secret'];
-// An action without a schema takes nothing, so that no member is taken that nobody looked at.
+// An action without a schema accepts no members, so unvalidated input never reaches it.
 const noInput = { type: 'object', additionalProperties: false };
 
-/** Throws a ProjectError at the first fault. */
+/** Throws a ProjectError at the first mistake. */
 export function registerServices(
-  found: readonly LoadedService[],
+  loaded: readonly LoadedService[],
   rules: RegistryRules,
 ): ReadonlyMap<string, ProjectService> {
   const services = new Map<string, ProjectService>();
-  const places = new Map<string, string>();
-  for (const { definition, source } of found) {
+  const sources = new Map<string, string>();
+  for (const { definition, source } of loaded) {
     const service = readService(definition, source, rules);
-    const before = places.get(service.id);
-    if (before !== undefined)
+    const otherSource = sources.get(service.id);
+    if (otherSource !== undefined)
       throw new ProjectError(
-        `${source}: service "${service.id}": id is already that of a service in ${before}.`,
+        `${source}: service "${service.id}": id is already that of a service in ${otherSource}.`,
       );
-    places.set(service.id, source);
+    sources.set(service.id, source);
     services.set(service.id, service);
   }
   return services;
@@ -113,10 +114,10 @@ function readService(definition: ServiceDefinition, source: string, rules: Regis
   };
 }
 
-function readRequirement(given: ServiceRequirement, refuse: Refuse, rules: RegistryRules): Requirement {
-  if (!isRecord(given)) refuse('', 'must be an object with key and description');
-  refuseUnknown(given, requirementMembers, refuse);
-  const { key, description, required = true, secret = true } = given;
+function readRequirement(requirement: ServiceRequirement, refuse: Refuse, rules: RegistryRules): Requirement {
+  if (!isRecord(requirement)) refuse('', 'must be an object with key and description');
+  refuseUnknown(requirement, requirementMembers, refuse);
+  const { key, description, required = true, secret = true } = requirement;
   if (typeof key !== 'string' || !keyShape.test(key))
     refuse('key', 'must be upper-case letters, digits and `_`, a letter first');
   if (rules.isReservedKey(key)) refuse('key', `${key} is read by the server itself and is not for services`);
@@ -126,12 +127,12 @@ function readRequirement(given: ServiceRequirement, refuse: Refuse, rules: Regis
   return { key, description, required, secret };
 }
 
-function readAction(id: string, given: ActionDefinition, refuse: Refuse): Action {
+function readAction(id: string, action: ActionDefinition, refuse: Refuse): Action {
   if (!actionShape.test(id))
     refuse('', 'has an id that is not letters, digits, `_` and `-` with at most one `/` within');
-  if (!isRecord(given)) refuse('', 'must be an object');
-  refuseUnknown(given, actionMembers, refuse);
-  const { method, identities = ['user'], input = noInput, output = {}, run } = given as ActionDefinition;
+  if (!isRecord(action)) refuse('', 'must be an object');
+  refuseUnknown(action, actionMembers, refuse);
+  const { method, identities = ['user'], input = noInput, output = {}, run } = action as ActionDefinition;
   if (method !== 'GET' && method !== 'POST') refuse('method', 'must be GET or POST');
   if (
     !Array.isArray(identities) ||
@@ -147,26 +148,26 @@ function readAction(id: string, given: ActionDefinition, refuse: Refuse): Action
     id,
     method,
     identities: new Set(identities.length === 0 ? everyone : identities),
-    checkInput: compiled(() => compileSchema({ type: 'object', ...input }), 'input', refuse),
-    checkQuery: compiled(() => compileQuery({ type: 'object', ...input }), 'input', refuse),
-    checkOutput: compiled(() => compileSchema(output), 'output', refuse),
-    // Called on its own definition, which may be an object with state.
-    run: (call) => run.call(given, call),
+    checkInput: compileOrRefuse(() => compileSchema({ type: 'object', ...input }), 'input', refuse),
+    checkQuery: compileOrRefuse(() => compileQuery({ type: 'object', ...input }), 'input', refuse),
+    checkOutput: compileOrRefuse(() => compileSchema(output), 'output', refuse),
+    // Keeps `this`: the definition may be an object with state.
+    run: (call) => run.call(action, call),
   };
 }
 
-function readJob(name: string, given: JobDefinition, refuse: Refuse): JobDefinition {
+function readJob(name: string, job: JobDefinition, refuse: Refuse): JobDefinition {
   if (!jobShape.test(name)) refuse('', 'has a name that is not letters, digits, `_` and `-`');
-  if (!isRecord(given)) refuse('', 'must be an object');
-  refuseUnknown(given, jobMembers, refuse);
+  if (!isRecord(job)) refuse('', 'must be an object');
+  refuseUnknown(job, jobMembers, refuse);
   for (const member of ['retries', 'timeoutSeconds', 'concurrency'] as const) {
-    const value = given[member];
-    const least = member === 'retries' ? 0 : 1;
-    if (value !== undefined && (!Number.isInteger(value) || value < least))
-      refuse(member, `must be a whole number of ${least} or more`);
+    const value = job[member];
+    const minimum = member === 'retries' ? 0 : 1;
+    if (value !== undefined && (!Number.isInteger(value) || value < minimum))
+      refuse(member, `must be a whole number of ${minimum} or more`);
   }
-  if (typeof given.run !== 'function') refuse('run', 'must be a function');
-  return given;
+  if (typeof job.run !== 'function') refuse('run', 'must be a function');
+  return job;
 }
 
 type Refuse = (member: string, message: string) => never;
@@ -178,12 +179,12 @@ function refuser(place: string, within = ''): Refuse {
   };
 }
 
-function refuseUnknown(given: object, known: readonly string[], refuse: Refuse): void {
-  const unknown = Object.keys(given).find((name) => !known.includes(name));
-  if (unknown !== undefined) refuse(unknown, `is not known here; there are ${known.join(', ')}`);
+function refuseUnknown(definition: object, allowed: readonly string[], refuse: Refuse): void {
+  const unknown = Object.keys(definition).find((name) => !allowed.includes(name));
+  if (unknown !== undefined) refuse(unknown, `is not known here; there are ${allowed.join(', ')}`);
 }
 
-function compiled<T>(compile: () => T, member: string, refuse: Refuse): T {
+function compileOrRefuse<T>(compile: () => T, member: string, refuse: Refuse): T {
   try {
     return compile();
   } catch (error) {
@@ -192,8 +193,4 @@ function compiled<T>(compile: () => T, member: string, refuse: Refuse): T {
       `is no JSON Schema that can be used: ${error instanceof Error ? error.message : String(error)}`,
     );
   }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,5 +1,5 @@
-// What a project declares and its actions find in `resources`: the database, the queue and the storage, each behind
-// its own binding and none of them the server's own. The jobs of the project's services run here too.
+// The declared database, queue and storage of a project, as its actions and jobs see them in `resources`, each under its
+// binding. Also defines the jobs of the project's services.
 import type { Database, Queries } from '../../kernel/data/database.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -13,18 +13,18 @@ import type {
 } from './definition.ts';
 import { ProjectError, type ProjectService } from './registry.ts';
 
-/** The declared resources and where they are. */
+/** Resources as declared in townhall.json. */
 export interface DeclaredResources {
   database?: { type: 'embedded' | 'postgres'; binding: string };
   queue?: { binding: string; name: string };
   storage?: { binding: string; directory: string; publicUrlPrefix: string };
 }
 
-export interface ResourcesNeeds {
+interface ResourcesOptions {
   declared: DeclaredResources;
   /** The project's own connections, or the one session of the embedded engine. */
   database: Pick<Database, 'engine'> & Queries;
-  /** Not started yet. */
+  /** Must not be started yet. */
   queue: Jobs;
   openStorage(directory: string): Storage;
   projectServices: ReadonlyMap<string, ProjectService>;
@@ -32,24 +32,24 @@ export interface ResourcesNeeds {
   log: Log;
 }
 
-/** What the actions of a service find in `resources`. */
+/** The `resources` of a service's actions. */
 export type ResourcesOf = (service: ProjectService) => Readonly<Record<string, ProjectResource>>;
 
-/** Throws a ProjectError when the project asks for what is not there. Defines the jobs of all services. */
-export function openResources(needs: ResourcesNeeds): ResourcesOf {
-  const { declared, projectServices, queue } = needs;
-  requireEngine(declared, needs.database.engine);
+/** Defines the jobs of all services. Throws a ProjectError when a declared resource is not available. */
+export function openResources(options: ResourcesOptions): ResourcesOf {
+  const { declared, projectServices, queue } = options;
+  requireEngine(declared, options.database.engine);
   const shared: Record<string, ProjectResource> = {};
-  if (declared.database !== undefined) shared[declared.database.binding] = databaseHandle(needs.database);
+  if (declared.database !== undefined) shared[declared.database.binding] = databaseHandle(options.database);
   if (declared.storage !== undefined)
     shared[declared.storage.binding] = storageHandle(
-      needs.openStorage(declared.storage.directory),
+      options.openStorage(declared.storage.directory),
       declared.storage.publicUrlPrefix,
     );
-  const found = new Map<string, Readonly<Record<string, ProjectResource>>>();
+  const cached = new Map<string, Readonly<Record<string, ProjectResource>>>();
   const resourcesOf: ResourcesOf = (service) => {
-    const own = found.get(service.id) ?? Object.freeze({ ...shared, ...queueOf(service, declared, queue) });
-    found.set(service.id, own);
+    const own = cached.get(service.id) ?? Object.freeze({ ...shared, ...queueOf(service, declared, queue) });
+    cached.set(service.id, own);
     return own;
   };
   for (const service of projectServices.values()) {
@@ -58,7 +58,7 @@ export function openResources(needs: ResourcesNeeds): ResourcesOf {
         `service "${service.id}": jobs need a queue; declare deployment.resources.queue in townhall.json.`,
       );
     }
-    for (const [name, job] of service.jobs) defineJob({ service, name, job }, { ...needs, resourcesOf });
+    for (const [name, job] of service.jobs) defineJob({ service, name, job }, { ...options, resourcesOf });
   }
   return resourcesOf;
 }
@@ -73,7 +73,7 @@ function requireEngine({ database }: DeclaredResources, engine: Database['engine
 
 function databaseHandle({ sql, tx }: Queries): ProjectDatabase {
   const handle = ((first: never, ...rest: never[]) =>
-    (sql as unknown as (...given: unknown[]) => unknown)(first, ...rest)) as unknown as ProjectDatabase;
+    (sql as unknown as (...input: unknown[]) => unknown)(first, ...rest)) as unknown as ProjectDatabase;
   return Object.assign(handle, sql, { begin: tx });
 }
 
@@ -103,24 +103,24 @@ function queueName(prefix: string, service: ProjectService, job: string): string
 
 function defineJob(
   { service, name, job }: { service: ProjectService; name: string; job: JobDefinition },
-  needs: ResourcesNeeds & { resourcesOf: ResourcesOf },
+  options: ResourcesOptions & { resourcesOf: ResourcesOf },
 ): void {
   const policy = {
     ...(job.retries === undefined ? {} : { retries: job.retries }),
     ...(job.timeoutSeconds === undefined ? {} : { expireSeconds: job.timeoutSeconds }),
     ...(job.concurrency === undefined ? {} : { concurrency: job.concurrency }),
   };
-  needs.queue.define<Record<string, unknown>>(
-    queueName(needs.declared.queue?.name ?? '', service, name),
+  options.queue.define<Record<string, unknown>>(
+    queueName(options.declared.queue?.name ?? '', service, name),
     policy,
     async (data, { id, signal }) => {
       await job.run({
         jobId: id,
         data,
-        env: Object.freeze(Object.fromEntries(service.env.map(({ key }) => [key, needs.env.get(key)]))),
-        resources: needs.resourcesOf(service),
+        env: Object.freeze(Object.fromEntries(service.env.map(({ key }) => [key, options.env.get(key)]))),
+        resources: options.resourcesOf(service),
         signal,
-        log: needs.log.child({ service: service.id, job: name, jobId: id }),
+        log: options.log.child({ service: service.id, job: name, jobId: id }),
       });
     },
   );

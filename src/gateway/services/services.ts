@@ -1,6 +1,7 @@
-// The generic call: one action of one service that the project brings. The identities are the action's own and
-// are held here as the contract's are everywhere else; nothing of a failing action reaches the caller.
+// Calls actions of the project's services. Identities and input are checked against the action's definition; errors of an
+// action go to the log, and the caller gets no details.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Call } from '../../kernel/contract/operation.ts';
@@ -13,17 +14,15 @@ import type { Action, ProjectService } from './registry.ts';
 import type { ResourcesOf } from './resources.ts';
 
 interface ServicesOptions {
-  /** What `registerServices` gave. */
   projectServices: ReadonlyMap<string, ProjectService>;
   env: { get(key: string): string | undefined };
   resources: ResourcesOf;
-  /** Who a user is; null when it is gone since its credential was looked at. */
+  /** Null when the user was removed since its token was checked. */
   findUser(userId: string): Promise<ActionUser | null>;
   findBureau(bureauId: string): Promise<ActionBureau | null>;
-  /** Takes what actions charge. */
   ledger: BillNeeds['ledger'];
   clock: Pick<Clock, 'monotonicMs'>;
-  /** An action that takes longer is ended. */
+  /** Timeout of an action. */
   actionMs: number;
 }
 
@@ -41,22 +40,21 @@ type AnyCall = Call<
   Identity
 >;
 
-export function services(needs: ServicesOptions): Services {
-  const { projectServices, env, actionMs, clock, ledger } = needs;
+export function services(options: ServicesOptions): Services {
+  const { projectServices, env, actionMs, clock, ledger } = options;
 
-  async function call(method: 'GET' | 'POST', given: unknown): Promise<{ status: 200; body: unknown }> {
-    const request = given as AnyCall;
+  async function call(method: 'GET' | 'POST', input: unknown): Promise<{ status: 200; body: unknown }> {
+    const request = input as AnyCall;
     const { service, action } = find(request.path);
     if (action.method !== method) throw wrongMethod(action);
     requireIdentity(action, request);
-    const input = readInput(action, request);
-    const body = await answer({ service, action, request, input });
+    const body = await run({ service, action, request, input: readInput(action, request) });
     return { status: 200, body };
   }
 
   function find(path: AnyCall['path']): { service: ProjectService; action: Action } {
     const service = projectServices.get(path.service);
-    // As the router says it: whether there is such a service is all that the path asks.
+    // The router's own answer, as if the path did not exist.
     if (service === undefined)
       throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
     const id = 'step' in path ? `${path.action}/${path.step}` : path.action;
@@ -70,49 +68,51 @@ export function services(needs: ServicesOptions): Services {
     return { service, action };
   }
 
-  async function answer(run: Run): Promise<unknown> {
-    const { service, action, request, input } = run;
+  async function run(target: ActionRun): Promise<unknown> {
+    const { service, action, request, input } = target;
     const { identity } = request;
     const [user, bureau] =
       identity.kind === 'user'
-        ? await Promise.all([needs.findUser(identity.userId), needs.findBureau(identity.bureauId)])
+        ? await Promise.all([options.findUser(identity.userId), options.findBureau(identity.bureauId)])
         : [null, null];
     if (identity.kind === 'user' && (user === null || bureau === null)) throw invalidToken();
     const log = request.log.child({ service: service.id, action: action.id });
-    const deadline = createDeadline(request.signal, actionMs);
     const startedMs = clock.monotonicMs();
-    const bill = createActionBilling(
+    const billing = createActionBilling(
       { ledger, clock },
       { identity, requestId: request.requestId, action: `${service.id}/${action.id}` },
     );
-    const { charge } = bill;
-    const given: ActionCall = {
+    const { charge } = billing;
+    const actionCall: Omit<ActionCall, 'signal'> = {
       input,
       identity,
       user,
       bureau,
       env: readEnv(service),
-      resources: needs.resources(service),
-      signal: deadline.signal,
+      resources: options.resources(service),
       log,
       charge,
     };
     try {
-      const output = await deadline.race(async () => action.run(given));
-      const body = checkedOutput(action, output);
+      const output = await withTimeout(async (signal) => action.run({ ...actionCall, signal }), {
+        ms: actionMs,
+        signal: request.signal,
+        error: () =>
+          new Problem('upstream_timeout', 'service_timeout', 'The service did not answer in time.'),
+      });
+      const body = requireOutput(action, output);
       const answer = request.remember.inSettlement({ status: 200, body });
-      await bill.settle(answer && { answer });
+      await billing.settle(answer && { answer });
       return body;
     } catch (error) {
       const outcome = request.signal.aborted ? 'client_closed' : 'upstream_failed';
-      await bill
+      await billing
         .release(outcome)
-        .catch((fault: unknown) =>
-          log.error({ err: fault }, 'what an action had held could not be set free'),
+        .catch((releaseError: unknown) =>
+          log.error({ err: releaseError }, 'the hold of an action could not be released'),
         );
-      throw problemOf(error, run, log);
+      throw explainError(error, target, log);
     } finally {
-      deadline.end();
       request.timing('action', clock.monotonicMs() - startedMs);
     }
   }
@@ -149,7 +149,7 @@ export function services(needs: ServicesOptions): Services {
   };
 }
 
-interface Run {
+interface ActionRun {
   service: ProjectService;
   action: Action;
   request: AnyCall;
@@ -157,7 +157,7 @@ interface Run {
 }
 
 function requireIdentity(action: Action, { identity, operationId }: AnyCall): void {
-  // A credential that is good for some operations only is good for no other, here as everywhere.
+  // Machine credentials may be limited to listed operations.
   const isLimited = identity.kind === 'admin' && identity.operations?.has(operationId) === false;
   if (action.identities.has(identity.kind) && !isLimited) return;
   if (identity.kind !== 'guest')
@@ -181,16 +181,16 @@ function wrongMethod(action: Action): Problem {
 function readInput(action: Action, { body, query }: AnyCall): Record<string, unknown> {
   if (action.method === 'GET') {
     const read = action.checkQuery(query as Record<string, unknown>);
-    if (!read.ok) throw unfit(read.details);
+    if (!read.ok) throw invalidInput(read.details);
     return read.value;
   }
   const input = (body as Record<string, unknown> | undefined) ?? {};
   const verdict = action.checkInput(input);
-  if (!verdict.ok) throw unfit(verdict.details);
+  if (!verdict.ok) throw invalidInput(verdict.details);
   return input;
 }
 
-function unfit(details: ProblemDetail[]): Problem {
+function invalidInput(details: ProblemDetail[]): Problem {
   const [first] = details;
   const message = `The input does not fit the action${first === undefined ? '' : `: \`${first.path}\` ${first.message}`}.`;
   return new Problem('bad_request', 'service_invalid_input', message, {
@@ -199,11 +199,11 @@ function unfit(details: ProblemDetail[]): Problem {
   });
 }
 
-/** What a caller will see of the answer, held against the action's own schema. */
-function checkedOutput(action: Action, output: unknown): unknown {
-  const seen: unknown = JSON.parse(JSON.stringify(output ?? null) ?? 'null');
-  const verdict = action.checkOutput(seen);
-  if (verdict.ok) return seen;
+/** Validates the answer as the caller will receive it, after a round trip through JSON. */
+function requireOutput(action: Action, output: unknown): unknown {
+  const answer: unknown = JSON.parse(JSON.stringify(output ?? null) ?? 'null');
+  const verdict = action.checkOutput(answer);
+  if (verdict.ok) return answer;
   const cause = new Error(
     `The answer does not fit the action's output: ${verdict.details.map(({ path, message }) => `${path || 'it'} ${message}`).join('; ')}.`,
   );
@@ -215,12 +215,12 @@ function checkedOutput(action: Action, output: unknown): unknown {
   );
 }
 
-function problemOf(error: unknown, { request }: Run, log: Log): Problem {
+function explainError(error: unknown, { request }: ActionRun, log: Log): Problem {
   if (error instanceof Problem) return error;
   const refusal = readActionError(error);
   if (refusal !== null)
     return new Problem(refusal.kind, 'service_refused', refusal.message, { foreignCode: refusal.code });
-  // The caller is gone, and what the action made of that is no failure of it.
+  // An error after the client disconnected is usually a consequence of that.
   if (request.signal.aborted) log.debug({ err: error }, 'an action ended with its caller');
   return new Problem(
     'internal',
@@ -234,37 +234,4 @@ function invalidToken(): Problem {
   return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
     headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
   });
-}
-
-interface Deadline {
-  signal: AbortSignal;
-  /** The work's answer, or a Problem at the deadline and when the caller is gone: work that ignores its signal is left behind. */
-  race<T>(work: () => Promise<T>): Promise<T>;
-  end(): void;
-}
-
-function createDeadline(outer: AbortSignal, ms: number): Deadline {
-  const late = new AbortController();
-  const tooLate = new Problem('upstream_timeout', 'service_timeout', 'The service did not answer in time.');
-  const timer = setTimeout(() => late.abort(tooLate), ms);
-  const signal = AbortSignal.any([outer, late.signal]);
-  return {
-    signal,
-    async race(work) {
-      const ended = Promise.withResolvers<never>();
-      const stop = (): void => ended.reject(signal.reason);
-      signal.addEventListener('abort', stop, { once: true });
-      if (signal.aborted) stop();
-      // Whoever loses may still fail; nobody waits for that any more.
-      ended.promise.catch(() => undefined);
-      const running = work();
-      running.catch(() => undefined);
-      try {
-        return await Promise.race([running, ended.promise]);
-      } finally {
-        signal.removeEventListener('abort', stop);
-      }
-    },
-    end: () => clearTimeout(timer),
-  };
 }
