@@ -9,7 +9,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('payments.listMethods', () => {
-  test('says to anybody what each method charges, and in which steps', async () => {
+  test('lists each method with its tariff for anyone', async () => {
     expect(await world.guest.payments.listMethods()).toEqual({
       items: [
         {
@@ -34,7 +34,7 @@ describe('payments.listMethods', () => {
     });
   });
 
-  test('follows what an administrator writes, within a second and without a restart', async () => {
+  test('follows changed settings within a second', async () => {
     await world.admin.env.upsertVariable({ key: 'STRIPE_CURRENCY', value: 'JPY' });
     await world.admin.env.upsertVariable({ key: 'CREDITS_PER_UNIT', value: 'jpy:6500,eur:1080000' });
     const methods = async () => (await world.guest.payments.listMethods()).items;
@@ -43,9 +43,9 @@ describe('payments.listMethods', () => {
       { method: 'creem', currency: 'eur', credits_per_unit: 1_080_000 },
     ]);
     const { client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method: 'stripe', amount: 2_000 });
-    expect(made).toMatchObject({ amount: 2_000, currency: 'jpy', credits: 13_000_000 });
-    expect(world.stripe.sessions.get(idIn(made.checkout_url))).toMatchObject({
+    const payment = await client.payments.createCheckout({ method: 'stripe', amount: 2_000 });
+    expect(payment).toMatchObject({ amount: 2_000, currency: 'jpy', credits: 13_000_000 });
+    expect(world.stripe.sessions.get(idIn(payment.checkout_url))).toMatchObject({
       amount_total: 2_000,
       currency: 'jpy',
     });
@@ -55,14 +55,14 @@ describe('payments.listMethods', () => {
 });
 
 describe('payments.createCheckout', () => {
-  test('sells credits through Stripe: a page, an event, and the balance is raised once', async () => {
+  test('raises the balance once for a Stripe payment', async () => {
     const { userId, client } = await world.newUser();
-    const made = await client.payments.createCheckout({
+    const payment = await client.payments.createCheckout({
       method: 'stripe',
       credits: 12_345_678,
       return_to: 'http://127.0.0.1:43127/account?tab=credits',
     });
-    expect(made).toMatchObject({
+    expect(payment).toMatchObject({
       user_id: userId,
       bureau_id: 'local',
       method: 'stripe',
@@ -73,13 +73,13 @@ describe('payments.createCheckout', () => {
       net_credits: 0,
       paid_at: null,
     });
-    const session = world.stripe.sessions.get(idIn(made.checkout_url));
+    const session = world.stripe.sessions.get(idIn(payment.checkout_url));
     expect(session).toMatchObject({
-      client_reference_id: made.payment_id,
+      client_reference_id: payment.payment_id,
       amount_total: 1_235,
       currency: 'usd',
       mode: 'payment',
-      metadata: { payment_id: made.payment_id },
+      metadata: { payment_id: payment.payment_id },
     });
     expect([session?.success_url, session?.cancel_url]).toEqual([
       expect.stringMatching(
@@ -89,12 +89,14 @@ describe('payments.createCheckout', () => {
         /^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/cancel\?ticket=\w{43}$/,
       ),
     ]);
-    const sent = world.stripe.requests.find(({ form }) => form['client_reference_id'] === made.payment_id);
+    const request = world.stripe.requests.find(
+      ({ form }) => form['client_reference_id'] === payment.payment_id,
+    );
     expect([
-      sent?.headers['idempotency-key'],
-      sent?.form['payment_intent_data[metadata][payment_id]'],
-      sent?.form['adaptive_pricing[enabled]'],
-    ]).toEqual([made.payment_id, made.payment_id, 'false']);
+      request?.headers['idempotency-key'],
+      request?.form['payment_intent_data[metadata][payment_id]'],
+      request?.form['adaptive_pricing[enabled]'],
+    ]).toEqual([payment.payment_id, payment.payment_id, 'false']);
 
     const event = world.stripe.pay(session?.id ?? '');
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'accepted' });
@@ -104,7 +106,7 @@ describe('payments.createCheckout', () => {
       outcome: 'duplicate',
     });
     expect(await world.balance(userId)).toEqual({ posted: 12_350_000n, owed: 0n });
-    expect(await client.payments.getPayment({ payment_id: made.payment_id })).toMatchObject({
+    expect(await client.payments.getPayment({ payment_id: payment.payment_id })).toMatchObject({
       state: 'paid',
       net_credits: 12_350_000,
       checkout_url: null,
@@ -112,12 +114,12 @@ describe('payments.createCheckout', () => {
     });
   });
 
-  test('sells credits through Creem, in whole pieces of its product', async () => {
+  test('sells whole pieces of the Creem product', async () => {
     const { userId, client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method: 'creem', credits: 6_000_000 });
-    expect(made).toMatchObject({ method: 'creem', amount: 1_000, currency: 'eur', credits: 10_000_000 });
-    const checkout = world.creem.checkouts.get(idIn(made.checkout_url));
-    expect(checkout).toMatchObject({ product: 'prod_credits', units: 2, request_id: made.payment_id });
+    const payment = await client.payments.createCheckout({ method: 'creem', credits: 6_000_000 });
+    expect(payment).toMatchObject({ method: 'creem', amount: 1_000, currency: 'eur', credits: 10_000_000 });
+    const checkout = world.creem.checkouts.get(idIn(payment.checkout_url));
+    expect(checkout).toMatchObject({ product: 'prod_credits', units: 2, request_id: payment.payment_id });
     expect(checkout?.success_url).toMatch(
       /^https:\/\/city\.example\.test\/base\/v1\/payments\/return\/success\?ticket=\w{43}$/,
     );
@@ -128,7 +130,7 @@ describe('payments.createCheckout', () => {
     expect(await world.postings(userId)).toBe(1);
   });
 
-  test('makes one payment for one Idempotency-Key', async () => {
+  test('creates one payment for one Idempotency-Key', async () => {
     const { client } = await world.newUser();
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
     const first = await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
@@ -139,7 +141,7 @@ describe('payments.createCheckout', () => {
     expect((await client.payments.listPayments()).items).toHaveLength(1);
   });
 
-  test('knows an Idempotency-Key by its user: the same under another token, another of another user', async () => {
+  test('scopes an Idempotency-Key to the user, not the token', async () => {
     const [one, other] = [await world.newUser(), await world.newUser()];
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
     const first = await one.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
@@ -175,7 +177,7 @@ describe('payments.createCheckout', () => {
     ).rejects.toMatchObject({ status, param });
   });
 
-  test('says what the provider did not do, and leaves no payment that waits', async () => {
+  test('reports a provider failure and leaves no pending payment', async () => {
     const { client } = await world.newUser();
     const cases = [
       { failure: { status: 401 }, status: 502, code: 'provider_credentials' },
@@ -200,16 +202,16 @@ describe('payments.createCheckout', () => {
     expect(world.logLines.filter((line) => line.includes('CANARY'))).toEqual([]);
   });
 
-  test('makes one page when the provider fails once and is asked again', async () => {
+  test('creates one checkout when the first request fails', async () => {
     const { client } = await world.newUser();
     world.stripe.failures.push({ status: 500 });
-    const made = await client.payments.createCheckout({ method: 'stripe', amount: 500 });
+    const payment = await client.payments.createCheckout({ method: 'stripe', amount: 500 });
     expect(
-      [...world.stripe.sessions.values()].filter(({ client_reference_id: id }) => id === made.payment_id),
+      [...world.stripe.sessions.values()].filter(({ client_reference_id: id }) => id === payment.payment_id),
     ).toHaveLength(1);
   });
 
-  test('lets one user have twenty that wait', async () => {
+  test('allows twenty pending payments a user', async () => {
     const { client } = await world.newUser();
     await Promise.all(
       Array.from({ length: 20 }, () => client.payments.createCheckout({ method: 'stripe', amount: 500 })),
@@ -221,40 +223,42 @@ describe('payments.createCheckout', () => {
 });
 
 describe('a payment', () => {
-  test('is its user’s: for others, of other Bureaus too, there is none', async () => {
+  test('is hidden from other users', async () => {
     const { client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method: 'stripe', amount: 500 });
+    const payment = await client.payments.createCheckout({ method: 'stripe', amount: 500 });
     await world.admin.bureaus.createBureau({ server_url: 'https://other.example', bureau_id: 'other' });
     const other = world.as(
       (await world.admin.accounts.issueToken({ bureau_id: 'other', external_id: 'somebody' })).user_token,
     );
     for (const stranger of [(await world.newUser()).client, other]) {
-      await expect(stranger.payments.getPayment({ payment_id: made.payment_id })).rejects.toMatchObject({
+      await expect(stranger.payments.getPayment({ payment_id: payment.payment_id })).rejects.toMatchObject({
         status: 404,
         code: 'payment_not_found',
       });
-      expect((await stranger.payments.listPayments({ user_id: made.user_id })).items).toEqual([]);
+      expect((await stranger.payments.listPayments({ user_id: payment.user_id })).items).toEqual([]);
     }
-    await expect(world.guest.payments.getPayment({ payment_id: made.payment_id })).rejects.toMatchObject({
+    await expect(world.guest.payments.getPayment({ payment_id: payment.payment_id })).rejects.toMatchObject({
       status: 401,
     });
     await expect(
       client.payments.getPayment({ payment_id: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa' }),
     ).rejects.toMatchObject({ status: 404 });
-    expect(await world.admin.payments.getPayment({ payment_id: made.payment_id })).toEqual(made);
+    expect(await world.admin.payments.getPayment({ payment_id: payment.payment_id })).toEqual(payment);
     await expect(
       world.admin.payments.createCheckout({ method: 'stripe', amount: 500 }),
     ).rejects.toMatchObject({ status: 403 });
   });
 
-  test('is listed page by page, the latest first', async () => {
+  test('is listed in pages, newest first', async () => {
     const { userId, client } = await world.newUser();
-    const made: string[] = [];
+    const paymentIds: string[] = [];
     for (let n = 0; n < 3; n += 1)
-      made.unshift((await client.payments.createCheckout({ method: 'stripe', amount: 500 + n })).payment_id);
+      paymentIds.unshift(
+        (await client.payments.createCheckout({ method: 'stripe', amount: 500 + n })).payment_id,
+      );
     const first = await client.payments.listPayments({ limit: 2 });
     const second = await client.payments.listPayments({ limit: 2, cursor: first.next_cursor ?? '' });
-    expect([...first.items, ...second.items].map(({ payment_id }) => payment_id)).toEqual(made);
+    expect([...first.items, ...second.items].map(({ payment_id }) => payment_id)).toEqual(paymentIds);
     expect([first.next_cursor === null, second.next_cursor]).toEqual([false, null]);
     expect((await world.admin.payments.listPayments({ user_id: userId })).items).toHaveLength(3);
     expect((await world.admin.payments.listPayments({ user_id: userId, bureau_id: 'other' })).items).toEqual(

@@ -16,18 +16,18 @@ async function ask(address: string): Promise<{ status: number; headers: Headers;
 
 async function waiting() {
   const { client } = await world.newUser();
-  const made = await client.payments.createCheckout({
+  const payment = await client.payments.createCheckout({
     method: 'stripe',
     amount: 1_000,
     return_to: 'http://127.0.0.1:43127/?a="><script>',
   });
-  const id = made.checkout_url?.split('/').at(-1) ?? '';
+  const id = payment.checkout_url?.split('/').at(-1) ?? '';
   const session = world.stripe.sessions.get(id);
   return { id, success: session?.success_url ?? '', cancel: session?.cancel_url ?? '' };
 }
 
 describe('a result page', () => {
-  test('is kept nowhere, runs nothing, loads nothing and fits into no frame', async () => {
+  test('forbids caching, scripts, subresources and framing', async () => {
     const { success, cancel } = await waiting();
     for (const address of [success, cancel, '/v1/payments/return/success?ticket=nobody']) {
       const { headers, text } = await ask(address);
@@ -43,7 +43,7 @@ describe('a result page', () => {
     }
   });
 
-  test('asks again by itself while the money is on its way, ever less often, and never after', async () => {
+  test('reloads ever less often while the payment is pending', async () => {
     const { id, success } = await waiting();
     const refresh = async () => /http-equiv="refresh" content="(\d+)"/.exec((await ask(success)).text)?.[1];
     expect(await refresh()).toBe('4');
@@ -60,7 +60,7 @@ describe('a result page', () => {
     expect([text.includes('<h1>Thank you</h1>'), text.includes('refresh')]).toEqual([true, false]);
   });
 
-  test('says what became of the payment since', async () => {
+  test('shows the current state of the payment', async () => {
     const { id, success, cancel } = await waiting();
     const title = async (address: string) => /<h1>(.*)<\/h1>/.exec((await ask(address)).text)?.[1];
     expect(await title(cancel)).toBe('Nothing was paid');
@@ -76,14 +76,14 @@ describe('a result page', () => {
     expect(await title(success)).toBe('The payment is disputed');
   });
 
-  test('leads back to the product, whatever its address is made of', async () => {
+  test('escapes the return address', async () => {
     const { text } = await ask((await waiting()).success);
     expect(text).toMatch(
       /<a href="http:\/\/127\.0\.0\.1:43127\/\?a=%22%3E%3Cscript%3E#payment_id=pay_\w{26}">Back to 127\.0\.0\.1:43127<\/a>/,
     );
   });
 
-  test('is there for whoever has its ticket alone', async () => {
+  test('is shown only with its ticket', async () => {
     const { success } = await waiting();
     const ticket = new URL(success).searchParams.get('ticket') ?? '';
     for (const query of [

@@ -19,12 +19,12 @@ afterAll(async () => {
 });
 
 test.each(['stripe', 'creem'] as const)(
-  'a payment through %s is credited once, in whatever copies and under whatever ids its event comes to whichever gateway',
+  'credits a payment through %s once over all replicas',
   async (method) => {
     const world = worlds[0] as PaymentsWorld;
     const { userId, client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method, amount: 1_000 });
-    const event = world[method].pay(made.checkout_url?.split('/').at(-1) ?? '');
+    const payment = await client.payments.createCheckout({ method, amount: 1_000 });
+    const event = world[method].pay(payment.checkout_url?.split('/').at(-1) ?? '');
     const answers = await Promise.all(
       Array.from({ length: copies }, (_, n) =>
         world.deliver(
@@ -44,36 +44,36 @@ test.each(['stripe', 'creem'] as const)(
   },
 );
 
-test('a payment, its refund and its dispute end alike when all of them come at once to all of them', async () => {
+test('ends alike when all replicas get all events at once', async () => {
   const world = worlds[0] as PaymentsWorld;
   for (let round = 0; round < 6; round += 1) {
     const { userId, client } = await world.newUser();
-    const made = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
-    const page = made.checkout_url?.split('/').at(-1) ?? '';
-    const told = [
+    const payment = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
+    const page = payment.checkout_url?.split('/').at(-1) ?? '';
+    const events = [
       world.stripe.pay(page),
       world.stripe.refund(page, 400),
       world.stripe.dispute('created', page),
       world.stripe.dispute('closed', page, { status: 'won' }),
     ];
     const answers = await Promise.all(
-      told.flatMap((event) => worlds.map((to) => world.deliver('stripe', event, to.url))),
+      events.flatMap((event) => worlds.map((to) => world.deliver('stripe', event, to.url))),
     );
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
     expect(await world.balance(userId)).toEqual({ posted: 6_000_000n, owed: 0n });
-    expect((await client.payments.getPayment({ payment_id: made.payment_id })).state).toBe(
+    expect((await client.payments.getPayment({ payment_id: payment.payment_id })).state).toBe(
       'partially_refunded',
     );
   }
   expect(await world.ledgerSum()).toBe(0n);
 });
 
-test('a payment whose webhook is lost is found once, though every gateway asks', async () => {
+test('finds a lost payment once when every replica polls', async () => {
   const world = worlds[0] as PaymentsWorld;
   const { userId, client } = await world.newUser();
-  const made = await client.payments.createCheckout({ method: 'creem', amount: 1_000 });
-  world.creem.pay(made.checkout_url?.split('/').at(-1) ?? '');
-  await Promise.all(worlds.flatMap((each) => [each.look(), each.look()]));
+  const payment = await client.payments.createCheckout({ method: 'creem', amount: 1_000 });
+  world.creem.pay(payment.checkout_url?.split('/').at(-1) ?? '');
+  await Promise.all(worlds.flatMap((each) => [each.poll(), each.poll()]));
   expect([await world.balance(userId), await world.postings(userId)]).toEqual([
     { posted: 10_000_000n, owed: 0n },
     1,

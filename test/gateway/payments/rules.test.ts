@@ -20,9 +20,9 @@ import {
 const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n, maxAmount: 99_999_999n };
 
 function tariff(currency: string, creditsPerUnit: bigint, more: { pieceAmount?: bigint } = {}): Tariff {
-  const made = computeTariff({ currency, units: minorUnits(currency), creditsPerUnit, ...bounds, ...more });
-  if (made === null) throw new Error('There is no tariff.');
-  return made;
+  const result = computeTariff({ currency, units: minorUnits(currency), creditsPerUnit, ...bounds, ...more });
+  if (result === null) throw new Error('There is no tariff.');
+  return result;
 }
 
 describe('a price', () => {

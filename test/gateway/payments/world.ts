@@ -35,7 +35,7 @@ export interface PaymentsWorld extends GatewayWorld {
   ledgerSum(): Promise<bigint>;
   quarantined(): Promise<{ event: string; reason: string }[]>;
   /** Has the gateway ask the providers about payments that wait; says how many had news. */
-  look(): Promise<number>;
+  poll(): Promise<number>;
 }
 
 export interface PaymentsWorldOptions extends GatewayWorldOptions {
@@ -70,12 +70,12 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
     to = world.url,
   ): Promise<Answer> {
     const startedMs = performance.now();
-    const sent = new Headers({ 'content-type': 'application/json' });
+    const requestHeaders = new Headers({ 'content-type': 'application/json' });
     for (const [name, values] of Object.entries(headers))
-      for (const value of [values].flat()) sent.append(name, value);
+      for (const value of [values].flat()) requestHeaders.append(name, value);
     const answer = await fetch(`${to}/v1/payments/webhook/${provider}`, {
       method: 'POST',
-      headers: sent,
+      headers: requestHeaders,
       body: Buffer.from(body),
     });
     const read = (await answer.json()) as { outcome?: string; error?: { code: string } };
@@ -128,7 +128,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
         select diff from gateway.audit_entries where action = 'payments.quarantined' order by entry_id`;
       return rows.map(({ diff }) => ({ event: diff.event_id, reason: diff.reason }));
     },
-    look: () => world.gateway.pollPayments(),
+    poll: () => world.gateway.pollPayments(),
     async close() {
       await world.close();
       if (!options.beside) await Promise.all([stripe.close(), creem.close()]);
@@ -142,8 +142,8 @@ async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
   // `expect.poll` is for tests alone, and worlds are made before them.
   await vi.waitFor(
     async () => {
-      const gone = await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
-      if (gone.length === 0) throw new Error('The questions to the providers were not put on the clock.');
+      const removed = await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
+      if (removed.length === 0) throw new Error('The questions to the providers were not put on the clock.');
     },
     { interval: 20, timeout: 30_000 },
   );
