@@ -1,9 +1,8 @@
-// What the pages ask of the console, and how a refusal is told to a person: in the agent's words, with the request id to
-// quote when asking for help.
+// Calls of the pages to the console, and how an error is shown: the agent's message, with the request id for support.
 import { fill, h } from './elements.ts';
 import { keyHeaders } from './key.ts';
 
-/** A call that was refused. `details` name the members at fault, as `payload.times`. */
+/** A call that was refused. `details` name the invalid members, such as `payload.times`. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly status: number;
@@ -28,7 +27,7 @@ export class Refusal extends Error {
   }
 }
 
-// The console ends its calls of the agent by deadlines of its own, which are shorter; these end a silence of the console.
+// The console's own deadlines for the agent are shorter; these end a call when the console itself does not answer.
 const deadlinesMs: Readonly<Record<string, number>> = {
   'console.overview': 10_000,
   'services.controlService': 65_000,
@@ -38,7 +37,7 @@ const deadlinesMs: Readonly<Record<string, number>> = {
 };
 const defaultDeadlineMs = 20_000;
 
-/** The answer of an operation of the console's list. Throws a Refusal. */
+/** The result of an operation of the console's list. Throws a Refusal. */
 export async function ask<Answer>(operation: string, members: object = {}): Promise<Answer> {
   const signal = AbortSignal.timeout(deadlinesMs[operation] ?? defaultDeadlineMs);
   let response: Response;
@@ -63,7 +62,7 @@ export async function ask<Answer>(operation: string, members: object = {}): Prom
 
 const notice = document.querySelector<HTMLElement>('#notice');
 
-/** What a person reads of a failure: the message, the members at fault, and the request to quote. */
+/** An error for the reader: the message, the invalid members, and the request id. */
 export function errorView(error: unknown): Node[] {
   const refusal = error instanceof Refusal ? error : undefined;
   const details = refusal?.details ?? [];
@@ -84,33 +83,33 @@ export function errorView(error: unknown): Node[] {
   ];
 }
 
-/** Shows a failure until it is closed or another one is shown. */
-export function tell(error: unknown): void {
+/** Shows an error until it is closed or replaced by another one. */
+export function showError(error: unknown): void {
   if (notice === null) return;
   fill(
     notice,
     errorView(error),
     h(
       'button',
-      { type: 'button', class: 'plain', 'aria-label': 'Close this notice', onclick: () => hush() },
+      { type: 'button', class: 'plain', 'aria-label': 'Close this notice', onclick: () => hideError() },
       '×',
     ),
   );
   notice.hidden = false;
 }
 
-export function hush(): void {
+export function hideError(): void {
   if (notice !== null) notice.hidden = true;
 }
 
-/** Runs something and tells what goes wrong with it; resolves whether it went well. */
+/** Runs the work and shows its error. Resolves to whether it succeeded. */
 export async function trying(work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();
-    hush();
+    hideError();
     return true;
   } catch (error) {
-    tell(error);
+    showError(error);
     return false;
   }
 }

@@ -1,52 +1,52 @@
-// A tool that waits for a person: what it would do, exactly, and the two answers.
+// A tool call that waits for a decision: its exact input, and the buttons to approve or deny it.
 import { ask, trying } from './agent-client.ts';
 import { button, focusHome, h, json, showControls } from './elements.ts';
-import type { Question } from './thread.ts';
+import type { PendingApproval } from './thread-state.ts';
 
-/** `more` stands under the name, such as where the question comes from. `answered` is called after the agent took the answer. */
+/** `more` is shown under the name, such as the session. `onDecided` is called after the agent has accepted the decision. */
 export function approvalCard(
-  question: Question,
+  approval: PendingApproval,
   {
     sessionId,
     more = [],
-    answered = () => {},
-  }: { sessionId: string; more?: readonly Node[]; answered?: () => void },
+    onDecided = () => {},
+  }: { sessionId: string; more?: readonly Node[]; onDecided?: () => void },
 ): HTMLElement {
   const reason = h('input', {
     type: 'text',
-    id: `reason-${question.approvalId}`,
+    id: `reason-${approval.approvalId}`,
     maxlength: 1000,
     autocomplete: 'off',
     placeholder: 'told to the model with a denial',
   });
   const decide = async (decision: 'approve' | 'deny'): Promise<void> => {
-    const word = reason.value.trim();
-    const isTaken = await trying(() =>
+    const text = reason.value.trim();
+    const isDecided = await trying(() =>
       ask('sessions.decideApproval', {
         sessionId,
-        approvalId: question.approvalId,
+        approvalId: approval.approvalId,
         decision,
-        ...(decision === 'deny' && word !== '' ? { reason: word } : {}),
+        ...(decision === 'deny' && text !== '' ? { reason: text } : {}),
       }),
     );
-    if (isTaken) answered();
+    if (isDecided) onDecided();
   };
   return h(
     'section',
     {
       class: 'card approval',
-      'aria-label': `Approval of ${question.toolName}`,
-      'data-approval': question.approvalId,
+      'aria-label': `Approval of ${approval.toolName}`,
+      'data-approval': approval.approvalId,
       tabindex: '-1',
     },
-    h('h3', {}, 'May the agent call ', h('code', {}, showControls(question.toolName)), '?'),
+    h('h3', {}, 'May the agent call ', h('code', {}, showControls(approval.toolName)), '?'),
     more,
-    json(question.input),
-    question.expiresAt !== null &&
+    json(approval.input),
+    approval.expiresAt !== null &&
       h(
         'p',
         { class: 'quiet' },
-        `Without an answer it is denied at ${new Date(question.expiresAt).toLocaleTimeString()}.`,
+        `Without an answer it is denied at ${new Date(approval.expiresAt).toLocaleTimeString()}.`,
       ),
     h(
       'div',
@@ -59,29 +59,29 @@ export function approvalCard(
 }
 
 /**
- * Draws a card for each question into the place and keeps the cards that stay, with the reason that is being written.
- * Focus in a card that is answered goes to the card behind it, or home; never to a button, which the next Enter would press.
+ * Draws a card for each approval and keeps the cards of those that stay, with a reason that is being typed. Focus in a
+ * card that goes moves to the next card or home, never to a button, which the next Enter would press.
  */
-export function createApprovalCards<Item extends Question>(
-  place: HTMLElement,
-  makeCard: (question: Item) => HTMLElement,
-): (questions: readonly Item[]) => void {
+export function createApprovalCards<Item extends PendingApproval>(
+  parent: HTMLElement,
+  createCard: (approval: Item) => HTMLElement,
+): (approvals: readonly Item[]) => void {
   const cards = new Map<string, HTMLElement>();
-  return (questions) => {
+  return (approvals) => {
     const focusIndex = [...cards.values()].findIndex((card) => card.contains(document.activeElement));
-    const open = new Set(questions.map(({ approvalId }) => approvalId));
+    const open = new Set(approvals.map(({ approvalId }) => approvalId));
     for (const [approvalId, card] of cards) {
       if (open.has(approvalId)) continue;
       card.remove();
       cards.delete(approvalId);
     }
-    for (const question of questions) {
-      if (cards.has(question.approvalId)) continue;
-      const card = makeCard(question);
-      cards.set(question.approvalId, card);
-      place.append(card);
+    for (const approval of approvals) {
+      if (cards.has(approval.approvalId)) continue;
+      const card = createCard(approval);
+      cards.set(approval.approvalId, card);
+      parent.append(card);
     }
-    if (focusIndex < 0 || place.contains(document.activeElement)) return;
+    if (focusIndex < 0 || parent.contains(document.activeElement)) return;
     const next = [...cards.values()][Math.min(focusIndex, cards.size - 1)];
     if (next === undefined) focusHome();
     else next.focus();

@@ -1,11 +1,11 @@
-// The room for questions: every tool of every session that waits for a person.
+// The page of approvals: every tool call that waits for a decision, over all sessions.
 import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { empty, fill, fillWhenChanged, h, showControls } from './elements.ts';
 import type { Overview } from '../views.ts';
 import type { OpenPage } from './page.ts';
 
-export const openApprovals: OpenPage = (root, _path, rooms) => {
+export const openApprovals: OpenPage = (root, _path, frame) => {
   const rows = h('div', { class: 'cards' });
   const state = h('div', {}, loading());
   fill(root, h('div', { class: 'page' }, h('h1', {}, 'Approvals'), state, rows));
@@ -26,7 +26,7 @@ export const openApprovals: OpenPage = (root, _path, rooms) => {
           new Date(approval.requestedAt).toLocaleTimeString(),
         ),
       ],
-      answered: () => void rooms.refresh(),
+      onDecided: () => void frame.refresh(),
     }),
   );
   return {

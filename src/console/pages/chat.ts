@@ -1,8 +1,9 @@
-// The room for chats: on the left those that there are, on the right one of them, or the place to begin one.
+// The page of chats: the list on the left; on the right one chat, or the composer of a new one.
 import type { Session } from '@townhall/agent';
 import { ask, trying } from './agent-client.ts';
 import { createComposer } from './composer.ts';
-import { createConversation, statusPill, type Conversation } from './conversation.ts';
+import { statusPill } from './conversation-head.ts';
+import { createConversation } from './conversation.ts';
 import { agoText, fill, fillWhenChanged, h, showControls, showCurrent } from './elements.ts';
 import type { OpenPage } from './page.ts';
 
@@ -14,82 +15,20 @@ const suggestions = [
 
 export const openChat: OpenPage = (root, [sessionId], { go }) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Chats' }, h('p', { class: 'quiet' }, 'Reading …'));
-  const place = h('div', { class: 'place' });
-  fill(
-    root,
-    h(
-      'div',
-      { class: 'two' },
-      h('aside', {}, h('a', { class: 'button primary wide', href: '#/chat' }, 'New chat'), list),
-      place,
-    ),
-  );
-  let conversation: Conversation | undefined;
+  const content = h('div', { class: 'place' });
+  const newChat = h('a', { class: 'button primary wide', href: '#/chat' }, 'New chat');
+  fill(root, h('div', { class: 'two' }, h('aside', {}, newChat, list), content));
+  const conversation = sessionId === undefined ? undefined : createConversation(sessionId, { go });
+  if (conversation === undefined) openNewChat(content, go);
+  else fill(content, conversation.element);
 
-  if (sessionId === undefined) {
-    const chatId = `chat-${crypto.randomUUID()}`;
-    const composer = createComposer({
-      chatId,
-      attended: true,
-      placeholder: 'Ask your agent something',
-      sent: (made) => go(`#/chat/${made}`),
-    });
-    const take = (text: string): void => {
-      const area = composer.querySelector('textarea');
-      if (area !== null) area.value = text;
-      composer.requestSubmit();
-    };
-    fill(
-      place,
-      h(
-        'div',
-        { class: 'first' },
-        h('h1', {}, 'What shall the agent do?'),
-        h(
-          'p',
-          { class: 'quiet' },
-          'It works in its own folder, with the tools of its plugins. What you write waits its turn while it works.',
-        ),
-        composer,
-        h(
-          'div',
-          { class: 'suggestions', role: 'group', 'aria-label': 'To begin with' },
-          suggestions.map((text) =>
-            h('button', { type: 'button', class: 'plain', onclick: () => take(text) }, text),
-          ),
-        ),
-      ),
-    );
-    composer.querySelector('textarea')?.focus();
-  } else {
-    conversation = createConversation(sessionId, { go });
-    fill(place, conversation.element);
-  }
-
-  // Once, so that the list stays where it is scrolled to.
+  // Scroll to the current chat once; later redraws keep the reader's position.
   let hasShownCurrent = false;
 
   async function refresh(): Promise<void> {
-    const { items } = await ask<{ items: Session[] }>('sessions.list', {
-      kind: 'chat',
-      archived: false,
-      limit: 100,
-    });
-    fillWhenChanged(
-      list,
-      items.map(({ id, title, status, updatedAt }) => [id, title, status, agoText(updatedAt), sessionId]),
-      () =>
-        items.length === 0
-          ? h('p', { class: 'quiet' }, 'No chats yet.')
-          : items.map(({ id, title, chatId, status, updatedAt }) =>
-              h(
-                'a',
-                { href: `#/chat/${id}`, 'aria-current': id === sessionId ? 'page' : null },
-                h('span', { class: 'name' }, showControls(title ?? chatId ?? id)),
-                h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status)),
-              ),
-            ),
-    );
+    const members = { kind: 'chat', archived: false, limit: 100 };
+    const { items } = await ask<{ items: Session[] }>('sessions.list', members);
+    drawChats(list, items, sessionId);
     if (!hasShownCurrent) showCurrent(list);
     hasShownCurrent = true;
   }
@@ -102,3 +41,61 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
     close: () => conversation?.close(),
   };
 };
+
+function drawChats(list: HTMLElement, items: readonly Session[], currentId: string | undefined): void {
+  const key = items.map(({ id, title, status, updatedAt }) => [
+    id,
+    title,
+    status,
+    agoText(updatedAt),
+    currentId,
+  ]);
+  fillWhenChanged(list, key, () =>
+    items.length === 0
+      ? h('p', { class: 'quiet' }, 'No chats yet.')
+      : items.map(({ id, title, chatId, status, updatedAt }) =>
+          h(
+            'a',
+            { href: `#/chat/${id}`, 'aria-current': id === currentId ? 'page' : null },
+            h('span', { class: 'name' }, showControls(title ?? chatId ?? id)),
+            h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status)),
+          ),
+        ),
+  );
+}
+
+function openNewChat(content: HTMLElement, go: (hash: string) => void): void {
+  const composer = createComposer({
+    chatId: `chat-${crypto.randomUUID()}`,
+    isAttended: true,
+    placeholder: 'Ask your agent something',
+    onSent: (sessionId) => go(`#/chat/${sessionId}`),
+  });
+  const area = composer.querySelector('textarea');
+  const submit = (text: string): void => {
+    if (area !== null) area.value = text;
+    composer.requestSubmit();
+  };
+  fill(
+    content,
+    h(
+      'div',
+      { class: 'first' },
+      h('h1', {}, 'What shall the agent do?'),
+      h(
+        'p',
+        { class: 'quiet' },
+        'It works in its own folder, with the tools of its plugins. What you write waits its turn while it works.',
+      ),
+      composer,
+      h(
+        'div',
+        { class: 'suggestions', role: 'group', 'aria-label': 'To begin with' },
+        suggestions.map((text) =>
+          h('button', { type: 'button', class: 'plain', onclick: () => submit(text) }, text),
+        ),
+      ),
+    ),
+  );
+  area?.focus();
+}

@@ -1,37 +1,121 @@
-// The place to write. Enter sends, Shift+Enter begins a line. Text leaves the composer for good only once the agent has
-// accepted it; until then it is shown as being sent, and comes back with the reason when it is refused.
+// The composer of a conversation. Enter sends, Shift+Enter starts a new line. A text leaves the composer for good only once
+// the agent has accepted it; a refused one comes back with the reason.
 import type { Session } from '@townhall/agent';
 import { ask, errorView, Refusal, trying } from './agent-client.ts';
 import { readDraft, writeDraft } from './drafts.ts';
 import { fill, h } from './elements.ts';
-import { sendPrompt, type Attachment } from './send.ts';
+import { createOutbox, type Outgoing } from './outbox.ts';
+import { readAttachment, sendPrompt } from './send.ts';
 
 export interface ComposerOptions {
-  /** Absent for a chat that its first message makes. */
+  /** Absent for a chat that its first message creates. */
   sessionId?: string;
   /** Set for a chat, whose messages go through its queue. */
   chatId: string | null;
-  attended: boolean;
+  isAttended: boolean;
   placeholder?: string;
   /** Called with the session that accepted the message. */
-  sent(sessionId: string): void;
-}
-
-interface Outgoing {
-  text: string;
-  files: File[];
-  delivery: string;
-  /** The same for a text that is sent once more, so that a session takes it once. */
-  id: string;
+  onSent(sessionId: string): void;
 }
 
 export function createComposer({
   sessionId,
   chatId,
-  attended,
+  isAttended,
   placeholder = 'Write to the agent',
-  sent,
+  onSent,
 }: ComposerOptions): HTMLFormElement {
+  const fields = createFields({ placeholder, isAttended });
+  const { area, attended, files, fileNames, delivery, problem } = fields;
+  const draftName = sessionId ?? 'new';
+  area.value = readDraft(draftName);
+  // Kept to be recognized when the same text is sent again.
+  let refused: Outgoing | undefined;
+
+  const outbox = createOutbox({
+    deliver: async ({ text, files: messageFiles, delivery: mode, id }) => {
+      const attachments = await Promise.all(messageFiles.map(readAttachment));
+      const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
+      const chatOptions = sessionId === undefined ? { attended: attended.checked } : {};
+      return sendPrompt(
+        { sessionId, chatId },
+        prompt,
+        chatId === null ? { delivery: mode, id } : chatOptions,
+      );
+    },
+    onChange() {
+      fields.showSending(outbox.messages());
+      saveDraft();
+    },
+    onAccepted(acceptedBy) {
+      refused = undefined;
+      onSent(acceptedBy);
+    },
+    onRefused: restore,
+  });
+
+  function saveDraft(): void {
+    writeDraft(draftName, joinTexts([...outbox.messages().map(({ text }) => text), area.value]));
+  }
+
+  function submit(): void {
+    const text = area.value.trim();
+    if (text === '') return;
+    const message = { text, files: [...(files.files ?? [])], delivery: delivery.value };
+    area.value = '';
+    setFiles([]);
+    problem.hidden = true;
+    area.focus();
+    outbox.send({ ...message, id: isSameMessage(refused, message) ? refused.id : crypto.randomUUID() });
+  }
+
+  function restore(error: unknown, unsent: readonly Outgoing[]): void {
+    refused = unsent.length === 1 ? unsent[0] : undefined;
+    area.value = joinTexts([...unsent.map(({ text }) => text), area.value]);
+    setFiles([...unsent.flatMap((message) => message.files), ...(files.files ?? [])]);
+    saveDraft();
+    const mayHaveArrived = chatId !== null && isUnanswered(error);
+    const advice = mayHaveArrived
+      ? 'Your message is kept here. If it shows up above it has arrived; otherwise send it again.'
+      : 'Your message is kept here and was not sent.';
+    fill(problem, errorView(error), h('p', {}, advice));
+    problem.hidden = false;
+  }
+
+  function setFiles(list: readonly File[]): void {
+    const transfer = new DataTransfer();
+    for (const file of list) transfer.items.add(file);
+    files.files = transfer.files;
+    showFileNames();
+  }
+
+  function showFileNames(): void {
+    fileNames.textContent = [...(files.files ?? [])].map(({ name }) => name).join(', ');
+  }
+
+  area.addEventListener('input', saveDraft);
+  area.addEventListener('keydown', (event) => {
+    // During composition Enter belongs to the input method.
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  });
+  attended.addEventListener('change', () => {
+    if (sessionId !== undefined)
+      void trying(() => ask<Session>('sessions.update', { sessionId, attended: attended.checked }));
+  });
+  files.addEventListener('change', showFileNames);
+  const form = layOut(fields, { hasDelivery: chatId === null });
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    submit();
+  });
+  return form;
+}
+
+type Fields = ReturnType<typeof createFields>;
+
+function createFields({ placeholder, isAttended }: { placeholder: string; isAttended: boolean }) {
   const area = h('textarea', {
     id: 'composer',
     rows: 2,
@@ -40,142 +124,43 @@ export function createComposer({
     autocomplete: 'off',
   });
   const send = h('button', { type: 'submit', class: 'primary' }, 'Send');
-  const asks = h('input', { type: 'checkbox', id: 'asks', checked: attended });
+  const attended = h('input', { type: 'checkbox', id: 'asks', checked: isAttended });
   const files = h('input', { type: 'file', id: 'files', multiple: true, class: 'hidden' });
-  const chosen = h('span', { class: 'quiet' });
+  const fileNames = h('span', { class: 'quiet' });
   const delivery = h('select', { id: 'delivery', 'aria-label': 'When the agent is busy' }, [
     h('option', { value: 'queue' }, 'wait in line'),
     h('option', { value: 'steer' }, 'tell it at its next step'),
     h('option', { value: 'interrupt' }, 'stop it and take this'),
   ]);
-
   const problem = h('div', { class: 'problem', role: 'alert', hidden: true });
-  const pending = h('ol', { class: 'pending', 'aria-label': 'Being sent', hidden: true });
-  const draftName = sessionId ?? 'new';
-  area.value = readDraft(draftName);
-
-  // Sent one after the other, in the order in which they were written; the next may be written meanwhile.
-  const outbox: Outgoing[] = [];
-  let refused: Outgoing | undefined;
+  const sending = h('ol', { class: 'pending', 'aria-label': 'Being sent', hidden: true });
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  function saveDraft(): void {
-    writeDraft(
-      draftName,
-      [...outbox.map(({ text }) => text), area.value].filter((text) => text !== '').join('\n'),
-    );
-  }
-
-  function drawOutbox(): void {
+  function showSending(messages: readonly Outgoing[]): void {
     clearTimeout(timer);
-    if (outbox.length === 0) pending.hidden = true;
+    if (messages.length === 0) sending.hidden = true;
     // A message that is accepted at once should not move the page.
-    else timer = setTimeout(() => void (pending.hidden = false), 300);
+    else timer = setTimeout(() => void (sending.hidden = false), 300);
     fill(
-      pending,
-      outbox.map(({ text }) => h('li', {}, h('span', { class: 'quiet' }, 'Sending … '), text)),
+      sending,
+      messages.map(({ text }) => h('li', {}, h('span', { class: 'quiet' }, 'Sending … '), text)),
     );
-    if (outbox.length > 0) send.setAttribute('aria-busy', 'true');
+    if (messages.length > 0) send.setAttribute('aria-busy', 'true');
     else send.removeAttribute('aria-busy');
-    saveDraft();
   }
 
-  function submit(): void {
-    const text = area.value.trim();
-    if (text === '') return;
-    const chosenFiles = [...(files.files ?? [])];
-    const next: Outgoing = { text, files: chosenFiles, delivery: delivery.value, id: crypto.randomUUID() };
-    const isSame =
-      refused?.text === text &&
-      refused.delivery === next.delivery &&
-      refused.files.length === 0 &&
-      chosenFiles.length === 0;
-    outbox.push(isSame && refused !== undefined ? refused : next);
-    area.value = '';
-    setFiles([]);
-    problem.hidden = true;
-    area.focus();
-    drawOutbox();
-    if (outbox.length === 1) void sendAll();
-  }
+  return { area, send, attended, files, fileNames, delivery, problem, sending, showSending };
+}
 
-  async function sendAll(): Promise<void> {
-    for (let next = outbox[0]; next !== undefined; next = outbox[0]) {
-      try {
-        const acceptedBy = await deliver(next);
-        refused = undefined;
-        outbox.shift();
-        drawOutbox();
-        sent(acceptedBy);
-      } catch (error) {
-        takeBack(error);
-      }
-    }
-  }
-
-  // What was written after the refused message comes back with it: sent alone it would arrive without its context.
-  function takeBack(error: unknown): void {
-    const unsent = outbox.splice(0);
-    refused = unsent.length === 1 ? unsent[0] : undefined;
-    area.value = [...unsent.map(({ text }) => text), area.value].filter((text) => text !== '').join('\n');
-    setFiles([...unsent.flatMap((message) => message.files), ...(files.files ?? [])]);
-    drawOutbox();
-    const mayHaveArrived =
-      chatId !== null &&
-      error instanceof Refusal &&
-      (error.code === 'agent_silent' || error.code === 'console_away');
-    fill(
-      problem,
-      errorView(error),
-      h(
-        'p',
-        {},
-        mayHaveArrived
-          ? 'Your message is kept here. If it shows up above it has arrived; otherwise send it again.'
-          : 'Your message is kept here and was not sent.',
-      ),
-    );
-    problem.hidden = false;
-  }
-
-  function setFiles(chosenFiles: readonly File[]): void {
-    const transfer = new DataTransfer();
-    for (const file of chosenFiles) transfer.items.add(file);
-    files.files = transfer.files;
-    chosen.textContent = chosenFiles.map(({ name }) => name).join(', ');
-  }
-
-  async function deliver({ text, files: chosenFiles, delivery: how, id }: Outgoing): Promise<string> {
-    const attachments = await Promise.all(chosenFiles.map(readAttachment));
-    const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
-    const isNewChat = sessionId === undefined;
-    return sendPrompt(
-      { sessionId, chatId },
-      prompt,
-      chatId === null ? { delivery: how, id } : isNewChat ? { attended: asks.checked } : {},
-    );
-  }
-
-  area.addEventListener('input', saveDraft);
-  area.addEventListener('keydown', (event) => {
-    // While an input method is composing, Enter belongs to it.
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    submit();
-  });
-  asks.addEventListener('change', () => {
-    if (sessionId !== undefined)
-      void trying(() => ask<Session>('sessions.update', { sessionId, attended: asks.checked }));
-  });
-  files.addEventListener('change', () => {
-    chosen.textContent = [...(files.files ?? [])].map(({ name }) => name).join(', ');
-  });
-
-  const form = h(
+function layOut(
+  { area, send, attended, files, fileNames, delivery, problem, sending }: Fields,
+  { hasDelivery }: { hasDelivery: boolean },
+): HTMLFormElement {
+  return h(
     'form',
     { class: 'composer' },
     problem,
-    pending,
+    sending,
     area,
     h(
       'div',
@@ -183,34 +168,35 @@ export function createComposer({
       h(
         'label',
         { class: 'check', for: 'asks', title: 'Otherwise the policy of the agent decides at once' },
-        asks,
+        attended,
         ' Ask me before a tool that needs approval',
       ),
-      chatId === null && h('label', { for: 'delivery' }, 'When busy: ', delivery),
+      hasDelivery && h('label', { for: 'delivery' }, 'When busy: ', delivery),
       h('label', { class: 'attach', for: 'files' }, 'Attach files', files),
-      chosen,
+      fileNames,
       h('span', { class: 'grow' }),
       send,
     ),
   );
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    submit();
-  });
-  return form;
 }
 
-async function readAttachment(file: File): Promise<Attachment> {
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  let text = '';
-  // In pieces, because a call takes only so many arguments.
-  for (let at = 0; at < bytes.length; at += 8_192)
-    text += String.fromCharCode(...bytes.subarray(at, at + 8_192));
-  return {
-    type: 'document',
-    fileName: file.name,
-    contentType: file.type === '' ? 'application/octet-stream' : file.type,
-    content: btoa(text),
-    encoding: 'base64',
-  };
+function joinTexts(texts: readonly string[]): string {
+  return texts.filter((text) => text !== '').join('\n');
+}
+
+// A text that is sent again keeps its id, so that the session takes it once.
+function isSameMessage(
+  refused: Outgoing | undefined,
+  { text, files, delivery }: Omit<Outgoing, 'id'>,
+): refused is Outgoing {
+  return (
+    refused?.text === text &&
+    refused.delivery === delivery &&
+    refused.files.length === 0 &&
+    files.length === 0
+  );
+}
+
+function isUnanswered(error: unknown): boolean {
+  return error instanceof Refusal && (error.code === 'agent_silent' || error.code === 'console_away');
 }

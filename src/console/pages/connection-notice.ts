@@ -1,4 +1,4 @@
-// What a room shows before it has anything to show: that it is reading, or why it cannot.
+// What a page shows before it has content: that it is loading, or why it cannot.
 import type { AgentView } from '../views.ts';
 import { empty, fillWhenChanged, h } from './elements.ts';
 
@@ -12,14 +12,14 @@ export function loading(): HTMLElement {
   return h('p', { class: 'quiet placeholder' }, 'Reading …');
 }
 
-/** Says why the place is empty. Content that was read before the agent went away stays. */
-export function showAway(place: HTMLElement, agent: Exclude<AgentView, { state: 'here' }>): void {
-  if ([...place.children].some((child) => !child.classList.contains('placeholder'))) return;
-  fillWhenChanged(place, ['away', agent], () => {
+/** Shows why there is no content. Content that was read before the agent went away stays. */
+export function showAway(parent: HTMLElement, agent: Exclude<AgentView, { state: 'here' }>): void {
+  if ([...parent.children].some((child) => !child.classList.contains('placeholder'))) return;
+  fillWhenChanged(parent, ['away', agent], () => {
     const view = empty(
       titles[agent.state],
       agent.message !== `${titles[agent.state]}.` && h('p', {}, agent.message),
-      h('p', {}, 'This room fills by itself once the agent is back.'),
+      h('p', {}, 'This page fills by itself once the agent is back.'),
     );
     view.classList.add('placeholder');
     return view;

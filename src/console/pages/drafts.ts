@@ -1,5 +1,4 @@
-// Text that no agent has accepted yet, by the conversation that it was written in. It survives a change of room and a
-// reload, in the storage of this tab alone.
+// Unsent text by conversation, in the session storage of this tab. It survives a change of page and a reload.
 const prefix = 'townhall-draft-';
 
 export function readDraft(name: string): string {

@@ -1,10 +1,10 @@
-// The key of this browser: fetched once with the code in the address, then sent with every call. It lies in localStorage,
-// which belongs to the exact address with its port, unlike a cookie, so that no other server of this machine receives it.
+// The key of this browser: exchanged once for the code in the address, then sent with every call. It lies in localStorage,
+// whose origin includes the port: unlike a cookie it is never sent to another server of this machine.
 const storageName = 'townhall-console-key';
 
 let key = readStorage();
 
-/** Exchanges the code in the address, if there is one, for a key. Resolves to whether the page has a key. */
+/** Exchanges the code in the address, if any, for a key. Resolves to whether the page has a key. */
 export async function fetchKey(): Promise<boolean> {
   const code = location.pathname === '/open' ? new URLSearchParams(location.search).get('code') : null;
   if (location.pathname !== '/') history.replaceState(null, '', `/${location.hash}`);
@@ -16,10 +16,10 @@ export async function fetchKey(): Promise<boolean> {
       body: JSON.stringify({ code }),
       signal: AbortSignal.timeout(10_000),
     });
-    // A spent code of a browser that has a key already comes from its history.
+    // A spent code comes from the history of a browser that has a key already.
     if (response.ok) writeStorage(((await response.json()) as { key: string }).key);
   } catch {
-    // The console is gone; the first overview says so.
+    // The console does not answer; the first overview shows that.
   }
   return key !== null;
 }

@@ -1,8 +1,8 @@
-// The frame of the console: which room is open, how the agent is, and what waits for a person. It asks for the overview
-// every other second while somebody looks at the page.
+// The frame of the console: navigation, state of the agent, number of pending approvals. It reads the overview every 1.5
+// seconds while the page is visible.
 import type { Overview } from '../views.ts';
 import { openApprovals } from './approvals.ts';
-import { ask, hush, Refusal } from './agent-client.ts';
+import { ask, hideError, Refusal } from './agent-client.ts';
 import { openChat } from './chat.ts';
 import { empty, fill, fillWhenChanged, h, pill } from './elements.ts';
 import { dropKey, fetchKey } from './key.ts';
@@ -18,15 +18,15 @@ const pages: Readonly<Record<string, { title: string; open: OpenPage }>> = {
   services: { title: 'Services', open: openServices },
   approvals: { title: 'Approvals', open: openApprovals },
 };
-const everyMs = 1_500;
+const refreshMs = 1_500;
 
 const main = find('#main');
-const rooms = find('#rooms');
+const navigation = find('#rooms');
 const agent = find('#agent');
 let page: Page = {};
-let room = '';
+let pageName = '';
 let overview: Overview | null = null;
-let isShut = false;
+let isSignedOut = false;
 let lastRequest = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -38,12 +38,12 @@ function find(selector: string): HTMLElement {
 
 function open(): void {
   const [name = '', ...path] = location.hash.replace(/^#\/?/, '').split('/').map(decodeURIComponent);
-  const chosen = Object.hasOwn(pages, name) ? name : 'chat';
-  const { title, open: openPage } = pages[chosen] as { title: string; open: OpenPage };
+  const nextName = Object.hasOwn(pages, name) ? name : 'chat';
+  const { title, open: openPage } = pages[nextName] as { title: string; open: OpenPage };
   page.close?.();
-  hush();
-  const isOther = room !== chosen;
-  room = chosen;
+  hideError();
+  const isOther = pageName !== nextName;
+  pageName = nextName;
   main.replaceChildren();
   page = openPage(
     main,
@@ -51,9 +51,9 @@ function open(): void {
     { go, overview: () => overview, refresh },
   );
   document.title = `${title} · Townhall console`;
-  drawRooms();
+  drawNavigation();
   if (overview !== null) page.update?.(overview);
-  // Whoever works with the keyboard or a reader is taken to what has changed.
+  // Keyboard and screen reader users are moved to the new content.
   if (isOther && document.activeElement instanceof HTMLAnchorElement) main.focus({ preventScroll: true });
 }
 
@@ -61,37 +61,37 @@ function go(hash: string): void {
   location.hash = hash;
 }
 
-function drawRooms(): void {
-  const asked = overview?.approvals.length ?? 0;
-  fillWhenChanged(rooms, [room, asked], () =>
+function drawNavigation(): void {
+  const pendingCount = overview?.approvals.length ?? 0;
+  fillWhenChanged(navigation, [pageName, pendingCount], () =>
     Object.entries(pages).map(([name, { title }]) =>
       h(
         'a',
-        { href: `#/${name}`, 'aria-current': name === room ? 'page' : null },
+        { href: `#/${name}`, 'aria-current': name === pageName ? 'page' : null },
         title,
         name === 'approvals' &&
-          asked > 0 &&
-          h('span', { class: 'badge', 'aria-label': `, ${asked} to answer` }, asked),
+          pendingCount > 0 &&
+          h('span', { class: 'badge', 'aria-label': `, ${pendingCount} to answer` }, pendingCount),
       ),
     ),
   );
 }
 
-function drawAgent({ agent: now }: Overview): void {
-  fillWhenChanged(agent, now, () =>
-    now.state === 'here'
+function drawAgent({ agent: view }: Overview): void {
+  fillWhenChanged(agent, view, () =>
+    view.state === 'here'
       ? [
-          h('span', { class: 'name', title: now.url }, now.name),
+          h('span', { class: 'name', title: view.url }, view.name),
           ' ',
-          pill(now.status === 'running' ? 'here' : now.status, now.status === 'running' ? 'good' : 'wait'),
+          pill(view.status === 'running' ? 'here' : view.status, view.status === 'running' ? 'good' : 'wait'),
         ]
       : [
-          h('span', { title: now.url }, `${now.message} The console goes on asking.`),
+          h('span', { title: view.url }, `${view.message} The console goes on asking.`),
           ' ',
-          pill(now.state === 'silent' ? 'not answering' : now.state, 'bad'),
+          pill(view.state === 'silent' ? 'not answering' : view.state, 'bad'),
         ],
   );
-  document.body.classList.toggle('away', now.state !== 'here');
+  document.body.classList.toggle('away', view.state !== 'here');
 }
 
 async function refresh(): Promise<void> {
@@ -99,19 +99,19 @@ async function refresh(): Promise<void> {
   const request = (lastRequest += 1);
   try {
     const next = await ask<Overview>('console.overview');
-    // A later request knows more, such as what an answer has just changed.
+    // A later request may already show the effect of a decision.
     if (request !== lastRequest) return;
     const isBack = overview !== null && overview.agent.state !== 'here' && next.agent.state === 'here';
     overview = next;
     drawAgent(next);
-    drawRooms();
+    drawNavigation();
     page.update?.(next);
     if (isBack) {
-      hush();
+      hideError();
       page.rejoin?.();
     }
   } catch (error) {
-    if (error instanceof Refusal && error.status === 401) return shut();
+    if (error instanceof Refusal && error.status === 401) return signOut();
     if (request !== lastRequest) return;
     overview = {
       agent: {
@@ -125,16 +125,16 @@ async function refresh(): Promise<void> {
     drawAgent(overview);
     page.update?.(overview);
   } finally {
-    if (!document.hidden && !isShut && request === lastRequest) {
+    if (!document.hidden && !isSignedOut && request === lastRequest) {
       clearTimeout(timer);
-      timer = setTimeout(() => void refresh(), everyMs);
+      timer = setTimeout(() => void refresh(), refreshMs);
     }
   }
 }
 
-// The page has no key, or one that has expired; only a new address helps.
-function shut(): void {
-  isShut = true;
+// Without a valid key only a new address from the console helps.
+function signOut(): void {
+  isSignedOut = true;
   dropKey();
   page.close?.();
   page = {};
@@ -154,10 +154,10 @@ function shut(): void {
 }
 
 async function start(): Promise<void> {
-  if (!(await fetchKey())) return shut();
+  if (!(await fetchKey())) return signOut();
   addEventListener('hashchange', open);
   document.addEventListener('visibilitychange', () => {
-    if (!document.hidden && !isShut) void refresh();
+    if (!document.hidden && !isSignedOut) void refresh();
   });
   open();
   await refresh();

@@ -1,10 +1,9 @@
-// Text of a model as a page shows it: the part of Markdown that models write most (paragraphs, lists, headings, code,
-// emphasis, links), made into elements. Whatever is not understood stays as it was written. Each line is read once, also
-// of a text that grows, so that a long answer costs no more than its length.
+// Renders the Markdown that models write most: paragraphs, lists, headings, code, emphasis, links. Anything else stays
+// plain text. Each line of a growing text is parsed once, so a long answer costs no more than its length.
 import { h, showControls, showOverrides } from './elements.ts';
 
-export interface Prose {
-  /** Shows the text. A text that goes on from the last one costs only what is new. Never throws. */
+export interface Markdown {
+  /** Shows the text. Only what was appended since the last call is parsed. Never throws. */
   update(text: string): void;
 }
 
@@ -15,21 +14,21 @@ type State =
   | { mode: 'fence'; element: HTMLElement; marker: string }
   | { mode: 'plain'; element: HTMLElement };
 
-// Beyond these a text is shown without its Markdown: more elements make a page slow, whatever made them.
+// Beyond this the text is shown without Markdown: more elements make the page slow.
 const maxElements = 20_000;
-// An unfinished line is read again with each piece; the beginning of one that is longer is final.
+// An unfinished line is parsed again with each piece; beyond this length its beginning is final.
 const maxOpenLine = 8 * 1024;
 
-export function createProse(root: HTMLElement): Prose {
+export function createMarkdown(root: HTMLElement): Markdown {
   let state: State = { mode: 'none' };
   let visibleText = '';
-  /** The text up to here is on the page for good. */
+  /** The text before this index is final on the page. */
   let finished = 0;
   let isMidLine = false;
   let elements = 0;
   /** Where the rest of an unfinished line goes. */
   let lineParent = root;
-  /** Nodes of the unfinished line, which is read again with the next piece. */
+  /** Nodes of the unfinished line, which is parsed again with the next piece. */
   let provisional: Set<ChildNode> | null = null;
   let elementsBefore = 0;
 
@@ -87,7 +86,7 @@ export function createProse(root: HTMLElement): Prose {
     add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showOverrides));
   }
 
-  /** More of a line whose beginning is on the page. */
+  /** The rest of a line whose beginning is final. */
   function addRest(rest: string): void {
     if (state.mode === 'fence') add(state.element, text(rest, showControls));
     else addInline(lineParent, rest);
@@ -153,10 +152,10 @@ export function createProse(root: HTMLElement): Prose {
   };
 }
 
-/** A text that does not grow. */
-export function prose(content: string): HTMLElement {
+/** For a text that does not grow. */
+export function markdown(content: string): HTMLElement {
   const root = h('div', { class: 'text' });
-  createProse(root).update(content);
+  createMarkdown(root).update(content);
   return root;
 }
 
@@ -194,7 +193,8 @@ function spanOf(match: RegExpExecArray): HTMLElement {
   return link(target ?? bare ?? whole, label ?? bare ?? whole);
 }
 
-// The page that a model's link leads to must learn nothing of this one; its address is shown, as the label may claim another.
+// `noopener noreferrer` keeps this page secret from the linked one. The title shows the real address, since the label may
+// claim another.
 function link(target: string, label: string): HTMLElement {
   return h(
     'a',

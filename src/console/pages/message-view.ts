@@ -1,15 +1,15 @@
-// One message on the page. Its parts are drawn one by one and only where they have changed, so that a text may grow while
-// somebody reads, marks or has opened what stands above it.
+// One message on the page. Only parts that have changed are drawn again, so that a growing text leaves the selection and
+// opened details above it alone.
 import type { UiMessagePart } from '@townhall/agent';
 import { ago, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
-import { createProse, type Prose } from './markdown.ts';
-import type { Message, Outcome } from './thread.ts';
+import { createMarkdown, type Markdown } from './markdown.ts';
+import type { Message, Outcome } from './thread-state.ts';
 
 export interface MessageState {
-  /** The calls that wait for a person. */
-  asked: ReadonlySet<string>;
-  /** How many are ahead of a message that is queued. */
-  place: number | null;
+  /** The tool calls that wait for a decision. */
+  pendingCalls: ReadonlySet<string>;
+  /** How many prompts are ahead of a queued one; null for any other message. */
+  queuePosition: number | null;
   outcome: Outcome | undefined;
 }
 
@@ -30,31 +30,30 @@ export function createMessageView(role: Message['role'], { fork, retry }: Messag
   const end = h('div', {});
   const foot = h('footer', {});
   const element = h('article', { class: `message ${role}` }, head, body, end, foot);
-  const drawn: DrawnPart[] = [];
+  const drawnParts: DrawnPart[] = [];
   let footKey = '';
 
   return {
     element,
-    draw(message, { asked, place, outcome }) {
+    draw(message, { pendingCalls, queuePosition, outcome }) {
       element.dataset['message'] = message.id;
       const { metadata, isOpen, parts } = message;
       element.setAttribute('aria-busy', String(isOpen));
       const createdAt = metadata['createdAt'];
-      element.classList.toggle('waits', place !== null);
+      element.classList.toggle('waits', queuePosition !== null);
       fill(
         head,
         h('strong', {}, role === 'user' ? 'You' : 'Agent'),
         ' ',
         typeof createdAt === 'string' && ago(createdAt),
-        place !== null && [' ', pill(`queued, ${place} ahead`, 'wait')],
+        queuePosition !== null && [' ', pill(`queued, ${queuePosition} ahead`, 'wait')],
       );
-      const shown = parts.filter((part) => part.type !== 'step-start');
-      for (const [index, part] of shown.entries())
-        drawn[index] = drawInto(body, index, part, { asked, drawn: drawn[index] });
-      while (body.children.length > shown.length) body.lastElementChild?.remove();
-      drawn.length = shown.length;
-      if (isOpen && shown.length === 0) element.classList.add('begun');
-      else element.classList.remove('begun');
+      const visible = parts.filter((part) => part.type !== 'step-start');
+      for (const [index, part] of visible.entries())
+        drawnParts[index] = drawInto(body, index, part, { pendingCalls, previous: drawnParts[index] });
+      while (body.children.length > visible.length) body.lastElementChild?.remove();
+      drawnParts.length = visible.length;
+      element.classList.toggle('begun', isOpen && visible.length === 0);
       fillWhenChanged(end, outcome ?? null, () => outcome && outcomeView(outcome, () => retry(message)));
       const key = JSON.stringify([isOpen, metadata]);
       if (key !== footKey) fill(foot, isOpen ? null : footOf(message));
@@ -107,62 +106,65 @@ function outcomeView({ status, reason, hasStarted }: Outcome, retry: () => Promi
 
 interface DrawnPart {
   key: string;
-  /** Of a text, which grows in place. */
-  prose: Prose | null;
+  /** Of a text part, which grows in place. */
+  markdown: Markdown | null;
 }
 
-// Draws a part where it has changed and leaves it alone otherwise.
+// Draws a part only if it has changed.
 function drawInto(
   body: HTMLElement,
   index: number,
   part: UiMessagePart,
-  { asked, drawn }: { asked: ReadonlySet<string>; drawn: DrawnPart | undefined },
+  { pendingCalls, previous }: { pendingCalls: ReadonlySet<string>; previous: DrawnPart | undefined },
 ): DrawnPart {
-  const isAsked = part.type === 'dynamic-tool' && asked.has(part.toolCallId);
-  const key = keyOf(part, isAsked);
+  const isPending = part.type === 'dynamic-tool' && pendingCalls.has(part.toolCallId);
+  const key = keyOf(part, isPending);
   const old = body.children[index];
-  let current = drawn;
+  let current = previous;
   if (current?.key !== key || old === undefined) {
-    const { element, prose } = drawPart(part, isAsked);
-    // What somebody has opened stays open.
+    const { element, markdown } = drawPart(part, isPending);
+    // Details that the reader has opened stay open.
     if (old instanceof HTMLDetailsElement && element instanceof HTMLDetailsElement) element.open = old.open;
     if (old === undefined) body.append(element);
     else old.replaceWith(element);
-    current = { key, prose };
+    current = { key, markdown };
   }
   if (part.type === 'text' || part.type === 'reasoning') {
     body.children[index]?.classList.toggle('growing', part.type === 'text' && part.state === 'streaming');
-    current.prose?.update(part.text);
+    current.markdown?.update(part.text);
   }
   return current;
 }
 
-function keyOf(part: UiMessagePart, isAsked: boolean): string {
+function keyOf(part: UiMessagePart, isPending: boolean): string {
   if (part.type === 'text' || part.type === 'reasoning') return part.type;
-  if (part.type === 'dynamic-tool') return `${part.toolCallId} ${part.state} ${isAsked}`;
+  if (part.type === 'dynamic-tool') return `${part.toolCallId} ${part.state} ${isPending}`;
   return JSON.stringify(part);
 }
 
-function drawPart(part: UiMessagePart, isAsked: boolean): { element: HTMLElement; prose: Prose | null } {
+function drawPart(
+  part: UiMessagePart,
+  isPending: boolean,
+): { element: HTMLElement; markdown: Markdown | null } {
   if (part.type !== 'text' && part.type !== 'reasoning')
-    return { element: drawFixedPart(part, isAsked), prose: null };
+    return { element: drawFixedPart(part, isPending), markdown: null };
   const text = h('div', { class: 'text' });
   return {
     element:
       part.type === 'text' ? text : h('details', { class: 'reasoning' }, h('summary', {}, 'Thoughts'), text),
-    prose: createProse(text),
+    markdown: createMarkdown(text),
   };
 }
 
 function drawFixedPart(
   part: Exclude<UiMessagePart, { type: 'text' | 'reasoning' }>,
-  isAsked: boolean,
+  isPending: boolean,
 ): HTMLElement {
   switch (part.type) {
     case 'dynamic-tool': {
       const { toolName, state } = part;
       const word = {
-        'input-available': isAsked ? pill('asks you', 'wait') : pill('runs', 'busy'),
+        'input-available': isPending ? pill('asks you', 'wait') : pill('runs', 'busy'),
         'output-available': pill('done', 'good'),
         'output-error': pill('failed', 'bad'),
       }[state];
@@ -194,7 +196,7 @@ function drawFixedPart(
   }
 }
 
-// An address of another kind, such as `javascript:`, is shown and leads nowhere.
+// An address of another scheme, such as `javascript:`, is shown as text and not linked.
 function sourceView({ url, title }: Extract<UiMessagePart, { type: 'source-url' }>): HTMLElement {
   const label = showControls(title ?? url);
   if (!/^https?:\/\//i.test(url)) return h('code', {}, showControls(url));

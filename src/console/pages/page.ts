@@ -1,21 +1,21 @@
-// What each room of the console is to the whole: it gets a place and what is known of the agent, and says how it ends.
+// The interface between the frame of the console and each of its pages.
 import type { Overview } from '../views.ts';
 
 export interface Page {
-  /** Called with each new overview, and once after the beginning when there is one. */
+  /** Called with each new overview, and after the start when there is one already. */
   update?(overview: Overview): void;
-  /** The agent is back after it was away. */
+  /** Called when the agent is back after it was away. */
   rejoin?(): void;
   close?(): void;
 }
 
-export interface Rooms {
+export interface Frame {
   go(hash: string): void;
-  /** The newest, or null before the first. */
+  /** The newest one; null before the first. */
   overview(): Overview | null;
-  /** Asks for a new overview now. */
+  /** Reads a new overview now. */
   refresh(): Promise<void>;
 }
 
-/** `path` is what stands behind the room's name in the address. */
-export type OpenPage = (root: HTMLElement, path: readonly string[], rooms: Rooms) => Page;
+/** `path` are the segments of the address after the page's name. */
+export type OpenPage = (root: HTMLElement, path: readonly string[], frame: Frame) => Page;

@@ -1,7 +1,7 @@
 // The room for plugins: what each can do now and why not, and its actions by hand.
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from '../views.ts';
-import { ask, Refusal, tell, trying } from './agent-client.ts';
+import { ask, Refusal, showError, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { ago, empty, fill, h, json, pill, showCurrent } from './elements.ts';
 import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
@@ -123,7 +123,7 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
             ),
           ),
         );
-      else tell(error);
+      else showError(error);
       element.querySelector<HTMLElement>('[aria-invalid]')?.focus();
     } finally {
       run.removeAttribute('aria-disabled');

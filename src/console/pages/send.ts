@@ -1,4 +1,4 @@
-// How a prompt is sent: a chat's through its queue, any other session's as a prompt of that session.
+// Sends a prompt: to a chat through its queue, to any other session directly.
 import type { ChatSendReceipt, PromptReceipt } from '@townhall/agent';
 import { ask } from './agent-client.ts';
 
@@ -27,20 +27,35 @@ export async function sendPrompt(
   prompt: Prompt,
   options: { attended?: boolean; delivery?: string; id?: string } = {},
 ): Promise<string> {
-  const { attended, delivery, id } = options;
   if (chatId !== null) {
     const receipt = await ask<ChatSendReceipt>('chat.sendMessage', {
       chatId,
       ...prompt,
-      ...(attended === undefined ? {} : { attended }),
+      ...(options.attended === undefined ? {} : { attended: options.attended }),
     });
     return receipt.sessionId;
   }
   const receipt = await ask<PromptReceipt>('sessions.prompt', {
     sessionId,
     ...prompt,
-    ...(delivery === undefined ? {} : { delivery }),
-    ...(id === undefined ? {} : { id }),
+    ...(options.delivery === undefined ? {} : { delivery: options.delivery }),
+    ...(options.id === undefined ? {} : { id: options.id }),
   });
   return receipt.sessionId;
+}
+
+/** The file in base64. */
+export async function readAttachment(file: File): Promise<Attachment> {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let text = '';
+  // In chunks, since a call takes a limited number of arguments.
+  for (let index = 0; index < bytes.length; index += 8_192)
+    text += String.fromCharCode(...bytes.subarray(index, index + 8_192));
+  return {
+    type: 'document',
+    fileName: file.name,
+    contentType: file.type === '' ? 'application/octet-stream' : file.type,
+    content: btoa(text),
+    encoding: 'base64',
+  };
 }

@@ -1,6 +1,6 @@
 // The room for services: their states as they are now, the buttons that change them, and their commands.
 import type { ServiceState } from '@townhall/agent';
-import { ask, Refusal, tell, trying } from './agent-client.ts';
+import { ask, Refusal, showError, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, json, pill } from './elements.ts';
 import type { OpenPage } from './page.ts';
@@ -133,7 +133,7 @@ function operationView(serviceName: string, kind: 'action' | 'command', name: st
         : ask<{ result: unknown }>('services.callAction', { ...members, serviceName, actionName: name }));
       fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
     } catch (error) {
-      if (!(error instanceof Refusal)) return tell(error);
+      if (!(error instanceof Refusal)) return showError(error);
       fill(
         result,
         h('p', { class: 'bad' }, error.message),

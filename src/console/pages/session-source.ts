@@ -1,7 +1,7 @@
-// Where a page has a session from: its past in a few calls, and from there on its events. The stream is one connection
-// of the few that a browser has for one host, so a page that nobody looks at lets go of it and comes back later.
+// Reads a session and follows its events. A browser has few connections for one host, so a hidden page closes its stream
+// after a while and opens it again when it is visible.
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
-import { ask, Refusal, tell } from './agent-client.ts';
+import { ask, Refusal, showError } from './agent-client.ts';
 import { openEventStream, type EventStream, type ServerEvent } from './event-stream.ts';
 import type { RunView } from '../views.ts';
 import { createThread, unexplainedRuns, type Thread } from './thread.ts';
@@ -9,17 +9,17 @@ import { createThread, unexplainedRuns, type Thread } from './thread.ts';
 export interface SessionSource {
   session: Session;
   thread(): Thread;
-  /** Joins again at once, such as when the agent is back. */
+  /** Opens the stream again at once, such as when the agent is back. */
   rejoin(): void;
   close(): void;
 }
 
-// A session with more than this is one that no person reads from the beginning.
-const mostPages = 40;
-// What the console answers at once; older failures show their status without the reason.
+// Of 500 messages each; nobody reads a longer session from its beginning.
+const maxPages = 40;
+// The console's limit for one call; older failures show their status without the reason.
 const maxRuns = 100;
-const letGoMs = 20_000;
-const joinAgainMs = 2_000;
+const hiddenCloseMs = 20_000;
+const reconnectMs = 2_000;
 
 /** Throws a Refusal when the session cannot be read. `changed` is called after each event. */
 export async function openSession(sessionId: string, changed: () => void): Promise<SessionSource> {
@@ -38,26 +38,26 @@ export async function openSession(sessionId: string, changed: () => void): Promi
     leave();
     if (isClosed || document.hidden) return;
     stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${thread.seq()}`, {
-      onEvent: takeEvent,
-      onEnd: comeBack,
+      onEvent: applyServerEvent,
+      onEnd: reconnect,
     });
   }
 
-  function takeEvent({ name, data }: ServerEvent): void {
+  function applyServerEvent({ name, data }: ServerEvent): void {
     if (name === 'failed') {
       leave();
-      tell(new Refusal(0, (JSON.parse(data) as { error: object }).error));
-    } else if (thread.take(JSON.parse(data) as SessionEvent)) changed();
-    else void startOver();
+      showError(new Refusal(0, (JSON.parse(data) as { error: object }).error));
+    } else if (thread.apply(JSON.parse(data) as SessionEvent)) changed();
+    else void readAgain();
   }
 
-  function comeBack(status: number): void {
+  function reconnect(status: number): void {
     stream = null;
-    // The frame of the page says that the key is no longer valid.
-    if (status !== 401) timer = setTimeout(join, joinAgainMs);
+    // After a 401 the frame of the page asks for a new login.
+    if (status !== 401) timer = setTimeout(join, reconnectMs);
   }
 
-  async function startOver(): Promise<void> {
+  async function readAgain(): Promise<void> {
     leave();
     try {
       ({ session, thread } = await read(sessionId));
@@ -65,13 +65,13 @@ export async function openSession(sessionId: string, changed: () => void): Promi
       join();
     } catch {
       // The agent is away: try again as after a lost stream.
-      if (!isClosed) timer = setTimeout(() => void startOver(), joinAgainMs);
+      if (!isClosed) timer = setTimeout(() => void readAgain(), reconnectMs);
     }
   }
 
   const onVisibility = (): void => {
     clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(leave, letGoMs);
+    if (document.hidden) timer = setTimeout(leave, hiddenCloseMs);
     else if (stream === null) join();
   };
   document.addEventListener('visibilitychange', onVisibility);
@@ -93,7 +93,7 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
   const messages: UiMessage[] = [];
   let cursor: string | undefined;
   let seq = 0;
-  for (let page = 0; page < mostPages; page += 1) {
+  for (let page = 0; page < maxPages; page += 1) {
     const {
       items,
       nextCursor,
@@ -104,7 +104,7 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
       ...(cursor === undefined ? {} : { cursor }),
     });
     messages.push(...items);
-    // The first page's is the oldest, and what is told twice is known.
+    // The first page has the oldest sequence number; events that are applied twice do no harm.
     if (page === 0) seq = upTo;
     if (nextCursor === null) break;
     cursor = nextCursor;
@@ -121,6 +121,6 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
     runIds.length === 0 ? [] : (await ask<{ items: RunView[] }>('console.runs', { sessionId, runIds })).items;
   return {
     session,
-    thread: createThread({ session, messages, seq, queue: queue.items, questions: approvals.items, runs }),
+    thread: createThread({ session, messages, seq, queue: queue.items, approvals: approvals.items, runs }),
   };
 }

@@ -1,123 +1,56 @@
-// The room for sessions of every kind: the list, and one of them as it grows.
+// The page of sessions of every kind: the list, or one session.
 import type { Session } from '@townhall/agent';
 import { ask, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
-import { createConversation, statusPill } from './conversation.ts';
+import { statusPill } from './conversation-head.ts';
+import { createConversation } from './conversation.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, pill, showControls } from './elements.ts';
-import type { OpenPage } from './page.ts';
+import type { OpenPage, Page } from './page.ts';
 
 const kinds = ['sdk', 'chat', 'dashboard', 'execute'] as const;
 
-export const openSessions: OpenPage = (root, [sessionId], { go }) => {
-  if (sessionId !== undefined) {
-    const conversation = createConversation(sessionId, { go });
-    fill(
-      root,
-      h(
-        'div',
-        { class: 'alone' },
-        h('p', { class: 'back' }, h('a', { href: '#/sessions' }, '← All sessions')),
-        conversation.element,
-      ),
-    );
-    return { rejoin: () => conversation.rejoin(), close: () => conversation.close() };
-  }
+// The most that the list shows; further sessions are found by their kind.
+const maxListed = 500;
+const pageSize = 50;
 
-  const kind = h(
-    'select',
-    { id: 'kind' },
-    h('option', { value: '' }, 'every kind'),
-    kinds.map((name) => h('option', { value: name }, name)),
-  );
-  const archived = h('input', { type: 'checkbox', id: 'archived' });
-  const title = h('input', {
-    type: 'text',
-    id: 'title',
-    placeholder: 'a title, if you like',
-    maxlength: 500,
-    autocomplete: 'off',
-  });
-  const create = h(
-    'form',
-    { class: 'row new' },
-    h('label', { class: 'grow', for: 'title' }, h('span', { class: 'hidden' }, 'Title'), title),
-    h('button', { type: 'submit', class: 'primary' }, 'New session'),
-  );
-  create.addEventListener('submit', (event) => {
-    event.preventDefault();
-    void trying(async () => {
-      const made = await ask<Session>('sessions.create', {
-        attended: true,
-        ...(title.value.trim() === '' ? {} : { title: title.value.trim() }),
-      });
-      go(`#/sessions/${made.id}`);
-    });
-  });
+export const openSessions: OpenPage = (root, [sessionId], { go }) =>
+  sessionId === undefined ? openList(root, go) : openOne(root, sessionId, go);
+
+function openOne(root: HTMLElement, sessionId: string, go: (hash: string) => void): Page {
+  const conversation = createConversation(sessionId, { go });
+  const back = h('p', { class: 'back' }, h('a', { href: '#/sessions' }, '← All sessions'));
+  fill(root, h('div', { class: 'alone' }, back, conversation.element));
+  return { rejoin: () => conversation.rejoin(), close: () => conversation.close() };
+}
+
+function openList(root: HTMLElement, go: (hash: string) => void): Page {
+  const { filters, kind, archived } = createFilters(createForm(go));
   const rows = h(
     'div',
     { class: 'rows', role: 'region', 'aria-label': 'Sessions', tabindex: '0' },
     loading(),
   );
   const more = h('div', {});
-  fill(
-    root,
-    h(
-      'div',
-      { class: 'page' },
-      h('h1', {}, 'Sessions'),
-      h(
-        'div',
-        { class: 'row filters' },
-        h('label', { for: 'kind' }, 'Kind: ', kind),
-        h('label', { class: 'check', for: 'archived' }, archived, ' archived ones'),
-        h('span', { class: 'grow' }),
-        create,
-      ),
-      rows,
-      more,
-    ),
-  );
-  let shown = 50;
+  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Sessions'), filters, rows, more));
+  let limit = pageSize;
 
   async function refresh(): Promise<void> {
-    const members = {
-      limit: Math.min(shown, 500),
-      archived: archived.checked,
-      ...(kind.value === '' ? {} : { kind: kind.value }),
-    };
     const { items, nextCursor } = await ask<{ items: Session[]; nextCursor: string | null }>(
       'sessions.list',
-      members,
+      {
+        limit: Math.min(limit, maxListed),
+        archived: archived.checked,
+        ...(kind.value === '' ? {} : { kind: kind.value }),
+      },
     );
-    fillWhenChanged(
-      rows,
-      items.map(({ id, title: name, status, messageCount, queueLength, updatedAt }) => [
-        id,
-        name,
-        status,
-        messageCount,
-        queueLength,
-        agoText(updatedAt),
-      ]),
-      () =>
-        items.length === 0
-          ? empty(
-              'No sessions here',
-              h('p', {}, 'Begin one above, or ', h('a', { href: '#/chat' }, 'write to the agent'), '.'),
-            )
-          : table(items),
-    );
-    fillWhenChanged(
-      more,
-      nextCursor !== null && shown < 500,
-      () =>
-        nextCursor !== null &&
-        shown < 500 &&
-        button('Show more', () => {
-          shown += 50;
-          return refresh();
-        }),
-    );
+    drawRows(rows, items);
+    const hasMore = nextCursor !== null && limit < maxListed;
+    fillWhenChanged(more, hasMore, () => hasMore && button('Show more', showMore));
+  }
+
+  function showMore(): Promise<void> {
+    limit += pageSize;
+    return refresh();
   }
 
   kind.addEventListener('change', () => void trying(refresh));
@@ -129,7 +62,75 @@ export const openSessions: OpenPage = (root, [sessionId], { go }) => {
       else showAway(rows, agent);
     },
   };
-};
+}
+
+function createFilters(form: HTMLElement): {
+  filters: HTMLElement;
+  kind: HTMLSelectElement;
+  archived: HTMLInputElement;
+} {
+  const kind = h(
+    'select',
+    { id: 'kind' },
+    h('option', { value: '' }, 'every kind'),
+    kinds.map((name) => h('option', { value: name }, name)),
+  );
+  const archived = h('input', { type: 'checkbox', id: 'archived' });
+  const filters = h(
+    'div',
+    { class: 'row filters' },
+    h('label', { for: 'kind' }, 'Kind: ', kind),
+    h('label', { class: 'check', for: 'archived' }, archived, ' archived ones'),
+    h('span', { class: 'grow' }),
+    form,
+  );
+  return { filters, kind, archived };
+}
+
+function createForm(go: (hash: string) => void): HTMLFormElement {
+  const title = h('input', {
+    type: 'text',
+    id: 'title',
+    placeholder: 'a title, if you like',
+    maxlength: 500,
+    autocomplete: 'off',
+  });
+  const form = h(
+    'form',
+    { class: 'row new' },
+    h('label', { class: 'grow', for: 'title' }, h('span', { class: 'hidden' }, 'Title'), title),
+    h('button', { type: 'submit', class: 'primary' }, 'New session'),
+  );
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    const text = title.value.trim();
+    void trying(async () => {
+      const members = { attended: true, ...(text === '' ? {} : { title: text }) };
+      const { id } = await ask<Session>('sessions.create', members);
+      go(`#/sessions/${id}`);
+    });
+  });
+  return form;
+}
+
+function drawRows(rows: HTMLElement, items: readonly Session[]): void {
+  const key = items.map(({ id, title, status, messageCount, queueLength, updatedAt }) => [
+    id,
+    title,
+    status,
+    messageCount,
+    queueLength,
+    agoText(updatedAt),
+  ]);
+  fillWhenChanged(rows, key, () =>
+    items.length === 0
+      ? empty(
+          'No sessions here',
+          h('p', {}, 'Begin one above, or ', h('a', { href: '#/chat' }, 'write to the agent'), '.'),
+        )
+      : table(items),
+  );
+}
 
 function table(items: readonly Session[]): HTMLElement {
   return h(

@@ -1,0 +1,68 @@
+// The head of a conversation: title, status, and what can be done with the session as a whole.
+import type { Session } from '@townhall/agent';
+import { ask, trying } from './agent-client.ts';
+import { button, fillWhenChanged, h, pill, showControls } from './elements.ts';
+import type { Thread } from './thread.ts';
+
+/** Draws the head when it has changed. */
+export function drawHead(
+  head: HTMLElement,
+  thread: Thread,
+  { session, go }: { session: Session; go(hash: string): void },
+): void {
+  const status = thread.status();
+  const isBusy = thread.activeRunId() !== null;
+  const isArchived = thread.isArchived();
+  const title = showControls(thread.title() ?? '');
+  const { kind, chatId, forkedFrom } = session;
+  fillWhenChanged(head, [thread.title(), status, isBusy, isArchived], () => [
+    h('h1', { title }, title || (chatId ? `Chat ${chatId}` : 'A session without a title')),
+    h(
+      'p',
+      { class: 'facts' },
+      statusPill(status),
+      isArchived && pill('archived'),
+      kind !== 'chat' && pill(kind),
+      forkedFrom &&
+        h('a', { class: 'quiet', href: `#/sessions/${forkedFrom.sessionId}` }, 'forked from another session'),
+    ),
+    h('div', { class: 'row' }, sessionButtons(session.id, { isBusy, isArchived, go })),
+  ]);
+}
+
+function sessionButtons(
+  sessionId: string,
+  { isBusy, isArchived, go }: { isBusy: boolean; isArchived: boolean; go(hash: string): void },
+): (HTMLButtonElement | false)[] {
+  const call =
+    (operation: string, members: object = {}) =>
+    (): Promise<void> =>
+      trying(() => ask(operation, { sessionId, ...members })).then(() => {});
+  const fork = (): Promise<void> =>
+    trying(async () => {
+      const { id } = await ask<Session>('sessions.fork', { sessionId });
+      go(`#/sessions/${id}`);
+    }).then(() => {});
+  return [
+    isBusy &&
+      button('Stop', () => void call('sessions.cancel')(), {
+        class: 'danger',
+        title: 'Ends the present run; queued messages run next',
+      }),
+    button('Fork', fork, { title: 'A new session that shares all of this one so far' }),
+    button('Compact', call('sessions.compact'), {
+      title: 'Has the model summarize the conversation, so that it fills less of its context',
+    }),
+    isArchived
+      ? button('Take back', call('sessions.update', { archived: false }))
+      : button('Archive', call('sessions.update', { archived: true }), {
+          title: 'Takes no more input; it can be taken back',
+        }),
+  ];
+}
+
+export function statusPill(status: Session['status']): HTMLElement {
+  return { idle: pill('idle'), running: pill('works', 'busy'), requires_action: pill('asks you', 'wait') }[
+    status
+  ];
+}

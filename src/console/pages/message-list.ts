@@ -1,0 +1,86 @@
+// The messages of a conversation in the page: a view each, kept while the message stays, in reading order.
+import { button, h } from './elements.ts';
+import { createMessageView, type MessageActions, type MessageView } from './message-view.ts';
+import type { Message } from './thread-state.ts';
+import type { Thread } from './thread.ts';
+
+const firstCount = 100;
+const moreCount = 500;
+
+export interface MessageList {
+  draw(thread: Thread): void;
+}
+
+/** `redraw` is called when the reader asks for earlier messages. */
+export function createMessageList(
+  log: HTMLElement,
+  { redraw, ...actions }: MessageActions & { redraw(): void },
+): MessageList {
+  const views = new Map<string, MessageView>();
+  let current: Thread | undefined;
+  let maxMessages = firstCount;
+  const showEarlier = button(
+    'Show earlier messages',
+    () => {
+      maxMessages += moreCount;
+      redraw();
+    },
+    { class: 'plain earlier' },
+  );
+
+  function viewOf(message: Message, changed: Set<string>): MessageView {
+    const existing = views.get(message.id);
+    if (existing !== undefined) return existing;
+    const view = createMessageView(message.role, actions);
+    views.set(message.id, view);
+    changed.add(message.id);
+    return view;
+  }
+
+  return {
+    draw(thread) {
+      if (current !== thread) {
+        current = thread;
+        views.clear();
+        log.replaceChildren();
+      }
+      const messages = thread.messages();
+      const changed = thread.takeChanged();
+      const visible = messages.slice(-maxMessages);
+      const pendingCalls = new Set(thread.approvals().map(({ toolCallId }) => toolCallId));
+      const positions = new Map(thread.queue().map(({ runId, queuePosition }) => [runId, queuePosition]));
+      const children: Element[] = [];
+      const earlierCount = messages.length - visible.length;
+      showEarlier.textContent = `Show ${Math.min(moreCount, earlierCount)} of ${earlierCount} earlier messages`;
+      if (earlierCount > 0) children.push(showEarlier);
+      if (messages.length === 0) children.push(h('p', { class: 'quiet' }, 'Nothing was said yet.'));
+      for (const message of visible) {
+        const view = viewOf(message, changed);
+        const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;
+        if (changed.has(message.id))
+          view.draw(message, {
+            pendingCalls,
+            queuePosition: queuePosition ?? null,
+            outcome: thread.outcome(message),
+          });
+        children.push(view.element);
+        for (const { afterMessageId, text, tone } of thread.remarks())
+          if (afterMessageId === message.id) children.push(h('p', { class: `remark ${tone}` }, text));
+      }
+      arrange(log, children);
+    },
+  };
+}
+
+// Moves only children that are not in their place, since moving an element loses its focus and selection.
+function arrange(log: HTMLElement, children: readonly Element[]): void {
+  for (const [index, child] of children.entries()) {
+    const current = log.children[index];
+    const isSameRemark =
+      current?.className === child.className &&
+      current.className.startsWith('remark') &&
+      current.textContent === child.textContent;
+    if (current !== child && !isSameRemark) log.insertBefore(child, current ?? null);
+  }
+  while (log.children.length > children.length) log.lastElementChild?.remove();
+}

@@ -1,0 +1,54 @@
+// Messages on their way to the agent: sent one after the other, in the order in which they were written.
+
+export interface Outgoing {
+  text: string;
+  files: File[];
+  delivery: string;
+  /** The same for a text that is sent again, so that a session takes it once. */
+  id: string;
+}
+
+export interface Outbox {
+  messages(): readonly Outgoing[];
+  send(message: Outgoing): void;
+}
+
+export function createOutbox({
+  deliver,
+  onChange,
+  onAccepted,
+  onRefused,
+}: {
+  /** Resolves to the id of the session that accepted the message. */
+  deliver(message: Outgoing): Promise<string>;
+  onChange(): void;
+  onAccepted(sessionId: string): void;
+  /** Gets all unsent messages: those after the refused one would arrive without their context. */
+  onRefused(error: unknown, unsent: readonly Outgoing[]): void;
+}): Outbox {
+  const messages: Outgoing[] = [];
+
+  async function sendAll(): Promise<void> {
+    for (let next = messages[0]; next !== undefined; next = messages[0]) {
+      try {
+        const sessionId = await deliver(next);
+        messages.shift();
+        onChange();
+        onAccepted(sessionId);
+      } catch (error) {
+        const unsent = messages.splice(0);
+        onChange();
+        onRefused(error, unsent);
+      }
+    }
+  }
+
+  return {
+    messages: () => messages,
+    send(message) {
+      messages.push(message);
+      onChange();
+      if (messages.length === 1) void sendAll();
+    },
+  };
+}

@@ -1,0 +1,40 @@
+// The prompts that wait in the queue of a session.
+import { ask, trying } from './agent-client.ts';
+import { button, fillWhenChanged, h, showControls } from './elements.ts';
+import type { QueuedPrompt } from './thread-state.ts';
+
+/** Draws the queue when it has changed; nothing for an empty one. */
+export function drawQueue(parent: HTMLElement, sessionId: string, queue: readonly QueuedPrompt[]): void {
+  fillWhenChanged(parent, queue, () =>
+    queue.length === 0
+      ? null
+      : h(
+          'section',
+          { class: 'queue', 'aria-label': 'Waiting' },
+          h('h2', {}, queue.length === 1 ? 'One message waits' : `${queue.length} messages wait`),
+          h(
+            'ol',
+            {},
+            queue.map((prompt) => queueItem(sessionId, prompt)),
+          ),
+        ),
+  );
+}
+
+function queueItem(sessionId: string, { queueItemId, queuePosition, text }: QueuedPrompt): HTMLElement {
+  return h(
+    'li',
+    { 'data-queue-item': queueItemId },
+    h(
+      'span',
+      { class: 'place', title: 'How many are ahead of it, the running one included' },
+      `${queuePosition}`,
+    ),
+    h('span', { class: 'grow', title: showControls(text) }, showControls(text)),
+    button(
+      'Take out',
+      () => trying(() => ask('sessions.removeQueueItem', { sessionId, queueItemId })).then(() => {}),
+      { class: 'plain small', 'aria-label': `Take out: ${text.slice(0, 60)}` },
+    ),
+  );
+}

@@ -1,0 +1,152 @@
+// Applies the events of a session to its state. Every handler is idempotent, so an event that comes twice or late leads to
+// the same state.
+import type { SessionEvent } from '@townhall/agent';
+import {
+  addRemark,
+  answerOf,
+  endToolCall,
+  ensureTextPart,
+  markRun,
+  putMessage,
+  settleRun,
+  textOf,
+  type ThreadState,
+} from './thread-state.ts';
+
+type Handlers = {
+  [Type in SessionEvent['type']]?: (state: ThreadState, event: Extract<SessionEvent, { type: Type }>) => void;
+};
+
+const setStatus = (
+  state: ThreadState,
+  { status, activeRunId }: Pick<ThreadState, 'status' | 'activeRunId'>,
+): void => {
+  Object.assign(state, { status, activeRunId });
+};
+
+const sessionHandlers: Handlers = {
+  'stream.ready': setStatus,
+  'status.changed': setStatus,
+  'session.updated': (state, { title, archived }) => {
+    if (title !== undefined) state.title = title;
+    if (archived !== undefined) state.isArchived = archived;
+  },
+  'session.archived': (state) => {
+    state.isArchived = true;
+  },
+};
+
+const messageHandlers: Handlers = {
+  'message.created': (state, { messageId, role, runId }) =>
+    putMessage(state, { id: messageId, role, parts: [] }, { isOpen: true, runId }),
+  'message.completed': (state, { message, runId }) => putMessage(state, message, { isOpen: false, runId }),
+  'message.updated': (state, { messageId, metadata }) => {
+    const message = state.messages.get(messageId);
+    if (message !== undefined) Object.assign(message.metadata, metadata);
+    state.changed.add(messageId);
+  },
+  'part.started': (state, event) => void ensureTextPart(state, event),
+  'part.snapshot': (state, event) => {
+    const part = ensureTextPart(state, event);
+    if (part !== undefined) part.text = event.text;
+    state.changed.add(event.messageId);
+  },
+  'part.delta': (state, { partId, offset, delta, messageId }) => {
+    const part = state.openParts.get(partId);
+    // Cutting at the offset makes a repeated delta harmless.
+    if (part !== undefined) part.text = part.text.slice(0, offset) + delta;
+    state.changed.add(messageId);
+  },
+  'part.ended': (state, event) => {
+    const part = ensureTextPart(state, event);
+    if (part !== undefined) Object.assign(part, { text: event.text, state: 'done' });
+    state.openParts.delete(event.partId);
+    state.changed.add(event.messageId);
+  },
+};
+
+const toolHandlers: Handlers = {
+  'tool.started': (state, { runId, toolName, toolCallId, input }) => {
+    const message = answerOf(state, runId);
+    if (message === undefined || !message.isOpen) return;
+    message.parts.push({ type: 'dynamic-tool', toolName, toolCallId, state: 'input-available', input });
+    state.changed.add(message.id);
+  },
+  'tool.output': (state, event) =>
+    endToolCall(state, event, { state: 'output-available', output: event.output }),
+  'tool.failed': (state, event) =>
+    endToolCall(state, event, { state: 'output-error', errorText: event.errorText }),
+  'tool.denied': (state, event) =>
+    endToolCall(state, event, { state: 'output-error', errorText: event.reason }),
+  'approval.requested': (state, event) => {
+    // Without an expiry the policy has decided it at once.
+    if (event.expiresAt !== null) state.approvals.set(event.approvalId, event);
+    markRun(state, event.runId);
+  },
+  'approval.resolved': (state, { approvalId, runId }) => {
+    state.approvals.delete(approvalId);
+    markRun(state, runId);
+  },
+};
+
+const queueHandlers: Handlers = {
+  'queue.added': (state, { queueItemId, runId, queuePosition, messageId }) => {
+    // The queue that was read at the start may be newer than this event.
+    if (!state.queue.some((item) => item.queueItemId === queueItemId)) {
+      const text = textOf(state.messages.get(messageId ?? ''));
+      state.queue.push({ queueItemId, runId, queuePosition, text });
+    }
+    markRun(state, runId);
+  },
+  'queue.updated': (state, { items }) => {
+    const positions = new Map(items.map((item) => [item.queueItemId, item.queuePosition]));
+    for (const item of state.queue) {
+      item.queuePosition = positions.get(item.queueItemId) ?? item.queuePosition;
+      markRun(state, item.runId);
+    }
+  },
+  'queue.removed': (state, { queueItemId, reason, runId }) => {
+    state.queue = state.queue.filter((item) => item.queueItemId !== queueItemId);
+    if (reason === 'started' || reason === 'steered') state.startedRuns.add(runId);
+    markRun(state, runId);
+  },
+};
+
+const runHandlers: Handlers = {
+  'run.started': (state, { runId }) => void state.startedRuns.add(runId),
+  'run.settled': settleRun,
+  'run.retrying': (state, { runId, code }) =>
+    addRemark(state, runId, `The model did not answer (${code}); it is asked again.`),
+  'compaction.ended': (state, { runId, outcome, tokensBefore, tokensAfter }) =>
+    outcome === 'completed'
+      ? addRemark(
+          state,
+          runId,
+          `The conversation so far was summed up: ${tokensBefore} tokens became ${tokensAfter}.`,
+        )
+      : addRemark(state, runId, 'The conversation could not be summed up.', 'bad'),
+};
+
+const handlers: Handlers = {
+  ...sessionHandlers,
+  ...messageHandlers,
+  ...toolHandlers,
+  ...queueHandlers,
+  ...runHandlers,
+};
+
+/** False when the session has to be read anew. Unknown events are ignored. */
+export function applyEvent(state: ThreadState, event: SessionEvent): boolean {
+  // Text and tools change no order; queue, runs and messages do.
+  if (!/^(?:part|tool)\./.test(event.type)) state.ordered = undefined;
+  if ('seq' in event) {
+    if (event.seq <= state.seq) return true;
+    state.seq = event.seq;
+  }
+  if (event.type === 'stream.reset') return false;
+  if (Object.hasOwn(handlers, event.type)) {
+    const handle = handlers[event.type] as (state: ThreadState, event: SessionEvent) => void;
+    handle(state, event);
+  }
+  return true;
+}
