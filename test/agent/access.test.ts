@@ -160,7 +160,7 @@ describe('the token file', () => {
   const statusOf = async (agent: TestAgent, token: string) =>
     (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
-  test('holds the token and a newline, is for its owner alone, and outlives a restart', async () => {
+  test('holds the token, readable by its owner alone, across a restart', async () => {
     const first = await start('a', 'keeper');
     expect((await stat(first.tokenFile)).mode & 0o777).toBe(0o600);
     const text = await readFile(first.tokenFile, 'utf8');
@@ -186,7 +186,7 @@ describe('the token file', () => {
     await agent.close();
   });
 
-  test('with a revoked token gets a new one; the revoked one is dead within a second of a running agent', async () => {
+  test('replaces a revoked token at the next start', async () => {
     const agent = await start('c', 'revoker');
     expect(await statusOf(agent, agent.token)).toBe(200);
     await world.database
@@ -200,7 +200,7 @@ describe('the token file', () => {
     await again.close();
   });
 
-  test('with something else in it, or with another agent’s token, stops the start and is left as it is', async () => {
+  test('stops the start and stays as it is when it holds anything else', async () => {
     const agent = await start('d', 'owner');
     await agent.close();
     await expect(start('d', 'thief')).rejects.toThrow(/belongs to another agent/);
@@ -225,7 +225,7 @@ function raw(
 ): Promise<RawAnswer> {
   const { hostname, port } = new URL(agent.url);
   return new Promise((resolve, reject) => {
-    const sent = request(
+    const outgoing = request(
       { hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never },
       (response) => {
         let body = '';
@@ -235,8 +235,8 @@ function raw(
         );
       },
     );
-    sent.on('error', reject);
-    sent.end();
+    outgoing.on('error', reject);
+    outgoing.end();
   });
 }
 

@@ -70,25 +70,25 @@ test('a run is a trace of its steps and tools, and the gateway is told to join i
   expect(collector.bodies.join('')).not.toContain('CANARY');
 });
 
-test('a run is linked to the request that asked for it, also when it had to wait in the queue', async () => {
+test('links a queued run to the request that submitted it', async () => {
   const first = holdAnswer();
   const { client } = await world.start({ settings: { otlpEndpoint: collector.url, name: 'linked' } });
   world.gateway.answer(({ prompt }) =>
     JSON.stringify(prompt.at(-1)).includes('First') ? first.answer : says('Done.'),
   );
   await client.sessions.create({ id: 'linked' });
-  const asked = [];
+  const requests = [];
   for (const text of ['First.', 'Second.']) {
     const traceId = text === 'First.' ? 'a'.repeat(32) : 'b'.repeat(32);
     const { runId } = await client.sessions.prompt(
       { sessionId: 'linked', text },
       { headers: { traceparent: `00-${traceId}-${'c'.repeat(16)}-01` } },
     );
-    asked.push({ runId, traceId });
+    requests.push({ runId, traceId });
   }
   await first.asked;
   first.end();
-  for (const { runId, traceId } of asked) {
+  for (const { runId, traceId } of requests) {
     const request = await collector.waitFor(
       (span) => span.traceId === traceId && span.parentSpanId === 'c'.repeat(16),
     );

@@ -32,18 +32,21 @@ afterAll(async () => {
 function noting<Services extends object>(
   client: Services,
 ): { client: Services; asked: Set<string>; all: string[] } {
-  const asked = new Set<string>();
+  const calledOperations = new Set<string>();
   const all: string[] = [];
   const services = Object.entries(
     client as Record<string, Record<string, (...given: unknown[]) => unknown>>,
   ).map(([service, operations]) => {
     const methods = Object.entries(operations).map(([name, method]) => {
       all.push(`${service}.${name}`);
-      return [name, (...given: unknown[]) => (asked.add(`${service}.${name}`), method(...given))] as const;
+      return [
+        name,
+        (...args: unknown[]) => (calledOperations.add(`${service}.${name}`), method(...args)),
+      ] as const;
     });
     return [service, Object.fromEntries(methods)] as const;
   });
-  return { client: Object.fromEntries(services) as unknown as Services, asked, all };
+  return { client: Object.fromEntries(services) as unknown as Services, asked: calledOperations, all };
 }
 
 describe.each([
@@ -51,7 +54,7 @@ describe.each([
   { variant: 'classic', entry: '@townhall/agent/classic' },
 ] as const)('the entry $entry against --variant $variant', ({ variant }) => {
   let agent: TestAgent;
-  let asked: Set<string>;
+  let calledOperations: Set<string>;
   let all: string[];
   // What both entries share; only the plugins differ, and there each is used as itself.
   let client: Client;
@@ -65,11 +68,11 @@ describe.each([
       settings: { pluginConfig: join(folder, 'plugins.json'), drainMs: 0 },
     });
     const options = { baseUrl: agent.url, token: agent.token };
-    const noted =
+    const recorded =
       variant === 'classic' ? noting(createClassicClient(options)) : noting(createAgentClient(options));
-    ({ asked, all } = noted);
-    client = noted.client as Client;
-    classic = noted.client as Classic;
+    ({ asked: calledOperations, all } = recorded);
+    client = recorded.client as Client;
+    classic = recorded.client as Classic;
   });
   afterAll(() => agent.close());
 
@@ -78,7 +81,7 @@ describe.each([
     expect(await client.status.getStatus()).toMatchObject({ name: agent.name, status: 'running' });
   });
 
-  test('executes, in a session of its own, in a chat and in a session of the dashboard', async () => {
+  test('executes in a new session, a chat and a dashboard session', async () => {
     gateway.answer(() => says('Done.'));
     expect(await client.sessions.execute({ instructions: 'Do it.' })).toMatchObject({
       success: true,
@@ -93,7 +96,7 @@ describe.each([
     await collect(client.sessions.follow({ sessionId: receipt.sessionId, until: 'idle' }));
   });
 
-  test('holds a session: prompts, events, messages, runs, queue, approvals, forks, compaction, its end', async () => {
+  test('serves every operation of a session', async () => {
     const slow = holdAnswer();
     gateway.answer(() => slow.answer);
     await client.sessions.create({ id: 's', title: 'First', attended: true });
@@ -113,12 +116,12 @@ describe.each([
         : calls({ name: 'shell_run', input: { command: 'echo yes' } }),
     );
     const asking = await client.sessions.prompt({ sessionId: 's', text: 'Ask me.' });
-    const seen = await collect(
+    const events = await collect(
       client.sessions.follow({ sessionId: 's', after: asking.seq }),
       (event) => event.type === 'approval.requested',
     );
     const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });
-    expect(seen.at(-1)).toMatchObject({ approvalId: items[0]?.approvalId });
+    expect(events.at(-1)).toMatchObject({ approvalId: items[0]?.approvalId });
     expect(
       await client.sessions.decideApproval({
         sessionId: 's',
@@ -151,7 +154,7 @@ describe.each([
     });
   });
 
-  test('lists the plugins, says which is available and calls an action, by its own names', async () => {
+  test('serves the plugin routes under its own member names', async () => {
     const summaries =
       variant === 'classic' ? await classic.plugins.listPlugins() : await client.plugins.listCatalog();
     expect(summaries.plugins).toEqual((await client.ui.listPlugins()).plugins);
@@ -188,7 +191,7 @@ describe.each([
     }
   });
 
-  test('lists the services, starts and stops one, runs its command and calls an action', async () => {
+  test('serves every operation of services', async () => {
     expect((await client.services.listServices()).services.map(({ name }) => name)).toEqual([
       'chat',
       'clock',
@@ -229,6 +232,6 @@ describe.each([
   });
 
   test('was asked for everything that the entry has', () => {
-    expect([...asked].sort()).toEqual(all.sort());
+    expect([...calledOperations].sort()).toEqual(all.sort());
   });
 });

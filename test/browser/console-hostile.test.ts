@@ -80,7 +80,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     expect(await page.locator('nav.list').textContent()).not.toContain('\u202E');
   });
 
-  test.each([390, 1280])('stays within a window of %i pixels without a place to break', async (width) => {
+  test.each([390, 1280])('wraps an unbroken text in a window of %i pixels', async (width) => {
     const word = 'x'.repeat(3_000);
     await page.setViewportSize({ width, height: 800 });
     world.gateway.answer(() =>

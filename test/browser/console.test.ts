@@ -161,7 +161,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       ).not.toContain(agent.token);
     });
 
-    test('chats: text is on the page while it comes, the next message waits in its place and can be taken out', async () => {
+    test('streams an answer while the next message waits in the queue', async () => {
       const slow = holdAnswer();
       gateway.answer((_, index) =>
         index === 0 ? slow.answer : says('Here is a list:\n\n- **bread**\n- `salt`\n\n```\nwater\n```\n'),
@@ -217,7 +217,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(await page.getByText('one, two, three, four').count()).toBe(1);
     });
 
-    test('asks before a tool that needs approval, in the chat and in the room for approvals', async () => {
+    test('asks for approval in the chat and on the page of approvals', async () => {
       gateway.answer((request) => {
         const results = toolResults(request);
         const lastMessage = JSON.stringify(request.prompt.at(-1));
@@ -258,7 +258,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.locator('.badge').waitFor({ state: 'detached' });
     });
 
-    test('lists sessions, opens one, forks it at a message and goes on in the fork alone', async () => {
+    test('forks a session at a message and continues in the fork', async () => {
       await room('Sessions');
       await page.getByRole('link', { name: 'Tell me a story about a town hall.' }).click();
       await page.getByText('One of two was made.').waitFor();
@@ -278,7 +278,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.getByText('archived', { exact: true }).waitFor();
     });
 
-    test('makes a form out of a schema, shows the server’s word at the member, and the result', async () => {
+    test('makes a form out of a schema and shows errors at their members', async () => {
       await room('Plugins');
       await page.getByRole('link', { name: /Kitchen/ }).click();
       await page.locator('[data-action=cook] summary').click();
@@ -346,7 +346,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.setViewportSize({ width: 1180, height: 780 });
     });
 
-    test('says that the agent is away, and goes on by itself where it was when it is back', async () => {
+    test('continues by itself when the agent is back', async () => {
       const { items } = await agent.client.sessions.list({ kind: 'chat' });
       const sessionId = items[0]?.id ?? '';
       await page.goto(`${consoleServer.url}/#/chat/${sessionId}`);
@@ -364,7 +364,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(await page.getByText('One of two was made.').count()).toBe(1);
     });
 
-    test('says that the agent does not accept the token, takes up a new one, and nothing went wrong on the page itself', async () => {
+    test('shows a refused token and uses a new one', async () => {
       await page.goto(`${consoleServer.url}/`);
       await page.getByText('here', { exact: true }).waitFor();
       await writeFile(agent.tokenFile, 'th_agt_wrong\n');

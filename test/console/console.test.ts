@@ -13,7 +13,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { token } from '../../src/kernel/secrets/secret.ts';
 import { bearer, redeem, startConsole, type TestConsole } from '../support/console.ts';
 
-interface Asked {
+interface AgentRequest {
   method: string;
   url: string;
   authorization: string;
@@ -22,15 +22,15 @@ interface Asked {
 
 /** What an agent would be asked, and answers that a test chooses. */
 async function standIn() {
-  const asked: Asked[] = [];
-  let answer: (asked: Asked) => {
+  const requests: AgentRequest[] = [];
+  let answer: (asked: AgentRequest) => {
     status: number;
     body?: object;
     hang?: true;
     events?: Iterable<string>;
   } = () => ({ status: 200, body: {} });
-  let written = 0;
-  const gone = Promise.withResolvers<void>();
+  let bytesWritten = 0;
+  const disconnected = Promise.withResolvers<void>();
   const server = createServer((request, response) => {
     void (async () => {
       let body = '';
@@ -41,15 +41,15 @@ async function standIn() {
         authorization: request.headers.authorization ?? '',
         body,
       };
-      asked.push(one);
-      const { status, body: said, hang, events } = answer(one);
-      response.once('close', () => gone.resolve());
+      requests.push(one);
+      const { status, body: responseBody, hang, events } = answer(one);
+      response.once('close', () => disconnected.resolve());
       if (hang) return;
       if (events !== undefined) {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         for (const event of events) {
-          written += event.length;
-          if (!response.write(event)) await Promise.race([once(response, 'drain'), gone.promise]);
+          bytesWritten += event.length;
+          if (!response.write(event)) await Promise.race([once(response, 'drain'), disconnected.promise]);
           if (response.destroyed) return;
         }
         // As an agent's stream, it has no end of its own.
@@ -57,17 +57,17 @@ async function standIn() {
       }
       response
         .writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'req_agent' })
-        .end(JSON.stringify(said ?? {}));
+        .end(JSON.stringify(responseBody ?? {}));
     })();
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked,
-    gone: gone.promise,
+    asked: requests,
+    gone: disconnected.promise,
     /** Of events, in all. */
-    written: () => written,
+    written: () => bytesWritten,
     answers(next: typeof answer) {
       answer = next;
     },
@@ -81,7 +81,7 @@ async function standIn() {
 let folder: string;
 let tokenFile: string;
 let agent: Awaited<ReturnType<typeof standIn>>;
-let served: TestConsole;
+let testConsole: TestConsole;
 const agentToken = token('agt');
 
 beforeAll(async () => {
@@ -92,10 +92,10 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 beforeEach(async () => {
   await writeFile(tokenFile, `${agentToken}\n`);
   agent = await standIn();
-  served = await startConsole({ url: agent.url, tokenFile });
+  testConsole = await startConsole({ url: agent.url, tokenFile });
 });
 afterEach(async () => {
-  await served.close();
+  await testConsole.close();
   await agent.close();
 });
 
@@ -106,8 +106,8 @@ async function raw(
   headers: [string, string][],
   body = '',
 ): Promise<{ status: number; headers: IncomingMessage['headers']; body: string }> {
-  const { port } = new URL(served.url);
-  const sent = send({
+  const { port } = new URL(testConsole.url);
+  const outgoing = send({
     host: '127.0.0.1',
     port,
     method,
@@ -115,8 +115,8 @@ async function raw(
     headers: headers.flat() as never,
     setHost: false,
   });
-  sent.end(body);
-  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  outgoing.end(body);
+  const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
   let text = '';
   for await (const chunk of response) text += String(chunk);
   return { status: response.statusCode ?? 0, headers: response.headers, body: text };
@@ -124,7 +124,7 @@ async function raw(
 
 describe('the login', () => {
   test('exchanges a code once for a key that no cookie carries', async () => {
-    const address = served.console.loginUrl();
+    const address = testConsole.console.loginUrl();
     const [, code = ''] = /code=([0-9A-Za-z]+)$/.exec(address) ?? [];
     expect(62n ** BigInt(code.length)).toBeGreaterThan(2n ** 256n);
     const page = await fetch(address, { headers: { accept: 'text/html' } });
@@ -133,12 +133,12 @@ describe('the login', () => {
       'text/html; charset=utf-8',
       null,
     ]);
-    const opened = await redeem(address);
-    expect([opened.status, opened.headers.get('set-cookie')]).toEqual([200, null]);
-    const { key } = (await opened.json()) as { key: string };
+    const login = await redeem(address);
+    expect([login.status, login.headers.get('set-cookie')]).toEqual([200, null]);
+    const { key } = (await login.json()) as { key: string };
     expect(key).toMatch(/^[0-9A-Za-z]{43}$/);
     expect(key).not.toBe(code);
-    expect((await served.call('sessions.list', {}, key)).status).toBe(200);
+    expect((await testConsole.call('sessions.list', {}, key)).status).toBe(200);
 
     const again = await redeem(address);
     expect([again.status, await again.json()]).toMatchObject([
@@ -149,7 +149,7 @@ describe('the login', () => {
   });
 
   test('gives a key to one of many that redeem a code at once', async () => {
-    const address = served.console.loginUrl();
+    const address = testConsole.console.loginUrl();
     const answers = await Promise.all(Array.from({ length: 20 }, () => redeem(address)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   });
@@ -157,9 +157,9 @@ describe('the login', () => {
   test.each([{}, { code: 1 }, { code: null }, { code: '' }, { code: 'x'.repeat(2_000) }])(
     'refuses a body without a valid code: %j',
     async (body) => {
-      const answer = await fetch(`${served.url}/open`, {
+      const answer = await fetch(`${testConsole.url}/open`, {
         method: 'POST',
-        headers: { origin: served.url, 'content-type': 'application/json' },
+        headers: { origin: testConsole.url, 'content-type': 'application/json' },
         body: JSON.stringify(body),
       });
       expect(answer.status).toBe(JSON.stringify(body).length > 1_024 ? 413 : 401);
@@ -207,12 +207,12 @@ describe('the login', () => {
   });
 
   test.each(['/events?session=a', '/call/console.overview'])('refuses %s without a key', async (path) => {
-    const cookie = `townhall_console_${new URL(served.url).port}=${await served.enter()}`;
+    const cookie = `townhall_console_${new URL(testConsole.url).port}=${await testConsole.enter()}`;
     for (const headers of [{}, bearer('wrong'), { cookie }]) {
       const isCall = path.startsWith('/call/');
-      const answer = await fetch(`${served.url}${path}`, {
+      const answer = await fetch(`${testConsole.url}${path}`, {
         method: isCall ? 'POST' : 'GET',
-        headers: { ...headers, origin: served.url, 'content-type': 'application/json' },
+        headers: { ...headers, origin: testConsole.url, 'content-type': 'application/json' },
         ...(isCall ? { body: '{}' } : {}),
       });
       expect([path, answer.status, answer.headers.get('www-authenticate')]).toEqual([path, 401, 'Bearer']);
@@ -223,7 +223,7 @@ describe('the login', () => {
 
   test('serves pages without a key, since they hold nothing secret', async () => {
     for (const path of ['/', '/main.js', '/console.css', '/mark.svg']) {
-      const answer = await fetch(`${served.url}${path}`);
+      const answer = await fetch(`${testConsole.url}${path}`);
       expect([path, answer.status]).toEqual([path, 200]);
       expect(await answer.text()).not.toContain(agentToken);
     }
@@ -232,9 +232,9 @@ describe('the login', () => {
 });
 
 describe('the door', () => {
-  test('refuses foreign hosts, origins and sites on every path, also with a key, before anything happens', async () => {
-    const key = await served.enter();
-    const { port, host } = new URL(served.url);
+  test('refuses foreign hosts, origins and sites on every path, even with a key', async () => {
+    const key = await testConsole.enter();
+    const { port, host } = new URL(testConsole.url);
     const foreign: Record<string, [string, string][]> = {
       'a foreign host': [['Host', `evil.test:${port}`]],
       'a name below ours': [['Host', `localhost.evil.test:${port}`]],
@@ -266,7 +266,7 @@ describe('the door', () => {
         ['Sec-Fetch-Site', 'same-site'],
       ],
     };
-    const code = new URL(served.console.loginUrl());
+    const code = new URL(testConsole.console.loginUrl());
     for (const [name, headers] of Object.entries(foreign)) {
       for (const [method, path] of [
         ['GET', '/'],
@@ -309,8 +309,8 @@ describe('the door', () => {
   });
 
   test('takes a call only from a page of its own', async () => {
-    const key = await served.enter();
-    const { host } = new URL(served.url);
+    const key = await testConsole.enter();
+    const { host } = new URL(testConsole.url);
     const base: [string, string][] = [
       ['Host', host],
       ['Authorization', `Bearer ${key}`],
@@ -326,14 +326,14 @@ describe('the door', () => {
     expect(
       (await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'same-origin']], '{}')).status,
     ).toBe(200);
-    expect((await raw('POST', '/call/sessions.list', [...base, ['Origin', served.url]], '{}')).status).toBe(
-      200,
-    );
-    expect((await served.call('sessions.list', {}, '')).status).toBe(401);
+    expect(
+      (await raw('POST', '/call/sessions.list', [...base, ['Origin', testConsole.url]], '{}')).status,
+    ).toBe(200);
+    expect((await testConsole.call('sessions.list', {}, '')).status).toBe(401);
   });
 
   test('takes the address of a request for a path and never for another host', async () => {
-    const { host } = new URL(served.url);
+    const { host } = new URL(testConsole.url);
     for (const [target, status] of [
       ['//[', 404],
       ['//evil.test/main.js', 404],
@@ -353,10 +353,10 @@ describe('the door', () => {
     }
   });
 
-  test('keeps scripts, frames and other origins out by its headers, on every answer', async () => {
-    const key = await served.enter();
+  test('sends its security headers with every response', async () => {
+    const key = await testConsole.enter();
     for (const path of ['/', '/main.js', '/nothing', '/open?code=x']) {
-      const { headers } = await fetch(`${served.url}${path}`, { headers: bearer(key) });
+      const { headers } = await fetch(`${testConsole.url}${path}`, { headers: bearer(key) });
       expect(headers.get('content-security-policy')).toMatch(
         /default-src 'none'; script-src 'self'; style-src 'self'; .*frame-ancestors 'none'/,
       );
@@ -375,26 +375,26 @@ describe('the door', () => {
         'referrer-policy': 'no-referrer',
       });
     }
-    const page = await (await fetch(`${served.url}/`, { headers: bearer(key) })).text();
+    const page = await (await fetch(`${testConsole.url}/`, { headers: bearer(key) })).text();
     expect(page).not.toMatch(/<script(?![^>]*\ssrc=)|\son\w+=|style=|https?:\/\//);
   });
 });
 
 describe('a call', () => {
-  test('goes to the agent with its token, which no answer shows, and the token is read again when it changes', async () => {
-    const key = await served.enter();
+  test('carries the agent’s present token, which no response shows', async () => {
+    const key = await testConsole.enter();
     agent.answers(() => ({ status: 200, body: { items: [], nextCursor: null } }));
-    const answer = await served.call('sessions.list', { limit: 3 }, key);
+    const answer = await testConsole.call('sessions.list', { limit: 3 }, key);
     expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
     expect(agent.asked).toMatchObject([
       { method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` },
     ]);
     const next = token('agt');
     await writeFile(tokenFile, `${next}\n`);
-    await served.call('sessions.list', {}, key);
+    await testConsole.call('sessions.list', {}, key);
     expect(agent.asked[1]?.authorization).toBe(`Bearer ${next}`);
     for (const path of ['/', '/main.js'])
-      expect(await (await fetch(`${served.url}${path}`, { headers: bearer(key) })).text()).not.toContain(
+      expect(await (await fetch(`${testConsole.url}${path}`, { headers: bearer(key) })).text()).not.toContain(
         next.slice(0, 20),
       );
   });
@@ -411,26 +411,28 @@ describe('a call', () => {
     '..%2fmain.js',
     '',
   ])('that is not on the list is passed on to nobody: %s', async (operation) => {
-    const key = await served.enter();
-    expect((await served.call(operation, {}, key)).status).toBe(404);
+    const key = await testConsole.enter();
+    expect((await testConsole.call(operation, {}, key)).status).toBe(404);
     expect(agent.asked).toEqual([]);
   });
 
   test('is an object in JSON, by POST, and cannot leave its path', async () => {
-    const key = await served.enter();
-    expect((await served.call('sessions.get', { sessionId: '..' }, key)).status).toBe(400);
-    expect((await served.call('sessions.get', {}, key)).status).toBe(400);
-    expect((await served.call('sessions.list', [], key)).status).toBe(400);
-    expect((await served.call('sessions.list', {}, key, { 'content-type': 'text/plain' })).status).toBe(415);
+    const key = await testConsole.enter();
+    expect((await testConsole.call('sessions.get', { sessionId: '..' }, key)).status).toBe(400);
+    expect((await testConsole.call('sessions.get', {}, key)).status).toBe(400);
+    expect((await testConsole.call('sessions.list', [], key)).status).toBe(400);
+    expect((await testConsole.call('sessions.list', {}, key, { 'content-type': 'text/plain' })).status).toBe(
+      415,
+    );
     expect(agent.asked).toEqual([]);
-    await served.call('sessions.get', { sessionId: '../../status?x=1' }, key);
+    await testConsole.call('sessions.get', { sessionId: '../../status?x=1' }, key);
     expect(agent.asked[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
-    const wrong = await fetch(`${served.url}/call/sessions.list`, { headers: bearer(key) });
+    const wrong = await fetch(`${testConsole.url}/call/sessions.list`, { headers: bearer(key) });
     expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'POST']);
   });
 
-  test('gives the agent’s refusal in its words, with the members at fault and its request id', async () => {
-    const key = await served.enter();
+  test('passes on the agent’s error with details and request id', async () => {
+    const key = await testConsole.enter();
     const error = {
       type: 'invalid_request_error',
       code: 'invalid_request',
@@ -440,7 +442,7 @@ describe('a call', () => {
       details: [{ path: 'payload.times', message: 'must be integer' }],
     };
     agent.answers(() => ({ status: 400, body: { success: false, error } }));
-    const answer = await served.call('services.callCommand', { serviceName: 'web', command: 'x' }, key);
+    const answer = await testConsole.call('services.callCommand', { serviceName: 'web', command: 'x' }, key);
     expect([answer.status, await answer.json()]).toEqual([
       400,
       {
@@ -455,19 +457,22 @@ describe('a call', () => {
     ]);
     // 401 would tell the page that it is not let in itself.
     agent.answers(() => ({ status: 401, body: { error: { ...error, code: 'invalid_token' } } }));
-    const refused = await served.call('sessions.list', {}, key);
-    expect([refused.status, await refused.json()]).toMatchObject([502, { error: { code: 'agent_refused' } }]);
+    const response = await testConsole.call('sessions.list', {}, key);
+    expect([response.status, await response.json()]).toMatchObject([
+      502,
+      { error: { code: 'agent_refused' } },
+    ]);
   });
 
   test('ends at the agent when the page goes', async () => {
-    const key = await served.enter();
+    const key = await testConsole.enter();
     agent.answers(() => ({ status: 200, hang: true }));
     const page = new AbortController();
-    const { host } = new URL(served.url);
-    const call = fetch(`${served.url}/call/sessions.list`, {
+    const { host } = new URL(testConsole.url);
+    const call = fetch(`${testConsole.url}/call/sessions.list`, {
       method: 'POST',
       signal: page.signal,
-      headers: { host, ...bearer(key), origin: served.url, 'content-type': 'application/json' },
+      headers: { host, ...bearer(key), origin: testConsole.url, 'content-type': 'application/json' },
       body: '{}',
     }).catch(() => 'gone');
     await expect.poll(() => agent.asked.length).toBe(1);
@@ -483,10 +488,10 @@ describe('the stream of a session', () => {
   const updated = (seq: number, title: string) =>
     `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
   const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) =>
-    fetch(`${served.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
+    fetch(`${testConsole.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
 
   test('passes events on from where the page was and ends with the page', async () => {
-    const key = await served.enter();
+    const key = await testConsole.enter();
     agent.answers(() => ({ status: 200, events: [ready(7, 8), updated(8, 'New')] }));
     const page = new AbortController();
     const { body, headers } = await open('session=s&after=7', bearer(key), page.signal);
@@ -503,7 +508,7 @@ describe('the stream of a session', () => {
   });
 
   test('says with its last event why it will not go on', async () => {
-    const key = await served.enter();
+    const key = await testConsole.enter();
     agent.answers(() => ({
       status: 404,
       body: {
@@ -525,14 +530,14 @@ describe('the stream of a session', () => {
   });
 
   test('is read from the agent no faster than the page reads it', async () => {
-    const key = await served.enter();
+    const key = await testConsole.enter();
     const title = 'x'.repeat(64 * 1024);
     const events = function* () {
       yield ready(0, 4_000);
       for (let seq = 1; seq <= 4_000; seq += 1) yield updated(seq, title);
     };
     agent.answers(() => ({ status: 200, events: events() }));
-    const { port, host } = new URL(served.url);
+    const { port, host } = new URL(testConsole.url);
     // A page that asks and then reads nothing.
     const page = connect(Number(port), '127.0.0.1');
     page.pause();
@@ -556,10 +561,10 @@ describe('the stream of a session', () => {
 });
 
 describe('the overview', () => {
-  test('says in words that the agent is away, that it refuses, or that there is no token, and that it is back', async () => {
-    const key = await served.enter();
+  test('tells why the agent cannot be reached, and when it is back', async () => {
+    const key = await testConsole.enter();
     const look = async () =>
-      (await (await served.call('console.overview', {}, key)).json()) as {
+      (await (await testConsole.call('console.overview', {}, key)).json()) as {
         agent: { state: string; message?: string; variant?: string };
       };
     const problem = (code: string) => ({
@@ -594,8 +599,8 @@ describe('the overview', () => {
     await writeFile(tokenFile, `${agentToken}\n`);
     await agent.close();
     expect((await look()).agent).toMatchObject({ state: 'away', message: 'The agent does not answer.' });
-    const refused = await served.call('sessions.list', {}, key);
-    expect([refused.status, await refused.json()]).toMatchObject([
+    const response = await testConsole.call('sessions.list', {}, key);
+    expect([response.status, await response.json()]).toMatchObject([
       503,
       { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } },
     ]);
@@ -615,7 +620,7 @@ describe('the runs of a session', () => {
   };
 
   test('are told with their reason, from an ancestor where a fork has them', async () => {
-    const key = await served.enter();
+    const key = await testConsole.enter();
     agent.answers(({ url }) => {
       if (url === '/api/sdk/sessions/fork') return { status: 200, body: { parentSessionId: 'parent' } };
       if (url === '/api/sdk/sessions/parent') return { status: 200, body: { parentSessionId: null } };
@@ -626,7 +631,7 @@ describe('the runs of a session', () => {
       if (url === '/api/sdk/sessions/parent/runs/c') return { status: 200, body: run('c', null) };
       return { status: 404, body: missing };
     });
-    const answer = await served.call(
+    const answer = await testConsole.call(
       'console.runs',
       { sessionId: 'fork', runIds: ['a', 'b', 'c', 'd'] },
       key,
@@ -648,7 +653,7 @@ describe('the runs of a session', () => {
     { sessionId: 's', runIds: [1] },
     { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') },
   ])('refuse a request of another form %#', async (members) => {
-    const answer = await served.call('console.runs', members, await served.enter());
+    const answer = await testConsole.call('console.runs', members, await testConsole.enter());
     expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'invalid_request' } }]);
     expect(agent.asked).toEqual([]);
   });

@@ -30,7 +30,7 @@ export function createComposer({
   const draftName = sessionId ?? 'new';
   area.value = readDraft(draftName);
   // Kept to be recognized when the same text is sent again.
-  let refused: Outgoing | undefined;
+  let refusedMessage: Outgoing | undefined;
 
   const outbox = createOutbox({
     deliver: async ({ text, files: messageFiles, delivery: mode, id }) => {
@@ -48,7 +48,7 @@ export function createComposer({
       saveDraft();
     },
     onAccepted(acceptedBy) {
-      refused = undefined;
+      refusedMessage = undefined;
       onSent(acceptedBy);
     },
     onRefused: restore,
@@ -66,11 +66,14 @@ export function createComposer({
     setFiles([]);
     problem.hidden = true;
     area.focus();
-    outbox.send({ ...message, id: isSameMessage(refused, message) ? refused.id : crypto.randomUUID() });
+    outbox.send({
+      ...message,
+      id: isSameMessage(refusedMessage, message) ? refusedMessage.id : crypto.randomUUID(),
+    });
   }
 
   function restore(error: unknown, unsent: readonly Outgoing[]): void {
-    refused = unsent.length === 1 ? unsent[0] : undefined;
+    refusedMessage = unsent.length === 1 ? unsent[0] : undefined;
     area.value = joinTexts([...unsent.map(({ text }) => text), area.value]);
     setFiles([...unsent.flatMap((message) => message.files), ...(files.files ?? [])]);
     saveDraft();
@@ -186,13 +189,13 @@ function joinTexts(texts: readonly string[]): string {
 
 // A text that is sent again keeps its id, so that the session takes it once.
 function isSameMessage(
-  refused: Outgoing | undefined,
+  refusedMessage: Outgoing | undefined,
   { text, files, delivery }: Omit<Outgoing, 'id'>,
-): refused is Outgoing {
+): refusedMessage is Outgoing {
   return (
-    refused?.text === text &&
-    refused.delivery === delivery &&
-    refused.files.length === 0 &&
+    refusedMessage?.text === text &&
+    refusedMessage.delivery === delivery &&
+    refusedMessage.files.length === 0 &&
     files.length === 0
   );
 }

@@ -40,7 +40,7 @@ export function orderMessages<Message extends Placed>({
   const active = activeRunId === null ? undefined : turns.get(activeRunId);
   if (active?.answers.length === 0) active.rank = activeRank;
   const start: Message[] = [];
-  const steered = new Map<string, Message[]>();
+  const steeredPrompts = new Map<string, Message[]>();
   let nearest: Turn<Message> | undefined;
   for (const [index, message] of messages.entries()) {
     if (message.role === 'assistant') continue;
@@ -50,7 +50,7 @@ export function orderMessages<Message extends Placed>({
       continue;
     }
     const host = steeredInto(messages, index, turns);
-    if (host !== undefined) steered.set(host, [...(steered.get(host) ?? []), message]);
+    if (host !== undefined) steeredPrompts.set(host, [...(steeredPrompts.get(host) ?? []), message]);
     else (nearest?.rest ?? start).push(message);
   }
   const ranked = [...turns.values()]
@@ -60,7 +60,7 @@ export function orderMessages<Message extends Placed>({
     ...start,
     ...ranked.flatMap(({ prompts, answers, rest }) => [
       ...prompts,
-      ...answers.flatMap((answer) => [answer, ...(steered.get(answer.id) ?? [])]),
+      ...answers.flatMap((answer) => [answer, ...(steeredPrompts.get(answer.id) ?? [])]),
       ...rest,
     ]),
   ];

@@ -7,7 +7,7 @@ import { ago, empty, fill, h, json, pill, showCurrent } from './elements.ts';
 import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
 import type { OpenPage } from './page.ts';
 
-export const openPlugins: OpenPage = (root, [chosen]) => {
+export const openPlugins: OpenPage = (root, [selectedName]) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Plugins' });
   const place = h('div', { class: 'place page' }, loading());
   fill(root, h('div', { class: 'two' }, h('aside', {}, list), place));
@@ -19,7 +19,7 @@ export const openPlugins: OpenPage = (root, [chosen]) => {
       plugins.map((plugin) =>
         h(
           'a',
-          { href: `#/plugins/${plugin.name}`, 'aria-current': plugin.name === chosen ? 'page' : null },
+          { href: `#/plugins/${plugin.name}`, 'aria-current': plugin.name === selectedName ? 'page' : null },
           h('span', { class: 'name' }, plugin.title),
           statePill(plugin),
         ),
@@ -27,7 +27,7 @@ export const openPlugins: OpenPage = (root, [chosen]) => {
     );
     showCurrent(list);
     if (plugins.length === 0) return fill(place, empty('No plugins', h('p', {}, 'This agent has none.')));
-    if (chosen === undefined)
+    if (selectedName === undefined)
       return fill(
         place,
         empty(
@@ -35,7 +35,7 @@ export const openPlugins: OpenPage = (root, [chosen]) => {
           h('p', {}, 'Choose a plugin to see its actions, and to call them yourself.'),
         ),
       );
-    const plugin = plugins.find(({ name }) => name === chosen);
+    const plugin = plugins.find(({ name }) => name === selectedName);
     fill(place, plugin === undefined ? empty('There is no such plugin') : pluginView(plugin));
   }
   void trying(refresh);

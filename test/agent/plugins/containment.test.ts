@@ -110,7 +110,7 @@ describe('an agent with plugins of others', () => {
     (await client.plugins.listPlugins()).plugins.find(({ name }) => name === plugin);
   const logged = (): LogLine[] => lines.map((line) => JSON.parse(line) as LogLine);
 
-  test('goes on when a plugin fails outside of a call, and says so in its state', async () => {
+  test('shows a plugin as failed after an error outside of a call', async () => {
     await launch({
       ...Object.fromEntries(
         Object.entries(lateFailures).map(([name, body]) => [name, pluginFile(name, body)]),

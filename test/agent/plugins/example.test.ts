@@ -42,7 +42,7 @@ interface RunningAgent {
 async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAgent> {
   const place = await makeDatabase({ isEmpty: true });
   const database = 'url' in place.options ? ['--database-url', place.options.url] : [];
-  const given = [
+  const args = [
     'agent',
     '--port',
     '0',
@@ -53,7 +53,7 @@ async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAge
     ...database,
     ...flags,
   ];
-  const child = spawn(process.execPath, [main, ...given], {
+  const child = spawn(process.execPath, [main, ...args], {
     cwd: folder,
     env: { PATH: process.env['PATH'], AGENT_GATEWAY_TOKEN: 'th_usr_test' },
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -146,7 +146,7 @@ describe('--plugin and --plugin-config', () => {
     await expect(start({ pluginConfig: path })).rejects.toThrow(reason);
   });
 
-  test('switch a plugin off: its tools are not offered, and its state says why', async () => {
+  test('disable a plugin and its tools', async () => {
     const path = join(folder, 'off.json');
     await writeFile(path, '{"plugins":{"shell":{"enabled":false}}}');
     const agent = await startAgent({ gatewayUrl: gateway.url, settings: { pluginConfig: path } });

@@ -32,15 +32,15 @@ describe('the plugin files', () => {
   let call: (action: string, input: unknown) => Promise<ActionOutcome>;
 
   async function open(hidden: string[]): Promise<void> {
-    const opened = await openWorkspace({ folder: workspace, hidden });
-    const registry = createRegistry([files(opened)]);
+    const workspaceFiles = await openWorkspace({ folder: workspace, hidden });
+    const registry = createRegistry([files(workspaceFiles)]);
     call = (action, input) => {
       const tool = registry.tool(`files_${action}`);
       if (!tool) throw new Error(`There is no files_${action}.`);
       return callAction({
         tool,
         input,
-        workspace: opened.root,
+        workspace: workspaceFiles.root,
         signal: new AbortController().signal,
         timeoutMs: 5_000,
         clock: systemClock,
@@ -61,7 +61,7 @@ describe('the plugin files', () => {
   });
   afterEach(() => rm(outside, { recursive: true, force: true }));
 
-  test('writes a file and its folders, reads it, lists it and replaces it with its mode kept', async () => {
+  test('writes, reads, lists and replaces a file, keeping its mode', async () => {
     expect(await call('write', { path: 'a/b/c.sh', content: 'één' })).toEqual({
       ok: true,
       output: { path: 'a/b/c.sh', bytes: 5, created: true },
@@ -108,17 +108,17 @@ describe('the plugin files', () => {
     ['\ud800', 'holds characters'],
     ['x'.repeat(300), 'is too long'],
   ])('refuses the path %j in every action', async (path, why) => {
-    const asked: [string, object][] = [
+    const calls: [string, object][] = [
       ['list', { path }],
       ['read', { path }],
       ['write', { path, content: 'x' }],
     ];
-    for (const [action, input] of asked) {
+    for (const [action, input] of calls) {
       expect(await call(action, input)).toMatchObject({ ok: false, message: expect.stringContaining(why) });
     }
   });
 
-  test('does not follow a link out of the workspace, whether it is the file, a folder on the way, or a chain', async () => {
+  test('follows no link out of the workspace', async () => {
     await symlink(join(outside, 'secret.txt'), join(workspace, 'file-link'));
     await symlink(outside, join(workspace, 'folder-link'));
     await symlink('folder-link', join(workspace, 'chain'));
@@ -160,7 +160,7 @@ describe('the plugin files', () => {
     expect(await readFile(join(outside, 'secret.txt'), 'utf8')).toBe('nobody may read this');
   });
 
-  test('hides the agent’s own data within the workspace, by name and through a link', async () => {
+  test('hides the agent’s own data within the workspace', async () => {
     await symlink('data/agent.token', join(workspace, 'token-link'));
     await symlink('data', join(workspace, 'data-link'));
     for (const path of ['data/agent.token', 'token-link', 'data-link/agent.token']) {
@@ -287,7 +287,7 @@ describe('the plugin files', () => {
     }
   });
 
-  test('refuses what is no text file: binary, too large, a folder, a pipe that nobody writes', async () => {
+  test('refuses to read anything but a plain text file', async () => {
     await writeFile(join(workspace, 'binary'), Buffer.from([0xff, 0xfe, 0x00, 0x01]));
     await writeFile(join(workspace, 'zeros'), 'a\u0000b');
     await writeFile(join(workspace, 'large'), 'x'.repeat(256 * 1024 + 1));

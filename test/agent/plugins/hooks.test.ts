@@ -5,9 +5,9 @@ import { createRegistry, definePlugin, type Hooks, type Plugin } from '../../../
 type PluginHooks = NonNullable<Plugin['hooks']>;
 const plugin = (name: string, hooks: PluginHooks): Plugin =>
   definePlugin({ name, title: name, description: '', actions: {}, hooks });
-const hooksOf = (...given: [string, PluginHooks][]): Hooks =>
+const hooksOf = (...plugins: [string, PluginHooks][]): Hooks =>
   createRegistry(
-    given.map(([name, hooks]) => plugin(name, hooks)),
+    plugins.map(([name, hooks]) => plugin(name, hooks)),
     { hookMs: 50 },
   ).hooks;
 const context = { sessionId: 'ses_1' };
@@ -53,9 +53,9 @@ describe('pipelines', () => {
       'a',
       {
         pipelines: {
-          'tool.before': (given) => {
-            (given.input as { deep: number[] }).deep.push(2);
-            return { ...given, extra: true } as never;
+          'tool.before': (call) => {
+            (call.input as { deep: number[] }).deep.push(2);
+            return { ...call, extra: true } as never;
           },
         },
       },
@@ -99,15 +99,15 @@ describe('guards', () => {
 });
 
 describe('effects and resolves', () => {
-  test('effects are begun and not waited for, and their failures are nobody’s', async () => {
-    const seen = Promise.withResolvers<string>();
+  test('starts effects without awaiting them or their failures', async () => {
+    const reason = Promise.withResolvers<string>();
     const hooks = hooksOf(
       ['bad', { effects: { 'answer.after': fail } }],
       ['slow', { effects: { 'answer.after': hang } }],
-      ['good', { effects: { 'answer.after': ({ text }) => seen.resolve(text) } }],
+      ['good', { effects: { 'answer.after': ({ text }) => reason.resolve(text) } }],
     );
     hooks.effect('answer.after', { text: 'done' }, context);
-    expect(await seen.promise).toBe('done');
+    expect(await reason.promise).toBe('done');
   });
 
   test('a name has one resolver, whose answer counts when it has one', async () => {
@@ -128,7 +128,7 @@ describe('effects and resolves', () => {
 });
 
 describe('the registry', () => {
-  test('refuses hooks that nobody calls, and settings that do not fit', () => {
+  test('refuses unknown hooks and settings that do not fit', () => {
     expect(() => hooksOf(['a', { guards: { 'tool.during': fail } } as never])).toThrow(/never called/);
     expect(() => hooksOf(['a', { watchers: {} } as never])).toThrow(/the kind "watchers"/);
     expect(() =>
@@ -139,7 +139,7 @@ describe('the registry', () => {
     );
   });
 
-  test('starts plugins side by side; one that hangs or throws is failed, its hooks and tools are off, and the others stand', async () => {
+  test('keeps the other plugins when one hangs or throws at its start', async () => {
     const stopped: string[] = [];
     const make = (name: string, start: () => Promise<void> | void): Plugin =>
       definePlugin<{ act: object }>({

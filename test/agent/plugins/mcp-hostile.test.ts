@@ -231,7 +231,7 @@ describe('a server that misbehaves', () => {
       { a: { b: 2 } },
       'a.b must be at least 3',
     ],
-  ])('has the plain keywords of its schema %j held against an input', async (schema, input, fault) => {
+  ])('checks an input by the simple keywords of its schema %j', async (schema, input, fault) => {
     const { registry } = await open({
       tools: [{ name: 'plain', inputSchema: { type: 'object', ...schema }, ...readOnly }],
     });
@@ -266,7 +266,7 @@ describe('a server that misbehaves', () => {
   test.each(['application/json', 'text/event-stream'])(
     'cannot answer a call with endless %s',
     async (type) => {
-      let sent = 0;
+      let bytes = 0;
       const { promise, resolve } = Promise.withResolvers<void>();
       const chunk = Buffer.from(`data: ${'x'.repeat(1024 * 1024)}\n`);
       const { registry } = await open({
@@ -275,21 +275,21 @@ describe('a server that misbehaves', () => {
           response.writeHead(200, { 'content-type': type });
           response.once('close', () => resolve());
           const timer = setInterval(() => {
-            if (response.destroyed || sent > 128 * 1024 * 1024) {
+            if (response.destroyed || bytes > 128 * 1024 * 1024) {
               clearInterval(timer);
               response.destroy();
               return;
             }
             // Counts what the agent takes, not what waits in this process.
             if (response.writableNeedDrain) return;
-            sent += chunk.length;
+            bytes += chunk.length;
             response.write(chunk);
           }, 5);
         },
       });
       const outcome = call(registry, 'far-plain', { text: 'x' });
       await promise;
-      expect(sent).toBeLessThan(64 * 1024 * 1024);
+      expect(bytes).toBeLessThan(64 * 1024 * 1024);
       if (type === 'application/json') expect(await outcome).toMatchObject({ ok: false });
     },
   );

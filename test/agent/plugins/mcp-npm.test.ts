@@ -51,7 +51,7 @@ describe.skipIf(program === undefined).each(['current', 'classic'] as const)(
       await rm(folder, { recursive: true, force: true });
     });
 
-    test('has its tools offered to the model with their schemas, and one called in a turn', async () => {
+    test('has its tools offered to the model and called in a run', async () => {
       const actions = async () =>
         (await agent.client.ui.listPlugins()).plugins.find((plugin) => plugin.name === 'mcp')?.actions ?? [];
       await expect

@@ -143,7 +143,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
   });
   afterAll(() => agent.close());
 
-  test('list the plugins with their actions, hooks and availability, for a console too', async () => {
+  test('list the plugins with actions, hooks and availability', async () => {
     const { plugins } = await door.summaries();
     const summary = plugins.find(({ name }) => name === 'probe');
     expect(summary).toMatchObject({

@@ -57,7 +57,7 @@ describe('the plugin shell', () => {
     return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
   }
 
-  test('runs a command in the workspace and returns its exit code and what it said', async () => {
+  test('returns the exit code and output of a command', async () => {
     expect(await call({ command: 'pwd; echo wrong >&2; cat; exit 3', input: 'given' })).toEqual({
       ok: true,
       output: { exitCode: 3, output: `${folder}\nwrong\ngiven` },
@@ -87,7 +87,7 @@ describe('the plugin shell', () => {
     );
   });
 
-  test('ends a command at its deadline, also one that ignores being asked, with all that it has started', async () => {
+  test('ends a command and its descendants at the deadline, even one that ignores SIGTERM', async () => {
     const command = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do sleep 1; done`;
     const started = performance.now();
     const outcome = await call({ command, timeoutSeconds: 1 });
@@ -102,7 +102,7 @@ describe('the plugin shell', () => {
     ]);
   });
 
-  test('ends what a command leaves in the background, also what has left its group', async () => {
+  test('ends background processes of a command in any process group', async () => {
     const outcome = await call({
       command:
         "sleep 300 & echo $! > one; setsid sh -c 'echo $$ > two; exec sleep 300' > /dev/null 2>&1 & while [ ! -s two ]; do sleep 0.05; done; echo done",
@@ -115,7 +115,7 @@ describe('the plugin shell', () => {
       .toEqual([false, false]);
   });
 
-  test('ends what a command starts with an emptied environment in a session of its own', async () => {
+  test('ends a descendant with an empty environment and its own session', async () => {
     const detached = `const { pid } = require('child_process').spawn('sleep', ['300'], { detached: true, env: {}, stdio: 'ignore' }); require('fs').writeFileSync('two', String(pid)); process.exit(0)`;
     const outcome = await call({
       command: `env -i setsid /bin/sh -c 'echo $$ > one; exec sleep 300' > /dev/null 2>&1 & while [ ! -s one ]; do sleep 0.05; done; '${process.execPath}' -e "${detached}"; echo done`,
@@ -149,7 +149,7 @@ describe('the plugin shell', () => {
     });
   });
 
-  test('ends a command that floods, and keeps the beginning and the end of what it said', async () => {
+  test('ends a flooding command and keeps both ends of its output', async () => {
     const started = performance.now();
     const outcome = await call({ command: 'echo first; exec yes' });
     expect(performance.now() - started).toBeLessThan(18_000);

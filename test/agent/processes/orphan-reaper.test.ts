@@ -1,5 +1,4 @@
-// What programs of an agent become when the agent is killed, with no word to anybody: they end, whatever group they are in
-// by then and whether or not they listen.
+// Child processes of an agent that is killed: they end in any process group, whether or not they handle SIGTERM.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
@@ -15,7 +14,7 @@ async function isRunning(pid: number): Promise<boolean> {
   return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
 }
 
-describe('programs of an agent', { timeout: 60_000 }, () => {
+describe('child processes of an agent', { timeout: 60_000 }, () => {
   let gateway: ScriptedGateway;
   let place: DatabasePlace;
   let folder: string;
@@ -23,7 +22,7 @@ describe('programs of an agent', { timeout: 60_000 }, () => {
   beforeAll(async () => {
     gateway = await scriptedGateway();
     place = await makeDatabase();
-    folder = await mkdtemp(join(tmpdir(), 'townhall-keeper-'));
+    folder = await mkdtemp(join(tmpdir(), 'townhall-reaper-'));
   });
   afterAll(async () => {
     child?.kill('SIGKILL');
@@ -78,7 +77,7 @@ describe('programs of an agent', { timeout: 60_000 }, () => {
       .filter(Boolean)
       .map(Number);
 
-  test('end when the agent is killed: a service that does not listen, its stray, an MCP server with its child, a command, and what it starts with an emptied environment', async () => {
+  test('end when the agent is killed', async () => {
     const agent = await launch();
     // A command of the shell, in the middle of it.
     const call = fetch(`${agent.url}/api/plugins/action`, {
@@ -93,10 +92,10 @@ describe('programs of an agent', { timeout: 60_000 }, () => {
         },
       }),
     }).catch(() => 'cut off');
-    const found = async () =>
+    const allPids = async () =>
       (await Promise.all(['deaf', 'stray', 'mcp-pids', 'command', 'bare'].map(pidsIn))).flat();
-    await expect.poll(async () => (await found()).length, { timeout: 60_000 }).toBe(6);
-    const pids = await found();
+    await expect.poll(async () => (await allPids()).length, { timeout: 60_000 }).toBe(6);
+    const pids = await allPids();
     expect(await Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(true));
 
     const ended = once(agent.process, 'exit');

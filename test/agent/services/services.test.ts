@@ -1,4 +1,4 @@
-// The services of an agent over HTTP: one machine each however many ask, programs that misbehave, names that are none.
+// The services of an agent over HTTP: concurrent control, misbehaving programs, unknown names.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -129,7 +129,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     ]);
   });
 
-  test('start, stop and say whether that changed anything', async () => {
+  test('start and stop, and tell whether that changed anything', async () => {
     expect(await control('sleeper', 'status')).toMatchObject({
       changed: false,
       service: { state: 'stopped' },
@@ -151,7 +151,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await control('sleeper', 'stop')).toMatchObject({ changed: false });
   });
 
-  test('are one machine for fifty who start, stop and restart at once', async () => {
+  test('run at most once under fifty concurrent commands', async () => {
     trail.length = 0;
     mostOpen = 0;
     const actions = Array.from(
@@ -170,7 +170,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     ).toMatchObject({ result: 'dingding' });
   });
 
-  test('bear an action that fails or hangs, and refuse a payload that does not fit', async () => {
+  test('survive an action that fails, hangs or gets a bad payload', async () => {
     const call = (actionName: string, body: object) =>
       agent.client.services.callAction({ serviceName: 'bell', actionName, ...body } as never);
     const failure = (await call('fail', {}).catch((error: unknown) => error)) as Error;
@@ -181,7 +181,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await call('ring', {})).toMatchObject({ result: 'ding' });
   });
 
-  test('end a command that does not listen or floods within ten seconds, with its output capped and nothing left', async () => {
+  test('end a command that ignores SIGTERM or floods, and its processes', async () => {
     for (const command of ['deaf', 'flood']) {
       const started = performance.now();
       const answer = await agent.client.services.callCommand({ serviceName: 'bell', command });
@@ -200,7 +200,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     }
   });
 
-  test('run a program, keep what it says, and end it with all that it has started', async () => {
+  test('run a program and keep its output', async () => {
     const output = () => agent.client.services.callCommand({ serviceName: 'ticker', command: 'output' });
     await expect.poll(async () => (await output()).result).toMatchObject({ text: 'tick\n' });
     expect(await agent.client.services.callCommand({ serviceName: 'ticker', command: 'date' })).toMatchObject(
@@ -213,7 +213,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await control('ticker', 'stop')).toMatchObject({ service: { state: 'stopped' } });
   });
 
-  test('fail after their retries and say why', async () => {
+  test('fail after their retries, with the reason', async () => {
     const { service } = await control('faulty', 'start');
     expect(['running', 'starting', 'failed']).toContain(service.state);
     await expect

@@ -49,7 +49,7 @@ afterAll(async () => {
   await world.close();
 });
 
-describe.each(['current', 'classic'] as const)('the door of the %s variant', (variant) => {
+describe.each(['current', 'classic'] as const)('authentication in the %s variant', (variant) => {
   const routes = routesOf(variant);
   let agent: TestAgent;
   let other: TestAgent;
@@ -110,7 +110,7 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
     );
   });
 
-  test('opens to the one exact bearer on every route, and to nothing else', async () => {
+  test('admits exactly one bearer token on every route', async () => {
     const { token } = agent;
     const swapped = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
     const credentials: Record<string, Record<string, string>> = {
@@ -162,7 +162,7 @@ describe.each(['current', 'classic'] as const)('the door of the %s variant', (va
     expect(await traces()).toEqual(before);
   });
 
-  test('is shut to every foreign Host, Origin and site on every route, whoever holds the token', async () => {
+  test('refuses foreign hosts, origins and sites on every route, even with a token', async () => {
     const { port } = new URL(agent.url);
     const own = `127.0.0.1:${port}`;
     const foreign: Record<string, [string, string][]> = {
@@ -280,7 +280,7 @@ function raw(
 ): Promise<{ status: number; headers: Record<string, unknown>; body: string }> {
   const { hostname, port } = new URL(agent.url);
   return new Promise((resolve, reject) => {
-    const sent = request(
+    const outgoing = request(
       { hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never },
       (response) => {
         let body = '';
@@ -290,8 +290,8 @@ function raw(
         );
       },
     );
-    sent.on('error', reject);
-    sent.end('{}');
+    outgoing.on('error', reject);
+    outgoing.end('{}');
   });
 }
 

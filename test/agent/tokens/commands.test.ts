@@ -16,8 +16,8 @@ async function run(...words: string[]): Promise<{ out: string[]; err: string[] }
   return { out: output, err: errors };
 }
 
-const json = async (...given: string[]) =>
-  JSON.parse((await run(...given, '--json')).out[0] ?? '') as Record<string, never>;
+const json = async (...args: string[]) =>
+  JSON.parse((await run(...args, '--json')).out[0] ?? '') as Record<string, never>;
 
 let gateway: ScriptedGateway;
 beforeAll(async () => {
@@ -41,7 +41,7 @@ describe('townhall agent token, beside a running agent', () => {
     expect((await stat(join(agent.dataDir, 'control.sock'))).mode & 0o777).toBe(0o600);
   });
 
-  test('makes a token that works at once, lists it without the token, and revokes it within a second', async () => {
+  test('creates, lists and revokes a token of a running agent', async () => {
     const { out, err } = await run('token', 'create', 'laptop', ...place);
     const token = out[0] ?? '';
     expect([parseToken(token), await statusOf(agent, token)]).toEqual(['agt', 200]);
@@ -63,13 +63,13 @@ describe('townhall agent token, beside a running agent', () => {
   });
 
   test('makes a token that expires', async () => {
-    const made = (await json('token', 'create', 'short', '--ttl', '4s', ...place)) as unknown as {
+    const issued = (await json('token', 'create', 'short', '--ttl', '4s', ...place)) as unknown as {
       token: string;
       expiresAt: string;
     };
-    expect(await statusOf(agent, made.token)).toBe(200);
-    expect(Date.parse(made.expiresAt)).toBeGreaterThan(0);
-    await expect.poll(() => statusOf(agent, made.token), { interval: 50 }).toBe(401);
+    expect(await statusOf(agent, issued.token)).toBe(200);
+    expect(Date.parse(issued.expiresAt)).toBeGreaterThan(0);
+    await expect.poll(() => statusOf(agent, issued.token), { interval: 50 }).toBe(401);
   });
 
   test.each([
@@ -84,8 +84,8 @@ describe('townhall agent token, beside a running agent', () => {
     [['call', 'files', 'list', '{'], /is JSON/],
     [['call', 'files', 'list', '[]'], /is an object/],
     [['call', 'nobody', 'list'], /no plugin/],
-  ])('refuses %j with a sentence', async (given, sentence) => {
-    await expect(run(...given, ...place)).rejects.toThrow(sentence);
+  ])('refuses %j with a sentence', async (args, sentence) => {
+    await expect(run(...args, ...place)).rejects.toThrow(sentence);
   });
 
   test('calls an action that its plugin opens to commands', async () => {
@@ -131,18 +131,18 @@ describe('townhall agent token, without a running agent', () => {
     await expect(run('token', 'list', '--name', 'nobody', ...place)).rejects.toThrow(
       /There is no agent "nobody"/,
     );
-    const made = (await json('token', 'create', 'later', ...place)) as unknown as {
+    const issued = (await json('token', 'create', 'later', ...place)) as unknown as {
       token: string;
       tokenId: string;
     };
     const second = await open();
     const again = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: second });
     try {
-      expect(await statusOf(again, made.token)).toBe(200);
+      expect(await statusOf(again, issued.token)).toBe(200);
       if (!isEmbedded) {
         // Another process changes the data; the running one sees it within a second.
-        await run('token', 'revoke', made.tokenId, ...place);
-        await expect.poll(() => statusOf(again, made.token), { timeout: 5_000, interval: 20 }).toBe(401);
+        await run('token', 'revoke', issued.tokenId, ...place);
+        await expect.poll(() => statusOf(again, issued.token), { timeout: 5_000, interval: 20 }).toBe(401);
       }
     } finally {
       await again.close();
