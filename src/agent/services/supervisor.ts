@@ -55,7 +55,8 @@ export const supervisorLimits: SupervisorLimits = {
 
 type Phase =
   | { state: 'stopped' }
-  | { state: 'starting' }
+  /** `isBackingOff` between a failed attempt and the next one. */
+  | { state: 'starting'; isBackingOff: boolean }
   | { state: 'running'; run: ServiceRun; startedMs: number }
   | { state: 'stopping' }
   | { state: 'failed' };
@@ -101,8 +102,13 @@ export function createSupervisor(
   let isClosed = false;
 
   function drive(): void {
-    service.interrupt.abort();
-    service.interrupt = new AbortController();
+    // An attempt to start that is under way serves a further start as well; every other wait ends.
+    const { phase, target } = service;
+    const isAttempt = phase.state === 'starting' && !phase.isBackingOff && target === 'running';
+    if (!isAttempt) {
+      service.interrupt.abort();
+      service.interrupt = new AbortController();
+    }
     driver ??= reachTarget(service).finally(() => {
       driver = null;
       notify(service);
@@ -178,7 +184,7 @@ function isSettled({ target, phase }: Supervision): boolean {
 }
 
 async function startService(service: Supervision): Promise<void> {
-  enter(service, { state: 'starting' });
+  enter(service, { state: 'starting', isBackingOff: false });
   const run = createRun(service.definition, service);
   const reason = await run.start(service.interrupt.signal);
   if (reason === null)
@@ -198,7 +204,8 @@ async function watchService(
   service.log.warn({ reason }, 'a service has ended by itself');
   if (service.clock.monotonicMs() - startedMs >= service.limits.stableMs) service.failures = 0;
   await endRun(service, run);
-  if (!countFailure(service)) return;
+  // A stop may have come while the run was ending.
+  if (service.target !== 'running' || !countFailure(service)) return;
   service.restarts += 1;
   await backOff(service);
 }
@@ -227,7 +234,7 @@ async function endRun(service: Supervision, run: ServiceRun): Promise<void> {
 function countFailure(service: Supervision): boolean {
   service.failures += 1;
   const isRetried = service.failures <= service.limits.retries;
-  enter(service, { state: isRetried ? 'starting' : 'failed' });
+  enter(service, isRetried ? { state: 'starting', isBackingOff: true } : { state: 'failed' });
   return isRetried;
 }
 
