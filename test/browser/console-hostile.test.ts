@@ -8,9 +8,9 @@ const megabyte = 1024 * 1024;
 const filled = (piece: string): string => piece.repeat(Math.ceil(megabyte / piece.length)).slice(0, megabyte);
 
 /** What the pages' own module for text exports. */
-interface ProseModule {
-  createProse(root: HTMLElement): { update(text: string): void };
-  prose(content: string): HTMLElement;
+interface MarkdownModule {
+  createMarkdown(root: HTMLElement): { update(text: string): void };
+  renderMarkdown(content: string): HTMLElement;
 }
 
 describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_000 }, () => {
@@ -107,7 +107,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   });
 
   // As text, since the test runner rewrites imports of its own modules.
-  const proseModule = () => page.evaluateHandle<ProseModule>("import('/prose.js')");
+  const markdownModule = () => page.evaluateHandle<MarkdownModule>("import('/markdown.js')");
   const shapes = [
     'word ',
     'x',
@@ -134,11 +134,11 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   test.each(shapes)('of a megabyte of %j is drawn with a bounded number of elements', async (piece) => {
     const content = filled(piece);
     const elements = await page.evaluate(
-      ({ module: { prose }, text }) => {
-        const root = prose(text);
+      ({ module: { renderMarkdown }, text }) => {
+        const root = renderMarkdown(text);
         return { elements: root.querySelectorAll('*').length, length: root.textContent.length };
       },
-      { module: await proseModule(), text: content },
+      { module: await markdownModule(), text: content },
     );
     expect(elements.elements).toBeLessThan(25_000);
     if (!/^[\s`*#[-]/.test(piece)) expect(elements.length).toBeGreaterThan(megabyte / 4);
@@ -149,23 +149,23 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     async (piece) => {
       const content = filled(piece).slice(0, 64 * 1024);
       const { added, same } = await page.evaluate(
-        ({ module: { createProse, prose }, text }) => {
+        ({ module: { createMarkdown, renderMarkdown }, text }) => {
           const root = document.createElement('div');
           const observer = new MutationObserver(() => {});
           observer.observe(root, { childList: true, characterData: true, subtree: true });
-          const view = createProse(root);
+          const view = createMarkdown(root);
           let count = 0;
           for (let end = 256; end <= text.length; end += 256) {
             view.update(text.slice(0, end));
             for (const { addedNodes } of observer.takeRecords())
               for (const node of addedNodes) count += 1 + (node.textContent?.length ?? 0);
           }
-          const whole = prose(text);
+          const whole = renderMarkdown(text);
           whole.normalize();
           root.normalize();
           return { added: count, same: root.innerHTML === whole.innerHTML };
         },
-        { module: await proseModule(), text: content },
+        { module: await markdownModule(), text: content },
       );
       expect(same).toBe(true);
       // Each character is drawn once for good, and again while its line is unfinished: at most 8 KiB with each of the pieces.

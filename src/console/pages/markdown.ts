@@ -1,204 +1,63 @@
 // Renders the Markdown that models write most: paragraphs, lists, headings, code, emphasis, links. Anything else stays
 // plain text. Each line of a growing text is parsed once, so a long answer costs no more than its length.
-import { h, showControls, showOverrides } from './elements.ts';
+import { h } from './elements.ts';
+import { createBlocks } from './markdown-blocks.ts';
 
 export interface Markdown {
   /** Shows the text. Only what was appended since the last call is parsed. Never throws. */
   update(text: string): void;
 }
 
-type State =
-  | { mode: 'none' }
-  | { mode: 'paragraph'; element: HTMLElement }
-  | { mode: 'list'; element: HTMLElement; isOrdered: boolean }
-  | { mode: 'fence'; element: HTMLElement; marker: string }
-  | { mode: 'plain'; element: HTMLElement };
-
-// Beyond this the text is shown without Markdown: more elements make the page slow.
-const maxElements = 20_000;
 // An unfinished line is parsed again with each piece; beyond this length its beginning is final.
 const maxOpenLine = 8 * 1024;
 
 export function createMarkdown(root: HTMLElement): Markdown {
-  let state: State = { mode: 'none' };
+  const blocks = createBlocks(root);
   let visibleText = '';
   /** The text before this index is final on the page. */
   let finished = 0;
   let isMidLine = false;
-  let elements = 0;
-  /** Where the rest of an unfinished line goes. */
-  let lineParent = root;
-  /** Nodes of the unfinished line, which is parsed again with the next piece. */
-  let provisional: Set<ChildNode> | null = null;
-  let elementsBefore = 0;
 
-  function add<Child extends ChildNode>(parent: HTMLElement, child: Child): Child {
-    parent.append(child);
-    elements += 1;
-    provisional?.add(child);
-    return child;
-  }
-
-  function addLine(line: string): void {
-    if (state.mode === 'fence') {
-      if (line.trimStart().startsWith(state.marker)) state = { mode: 'none' };
-      else add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showControls));
-      return;
-    }
-    if (elements >= maxElements) return addPlain(line);
-    const fence = /^\s*(```+|~~~+)/.exec(line);
-    const heading = /^(#{1,6})\s+(.*)/.exec(line);
-    const marker = listMarker(line);
-    if (fence !== null) openFence(fence[1] ?? '```');
-    else if (heading !== null) {
-      addInline(add(root, h('p', { class: 'heading' })), heading[2] ?? '');
-      state = { mode: 'none' };
-    } else if (marker !== null) addItem(marker);
-    else if (line.trim() === '') state = { mode: 'none' };
-    else addParagraphLine(line);
-  }
-
-  function openFence(marker: string): void {
-    const element = h('code');
-    add(root, h('pre', { tabindex: '0' }, element));
-    elements += 1;
-    state = { mode: 'fence', element, marker };
-  }
-
-  function addItem({ isOrdered, start, rest }: Marker): void {
-    const isSame = state.mode === 'list' && state.isOrdered === isOrdered;
-    const element = isSame
-      ? (state as { element: HTMLElement }).element
-      : add(root, isOrdered ? h('ol', { start }) : h('ul'));
-    addInline(add(element, h('li')), rest);
-    state = { mode: 'list', element, isOrdered };
-  }
-
-  function addParagraphLine(line: string): void {
-    if (state.mode === 'paragraph') add(state.element, h('br'));
-    else state = { mode: 'paragraph', element: add(root, h('p')) };
-    addInline(state.element, line);
-  }
-
-  function addPlain(line: string): void {
-    if (state.mode !== 'plain') state = { mode: 'plain', element: add(root, h('p', { class: 'verbatim' })) };
-    lineParent = state.element;
-    add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showOverrides));
-  }
-
-  /** The rest of a line whose beginning is final. */
-  function addRest(rest: string): void {
-    if (state.mode === 'fence') add(state.element, text(rest, showControls));
-    else addInline(lineParent, rest);
-  }
-
-  function addInline(parent: HTMLElement, line: string): void {
-    lineParent = parent;
-    let done = 0;
-    for (const match of line.matchAll(spans)) {
-      if (elements >= maxElements) break;
-      if (match.index > done) add(parent, text(line.slice(done, match.index), showOverrides));
-      add(parent, spanOf(match));
-      done = match.index + match[0].length;
-    }
-    if (done < line.length) add(parent, text(line.slice(done), showOverrides));
-  }
-
-  function reset(): void {
-    root.replaceChildren();
-    state = { mode: 'none' };
-    finished = 0;
-    isMidLine = false;
-    elements = 0;
-    lineParent = root;
-    provisional = null;
+  function write(piece: string): void {
+    if (isMidLine) blocks.addRest(piece);
+    else blocks.addLine(piece);
   }
 
   function finish(end: number, isLineEnd: boolean): void {
     const piece = visibleText.slice(finished, end);
-    const line = isLineEnd && piece.endsWith('\r') ? piece.slice(0, -1) : piece;
-    if (isMidLine) addRest(line);
-    else addLine(line);
+    write(isLineEnd && piece.endsWith('\r') ? piece.slice(0, -1) : piece);
     isMidLine = !isLineEnd;
     finished = isLineEnd ? end + 1 : end;
   }
 
-  function showOpenLine(): void {
-    const piece = visibleText.slice(finished);
-    if (piece === '') return;
-    const before = { state, lineParent };
-    provisional = new Set();
-    elementsBefore = elements;
-    if (isMidLine) addRest(piece);
-    else addLine(piece);
-    ({ state, lineParent } = before);
-  }
-
   return {
     update(next) {
-      if (provisional !== null) {
-        for (const node of provisional) node.remove();
-        elements = elementsBefore;
-        provisional = null;
+      blocks.discardPreview();
+      if (!next.startsWith(visibleText)) {
+        blocks.clear();
+        finished = 0;
+        isMidLine = false;
       }
-      if (!next.startsWith(visibleText)) reset();
       visibleText = next;
       for (let end = visibleText.indexOf('\n', finished); end >= 0; end = visibleText.indexOf('\n', finished))
         finish(end, true);
       while (visibleText.length - finished > maxOpenLine)
         finish(cutBefore(visibleText, finished + maxOpenLine), false);
-      showOpenLine();
+      const openLine = visibleText.slice(finished);
+      if (openLine !== '') blocks.preview(() => write(openLine));
     },
   };
 }
 
 /** For a text that does not grow. */
-export function markdown(content: string): HTMLElement {
+export function renderMarkdown(content: string): HTMLElement {
   const root = h('div', { class: 'text' });
   createMarkdown(root).update(content);
   return root;
 }
 
-const text = (content: string, show: (content: string) => string): Text =>
-  document.createTextNode(show(content));
-
 // Not between the halves of a surrogate pair.
 function cutBefore(content: string, at: number): number {
   const unit = content.charCodeAt(at - 1);
   return unit >= 0xd800 && unit <= 0xdbff ? at - 1 : at;
-}
-
-interface Marker {
-  isOrdered: boolean;
-  start: number;
-  rest: string;
-}
-
-function listMarker(line: string): Marker | null {
-  const match = /^\s*(?:([-*+])|(\d{1,6})[.)])\s+(.*)/.exec(line);
-  return match === null
-    ? null
-    : { isOrdered: match[1] === undefined, start: Number(match[2] ?? 1), rest: match[3] ?? '' };
-}
-
-// Each repetition is bounded and stops at the character that begins the next match, so the search is linear.
-const spans =
-  /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
-
-function spanOf(match: RegExpExecArray): HTMLElement {
-  const [whole, code, strong, emphasis, label, target, bare] = match;
-  if (code !== undefined) return h('code', {}, showControls(code));
-  if (strong !== undefined) return h('strong', {}, showOverrides(strong));
-  if (emphasis !== undefined) return h('em', {}, showOverrides(emphasis));
-  return link(target ?? bare ?? whole, label ?? bare ?? whole);
-}
-
-// `noopener noreferrer` keeps this page secret from the linked one. The title shows the real address, since the label may
-// claim another.
-function link(target: string, label: string): HTMLElement {
-  return h(
-    'a',
-    { href: target, title: showControls(target), target: '_blank', rel: 'noopener noreferrer' },
-    showControls(label),
-  );
 }

@@ -1,4 +1,4 @@
-// The room for plugins: what each can do now and why not, and its actions by hand.
+// The page of plugins: the state of each, and a form for each of its actions.
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from '../views.ts';
 import { ask, Refusal, showError, trying } from './agent-client.ts';
@@ -98,7 +98,7 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
 
   async function submit(): Promise<void> {
     if (run.getAttribute('aria-disabled') === 'true') return;
-    form.showFaults([]);
+    form.showErrors([]);
     fill(result);
     run.setAttribute('aria-disabled', 'true');
     run.setAttribute('aria-busy', 'true');
@@ -112,13 +112,13 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
       result.scrollIntoView({ block: 'nearest' });
     } catch (error) {
       if (error instanceof FieldError)
-        form.showFaults([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
+        form.showErrors([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
       else if (error instanceof Refusal)
         fill(
           result,
           refusalView(
             error,
-            form.showFaults(
+            form.showErrors(
               error.details.map(({ path, message }) => ({ path: path.replace(/^payload\.?/, ''), message })),
             ),
           ),

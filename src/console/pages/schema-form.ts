@@ -1,13 +1,13 @@
-// A form out of a JSON Schema: a field for each member with a widget that suits it, JSON for what no widget suits. It does
-// not judge what is written; the server does, and each of its words is shown at the member that it is about.
+// Generates a form from a JSON Schema: a widget for each member, a JSON field where no widget fits. The server validates
+// the input; its errors are shown at their members.
 import { button, fill, h } from './elements.ts';
 
 export interface SchemaForm {
   element: HTMLElement;
-  /** What is written, members that were left empty not among it. Throws a FieldError where JSON was asked for and is none. */
+  /** The input without empty members. Throws a FieldError for a JSON field that does not hold JSON. */
   read(): Record<string, unknown>;
-  /** Shows the server's words, by path below the form such as `times` or `edits[0].text`; gives back those that found no place. */
-  showFaults(faults: readonly { path: string; message: string }[]): { path: string; message: string }[];
+  /** Replaces the errors, by path such as `times` or `edits[0].text`. Returns those without a field. */
+  showErrors(errors: readonly { path: string; message: string }[]): { path: string; message: string }[];
 }
 
 export class FieldError extends Error {
@@ -39,10 +39,10 @@ export interface Schema {
 
 interface Field {
   element: HTMLElement;
-  /** Undefined when nothing was given. */
+  /** Undefined for an empty field. */
   read(): unknown;
-  /** By path relative to this field; the empty path is the field itself. */
-  fault(path: string, message: string): boolean;
+  /** The path is relative to this field; empty for the field itself. False when it leads to no field. */
+  setError(path: string, message: string): boolean;
   clear(): void;
 }
 
@@ -57,22 +57,22 @@ export function createSchemaForm(schema: Schema, name: string): SchemaForm {
     ? objectField(schema, name)
     : takesAnything
       ? jsonField({ ...schema, description: schema.description ?? 'An object in JSON.' }, name, true)
-      : nothingField();
+      : emptyField();
   return {
     element: h('div', { class: 'fields' }, root.element),
     read: () => (root.read() ?? {}) as Record<string, unknown>,
-    showFaults(faults) {
+    showErrors(errors) {
       root.clear();
-      return faults.filter(({ path, message }) => !root.fault(path, message));
+      return errors.filter(({ path, message }) => !root.setError(path, message));
     },
   };
 }
 
-function nothingField(): Field {
+function emptyField(): Field {
   return {
     element: h('p', { class: 'quiet' }, 'It takes nothing.'),
     read: () => undefined,
-    fault: () => false,
+    setError: () => false,
     clear: () => {},
   };
 }
@@ -95,11 +95,11 @@ function objectField(schema: Schema, path: string): Field {
       });
       return members.length === 0 ? undefined : Object.fromEntries(members);
     },
-    fault(fault, message) {
-      const { name, rest } = split(fault);
+    setError(errorPath, message) {
+      const { name, rest } = split(errorPath);
       const field = fields.find(([candidate]) => candidate === name)?.[1];
       if (field === undefined) return false;
-      return field.fault(rest, message);
+      return field.setError(rest, message);
     },
     clear: () => fields.forEach(([, field]) => field.clear()),
   };
@@ -120,9 +120,9 @@ function memberField(schema: Schema, options: MemberOptions): Field {
   return labelled(schema, options, widget(schema, type, options));
 }
 
-function typeOf({ type, enum: words, properties }: Schema): string | undefined {
-  if (words !== undefined) return 'enum';
-  const types = typeof type === 'string' ? [type] : (type ?? []).filter((one) => one !== 'null');
+function typeOf({ type, enum: choices, properties }: Schema): string | undefined {
+  if (choices !== undefined) return 'enum';
+  const types = typeof type === 'string' ? [type] : (type ?? []).filter((name) => name !== 'null');
   if (types.length === 1) return types[0];
   return properties === undefined ? undefined : 'object';
 }
@@ -132,65 +132,79 @@ interface Widget {
   read(): unknown;
 }
 
+interface WidgetContext {
+  schema: Schema;
+  name: string;
+  isRequired: boolean;
+  /** Attributes of every control. */
+  shared: Record<string, unknown>;
+  placeholder: string;
+}
+
 function widget(schema: Schema, type: string | undefined, { name, path, isRequired }: MemberOptions): Widget {
   const id = `field-${path.replaceAll(/[^\w-]+/g, '-')}-${(lastId += 1)}`;
   const shared = { id, 'data-path': path, 'aria-required': isRequired ? 'true' : null, autocomplete: 'off' };
-  const placeholder = schema.default === undefined ? '' : `${JSON.stringify(schema.default)} unless given`;
-  if (type === 'enum') {
-    const words = schema.enum ?? [];
-    const control = h(
-      'select',
-      shared,
-      h('option', { value: '' }, isRequired ? 'Choose …' : '(not given)'),
-      words.map((word, index) => h('option', { value: index }, String(word as string))),
-    );
-    return { control, read: () => (control.value === '' ? undefined : words[Number(control.value)]) };
-  }
-  if (type === 'boolean') {
-    const control = h(
-      'select',
-      shared,
-      h('option', { value: '' }, '(not given)'),
-      h('option', { value: 'true' }, 'yes'),
-      h('option', { value: 'false' }, 'no'),
-    );
-    return { control, read: () => (control.value === '' ? undefined : control.value === 'true') };
-  }
-  if (type === 'integer' || type === 'number') {
-    const bounds = [schema.minimum, schema.maximum].every((bound) => bound !== undefined)
-      ? `${schema.minimum} to ${schema.maximum}`
-      : '';
-    // Not of the type number, which would hide from the server what was really written.
-    const control = h('input', {
-      ...shared,
-      type: 'text',
-      inputmode: type === 'integer' ? 'numeric' : 'decimal',
-      placeholder: placeholder || bounds,
-    });
-    return {
-      control,
-      read() {
-        const text = control.value.trim();
-        return text === '' ? undefined : Number.isFinite(Number(text)) ? Number(text) : text;
-      },
-    };
-  }
-  if (type === 'string') {
-    const isLong =
-      (schema.maxLength ?? 0) > 1_000 ||
-      /^(?:content|text|body|command|input|instructions|prompt|note)$/i.test(name);
-    const isTime = schema.format === 'date-time';
-    const control = isLong
-      ? h('textarea', { ...shared, rows: 3, placeholder, spellcheck: 'false' })
-      : h('input', {
-          ...shared,
-          type: 'text',
-          placeholder: placeholder || (isTime ? '2026-11-20T09:00:00Z' : ''),
-          spellcheck: 'false',
-        });
-    return { control, read: () => (control.value === '' ? undefined : control.value) };
-  }
+  const placeholder = schema.default === undefined ? '' : `${JSON.stringify(schema.default)} by default`;
+  const context: WidgetContext = { schema, name, isRequired, shared, placeholder };
+  if (type === 'enum') return enumWidget(context);
+  if (type === 'boolean') return booleanWidget(context);
+  if (type === 'integer' || type === 'number') return numberWidget(context, type);
+  if (type === 'string') return textWidget(context);
   return jsonWidget(shared, path, placeholder);
+}
+
+function enumWidget({ schema, isRequired, shared }: WidgetContext): Widget {
+  const choices = schema.enum ?? [];
+  const control = h(
+    'select',
+    shared,
+    h('option', { value: '' }, isRequired ? 'Choose …' : '(not given)'),
+    choices.map((choice, index) => h('option', { value: index }, String(choice as string))),
+  );
+  return { control, read: () => (control.value === '' ? undefined : choices[Number(control.value)]) };
+}
+
+function booleanWidget({ shared }: WidgetContext): Widget {
+  const control = h(
+    'select',
+    shared,
+    h('option', { value: '' }, '(not given)'),
+    h('option', { value: 'true' }, 'yes'),
+    h('option', { value: 'false' }, 'no'),
+  );
+  return { control, read: () => (control.value === '' ? undefined : control.value === 'true') };
+}
+
+function numberWidget(
+  { schema: { minimum, maximum }, shared, placeholder }: WidgetContext,
+  type: 'integer' | 'number',
+): Widget {
+  const bounds = minimum !== undefined && maximum !== undefined ? `${minimum} to ${maximum}` : '';
+  const control = h('input', {
+    ...shared,
+    // A control of type `number` drops text that is not a number, and the server could not name the error.
+    type: 'text',
+    inputmode: type === 'integer' ? 'numeric' : 'decimal',
+    placeholder: placeholder || bounds,
+  });
+  return {
+    control,
+    read() {
+      const text = control.value.trim();
+      return text === '' ? undefined : Number.isFinite(Number(text)) ? Number(text) : text;
+    },
+  };
+}
+
+function textWidget({ schema, name, shared, placeholder }: WidgetContext): Widget {
+  const isLong =
+    (schema.maxLength ?? 0) > 1_000 ||
+    /^(?:content|text|body|command|input|instructions|prompt|note)$/i.test(name);
+  const example = schema.format === 'date-time' ? '2026-11-20T09:00:00Z' : '';
+  const control = isLong
+    ? h('textarea', { ...shared, rows: 3, placeholder, spellcheck: 'false' })
+    : h('input', { ...shared, type: 'text', placeholder: placeholder || example, spellcheck: 'false' });
+  return { control, read: () => (control.value === '' ? undefined : control.value) };
 }
 
 function jsonWidget(shared: Record<string, unknown>, path: string, placeholder: string): Widget {
@@ -223,9 +237,9 @@ function jsonField(schema: Schema, path: string, isRequired: boolean): Field {
 }
 
 function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control, read }: Widget): Field {
-  const fault = h('p', { class: 'fault', id: `${control.id}-fault`, hidden: true });
+  const errorText = h('p', { class: 'fault', id: `${control.id}-fault`, hidden: true });
   const help = h('p', { class: 'quiet', id: `${control.id}-help` }, schema.description ?? '');
-  control.setAttribute('aria-describedby', `${help.id} ${fault.id}`);
+  control.setAttribute('aria-describedby', `${help.id} ${errorText.id}`);
   return {
     element: h(
       'div',
@@ -238,24 +252,24 @@ function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control
       ),
       control,
       schema.description !== undefined && help,
-      fault,
+      errorText,
     ),
     read,
-    fault(_path, message) {
-      fault.textContent = fault.hidden ? message : `${fault.textContent ?? ''}; ${message}`;
-      fault.hidden = false;
+    setError(_path, message) {
+      errorText.textContent = errorText.hidden ? message : `${errorText.textContent ?? ''}; ${message}`;
+      errorText.hidden = false;
       control.setAttribute('aria-invalid', 'true');
       return true;
     },
     clear() {
-      fault.hidden = true;
+      errorText.hidden = true;
       control.removeAttribute('aria-invalid');
     },
   };
 }
 
 function nested(schema: Schema, { name, isRequired }: MemberOptions, inner: Field): Field {
-  const own = h('p', { class: 'fault', hidden: true });
+  const ownError = h('p', { class: 'fault', hidden: true });
   return {
     element: h(
       'fieldset',
@@ -263,17 +277,17 @@ function nested(schema: Schema, { name, isRequired }: MemberOptions, inner: Fiel
       h('legend', {}, schema.title ?? name, isRequired && h('span', { class: 'required' }, ' *')),
       schema.description !== undefined && h('p', { class: 'quiet' }, schema.description),
       inner.element,
-      own,
+      ownError,
     ),
     read: () => inner.read(),
-    fault(path, message) {
-      if (path !== '' && inner.fault(path, message)) return true;
-      own.textContent = path === '' ? message : `${path} ${message}`;
-      own.hidden = false;
+    setError(path, message) {
+      if (path !== '' && inner.setError(path, message)) return true;
+      ownError.textContent = path === '' ? message : `${path} ${message}`;
+      ownError.hidden = false;
       return true;
     },
     clear() {
-      own.hidden = true;
+      ownError.hidden = true;
       inner.clear();
     },
   };
@@ -320,9 +334,9 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
       const values = items.map((item) => item.read()).filter((value) => value !== undefined);
       return values.length === 0 && !isRequired ? undefined : values;
     },
-    fault(fault, message) {
-      const { name, rest } = split(fault);
-      return items[Number(name)]?.fault(rest, message) ?? false;
+    setError(errorPath, message) {
+      const { name, rest } = split(errorPath);
+      return items[Number(name)]?.setError(rest, message) ?? false;
     },
     clear: () => items.forEach((item) => item.clear()),
   };

@@ -1,4 +1,4 @@
-// The room for services: their states as they are now, the buttons that change them, and their commands.
+// The page of services: their states, the buttons that change them, and their commands.
 import type { ServiceState } from '@townhall/agent';
 import { ask, Refusal, showError, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';

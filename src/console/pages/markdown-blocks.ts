@@ -1,0 +1,164 @@
+// Writes lines of Markdown into an element as blocks: paragraphs, lists, headings, code. The last line can be a preview,
+// which is discarded when more of it has arrived.
+import { h, showControls, showOverrides } from './elements.ts';
+
+export interface Blocks {
+  addLine(line: string): void;
+  /** The rest of a line whose beginning is final. */
+  addRest(rest: string): void;
+  /** Nodes that `write` adds stay until `discardPreview`. */
+  preview(write: () => void): void;
+  discardPreview(): void;
+  clear(): void;
+}
+
+type State =
+  | { mode: 'none' }
+  | { mode: 'paragraph'; element: HTMLElement }
+  | { mode: 'list'; element: HTMLElement; isOrdered: boolean }
+  | { mode: 'fence'; element: HTMLElement; marker: string }
+  | { mode: 'plain'; element: HTMLElement };
+
+// Beyond this the text is shown without Markdown: more elements make the page slow.
+const maxElements = 20_000;
+
+export function createBlocks(root: HTMLElement): Blocks {
+  let state: State = { mode: 'none' };
+  let elements = 0;
+  /** Where the rest of an unfinished line goes. */
+  let lineParent = root;
+  let preview: { nodes: Set<ChildNode>; elementsBefore: number } | null = null;
+
+  function add<Child extends ChildNode>(parent: HTMLElement, child: Child): Child {
+    parent.append(child);
+    elements += 1;
+    preview?.nodes.add(child);
+    return child;
+  }
+
+  function addLine(line: string): void {
+    if (state.mode === 'fence') {
+      if (line.trimStart().startsWith(state.marker)) state = { mode: 'none' };
+      else add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showControls));
+      return;
+    }
+    if (elements >= maxElements) return addPlain(line);
+    const fence = /^\s*(```+|~~~+)/.exec(line);
+    const heading = /^(#{1,6})\s+(.*)/.exec(line);
+    const marker = listMarker(line);
+    if (fence !== null) openFence(fence[1] ?? '```');
+    else if (heading !== null) {
+      addInline(add(root, h('p', { class: 'heading' })), heading[2] ?? '');
+      state = { mode: 'none' };
+    } else if (marker !== null) addItem(marker);
+    else if (line.trim() === '') state = { mode: 'none' };
+    else addParagraphLine(line);
+  }
+
+  function openFence(marker: string): void {
+    const element = h('code');
+    add(root, h('pre', { tabindex: '0' }, element));
+    elements += 1;
+    state = { mode: 'fence', element, marker };
+  }
+
+  function addItem({ isOrdered, start, rest }: Marker): void {
+    const isSame = state.mode === 'list' && state.isOrdered === isOrdered;
+    const element = isSame
+      ? (state as { element: HTMLElement }).element
+      : add(root, isOrdered ? h('ol', { start }) : h('ul'));
+    addInline(add(element, h('li')), rest);
+    state = { mode: 'list', element, isOrdered };
+  }
+
+  function addParagraphLine(line: string): void {
+    if (state.mode === 'paragraph') add(state.element, h('br'));
+    else state = { mode: 'paragraph', element: add(root, h('p')) };
+    addInline(state.element, line);
+  }
+
+  function addPlain(line: string): void {
+    if (state.mode !== 'plain') state = { mode: 'plain', element: add(root, h('p', { class: 'verbatim' })) };
+    lineParent = state.element;
+    add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showOverrides));
+  }
+
+  function addRest(rest: string): void {
+    if (state.mode === 'fence') add(state.element, text(rest, showControls));
+    else addInline(lineParent, rest);
+  }
+
+  function addInline(parent: HTMLElement, line: string): void {
+    lineParent = parent;
+    let done = 0;
+    for (const match of line.matchAll(spans)) {
+      if (elements >= maxElements) break;
+      if (match.index > done) add(parent, text(line.slice(done, match.index), showOverrides));
+      add(parent, spanOf(match));
+      done = match.index + match[0].length;
+    }
+    if (done < line.length) add(parent, text(line.slice(done), showOverrides));
+  }
+
+  return {
+    addLine,
+    addRest,
+    preview(write) {
+      const before = { state, lineParent };
+      preview = { nodes: new Set(), elementsBefore: elements };
+      write();
+      ({ state, lineParent } = before);
+    },
+    discardPreview() {
+      if (preview === null) return;
+      for (const node of preview.nodes) node.remove();
+      elements = preview.elementsBefore;
+      preview = null;
+    },
+    clear() {
+      root.replaceChildren();
+      state = { mode: 'none' };
+      elements = 0;
+      lineParent = root;
+      preview = null;
+    },
+  };
+}
+
+const text = (content: string, show: (content: string) => string): Text =>
+  document.createTextNode(show(content));
+
+interface Marker {
+  isOrdered: boolean;
+  start: number;
+  rest: string;
+}
+
+function listMarker(line: string): Marker | null {
+  const match = /^\s*(?:([-*+])|(\d{1,6})[.)])\s+(.*)/.exec(line);
+  return match === null
+    ? null
+    : { isOrdered: match[1] === undefined, start: Number(match[2] ?? 1), rest: match[3] ?? '' };
+}
+
+// Each repetition is bounded and stops at the character that begins the next match, so the search is linear.
+const spans =
+  /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
+
+function spanOf(match: RegExpExecArray): HTMLElement {
+  const [whole, code, strong, emphasis, label, target, bare] = match;
+  if (code !== undefined) return h('code', {}, showControls(code));
+  if (strong !== undefined) return h('strong', {}, showOverrides(strong));
+  if (emphasis !== undefined) return h('em', {}, showOverrides(emphasis));
+  return link(target ?? bare ?? whole, label ?? bare ?? whole);
+}
+
+// `noopener noreferrer` keeps this page secret from the linked one. The title shows the real address, since the label may
+// claim another.
+function link(target: string, label: string): HTMLElement {
+  return h(
+    'a',
+    { href: target, title: showControls(target), target: '_blank', rel: 'noopener noreferrer' },
+    showControls(label),
+  );
+}
