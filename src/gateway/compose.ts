@@ -47,7 +47,7 @@ import { credits, creditsStore, directoryJournal } from './credits/index.ts';
 import type { Ledger, LedgerTimes } from './credits/index.ts';
 import { directory } from './directory.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
-import type { Rewrapped } from './env/index.ts';
+import type { RewrapResult } from './env/index.ts';
 import { idempotencyCaller, identityLogFields, type Identity } from './identity.ts';
 import { restrictToOwnBureau } from './machine-scope.ts';
 import { mail } from './mail.ts';
@@ -109,7 +109,7 @@ export interface Gateway {
   /** The credentials of products' backends. */
   machines: Machines;
   /** Encrypts every stored value under the first of the master keys. */
-  rewrapEnv(): Promise<Rewrapped>;
+  rewrapEnv(): Promise<RewrapResult>;
   /** Sends one test request to each configured model provider. */
   checkProviders(): Promise<ProviderCheck[]>;
   /** Polls payment providers about pending payments now; resolves with the number of payments that changed. */

@@ -1,16 +1,17 @@
-// What this server offers and whether it is well. `/health` answers from memory, so it is true of the process
-// alone; `/ready` asks what the work needs.
+// The directory: which services this server has, whether the process is healthy and whether it is ready for requests.
+// `/health` answers from memory and describes the process alone; `/ready` checks what requests depend on.
 import { asProblem, Problem } from '../kernel/problem.ts';
 import type { Requirement, Service } from './service.ts';
 
-export interface DirectoryNeeds {
-  /** All services of this server in the order to show them; asked at each call, so a service may come later. */
+export function directory({
+  services,
+  ready,
+}: {
+  /** All services in display order. Called for each request, because services are constructed later. */
   services: () => readonly { id: string; title: string; env: readonly Requirement[] }[];
-  /** Throws when the server cannot do its work now; a Problem is passed on as it is. */
+  /** Rejects when the server cannot serve requests now. */
   ready: () => Promise<void>;
-}
-
-export function directory({ services, ready }: DirectoryNeeds): Service<'directory'> {
+}): Service<'directory'> {
   return {
     name: 'directory',
     title: 'Directory',
@@ -42,12 +43,12 @@ export function directory({ services, ready }: DirectoryNeeds): Service<'directo
   };
 }
 
-// Whatever keeps the server from its work is a 503 here; a failure of ours in finding out is no 500.
-function notReady(thrown: unknown): Problem {
-  const problem = asProblem(thrown);
+// An unexpected error of the check is a 503 too: a load balancer needs one answer for "not ready".
+function notReady(cause: unknown): Problem {
+  const problem = asProblem(cause);
   if (problem.status === 503) return problem;
-  return new Problem('unavailable', 'not_ready', 'The server cannot do its work right now.', {
-    cause: thrown,
+  return new Problem('unavailable', 'not_ready', 'The server cannot serve requests now.', {
+    cause,
     headers: { 'retry-after': '1' },
   });
 }

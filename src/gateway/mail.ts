@@ -1,5 +1,5 @@
-// E-mail, and the only file that knows nodemailer. Where it goes and from whom it comes is looked up for every
-// message, so that an operator's change needs no restart. No message is kept, and none is logged.
+// Sends e-mail through nodemailer, which only this file imports. The server and the sender are read from the environment
+// for every message, so that a change needs no restart. Messages are neither stored nor logged.
 import { createTransport, type Transporter } from 'nodemailer';
 import { isLoopbackHost } from '../kernel/http/address.ts';
 import { Problem } from '../kernel/problem.ts';
@@ -11,18 +11,11 @@ export interface Message {
   text: string;
 }
 
-export interface MailNeeds {
-  /** `SMTP_URL` and `MAIL_FROM` as they are now. */
-  env: { get(key: string): string | undefined };
-  /** Between a connection, or a command, and the server's answer to it. */
-  deadlineMs?: number;
-}
-
 export interface Mail {
   readonly env: readonly Requirement[];
-  /** Whether a message could be sent at all. */
+  /** Whether `SMTP_URL` and `MAIL_FROM` are set and valid. */
   isConfigured(): boolean;
-  /** Resolves once the mail server has taken the message. Throws 502 or 504 when it has not. */
+  /** Resolves when the mail server has accepted the message. Throws 502 or 504 otherwise. */
   send(message: Message): Promise<void>;
   close(): void;
 }
@@ -41,19 +34,27 @@ const env: readonly Requirement[] = [
   },
 ];
 
-export function mail({ env: settings, deadlineMs = 10_000 }: MailNeeds): Mail {
+export function mail({
+  env: reader,
+  deadlineMs = 10_000,
+}: {
+  /** Read for `SMTP_URL` and `MAIL_FROM`. */
+  env: { get(key: string): string | undefined };
+  /** For connecting, and for each command until the server answers it. */
+  deadlineMs?: number;
+}): Mail {
   let current: { url: string; transport: Transporter } | undefined;
 
-  function transportTo(url: string): Transporter {
+  function transportFor(url: string): Transporter {
     if (current?.url === url) return current.transport;
     current?.transport.close();
-    current = { url, transport: createTransport(connection(url, deadlineMs)) };
+    current = { url, transport: createTransport(transportOptions(url, deadlineMs)) };
     return current.transport;
   }
 
-  function read(): { url: string; from: string } | null {
-    const url = settings.get('SMTP_URL');
-    const from = settings.get('MAIL_FROM');
+  function readSettings(): { url: string; from: string } | null {
+    const url = reader.get('SMTP_URL');
+    const from = reader.get('MAIL_FROM');
     return url !== undefined && from !== undefined && /^smtps?:$/.test(protocolOf(url))
       ? { url, from }
       : null;
@@ -61,21 +62,21 @@ export function mail({ env: settings, deadlineMs = 10_000 }: MailNeeds): Mail {
 
   return {
     env,
-    isConfigured: () => read() !== null,
+    isConfigured: () => readSettings() !== null,
     async send({ to, subject, text }) {
-      const where = read();
-      if (where === null)
-        throw new Problem('upstream_failed', 'upstream_failed', 'This server cannot send e-mail.');
+      const settings = readSettings();
+      if (settings === null)
+        throw new Problem('upstream_failed', 'upstream_failed', 'This server has no mail server configured.');
       try {
-        // As an object the address is taken for one, whatever is in it.
-        await transportTo(where.url).sendMail({
-          from: where.from,
+        // Pass the address as an object: nodemailer would parse a string for names and further addresses.
+        await transportFor(settings.url).sendMail({
+          from: settings.from,
           to: { name: '', address: to },
           subject,
           text,
         });
       } catch (cause) {
-        throw failure(cause);
+        throw sendError(cause);
       }
     },
     close() {
@@ -85,11 +86,11 @@ export function mail({ env: settings, deadlineMs = 10_000 }: MailNeeds): Mail {
   };
 }
 
-function connection(url: string, deadlineMs: number) {
+function transportOptions(url: string, deadlineMs: number) {
   const { username, hostname } = new URL(url);
   return {
     url,
-    // A password is not sent in the clear over a network, whatever the server offers.
+    // Never send a password unencrypted over a network, even when the server does not offer TLS.
     requireTLS: username !== '' && !isLoopbackHost(hostname),
     connectionTimeout: deadlineMs,
     greetingTimeout: deadlineMs,
@@ -100,11 +101,11 @@ function connection(url: string, deadlineMs: number) {
   };
 }
 
-// The library's message may name the address and what the server said to it; only its code is kept.
-function failure(cause: unknown): Problem {
+// The library's message may quote the recipient and the server's answer. Log its code only.
+function sendError(cause: unknown): Problem {
   const { code } = cause as { code?: unknown };
   const reason = new Error(
-    `The mail server did not take the message: ${typeof code === 'string' ? code : 'no code'}.`,
+    `The mail server did not accept the message: ${typeof code === 'string' ? code : 'no code'}.`,
   );
   return code === 'ETIMEDOUT'
     ? new Problem('upstream_timeout', 'upstream_timeout', 'The mail server did not answer in time.', {

@@ -114,7 +114,7 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('beside a runni
     expect(await rewrap.ended).toBe(1);
     const list = await listKeys(cwd, both);
     const serverKid = list.server ?? '';
-    expect(rewrap.screen()).toContain(`The running server seals under the master key ${serverKid}`);
+    expect(rewrap.screen()).toContain(`The running server uses the master key ${serverKid}`);
     expect(rewrap.screen()).not.toContain('all are under');
     expect(list.keys.find(({ kid }) => kid === serverKid)).toMatchObject({
       current: true,

@@ -6,7 +6,7 @@ import {
   envStore,
   masterKeyIds,
   sealingKeys,
-  type Rewrapped,
+  type RewrapResult,
   type SealingKeys,
 } from '../../gateway/env/index.ts';
 import { action, type ActionCall, type Command, type CommandContext } from '../command-line/command.ts';
@@ -58,7 +58,7 @@ async function rewrap(config: GatewayConfig, { env }: CommandContext): Promise<R
   const { primary } = await keyIds(config);
   const location = gatewayDatabase(config);
   const request = { name: 'env.rewrap', input: { kid: primary } };
-  const { rewrapped, kid } = await askServer<Rewrapped>(location, request, () => {
+  const { rewrapped, kid } = await askServer<RewrapResult>(location, request, () => {
     requireDatabase(location);
     return withGateway(config, { env, logLevel: 'error' }, (gateway) => gateway.rewrapEnv());
   });

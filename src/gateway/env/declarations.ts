@@ -1,9 +1,8 @@
-// What services and models say they read from the environment, put together by key: who wants it, whether
-// anyone needs it, and whether it is a secret.
+// Merges what services and models declare to read from the environment: one declaration per key.
 import type { EnvDeclarer } from '../../contract/gateway/types.gen.ts';
 import type { Requirement } from '../service.ts';
 
-/** One service and what it declares. */
+/** A service and the variables it declares. */
 export interface Declarer {
   id: string;
   env: readonly Requirement[];
@@ -17,24 +16,24 @@ export interface Declaration {
   declaredBy: EnvDeclarer[];
 }
 
-/** In the order of the keys. A key is a secret unless all who declare it say otherwise, and needed when one of them needs it. */
+/** Sorted by key. A key is required or secret when at least one declarer says so; a declarer without an opinion says secret. */
 export function declarationsOf(declarers: readonly Declarer[]): Map<string, Declaration> {
-  const found = new Map<string, Declaration>();
+  const declarations = new Map<string, Declaration>();
   for (const { id, env } of declarers) {
     for (const { key, description, required, secret = true, models = [] } of env) {
-      const before = found.get(key);
+      const existing = declarations.get(key);
       const declaredBy: EnvDeclarer[] = [
         { kind: 'service', id },
         ...models.map((model) => ({ kind: 'model' as const, id: model })),
       ];
-      found.set(key, {
+      declarations.set(key, {
         key,
-        description: before?.description ?? description,
-        required: required || before?.required === true,
-        secret: secret || before?.secret === true,
-        declaredBy: [...(before?.declaredBy ?? []), ...declaredBy],
+        description: existing?.description ?? description,
+        required: required || existing?.required === true,
+        secret: secret || existing?.secret === true,
+        declaredBy: [...(existing?.declaredBy ?? []), ...declaredBy],
       });
     }
   }
-  return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)));
+  return new Map([...declarations].sort(([a], [b]) => (a < b ? -1 : 1)));
 }

@@ -1,22 +1,22 @@
-// Reads the text of a `.env` file with dotenv's rules for comments, `export`, quotes and values of several
-// lines. Unlike Node's own parser it never passes over a line in silence: what it cannot read it names.
+// Parses `.env` files with dotenv's rules for comments, `export`, quotes and multi-line values. Unlike Node's own parser,
+// it reports every line that it cannot read.
 
 export interface DotenvEntry {
   key: string;
   value: string;
-  /** Where the entry begins, from 1. */
+  /** The first line of the entry, counted from 1. */
   line: number;
 }
 
-export interface DotenvFault {
+export interface DotenvError {
   line: number;
   message: string;
 }
 
 export interface Dotenv {
-  /** In the order of the text; a key may be there twice, and the later one counts. */
+  /** In the order of the text. A key may occur twice; the later value counts. */
   entries: DotenvEntry[];
-  faults: DotenvFault[];
+  errors: DotenvError[];
 }
 
 const quotes = ['"', "'", '`'];
@@ -27,39 +27,39 @@ export function parseDotenv(text: string): Dotenv {
     .replace(/\r\n?/g, '\n')
     .split('\n');
   const entries: DotenvEntry[] = [];
-  const faults: DotenvFault[] = [];
+  const errors: DotenvError[] = [];
   for (let at = 0; at < lines.length; at += 1) {
     const line = at + 1;
     const source = (lines[at] ?? '').trimStart();
     if (source === '' || source.startsWith('#')) continue;
     const head = /^(?:export\s+)?([\w.-]+)(?:\s*=|:\s)/.exec(source);
     if (!head?.[1]) {
-      faults.push({ line, message: 'is not of the form KEY=value' });
+      errors.push({ line, message: 'is not of the form KEY=value' });
       continue;
     }
     const rest = source.slice(head[0].length).trimStart();
     const quote = quotes.find((mark) => rest.startsWith(mark));
     if (quote === undefined) {
-      // An unquoted value ends at the first `#`, as dotenv has it.
+      // As in dotenv, an unquoted value ends at the first `#`.
       entries.push({ key: head[1], value: (rest.split('#', 1)[0] ?? '').trim(), line });
       continue;
     }
     const quoted = readQuoted(rest, quote, lines, at);
     if (typeof quoted === 'string') {
-      faults.push({ line, message: quoted });
-      // Whatever an unclosed quote was to hold cannot be told from what follows it.
+      errors.push({ line, message: quoted });
+      // The end of an unclosed quote is unknown, so the rest of the text cannot be parsed.
       if (quoted === unclosed) break;
       continue;
     }
     at = quoted.lastLine;
     entries.push({ key: head[1], value: quote === '"' ? expand(quoted.value) : quoted.value, line });
   }
-  return { entries, faults };
+  return { entries, errors };
 }
 
-const unclosed = 'opens a quote that is never closed';
+const unclosed = 'opens a quote that is not closed';
 
-/** The text between the quotes, over as many lines as it takes, or what is wrong with it. */
+/** The text between the quotes, which may span lines, or an error message. */
 function readQuoted(
   first: string,
   quote: string,
@@ -69,20 +69,20 @@ function readQuoted(
   const pieces: string[] = [];
   for (let index = at; index < lines.length; index += 1) {
     const piece = index === at ? first.slice(1) : (lines[index] ?? '');
-    const end = closing(piece, quote);
+    const end = closingQuote(piece, quote);
     if (end < 0) {
       pieces.push(piece);
       continue;
     }
     const after = piece.slice(end + 1).trim();
-    if (after !== '' && !after.startsWith('#')) return 'has text behind its closing quote';
+    if (after !== '' && !after.startsWith('#')) return 'has text after its closing quote';
     return { value: [...pieces, piece.slice(0, end)].join('\n'), lastLine: index };
   }
   return unclosed;
 }
 
-// A quote behind a backslash is part of the value.
-function closing(text: string, quote: string): number {
+// A quote after a backslash is part of the value.
+function closingQuote(text: string, quote: string): number {
   let end = text.indexOf(quote);
   while (end > 0 && text[end - 1] === '\\') end = text.indexOf(quote, end + 1);
   return end;

@@ -1,6 +1,6 @@
-// The door of the environment: the factory, its store, and the way to the master key before a server starts.
-export { env, type Env, type EnvNeeds } from './env.ts';
+// What other modules may use of the environment.
+export { env, type Env, type EnvOptions } from './env.ts';
 export { masterKeyIds, requireMasterKeys, unlock } from './master-key.ts';
-export { sealingKeys, type Rewrapped, type SealingKeys } from './rotation.ts';
+export { sealingKeys, type RewrapResult, type SealingKeys } from './rotation.ts';
 export type { EnvReader } from './snapshot.ts';
 export { envStore, type EnvStore } from './store.ts';

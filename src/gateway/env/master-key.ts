@@ -1,5 +1,5 @@
-// Which master key a server works with. The rule it keeps: a key is made only for an embedded database in
-// which nothing is sealed yet; everywhere else a missing or a wrong key ends the start before anything is changed.
+// Reads and verifies the master key. A key is created only for an embedded database in which nothing is sealed yet; in
+// every other case a missing or wrong key stops the start before anything is changed.
 import { open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { makeFolder } from '../../kernel/folder.ts';
@@ -17,7 +17,7 @@ import {
 } from '../../kernel/secrets/vault.ts';
 import { canaryTable, type EnvStore } from './store.ts';
 
-/** The settings that name the keys. A previous key opens what is not rewrapped yet. */
+/** The settings with the keys. The previous key decrypts what is not rewrapped yet. */
 export interface MasterKeySettings {
   masterKey?: string | undefined;
   masterKeyFile?: string | undefined;
@@ -25,58 +25,58 @@ export interface MasterKeySettings {
   masterKeyPreviousFile?: string | undefined;
 }
 
-export interface UnlockNeeds {
+export interface UnlockOptions {
   settings: MasterKeySettings;
   store: Pick<EnvStore, 'survey'>;
-  /** The folder of the embedded database, where a key may be made and kept; null on a server of its own. */
+  /** The folder of the embedded database, where a created key is stored; null with PostgreSQL. */
   dataFolder: string | null;
   redactor: Redactor;
   log: Log;
 }
 
 export const canaryPlace: SealContext = { table: canaryTable, key: 'canary', version: 1 };
-/** What the canary says. It is no secret; that it can be read is what matters. */
+/** The canary's plain text. It is not secret: decrypting it proves that the key is right. */
 export const canaryWord = 'the master key of this database';
 
 const howToMake = 'Make one with: openssl rand -base64 32';
 
 /**
- * Reads the keys that the settings name, before a database is opened. Throws a SettingError for a text or a file that is
- * no key, and where a key has to be given and none is.
+ * Validates the configured keys before a database is opened. Throws a SettingError for a malformed key, an unreadable
+ * file, and a missing key that cannot be created.
  */
 export async function requireMasterKeys(
   settings: MasterKeySettings,
   { isEmbedded, redactor }: { isEmbedded: boolean; redactor: Redactor },
 ): Promise<void> {
-  const primary = await given(settings, 'masterKey', redactor);
-  await given(settings, 'masterKeyPrevious', redactor);
-  if (primary === null && !isEmbedded) throw new SettingError(missing(null));
+  const primary = await configuredKey(settings, 'masterKey', redactor);
+  await configuredKey(settings, 'masterKeyPrevious', redactor);
+  if (primary === null && !isEmbedded) throw new SettingError(missingKey(null));
 }
 
-/** The ids of the keys that a server with these settings would work with. Makes no key; null where there is none. */
+/** The ids of the keys that a server with these settings would use; null for none. Creates no key. */
 export async function masterKeyIds(
   settings: MasterKeySettings,
-  { dataFolder, redactor }: Pick<UnlockNeeds, 'dataFolder' | 'redactor'>,
+  { dataFolder, redactor }: Pick<UnlockOptions, 'dataFolder' | 'redactor'>,
 ): Promise<{ primary: string | null; previous: string | null }> {
   const primary =
-    (await given(settings, 'masterKey', redactor)) ?? (await keptKey(dataFolder, redactor, null));
-  const previous = await given(settings, 'masterKeyPrevious', redactor);
+    (await configuredKey(settings, 'masterKey', redactor)) ?? (await storedKey(dataFolder, redactor, null));
+  const previous = await configuredKey(settings, 'masterKeyPrevious', redactor);
   return { primary: primary?.kid ?? null, previous: previous?.kid ?? null };
 }
 
-/** Opens the vault of a database that may not be migrated yet. Throws a SettingError and has changed nothing then. */
-export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockNeeds): Promise<Vault> {
+/** Opens the vault of a database that may not be migrated yet. Throws a SettingError, without a change, for a wrong key. */
+export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockOptions): Promise<Vault> {
   const { canary, variables } = await store.survey();
-  const previous = await given(settings, 'masterKeyPrevious', redactor);
+  const previous = await configuredKey(settings, 'masterKeyPrevious', redactor);
   const isEmpty = canary === null && variables === 0;
   const primary =
-    (await given(settings, 'masterKey', redactor)) ??
-    (await keptKey(dataFolder, redactor, isEmpty ? log : null));
-  if (primary === null) throw new SettingError(missing(dataFolder));
+    (await configuredKey(settings, 'masterKey', redactor)) ??
+    (await storedKey(dataFolder, redactor, isEmpty ? log : null));
+  if (primary === null) throw new SettingError(missingKey(dataFolder));
   const vault = createVault(primary, previous === null ? [] : [previous]);
   if (canary === null && variables > 0) {
     throw new SettingError(
-      'The database holds sealed values but not the word by which their master key is known. Nothing was changed.',
+      'The database has encrypted values but lacks the row that verifies their master key. Nothing was changed.',
     );
   }
   if (canary !== null) requireOpens(vault, canary);
@@ -95,30 +95,30 @@ export function requireOpens(vault: Vault, canary: string): void {
   );
 }
 
-function missing(dataFolder: string | null): string {
+function missingKey(dataFolder: string | null): string {
   const where =
     dataFolder === null
-      ? 'TOWNHALL_MASTER_KEY is needed with DATABASE_URL'
-      : `The database is sealed, and ${keyPath(dataFolder)} is not there`;
+      ? 'TOWNHALL_MASTER_KEY is required with DATABASE_URL'
+      : `The database has encrypted values, but ${keyPath(dataFolder)} does not exist`;
   return `${where}. Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64. ${dataFolder === null ? `${howToMake}; keep it apart from the database and its backups. ` : ''}Nothing was changed.`;
 }
 
-type Named = 'masterKey' | 'masterKeyPrevious';
-const settingNames: Record<Named, string> = {
+type KeySetting = 'masterKey' | 'masterKeyPrevious';
+const settingNames: Record<KeySetting, string> = {
   masterKey: 'TOWNHALL_MASTER_KEY',
   masterKeyPrevious: 'TOWNHALL_MASTER_KEY_PREVIOUS',
 };
 
-async function given(
+async function configuredKey(
   settings: MasterKeySettings,
-  name: Named,
+  name: KeySetting,
   redactor: Redactor,
 ): Promise<MasterKey | null> {
   const text = settings[name];
   const file = settings[`${name}File`];
   const setting = settingNames[name];
   if (text !== undefined && file !== undefined)
-    throw new SettingError(`${setting} and ${setting}_FILE name one key; give one of them.`);
+    throw new SettingError(`${setting} and ${setting}_FILE cannot both be set; set one of them.`);
   if (text !== undefined) return readKey(text, setting, redactor);
   if (file === undefined) return null;
   return readKey(await readText(file, `${setting}_FILE`), `The file of ${setting}_FILE`, redactor);
@@ -145,34 +145,34 @@ function keyPath(dataFolder: string): string {
   return join(dataFolder, 'master.key');
 }
 
-/** The key kept beside the embedded data; made when `makeFor` says that nothing is sealed yet. */
-async function keptKey(
+/** The key file beside the embedded database. Creates it when `creationLog` is given, which means that nothing is sealed. */
+async function storedKey(
   dataFolder: string | null,
   redactor: Redactor,
-  makeFor: Log | null,
+  creationLog: Log | null,
 ): Promise<MasterKey | null> {
   if (dataFolder === null) return null;
   const path = keyPath(dataFolder);
-  const kept = await readFile(path, 'utf8').catch((error: unknown) => {
+  const existing = await readFile(path, 'utf8').catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw new Error(
       `The master key ${path} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}.`,
       { cause: error },
     );
   });
-  if (kept !== null) return readKey(kept, `The file ${path}`, redactor);
-  if (makeFor === null) return null;
+  if (existing !== null) return readKey(existing, `The file ${path}`, redactor);
+  if (creationLog === null) return null;
   const text = newMasterKey();
-  await keep(path, text);
-  makeFor.info(
+  await writeDurably(path, text);
+  creationLog.info(
     { path },
     'made a master key for the embedded database; without it what is stored under it is lost',
   );
   return readKey(text, path, redactor);
 }
 
-// On the disk before anything is sealed with it: a value whose key was lost in a power cut would be lost too.
-async function keep(path: string, text: string): Promise<void> {
+// fsync the file and its folder before the key is used: losing the key in a power cut would lose the values.
+async function writeDurably(path: string, text: string): Promise<void> {
   await makeFolder(dirname(path));
   const file = await open(path, 'wx', 0o600);
   try {

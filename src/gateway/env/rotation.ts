@@ -1,6 +1,5 @@
-// The change from one master key to the next while everything serves. Values are written under the key that
-// the canary is under, not under a server's first one: so servers can be given the new key one by one, and
-// only the rewrap, at one moment and for all of them, puts it to use.
+// Rotation of the master key without downtime. New values are sealed under the key that sealed the canary, not under each
+// server's primary key. So servers can get the new key one by one, and the rewrap switches all of them at once.
 import type { Changes } from '../../kernel/data/changes.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -10,24 +9,24 @@ import { systemOrigin } from '../identity.ts';
 import { canaryPlace, canaryWord, requireOpens } from './master-key.ts';
 import { variablesTable, type EnvStore, type SealedVariable, type StoredVariable } from './store.ts';
 
-export interface Rewrapped {
-  /** How many values were under another key. */
+export interface RewrapResult {
+  /** How many values were sealed under another key. */
   rewrapped: number;
-  /** The key that everything is under now. */
+  /** The key that seals every value now. */
   kid: string;
 }
 
-/** Which master keys seal what is stored. */
+/** The master keys that seal the stored values. */
 export interface SealingKeys {
-  /** The key that new values go under; null while nothing was ever sealed. */
+  /** The key for new values; null while nothing has been sealed. */
   current: string | null;
-  /** Sorted by id; the current key is there also without a value. */
+  /** Sorted by id. Includes the current key even when it seals no value. */
   keys: { kid: string; values: number }[];
-  /** Values whose seal cannot be read. */
+  /** Values whose seal is malformed. */
   damaged: number;
 }
 
-/** Counts the stored values by master key. Opens none of them, so that no key is needed. */
+/** Counts the stored values by master key. Needs no key: it decrypts nothing. */
 export async function sealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Promise<SealingKeys> {
   const { canary, variables } = await store.survey();
   const current = canary === null ? null : keyIdOf(canary);
@@ -42,11 +41,11 @@ export async function sealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Pro
   return { current, keys, damaged };
 }
 
-/** Throws a Problem unless the key that a command was given is the one that this server seals under. */
+/** Throws 409 unless a command's master key is this server's primary key. */
 export function requireSameKey(serverKid: string, commandKid: unknown): void {
   if (commandKid === serverKid) return;
   const command = typeof commandKid === 'string' ? `the master key ${commandKid}` : 'no master key';
-  const message = `The running server seals under the master key ${serverKid}, and this command has ${command}. Start the server again with the new key as TOWNHALL_MASTER_KEY and the old one as TOWNHALL_MASTER_KEY_PREVIOUS, then run this command with the same two. Nothing was changed.`;
+  const message = `The running server uses the master key ${serverKid}, and this command has ${command}. Start the server again with the new key as TOWNHALL_MASTER_KEY and the old one as TOWNHALL_MASTER_KEY_PREVIOUS, then run this command with the same two. Nothing was changed.`;
   throw new Problem('conflict', 'conflict', message);
 }
 
@@ -57,7 +56,7 @@ export interface RotationNeeds {
   changes: Pick<Changes, 'bump'>;
 }
 
-/** Gives the key in force. Throws a SettingError when another server set another one a moment before. */
+/** Writes the canary if there is none and returns the key that sealed it. Throws a SettingError when that is another key. */
 export async function sealCanary(store: EnvStore, vault: Vault): Promise<string> {
   const before = (await store.survey()).canary;
   if (before === null) await store.insertCanary(vault.seal(vault.primaryKid, canaryPlace, canaryWord));
@@ -67,16 +66,19 @@ export async function sealCanary(store: EnvStore, vault: Vault): Promise<string>
   return keyIdOf(canary);
 }
 
-/** Puts everything under the primary key. Throws 409 `env_unreadable`, naming the keys, when a value does not open. */
-export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: RotationNeeds): Promise<Rewrapped> {
+/** Seals every value under the primary key. Throws 409 `env_unreadable`, with the keys, when a value cannot be decrypted. */
+export async function rewrapAll(
+  tx: Tx,
+  { store, vault, audit, changes }: RotationNeeds,
+): Promise<RewrapResult> {
   const kid = vault.primaryKid;
-  // Held to the end: whoever writes a value meanwhile waits here and then writes it under the new key.
+  // Concurrent writers wait for this lock until the transaction ends, then write under the new key.
   const canary = await store.lockCanary(tx, 'update');
   const rows = await store.listForUpdate(tx);
   const unreadable: string[] = [];
-  const old = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
-  const versions = await store.newVersions(tx, old.length);
-  const resealed = old.flatMap((row, index): SealedVariable[] => {
+  const outdated = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
+  const versions = await store.newVersions(tx, outdated.length);
+  const resealed = outdated.flatMap((row, index): SealedVariable[] => {
     const value = openOrNull(vault, row);
     if (value === null) {
       unreadable.push(row.key);
@@ -95,9 +97,9 @@ export async function rewrapAll(tx: Tx, { store, vault, audit, changes }: Rotati
     const message = `Nothing was rewrapped: ${unreadable.join(', ')} cannot be opened. Write or remove them first.`;
     throw new Problem('conflict', 'env_unreadable', message);
   }
-  const isMoved = keyIdOf(canary) !== kid;
-  if (!isMoved && resealed.length === 0) return { rewrapped: 0, kid };
-  if (isMoved) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
+  const isNewKey = keyIdOf(canary) !== kid;
+  if (!isNewKey && resealed.length === 0) return { rewrapped: 0, kid };
+  if (isNewKey) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
   await store.reseal(tx, resealed);
   await audit.record(tx, {
     ...systemOrigin,

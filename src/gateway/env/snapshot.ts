@@ -1,78 +1,81 @@
-// All stored values in memory, opened, so that reading one is synchronous and needs no database. It is loaded
-// again after every change on any replica; a value that does not open is shut, and never the process's instead.
+// All stored values in memory, decrypted, so that reading one is synchronous and needs no database. It is reloaded after
+// every change on any replica. A stored value that cannot be decrypted reads as missing; the process environment does
+// not replace it.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
 import { SealError, type Vault } from '../../kernel/secrets/vault.ts';
+import { createRefresher } from './refresher.ts';
 import { variablesTable, type EnvStore, type StoredVariable } from './store.ts';
 
-/** The environment as it is right now; asked again wherever a value is used. */
+/** The environment as it is now. Read a value each time it is used. */
 export interface EnvReader {
   get(key: string): string | undefined;
 }
 
 export interface SnapshotEntry {
   key: string;
-  /** Null when the stored value does not open. */
+  /** Null when the stored value cannot be decrypted. */
   value: string | null;
   updatedAt: Date;
 }
 
 export interface EnvSnapshot extends EnvReader {
   entry(key: string): SnapshotEntry | undefined;
-  /** In the order of the keys. */
+  /** Sorted by key. */
   entries(): readonly SnapshotEntry[];
-  /** Resolves once a load that began after this call is in; rejects when it failed. Another is tried until one succeeds. */
+  /** Resolves when a load that started after this call has succeeded. Rejects when it fails; retries then run on. */
   refresh(): Promise<void>;
-  /** Looks again at what is a secret, after everyone has said what they declare. */
+  /** Decides again which values the log redacts. Call it when all declarers are constructed. */
   reviewSecrets(): void;
   close(): Promise<void>;
 }
 
-export interface SnapshotNeeds {
+interface CachedEntry extends SnapshotEntry {
+  sealed: string;
+  version: number;
+  /** Ends the redaction of the value in the log. */
+  release: () => void;
+}
+
+export function createSnapshot({
+  store,
+  vault,
+  environment,
+  isSecret,
+  redactor,
+  clock,
+  log,
+}: {
   store: Pick<EnvStore, 'list'>;
   vault: Vault;
-  /** What the process has. */
+  /** The process environment. */
   environment: Readonly<Record<string, string | undefined>>;
   isSecret(key: string): boolean;
   redactor: Redactor;
   clock: Pick<Clock, 'sleep'>;
   log: Log;
-}
+}): EnvSnapshot {
+  // By key, the function that ends the redaction of a value of the process environment.
+  const processReleases = new Map<string, () => void>();
+  let cache: ReadonlyMap<string, CachedEntry> = new Map();
 
-interface Held extends SnapshotEntry {
-  sealed: string;
-  version: number;
-  release: () => void;
-}
+  const redact = (key: string, value: string): (() => void) =>
+    isSecret(key) ? redactor.hold(value) : () => {};
 
-const retryMs = 250;
-
-export function createSnapshot(needs: SnapshotNeeds): EnvSnapshot {
-  const { store, vault, environment, redactor, clock, log } = needs;
-  const closing = new AbortController();
-  const ofProcess = new Map<string, () => void>();
-  let held: ReadonlyMap<string, Held> = new Map();
-  let loading: Promise<void> | undefined;
-  let next: Promise<void> | undefined;
-  let retrying: Promise<void> | undefined;
-
-  const hold = (key: string, value: string): (() => void) =>
-    needs.isSecret(key) ? redactor.hold(value) : () => {};
-
-  function opened(row: StoredVariable): Held {
-    const before = held.get(row.key);
-    // Opened once: most loads bring nothing new. The version is part of it, because it is part of the seal.
-    if (before?.sealed === row.sealed && before.version === row.version)
-      return { ...before, updatedAt: row.updatedAt };
+  function decrypt(row: StoredVariable): CachedEntry {
+    const existing = cache.get(row.key);
+    // Most loads bring nothing new. Compare the version too, which is part of the seal's context.
+    if (existing?.sealed === row.sealed && existing.version === row.version)
+      return { ...existing, updatedAt: row.updatedAt };
     try {
       const value = vault.open({ table: variablesTable, key: row.key, version: row.version }, row.sealed);
-      return { ...row, value, release: hold(row.key, value) };
+      return { ...row, value, release: redact(row.key, value) };
     } catch (error) {
       if (!(error instanceof SealError)) throw error;
       log.error(
         { alert: 'env_unreadable', key: row.key, reason: error.reason },
-        'a stored variable does not open; nothing uses it until it is written again',
+        'a stored variable cannot be decrypted; it is treated as missing until it is written again',
       );
       return { ...row, value: null, release: () => {} };
     }
@@ -80,74 +83,34 @@ export function createSnapshot(needs: SnapshotNeeds): EnvSnapshot {
 
   async function load(): Promise<void> {
     const rows = await store.list();
-    const before = held;
-    held = new Map(rows.map((row) => [row.key, opened(row)]));
-    for (const [key, entry] of before) if (held.get(key)?.release !== entry.release) entry.release();
+    const former = cache;
+    cache = new Map(rows.map((row) => [row.key, decrypt(row)]));
+    for (const [key, entry] of former) if (cache.get(key)?.release !== entry.release) entry.release();
   }
 
-  function begin(): Promise<void> {
-    loading = load().finally(() => (loading = undefined));
-    return loading;
-  }
-
-  function attempt(): Promise<void> {
-    if (loading === undefined) return begin();
-    // One load that begins after the one under way is enough for everyone who asks meanwhile.
-    next ??= loading
-      .then(undefined, () => undefined)
-      .then(() => {
-        next = undefined;
-        return begin();
-      });
-    return next;
-  }
-
-  async function untilLoaded(): Promise<void> {
-    while (!closing.signal.aborted) {
-      await clock.sleep(retryMs, closing.signal).catch(() => undefined);
-      if (closing.signal.aborted) return;
-      try {
-        return await attempt();
-      } catch {
-        // The database is still away; whoever watches it says so.
-      }
-    }
-  }
+  const refresher = createRefresher(load, clock);
 
   return {
     get(key) {
-      const entry = held.get(key);
+      const entry = cache.get(key);
       if (entry !== undefined) return entry.value ?? undefined;
       const value = environment[key];
-      if (value !== undefined && !ofProcess.has(key)) ofProcess.set(key, hold(key, value));
+      if (value !== undefined && !processReleases.has(key)) processReleases.set(key, redact(key, value));
       return value;
     },
-    entry: (key) => held.get(key),
-    entries: () => [...held.values()],
-    async refresh() {
-      try {
-        await attempt();
-      } catch (error) {
-        retrying ??= untilLoaded().finally(() => (retrying = undefined));
-        throw error;
-      }
-    },
+    entry: (key) => cache.get(key),
+    entries: () => [...cache.values()],
+    refresh: () => refresher.refresh(),
     reviewSecrets() {
-      held = new Map(
-        [...held].map(([key, entry]) => {
+      cache = new Map(
+        [...cache].map(([key, entry]) => {
           entry.release();
-          return [key, { ...entry, release: entry.value === null ? () => {} : hold(key, entry.value) }];
+          return [key, { ...entry, release: entry.value === null ? () => {} : redact(key, entry.value) }];
         }),
       );
-      for (const [key, release] of ofProcess) {
-        release();
-        ofProcess.delete(key);
-      }
+      for (const release of processReleases.values()) release();
+      processReleases.clear();
     },
-    async close() {
-      closing.abort();
-      await retrying;
-      await loading?.catch(() => undefined);
-    },
+    close: () => refresher.close(),
   };
 }

@@ -1,8 +1,7 @@
-// The tables of the environment variables, and the only file that names them. Sealed texts go in and out;
-// nothing in here can open one.
+// SQL for environment variables. It stores and returns encrypted values only.
 import type { Database, Tx } from '../../kernel/data/database.ts';
 
-/** Where the seals of this store belong; see SealPlace. */
+/** The tables that values are sealed for; see `SealContext`. */
 export const variablesTable = 'gateway.env_variables';
 export const canaryTable = 'gateway.env_canary';
 
@@ -17,21 +16,21 @@ export interface StoredVariable extends SealedVariable {
 }
 
 export interface EnvStore {
-  /** What a server must know before it migrates; of a database without our tables it says that nothing is sealed. */
+  /** Works before the migrations: reports nothing sealed when the tables do not exist. */
   survey(): Promise<{ canary: string | null; variables: number }>;
-  /** Without effect when there is one. */
+  /** Has no effect when there is one. */
   insertCanary(sealed: string): Promise<void>;
   list(): Promise<StoredVariable[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** The canary, held until the transaction's end: as it is for writers, for one alone to change the keys. */
+  /** Reads and locks the canary until the transaction ends: `share` for writers of values, `update` to change the key. */
   lockCanary(tx: Tx, mode: 'share' | 'update'): Promise<string>;
   replaceCanary(tx: Tx, sealed: string): Promise<void>;
-  /** Versions that no other write has or will have. */
+  /** Versions that are unique over all writes. */
   newVersions(tx: Tx, count: number): Promise<number[]>;
   listForUpdate(tx: Tx): Promise<StoredVariable[]>;
-  /** Gives the time of the write. */
+  /** Returns the time of the write. */
   upsert(tx: Tx, variables: readonly SealedVariable[]): Promise<Date>;
-  /** Replaces seals and versions and leaves the dates. */
+  /** Replaces sealed values and versions, and keeps the dates. */
   reseal(tx: Tx, variables: readonly SealedVariable[]): Promise<void>;
   remove(tx: Tx, key: string): Promise<boolean>;
 }
@@ -46,9 +45,9 @@ interface Row {
 export function envStore({ sql, tx: transact }: Database): EnvStore {
   return {
     async survey() {
-      const [tables] = await sql<{ found: boolean }[]>`
-        select to_regclass(${canaryTable}) is not null and to_regclass(${variablesTable}) is not null as found`;
-      if (!tables?.found) return { canary: null, variables: 0 };
+      const [tables] = await sql<{ exists: boolean }[]>`
+        select to_regclass(${canaryTable}) is not null and to_regclass(${variablesTable}) is not null as exists`;
+      if (!tables?.exists) return { canary: null, variables: 0 };
       const [row] = await sql<{ canary: string | null; variables: bigint }[]>`
         select (select sealed from gateway.env_canary) as canary, (select count(*) from gateway.env_variables) as variables`;
       return { canary: row?.canary ?? null, variables: Number(row?.variables ?? 0n) };
@@ -59,7 +58,7 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
     async list() {
       const rows = await sql<Row[]>`
         select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables order by key collate "C"`;
-      return rows.map(stored);
+      return rows.map(fromRow);
     },
     tx: transact,
     async lockCanary(tx, mode) {
@@ -80,12 +79,12 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
     async listForUpdate(tx) {
       const rows = await tx<Row[]>`
         select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables order by key for update`;
-      return rows.map(stored);
+      return rows.map(fromRow);
     },
     async upsert(tx, variables) {
-      // In the order of the keys, so that two imports that share keys wait for each other and do not lock.
+      // Sort by key, so that two imports with common keys cannot deadlock.
       const rows = [...variables].sort((a, b) => (a.key < b.key ? -1 : 1));
-      const [written] = await tx<{ updatedAt: Date }[]>`
+      const [row] = await tx<{ updatedAt: Date }[]>`
         insert into gateway.env_variables (key, sealed, version)
         select * from unnest(
           ${rows.map(({ key }) => key)}::text[], ${rows.map(({ sealed }) => sealed)}::text[],
@@ -93,7 +92,7 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
         on conflict (key) do update
           set sealed = excluded.sealed, version = excluded.version, updated_at = gateway.townhall_now()
         returning updated_at as "updatedAt"`;
-      return written?.updatedAt as Date;
+      return row?.updatedAt as Date;
     },
     async reseal(tx, variables) {
       await tx`
@@ -104,12 +103,12 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
         where v.key = r.key`;
     },
     async remove(tx, key) {
-      const gone = await tx`delete from gateway.env_variables where key = ${key} returning 1`;
-      return gone.length > 0;
+      const rows = await tx`delete from gateway.env_variables where key = ${key} returning 1`;
+      return rows.length > 0;
     },
   };
 }
 
-function stored({ key, sealed, version, updatedAt }: Row): StoredVariable {
+function fromRow({ key, sealed, version, updatedAt }: Row): StoredVariable {
   return { key, sealed, version: Number(version), updatedAt };
 }

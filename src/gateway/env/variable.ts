@@ -1,35 +1,39 @@
-// What may be stored under which key, and what is shown of it. A masked value never comes back as a value.
+// Which keys and values can be stored, and how secrets are masked. A masked value is never accepted as a value.
 
-// The bullet that stands for hidden characters; no value has it.
-const hint = '••••';
+// Stands for hidden characters. Values cannot contain it.
 const bullet = '•';
-// Of a value this short four characters would say too much.
-const maximumHidden = 12;
-const shownCharacters = 4;
+const mask = bullet.repeat(4);
+// Showing the last four characters of a shorter value would reveal too much of it.
+const minLengthToHint = 13;
+const hintLength = 4;
 
-const maximumValueBytes = 32 * 1024;
-const keyShape = /^[A-Z][A-Z0-9_]{0,127}$/;
+const maxValueBytes = 32 * 1024;
+const keyPattern = /^[A-Z][A-Z0-9_]{0,127}$/;
 
-/** What is shown of a secret. */
-export function masked(value: string): string {
+/** Bullets, and the last four characters of a value of more than twelve. */
+export function maskValue(value: string): string {
   const characters = [...value];
-  return characters.length <= maximumHidden ? hint : hint + characters.slice(-shownCharacters).join('');
+  return characters.length < minLengthToHint ? mask : mask + characters.slice(-hintLength).join('');
 }
 
-export interface Fault {
+export interface VariableError {
   code: 'invalid_request' | 'env_key_reserved' | 'env_value_masked';
   member: 'key' | 'value';
-  /** Goes on from "the key" or "the value". */
+  /** Continues a sentence that starts with "the key" or "the value". */
   message: string;
 }
 
-/** Why the pair cannot be stored, or null. */
-export function faultOf(key: string, value: string, isReserved: (key: string) => boolean): Fault | null {
-  return keyFault(key, isReserved) ?? valueFault(value);
+/** Why the variable cannot be stored, or null. */
+export function validateVariable(
+  key: string,
+  value: string,
+  isReserved: (key: string) => boolean,
+): VariableError | null {
+  return validateKey(key, isReserved) ?? validateValue(value);
 }
 
-export function keyFault(key: string, isReserved: (key: string) => boolean): Fault | null {
-  if (!keyShape.test(key)) {
+export function validateKey(key: string, isReserved: (key: string) => boolean): VariableError | null {
+  if (!keyPattern.test(key)) {
     return {
       code: 'invalid_request',
       member: 'key',
@@ -46,12 +50,12 @@ export function keyFault(key: string, isReserved: (key: string) => boolean): Fau
   return null;
 }
 
-function valueFault(value: string): Fault | null {
+function validateValue(value: string): VariableError | null {
   if (value.includes(bullet))
     return { code: 'env_value_masked', member: 'value', message: 'is a masked one; send the value itself' };
-  if (Buffer.byteLength(value, 'utf8') > maximumValueBytes)
+  if (Buffer.byteLength(value, 'utf8') > maxValueBytes)
     return { code: 'invalid_request', member: 'value', message: 'must be at most 32 KiB' };
   if (value.includes('\0'))
-    return { code: 'invalid_request', member: 'value', message: 'must not hold a NUL' };
+    return { code: 'invalid_request', member: 'value', message: 'must not contain a NUL character' };
   return null;
 }

@@ -4,8 +4,8 @@ import { parseDotenv } from '../../../src/gateway/env/dotenv.ts';
 import { refusal, startEnvWorld, type EnvWorld } from './world.ts';
 
 const read = (text: string) => {
-  const { entries, faults } = parseDotenv(text);
-  return faults.length > 0 ? faults : Object.fromEntries(entries.map(({ key, value }) => [key, value]));
+  const { entries, errors } = parseDotenv(text);
+  return errors.length > 0 ? errors : Object.fromEntries(entries.map(({ key, value }) => [key, value]));
 };
 
 describe('a .env text', () => {

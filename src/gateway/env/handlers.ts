@@ -1,0 +1,123 @@
+// The handlers of the environment. A secret is returned in full only to an explicit request, which is audited.
+import type { EnvVariable } from '../../contract/gateway/types.gen.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { AuditEntry } from '../audit/index.ts';
+import { originOf } from '../identity.ts';
+import type { Service } from '../service.ts';
+import type { Declaration } from './declarations.ts';
+import { parseVariables } from './import.ts';
+import type { EnvSnapshot, SnapshotEntry } from './snapshot.ts';
+import { maskValue, validateKey, validateVariable, type VariableError } from './variable.ts';
+import { envAuditEntry, type EnvWriter } from './writer.ts';
+
+interface HandlerOptions {
+  snapshot: Pick<EnvSnapshot, 'get' | 'entry' | 'entries'>;
+  writer: EnvWriter;
+  recordReveal: (entry: AuditEntry) => Promise<void>;
+  declarations: () => ReadonlyMap<string, Declaration>;
+  isSecret: (key: string) => boolean;
+  isReserved: (key: string) => boolean;
+}
+
+export function envHandlers(options: HandlerOptions): Service<'env'>['handlers'] {
+  const { snapshot, writer, declarations, isSecret, isReserved } = options;
+  return {
+    'env.listVariables': async (call) => {
+      const reveal = call.query.reveal === true;
+      const items = listVariables(options, reveal);
+      if (reveal) {
+        const keys = items.filter(({ secret, masked }) => secret && !masked).map(({ key }) => key);
+        await options.recordReveal(envAuditEntry(originOf(call), 'env.revealVariables', null, { keys }));
+      }
+      return { status: 200, body: { items } };
+    },
+    'env.upsertVariable': async (call) => {
+      const { key, value } = call.body;
+      const error = validateVariable(key, value, isReserved);
+      if (error !== null) throw invalidVariable(error);
+      const updatedAt = await writer.write(new Map([[key, value]]), (changes) =>
+        envAuditEntry(originOf(call), call.operationId, key, changes[key]),
+      );
+      return { status: 200, body: serializeEntry({ key, value, updatedAt }, isSecret(key), false) };
+    },
+    'env.removeVariable': async (call) => {
+      const { key } = call.body;
+      const error = validateKey(key, isReserved);
+      if (error !== null) throw invalidVariable(error);
+      const removed = await writer.remove(key, (change) =>
+        envAuditEntry(originOf(call), call.operationId, key, change),
+      );
+      return { status: 200, body: { removed } };
+    },
+    'env.importVariables': async (call) => {
+      const variables = parseVariables(call.body.content, isReserved);
+      const keys = [...variables.keys()];
+      if (keys.length > 0)
+        await writer.write(variables, (changes) =>
+          envAuditEntry(originOf(call), call.operationId, null, changes),
+        );
+      return { status: 200, body: { imported: keys.length, keys } };
+    },
+    'env.getCatalog': async () => ({
+      status: 200,
+      body: {
+        items: [...declarations().values()].map(({ declaredBy, ...declaration }) => {
+          const value = snapshot.get(declaration.key);
+          const configured = value !== undefined && value !== '';
+          const stored = snapshot.entry(declaration.key) !== undefined;
+          const source = stored ? ('database' as const) : ('process' as const);
+          return { ...declaration, configured, source: configured ? source : null, declared_by: declaredBy };
+        }),
+      },
+    }),
+  };
+}
+
+/** The stored variables, and the declared ones that only the process environment has, sorted by key. */
+function listVariables(
+  { snapshot, declarations, isSecret, isReserved }: HandlerOptions,
+  reveal: boolean,
+): EnvVariable[] {
+  const stored = snapshot.entries().map((entry) => serializeEntry(entry, isSecret(entry.key), reveal));
+  const fromProcess = [...declarations().values()].flatMap(({ key, secret }): EnvVariable[] => {
+    const value = snapshot.entry(key) === undefined ? snapshot.get(key) : undefined;
+    if (value === undefined || isReserved(key)) return [];
+    const masked = secret && !reveal;
+    return [
+      {
+        key,
+        value: masked ? maskValue(value) : value,
+        secret,
+        masked,
+        readable: true,
+        updated_at: null,
+        source: 'process',
+      },
+    ];
+  });
+  return [...stored, ...fromProcess].sort((a, b) => (a.key < b.key ? -1 : 1));
+}
+
+function serializeEntry(
+  { key, value, updatedAt }: SnapshotEntry,
+  secret: boolean,
+  reveal: boolean,
+): EnvVariable {
+  const masked = value === null || (secret && !reveal);
+  return {
+    key,
+    value: masked ? maskValue(value ?? '') : value,
+    secret,
+    masked,
+    readable: value !== null,
+    updated_at: updatedAt.toISOString(),
+    source: 'database',
+  };
+}
+
+function invalidVariable({ code, member, message }: VariableError): Problem {
+  return new Problem('bad_request', code, `\`${member}\`: ${message}.`, {
+    param: member,
+    details: [{ path: member, message }],
+  });
+}

@@ -1,0 +1,63 @@
+// Runs one load at a time. Callers during a load share one further load, so that each of them gets a load that started
+// after its call; a failed load is retried until one succeeds.
+import type { Clock } from '../../kernel/clock.ts';
+
+export interface Refresher {
+  /** Resolves when a load that started after this call has succeeded. Rejects when it fails; retries then run on. */
+  refresh(): Promise<void>;
+  /** Stops retrying and waits for the running load. */
+  close(): Promise<void>;
+}
+
+const retryMs = 250;
+
+export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 'sleep'>): Refresher {
+  const closing = new AbortController();
+  let running: Promise<void> | undefined;
+  let queued: Promise<void> | undefined;
+  let retrying: Promise<void> | undefined;
+
+  function start(): Promise<void> {
+    running = load().finally(() => (running = undefined));
+    return running;
+  }
+
+  function startOrQueue(): Promise<void> {
+    if (running === undefined) return start();
+    queued ??= running
+      .catch(() => undefined)
+      .then(() => {
+        queued = undefined;
+        return start();
+      });
+    return queued;
+  }
+
+  async function retryUntilLoaded(): Promise<void> {
+    while (!closing.signal.aborted) {
+      await clock.sleep(retryMs, closing.signal).catch(() => undefined);
+      if (closing.signal.aborted) return;
+      try {
+        return await startOrQueue();
+      } catch {
+        // The database is still unavailable, which the database's own health check reports.
+      }
+    }
+  }
+
+  return {
+    async refresh() {
+      try {
+        await startOrQueue();
+      } catch (error) {
+        retrying ??= retryUntilLoaded().finally(() => (retrying = undefined));
+        throw error;
+      }
+    },
+    async close() {
+      closing.abort();
+      await retrying;
+      await running?.catch(() => undefined);
+    },
+  };
+}

@@ -1,0 +1,108 @@
+// Writes to the environment: encrypt, store, audit and announce in one transaction, then refresh the snapshot.
+import type { Tx } from '../../kernel/data/database.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
+import type { AuditEntry } from '../audit/index.ts';
+import type { Origin } from '../identity.ts';
+import type { EnvSnapshot } from './snapshot.ts';
+import { variablesTable, type EnvStore, type SealedVariable } from './store.ts';
+
+/** The fingerprints of a value before and after a write; null for no value. The audit log holds no values. */
+export interface ValueChange {
+  before: string | null;
+  after: string | null;
+}
+
+export interface EnvWriter {
+  /** Returns the time of the write. `entry` makes the audit entry from the changes by key. Throws 503 `env_sealed`. */
+  write(
+    variables: ReadonlyMap<string, string>,
+    entry: (changes: Record<string, ValueChange>) => AuditEntry,
+  ): Promise<Date>;
+  /** Returns whether there was a value. */
+  remove(key: string, entry: (change: ValueChange) => AuditEntry): Promise<boolean>;
+}
+
+export function createWriter({
+  store,
+  vault,
+  audit,
+  changes,
+  snapshot,
+  refresh,
+}: {
+  store: EnvStore;
+  vault: Vault;
+  audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
+  changes: { bump(tx: Tx): Promise<void> };
+  snapshot: Pick<EnvSnapshot, 'entry'>;
+  refresh: () => Promise<void>;
+}): EnvWriter {
+  function changeOf(key: string, value: string | null): ValueChange {
+    const before = snapshot.entry(key)?.value ?? null;
+    return {
+      before: before === null ? null : vault.fingerprint(before),
+      after: value === null ? null : vault.fingerprint(value),
+    };
+  }
+
+  async function seal(tx: Tx, variables: ReadonlyMap<string, string>): Promise<SealedVariable[]> {
+    const kid = keyIdOf(await store.lockCanary(tx, 'share'));
+    if (!vault.has(kid)) throw masterKeyChanged();
+    const versions = await store.newVersions(tx, variables.size);
+    return [...variables].map(([key, value], index) => {
+      const version = versions[index] as number;
+      return { key, version, sealed: vault.seal(kid, { table: variablesTable, key, version }, value) };
+    });
+  }
+
+  return {
+    async write(variables, entry) {
+      const updatedAt = await store.tx(async (tx) => {
+        const writtenAt = await store.upsert(tx, await seal(tx, variables));
+        const entries = [...variables].map(([key, value]) => [key, changeOf(key, value)] as const);
+        await audit.record(tx, entry(Object.fromEntries(entries)));
+        await changes.bump(tx);
+        return writtenAt;
+      });
+      await refresh();
+      return updatedAt;
+    },
+    async remove(key, entry) {
+      const isRemoved = await store.tx(async (tx) => {
+        if (!(await store.remove(tx, key))) return false;
+        await audit.record(tx, entry(changeOf(key, null)));
+        await changes.bump(tx);
+        return true;
+      });
+      await refresh();
+      return isRemoved;
+    },
+  };
+}
+
+/** The audit entry of one variable, or of several when the key is null. */
+export function envAuditEntry(
+  origin: Origin,
+  action: string,
+  key: string | null,
+  diff: object | undefined,
+): AuditEntry {
+  return {
+    ...origin,
+    action,
+    target: key === null ? null : { kind: 'env', id: key },
+    outcome: 'ok',
+    ...(diff === undefined ? {} : { diff: { ...diff } }),
+  };
+}
+
+// The other replicas rotated to a key that this one was started without. It must not write values that they cannot read.
+function masterKeyChanged(): Problem {
+  return new Problem(
+    'unavailable',
+    'env_sealed',
+    'This server does not have the master key that is in use now.',
+    { headers: { 'retry-after': '30' } },
+  );
+}
