@@ -393,7 +393,7 @@ function openTenants(
   const stores = accountsStores(database, bureauService);
   const users = stores.accounts;
   const administrators = adminStore(database);
-  const turnstile = createConcurrencyLimit(defaultConcurrency);
+  const concurrencyLimit = createConcurrencyLimit(defaultConcurrency);
   const creditsService = defer(
     credits({
       store: creditsStore(database),
@@ -416,7 +416,7 @@ function openTenants(
   );
   const accountService = defer(
     accounts({
-      turnstile,
+      concurrencyLimit,
       stores,
       bureaus: bureauService,
       log,
@@ -436,7 +436,7 @@ function openTenants(
     admin({
       store: administrators,
       tokens: users,
-      turnstile,
+      concurrencyLimit,
       attemptLimits: options.attemptLimits ?? {},
       audit: auditLog,
       changes,

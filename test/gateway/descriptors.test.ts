@@ -76,7 +76,7 @@ function openSockets(count: number): Promise<unknown> {
 }
 
 describe('directory.getReadiness without file descriptors', () => {
-  test('is 503 at once, and 200 again once there are some', async () => {
+  test('is 503 without descriptors and 200 with them', async () => {
     await expect.poll(async () => (await readiness()).status).toBe(200);
     await openSockets(descriptorLimit);
     await expect.poll(readiness).toMatchObject({ status: 503, body: { error: { code: 'not_ready' } } });

@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 describe('directory.getHealth', () => {
-  test('names the services that there are, without looking at a credential', async () => {
+  test('names the services without checking a credential', async () => {
     for (const token of [undefined, 'nonsense']) {
       const { status, body } = await world.call('GET', '/health', token === undefined ? {} : { token });
       expect([status, body]).toEqual([200, { ok: true, services: ['bureaus', 'accounts', 'admin'] }]);
@@ -23,14 +23,14 @@ describe('directory.getHealth', () => {
 
   test('answers while the database does not', async () => {
     const gate = Promise.withResolvers<void>();
-    const held = world.database.tx(async (tx) => {
+    const transaction = world.database.tx(async (tx) => {
       await tx`select 1`;
       await gate.promise;
     });
     // The embedded engine has one session, so whoever asked the database now would wait.
     const answer = await world.call('GET', '/health');
     gate.resolve();
-    await held;
+    await transaction;
     expect(answer.status).toBe(200);
   });
 
@@ -61,10 +61,10 @@ describe('directory.getReadiness', () => {
       '1',
     ],
     ['something else is wrong', new Error('secret detail'), 'not_ready', '1'],
-  ])('is 503 while %s', async (_name, thrown, code, retryAfter) => {
+  ])('is 503 while %s', async (_name, error, code, retryAfter) => {
     const before = ready;
     ready = async () => {
-      throw thrown;
+      throw error;
     };
     try {
       const { status, headers, body } = await world.call('GET', '/ready');
@@ -104,7 +104,7 @@ describe('directory.listServices', () => {
     }
   });
 
-  test('shows what a service declares, and nothing else of it', async () => {
+  test('shows only the public members of a declaration', async () => {
     const env = [{ key: 'ACME_API_KEY', description: 'Key of Acme.', required: true, value: 'secret' }];
     const slice = directory({ services: () => [{ id: 'ai', title: 'Models', env }], ready: async () => {} });
     const reply = await slice.handlers['directory.listServices']({} as never);

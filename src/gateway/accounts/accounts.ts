@@ -73,7 +73,7 @@ export interface AccountsOptions {
   /** Rounds of PBKDF2 for new digests. */
   passwordRounds?: number;
   /** Limits concurrent password checks. Share one among everything in the process that checks passwords. */
-  turnstile?: ConcurrencyLimit;
+  concurrencyLimit?: ConcurrencyLimit;
   /** For all requests to a third party in one login step. */
   providerDeadlineMs?: number;
 }
@@ -127,7 +127,7 @@ export function accounts(options: AccountsOptions): Accounts {
   const passwords = createPasswords({
     store,
     attemptLimits,
-    turnstile: options.turnstile ?? createConcurrencyLimit(defaultConcurrency),
+    concurrencyLimit: options.concurrencyLimit ?? createConcurrencyLimit(defaultConcurrency),
     ...(options.passwordRounds !== undefined && { rounds: options.passwordRounds }),
   });
   const requireActiveBureau: RequireActiveBureau = async (bureauId) => {

@@ -37,7 +37,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
   return {
     async count(key, { limit, windowSeconds }) {
       // Concurrent attempts wait for the row's lock, so each sees the count that the one before it left.
-      const [counted] = await sql`
+      const [accepted] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
         values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${windowSeconds}))
         on conflict (key) do update set
@@ -46,7 +46,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
           ends_at = case when t.ends_at <= gateway.townhall_now() then excluded.ends_at else t.ends_at end
         where t.used < ${limit} or t.ends_at <= gateway.townhall_now()
         returning 1`;
-      if (counted) return 'counted';
+      if (accepted) return 'counted';
       const [row] = await sql<{ seconds: number }[]>`
         select extract(epoch from ends_at - gateway.townhall_now())::float8 as seconds
         from gateway.accounts_throttles where key = ${key}`;
@@ -55,7 +55,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
     async countDelayed(key, schedule) {
       const delay = delaySql(sql, schedule);
       // Here `opened_at` is the time of the last counted attempt, from which the next delay runs.
-      const [counted] = await sql`
+      const [accepted] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
         values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${schedule.forgetSeconds}))
         on conflict (key) do update set
@@ -64,7 +64,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
         -- Free attempts have no delay, even when this transaction began before the last counted one.
         where t.ends_at <= gateway.townhall_now() or t.used < ${schedule.freeTries} or t.opened_at + ${delay} <= gateway.townhall_now()
         returning 1`;
-      if (counted) return 'counted';
+      if (accepted) return 'counted';
       const [row] = await sql<{ seconds: number }[]>`
         select extract(epoch from t.opened_at + ${delay} - gateway.townhall_now())::float8 as seconds
         from gateway.accounts_throttles t where key = ${key}`;

@@ -151,11 +151,92 @@ export function accountsStore(database: Database, bureaus: BureauColumns): Accou
 }
 
 function queries(sql: Sql, bureaus: BureauColumns): AccountsQueries {
+  return { ...userQueries(sql), ...passwordQueries(sql), ...tokenQueries(sql, bureaus) };
+}
+
+function userQueries(
+  sql: Sql,
+): Pick<
+  AccountsQueries,
+  'findUser' | 'lockUser' | 'listUsers' | 'isExternalUser' | 'setUserState' | 'setMetadata' | 'eraseUser'
+> {
   const findUser = async (userId: string, lock = sql``): Promise<User | null> => {
     const [row] = await sql<User[]>`
       select ${userColumns(sql)} from gateway.accounts_users u where u.user_id = ${userId} ${lock}`;
     return row ?? null;
   };
+  return {
+    findUser: (userId) => findUser(userId),
+    lockUser: (userId) => findUser(userId, sql`for update`),
+    listUsers: ({ bureauId, email }, { after, limit }) => sql<User[]>`
+      select ${userColumns(sql)} from gateway.accounts_users u
+      where u.state <> 'removed'
+        ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
+        ${email === undefined ? sql`` : sql`and lower(u.email) = lower(${email})`}
+        ${after === null ? sql`` : sql`and u.user_id > ${after}`}
+      order by u.user_id limit ${limit + 1}`,
+    async isExternalUser(userId) {
+      const [row] =
+        await sql`select 1 from gateway.accounts_identities where user_id = ${userId} and issuer = ${externalIssuer}`;
+      return row !== undefined;
+    },
+    async setUserState(userId, state) {
+      await sql`update gateway.accounts_users set state = ${state} where user_id = ${userId} and state <> 'removed'`;
+    },
+    async setMetadata(userId, metadata) {
+      await sql`update gateway.accounts_users set metadata = ${sql.json(metadata as never)} where user_id = ${userId}`;
+    },
+    async eraseUser(userId) {
+      await sql`
+        update gateway.accounts_users
+        set state = 'removed', email = null, display_name = null, avatar_url = null, metadata = '{}'
+        where user_id = ${userId}`;
+      await sql`delete from gateway.accounts_identities where user_id = ${userId}`;
+      await sql`delete from gateway.accounts_passwords where user_id = ${userId}`;
+      // A key's name may identify the user. Deleting the tokens also deletes the login attempts that gave them.
+      await sql`delete from gateway.accounts_tokens where user_id = ${userId}`;
+    },
+  };
+}
+
+function passwordQueries(
+  sql: Sql,
+): Pick<AccountsQueries, 'findEmailAccount' | 'findPasswordDigest' | 'setPassword' | 'changePassword'> {
+  return {
+    async findEmailAccount(bureauId, email) {
+      const [row] = await sql<EmailAccount[]>`
+        select u.user_id as "userId", u.state, p.password_digest as "passwordDigest"
+        from gateway.accounts_identities i join gateway.accounts_users u using (user_id)
+          left join gateway.accounts_passwords p using (user_id)
+        where i.bureau_id = ${bureauId} and i.issuer = 'email' and i.subject = ${email}`;
+      return row ?? null;
+    },
+    async findPasswordDigest(userId) {
+      const [row] = await sql<{ passwordDigest: string }[]>`
+        select password_digest as "passwordDigest" from gateway.accounts_passwords where user_id = ${userId}`;
+      return row?.passwordDigest ?? null;
+    },
+    async setPassword(userId, passwordDigest) {
+      await sql`
+        insert into gateway.accounts_passwords (user_id, password_digest) values (${userId}, ${passwordDigest})
+        on conflict (user_id) do update set password_digest = excluded.password_digest, updated_at = gateway.townhall_now()`;
+    },
+    async changePassword(userId, from, to) {
+      const rows = await sql`
+        update gateway.accounts_passwords set password_digest = ${to}, updated_at = gateway.townhall_now()
+        where user_id = ${userId} and password_digest = ${from} returning 1`;
+      return rows.length > 0;
+    },
+  };
+}
+
+function tokenQueries(
+  sql: Sql,
+  bureaus: BureauColumns,
+): Pick<
+  AccountsQueries,
+  'findBearer' | 'recordUse' | 'findToken' | 'lockLiveToken' | 'listTokens' | 'insertToken' | 'revokeTokens'
+> {
   return {
     async findBearer(digest) {
       const [row] = await sql<BearerRecord[]>`
@@ -174,20 +255,6 @@ function queries(sql: Sql, bureaus: BureauColumns): AccountsQueries {
         update gateway.accounts_tokens set last_used_at = gateway.townhall_now()
         where token_id = ${tokenId}
           and (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute')`;
-    },
-    findUser: (userId) => findUser(userId),
-    lockUser: (userId) => findUser(userId, sql`for update`),
-    listUsers: ({ bureauId, email }, { after, limit }) => sql<User[]>`
-      select ${userColumns(sql)} from gateway.accounts_users u
-      where u.state <> 'removed'
-        ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
-        ${email === undefined ? sql`` : sql`and lower(u.email) = lower(${email})`}
-        ${after === null ? sql`` : sql`and u.user_id > ${after}`}
-      order by u.user_id limit ${limit + 1}`,
-    async isExternalUser(userId) {
-      const [row] =
-        await sql`select 1 from gateway.accounts_identities where user_id = ${userId} and issuer = ${externalIssuer}`;
-      return row !== undefined;
     },
     async findToken(tokenId) {
       const [row] = await sql<Token[]>`
@@ -228,46 +295,6 @@ function queries(sql: Sql, bureaus: BureauColumns): AccountsQueries {
       return row;
     },
     revokeTokens: (choice) => revokeTokens(sql, choice),
-    async findEmailAccount(bureauId, email) {
-      const [row] = await sql<EmailAccount[]>`
-        select u.user_id as "userId", u.state, p.password_digest as "passwordDigest"
-        from gateway.accounts_identities i join gateway.accounts_users u using (user_id)
-          left join gateway.accounts_passwords p using (user_id)
-        where i.bureau_id = ${bureauId} and i.issuer = 'email' and i.subject = ${email}`;
-      return row ?? null;
-    },
-    async findPasswordDigest(userId) {
-      const [row] = await sql<{ passwordDigest: string }[]>`
-        select password_digest as "passwordDigest" from gateway.accounts_passwords where user_id = ${userId}`;
-      return row?.passwordDigest ?? null;
-    },
-    async setPassword(userId, passwordDigest) {
-      await sql`
-        insert into gateway.accounts_passwords (user_id, password_digest) values (${userId}, ${passwordDigest})
-        on conflict (user_id) do update set password_digest = excluded.password_digest, updated_at = gateway.townhall_now()`;
-    },
-    async changePassword(userId, from, to) {
-      const rows = await sql`
-        update gateway.accounts_passwords set password_digest = ${to}, updated_at = gateway.townhall_now()
-        where user_id = ${userId} and password_digest = ${from} returning 1`;
-      return rows.length > 0;
-    },
-    async setUserState(userId, state) {
-      await sql`update gateway.accounts_users set state = ${state} where user_id = ${userId} and state <> 'removed'`;
-    },
-    async setMetadata(userId, metadata) {
-      await sql`update gateway.accounts_users set metadata = ${sql.json(metadata as never)} where user_id = ${userId}`;
-    },
-    async eraseUser(userId) {
-      await sql`
-        update gateway.accounts_users
-        set state = 'removed', email = null, display_name = null, avatar_url = null, metadata = '{}'
-        where user_id = ${userId}`;
-      await sql`delete from gateway.accounts_identities where user_id = ${userId}`;
-      await sql`delete from gateway.accounts_passwords where user_id = ${userId}`;
-      // A key's name may identify the user. Deleting the tokens also deletes the login attempts that gave them.
-      await sql`delete from gateway.accounts_tokens where user_id = ${userId}`;
-    },
   };
 }
 

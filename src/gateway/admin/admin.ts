@@ -45,7 +45,7 @@ export interface AdminOptions {
   /** Rounds of PBKDF2 for new digests, at least 600,000. A digest with fewer is replaced at the next login. */
   passwordRounds?: number;
   /** Limits concurrent password checks. Share one among everything in the process that checks passwords. */
-  turnstile?: ConcurrencyLimit;
+  concurrencyLimit?: ConcurrencyLimit;
 }
 
 export interface Admin extends Service<'admin'>, Credentials {
@@ -81,7 +81,7 @@ export function admin(options: AdminOptions): Admin {
   const checkPassword = createPasswordCheck({
     store,
     attemptLimits,
-    turnstile: options.turnstile ?? createConcurrencyLimit(defaultConcurrency),
+    concurrencyLimit: options.concurrencyLimit ?? createConcurrencyLimit(defaultConcurrency),
     rounds: options.passwordRounds,
   });
   const shared = { store, audit, sessions, attemptLimits, background, checkPassword };

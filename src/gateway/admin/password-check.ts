@@ -12,12 +12,12 @@ export type CheckPassword = (source: LoginSource, password: string) => Promise<s
 export function createPasswordCheck({
   store,
   attemptLimits,
-  turnstile,
+  concurrencyLimit,
   rounds = minimumRounds,
 }: {
   store: Pick<AdminStore, 'countAttempt' | 'findPasswordDigest' | 'changePasswordDigest'>;
   attemptLimits: AdminAttemptLimits;
-  turnstile: ConcurrencyLimit;
+  concurrencyLimit: ConcurrencyLimit;
   rounds: number | undefined;
 }): CheckPassword {
   const unknownAdminDigest = dummyDigest(rounds);
@@ -34,7 +34,7 @@ export function createPasswordCheck({
 
   return async (source, password) => {
     // Join the queue before counting: a request that the full queue rejects is not an attempt.
-    const place = turnstile.tryAcquire();
+    const place = concurrencyLimit.tryAcquire();
     if (!place) throw tooManyAttempts(1);
     try {
       const count = await store.countAttempt(source, attemptLimits);

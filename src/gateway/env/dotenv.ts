@@ -44,15 +44,19 @@ export function parseDotenv(text: string): Dotenv {
       entries.push({ key: head[1], value: (rest.split('#', 1)[0] ?? '').trim(), line });
       continue;
     }
-    const quoted = readQuoted(rest, quote, lines, at);
-    if (typeof quoted === 'string') {
-      errors.push({ line, message: quoted });
+    const quotedValue = readQuoted(rest, quote, lines, at);
+    if (typeof quotedValue === 'string') {
+      errors.push({ line, message: quotedValue });
       // The end of an unclosed quote is unknown, so the rest of the text cannot be parsed.
-      if (quoted === unclosed) break;
+      if (quotedValue === unclosed) break;
       continue;
     }
-    at = quoted.lastLine;
-    entries.push({ key: head[1], value: quote === '"' ? expand(quoted.value) : quoted.value, line });
+    at = quotedValue.lastLine;
+    entries.push({
+      key: head[1],
+      value: quote === '"' ? expand(quotedValue.value) : quotedValue.value,
+      line,
+    });
   }
   return { entries, errors };
 }

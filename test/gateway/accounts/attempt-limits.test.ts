@@ -11,7 +11,7 @@ let addresses = 0;
 const newAddress = () => `owner-${(addresses += 1)}@shop.example`;
 const network = (n: number) => `10.${n >> 8}.${n & 255}.1`;
 
-describe('guesses at one address', () => {
+describe('attempts at one address', () => {
   let place: { database: Database; close(): Promise<void> };
   let limits: AttemptLimits;
   beforeAll(async () => {
@@ -49,7 +49,7 @@ describe('guesses at one address', () => {
     ['passwords', 5],
     ['wrongCodes', 5],
     ['sentCodes', 10],
-  ] as const)('of the kind %s leave other networks free', async (kind, own) => {
+  ] as const)('of the kind %s do not limit other networks', async (kind, own) => {
     const email = newAddress();
     expect(await waits(kind, email, times(own, network(1)))).toEqual(Array(own).fill(0));
     expect(await wait(kind, email, network(1))).toBeGreaterThan(0);
@@ -60,7 +60,7 @@ describe('guesses at one address', () => {
     ['passwords', 30],
     ['wrongCodes', 30],
     ['sentCodes', 60],
-  ] as const)('of the kind %s from many networks wait, and no longer than minutes', async (kind, first) => {
+  ] as const)('of the kind %s from many networks are delayed by minutes at most', async (kind, first) => {
     const email = newAddress();
     const strangers = Array.from({ length: 20 }, (_, n) => network(n + 10));
     expect(await waits(kind, email, strangers)).toEqual(Array(20).fill(0));
@@ -72,7 +72,7 @@ describe('guesses at one address', () => {
     await shiftClock('0');
   });
 
-  test('never wait longer than 15 minutes for a code, however many came before', async () => {
+  test('wait at most 15 minutes for a code', async () => {
     const email = newAddress();
     let shiftSeconds = 0;
     for (let n = 0; n < 60; n += 1) {
@@ -84,19 +84,19 @@ describe('guesses at one address', () => {
     await shiftClock('0');
   });
 
-  test('bound how many mails one network causes a day', async () => {
+  test('limit the e-mails that one network causes in a day', async () => {
     const email = newAddress();
-    let sent = 0;
+    let sentCount = 0;
     for (let minute = 0; minute < 24 * 60; minute += 5) {
       await shiftClock(`${minute} minutes`);
-      for (let tried = 0; tried < 2; tried += 1)
-        if ((await wait('sentCodes', email, network(3))) === 0) sent += 1;
+      for (let attempt = 0; attempt < 2; attempt += 1)
+        if ((await wait('sentCodes', email, network(3))) === 0) sentCount += 1;
     }
     await shiftClock('0');
-    expect(sent).toBeLessThanOrEqual(45);
+    expect(sentCount).toBeLessThanOrEqual(45);
   });
 
-  test('from a network that succeeded are not slowed down by strangers', async () => {
+  test('from a known network are not delayed by strangers', async () => {
     const email = newAddress();
     await limits.count('passwords', at(email, network(5)));
     await limits.recordSuccess('passwords', at(email, network(5)));
@@ -109,7 +109,7 @@ describe('guesses at one address', () => {
     expect(await waits('passwords', email, times(5, network(5)))).toEqual([0, 0, 0, 0, 0]);
   });
 
-  test('that had to wait use up nothing of their own network', async () => {
+  test('that the shared limit delays do not count for their network', async () => {
     const email = newAddress();
     await waits(
       'passwords',
@@ -123,16 +123,16 @@ describe('guesses at one address', () => {
     await shiftClock('0');
   });
 
-  test('at once are counted one by one', async () => {
+  test('are counted exactly when they are concurrent', async () => {
     const email = newAddress();
-    const counted = await Promise.all(
+    const outcomes = await Promise.all(
       Array.from({ length: 40 }, (_, n) => wait('sentCodes', email, network(n + 300))),
     );
-    expect(counted.filter((seconds) => seconds === 0)).toHaveLength(20);
+    expect(outcomes.filter((seconds) => seconds === 0)).toHaveLength(20);
   });
 });
 
-describe('a stranger who asks for codes', () => {
+describe('a stranger who requests codes', () => {
   let world: GatewayWorld;
   let mailbox: Mailbox;
   beforeAll(async () => {
@@ -166,7 +166,7 @@ describe('a stranger who asks for codes', () => {
   };
 
   test.each(Object.entries(requests))(
-    'with %s leaves the owner their registration',
+    'with %s does not block the owner’s registration',
     async (_name, request) => {
       const email = newAddress();
       for (let n = 0; n < 10; n += 1) expect((await request(email, '203.0.113.1')).status).toBeLessThan(300);

@@ -40,8 +40,8 @@ describe('the login with an e-mail code', () => {
   test('asks for the address, then for the code, and makes a user of a new address', async () => {
     const email = newAddress();
     const loginId = await start();
-    const sent = await send(loginId, ` ${email.toUpperCase()} `);
-    expect([sent.status, sent.body]).toEqual([
+    const answer = await send(loginId, ` ${email.toUpperCase()} `);
+    expect([answer.status, answer.body]).toEqual([
       200,
       {
         login_id: loginId,
@@ -84,7 +84,7 @@ describe('the login with an e-mail code', () => {
     const loginId = await start();
     await send(loginId, email);
     const { code } = await mailbox.letterTo(email);
-    for (let tried = 0; tried < 4; tried += 1)
+    for (let attempt = 0; attempt < 4; attempt += 1)
       expect((await enter(loginId, wrongFor(code))).status).toBe(401);
     expect((await enter(loginId, code)).status).toBe(410);
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
@@ -97,12 +97,12 @@ describe('the login with an e-mail code', () => {
       const loginId = await start();
       await send(loginId, email);
       const { code } = await mailbox.letterTo(email, attempt);
-      for (let tried = 0; tried < 4; tried += 1) statuses.push((await enter(loginId, wrongFor(code))).status);
+      for (let wrong = 0; wrong < 4; wrong += 1) statuses.push((await enter(loginId, wrongFor(code))).status);
     }
     expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429, 429]);
   });
 
-  test('twenty right codes at once end in one user and one token', async () => {
+  test('gives one user and one token for twenty concurrent right codes', async () => {
     const email = newAddress();
     const loginId = await start();
     await send(loginId, email);
@@ -125,7 +125,7 @@ describe('the login with an e-mail code', () => {
     expect((await enter(other, code)).status).toBe(401);
   });
 
-  test('refuses what is no address, and an address where a code is asked for', async () => {
+  test('refuses a malformed address and an unexpected input', async () => {
     const loginId = await start();
     const none = await send(loginId, 'nobody');
     expect([none.status, none.body.error.param]).toEqual([400, 'input.email']);

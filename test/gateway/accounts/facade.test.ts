@@ -45,19 +45,19 @@ async function decide(page: string, decision: 'confirm' | 'cancel'): Promise<voi
 
 describe('client.login', () => {
   test('asks for the inputs of each step, and again after a wrong one', async () => {
-    const asked: string[] = [];
+    const prompts: string[] = [];
     const { userToken, expiresAt, user } = await world.guest.login({
       bureauId: 'local',
       provider: 'email_code',
       input: async (inputs, wrong) => {
         const names = inputs.map(({ name }) => name).join();
-        asked.push(wrong ? `${names} after ${wrong.code}` : names);
+        prompts.push(wrong ? `${names} after ${wrong.code}` : names);
         if (names === 'email') return { email: 'ada@example.com' };
         const { code } = await mailbox.letterTo('ada@example.com');
         return { code: wrong ? code : code.replace(/./g, (digit) => String(9 - Number(digit))) };
       },
     });
-    expect(asked).toEqual(['email', 'code', 'code after invalid_credentials']);
+    expect(prompts).toEqual(['email', 'code', 'code after invalid_credentials']);
     expect(user.email).toBe('ada@example.com');
     expect(expiresAt.getTime()).toBeGreaterThan(Date.now());
     expect((await world.as(userToken).accounts.getMe()).user.user_id).toBe(user.user_id);
@@ -80,17 +80,17 @@ describe('client.login', () => {
   });
 
   test('throws what came of an attempt that the person refused', async () => {
-    const refused = world.guest.login({
+    const login = world.guest.login({
       bureauId: 'local',
       provider: 'oidc',
       pollMs: 20,
       open: ({ url }) =>
         void (async () => decide(await (await visit(await oidc.browse(url))).text(), 'cancel'))(),
     });
-    await expect(refused).rejects.toMatchObject({ name: 'GatewayError', code: 'login_denied' });
+    await expect(login).rejects.toMatchObject({ name: 'GatewayError', code: 'login_denied' });
   });
 
-  test('stops waiting when it is told to, with the signal’s reason', async () => {
+  test('stops waiting with the signal’s reason', async () => {
     const stop = new AbortController();
     const waiting = world.guest.login({
       bureauId: 'local',
@@ -102,7 +102,7 @@ describe('client.login', () => {
     await expect(waiting).rejects.toThrow('enough');
   });
 
-  test('says which function it needs, and throws on what the server refuses', async () => {
+  test('names the missing function and throws the server’s refusal', async () => {
     await expect(world.guest.login({ bureauId: 'local', provider: 'email_code' })).rejects.toThrow('`input`');
     await expect(world.guest.login({ bureauId: 'local', provider: 'oidc' })).rejects.toThrow('`open`');
     await expect(world.guest.login({ bureauId: 'nobody', provider: 'oidc' })).rejects.toSatisfy(

@@ -88,12 +88,12 @@ async function logIn() {
   const started = await world.call('POST', '/v1/accounts/login/start', {
     body: { provider: 'github', bureau_id: 'local' },
   });
-  const asked = new URL(started.body.url).searchParams;
+  const authorization = new URL(started.body.url).searchParams;
   const code = `code-${github.challenges.size}-${Math.random()}`;
-  github.challenges.set(code, asked.get('code_challenge') ?? '');
+  github.challenges.set(code, authorization.get('code_challenge') ?? '');
   const page = await world.call(
     'GET',
-    `/v1/accounts/oauth/callback?${new URLSearchParams({ code, state: asked.get('state') ?? '' })}`,
+    `/v1/accounts/oauth/callback?${new URLSearchParams({ code, state: authorization.get('state') ?? '' })}`,
   );
   const confirmation = /name="confirmation" value="([^"]+)"/.exec(page.text)?.[1];
   if (confirmation !== undefined) {
@@ -103,18 +103,18 @@ async function logIn() {
     });
   }
   const { body } = await world.call('GET', `/v1/accounts/login/result?login_id=${started.body.login_id}`);
-  return { asked, page, body };
+  return { authorization, page, body };
 }
 
 describe('the login with GitHub', () => {
-  test('asks for PKCE and the two scopes, and knows who came', async () => {
-    const { asked, page, body } = await logIn();
-    expect(Object.fromEntries(asked)).toMatchObject({
+  test('uses PKCE and two scopes and identifies the person', async () => {
+    const { authorization, page, body } = await logIn();
+    expect(Object.fromEntries(authorization)).toMatchObject({
       client_id: 'townhall',
       scope: 'read:user user:email',
       code_challenge_method: 'S256',
     });
-    expect(asked.has('nonce')).toBe(false);
+    expect(authorization.has('nonce')).toBe(false);
     expect(page.status).toBe(200);
     expect(github.exchanged).toMatchObject({
       client_id: 'townhall',
@@ -128,7 +128,7 @@ describe('the login with GitHub', () => {
     });
   });
 
-  test('knows the number, not the name, which another person can take', async () => {
+  test('identifies a person by number, not by login name', async () => {
     const first = (await logIn()).body.user.user_id;
     github.user = { ...github.user, login: 'countess', name: null };
     const renamed = (await logIn()).body.user;
@@ -139,7 +139,7 @@ describe('the login with GitHub', () => {
     expect(other.avatar_url).toBeNull();
   });
 
-  test('takes no address that is not both primary and verified', async () => {
+  test('uses only a primary and verified address', async () => {
     github.user = { id: 1, login: 'eve' };
     github.emails = [
       { email: 'victim@example.com', primary: true, verified: false },
@@ -163,8 +163,8 @@ describe('the login with GitHub', () => {
 
   test('keeps neither the access token nor the client secret', async () => {
     await logIn();
-    const kept = (await world.dump()) + world.logLines.join('');
+    const stored = (await world.dump()) + world.logLines.join('');
     for (const secret of ['gho_CANARYaccesstoken', 'CANARY-github-secret'])
-      expect(kept).not.toContain(secret);
+      expect(stored).not.toContain(secret);
   });
 });

@@ -15,11 +15,11 @@ beforeEach(() => {
   cache = createIdentityCache({ generation: () => generation, clock: { monotonicMs: () => nowMs } });
 });
 
-const found = (userId = 'usr_1', restMs = 3_600_000): IdentityRecord => ({
+const record = (userId = 'usr_1', restMs = 3_600_000): IdentityRecord => ({
   identity: { kind: 'user', userId, bureauId: 'local', tokenId: 'tok_1' },
   remainingMs: restMs,
 });
-const get = (recognised: IdentityRecord | null = found(), key = 'a') =>
+const get = (recognised: IdentityRecord | null = record(), key = 'a') =>
   cache.get(key, async () => {
     reads += 1;
     return recognised;
@@ -27,14 +27,14 @@ const get = (recognised: IdentityRecord | null = found(), key = 'a') =>
 
 describe('a token that was read', () => {
   test('is not read again while nothing changes', async () => {
-    expect([await get(), await get(found('usr_2'))]).toEqual([found().identity, found().identity]);
+    expect([await get(), await get(record('usr_2'))]).toEqual([record().identity, record().identity]);
     expect(reads).toBe(1);
   });
 
-  test('is read again after a change, and then known again', async () => {
+  test('is read again after a change', async () => {
     await get();
     generation = 2;
-    expect(await get(found('usr_2'))).toMatchObject({ userId: 'usr_2' });
+    expect(await get(record('usr_2'))).toMatchObject({ userId: 'usr_2' });
     await get();
     expect(reads).toBe(2);
   });
@@ -47,17 +47,17 @@ describe('a token that was read', () => {
     expect(reads).toBe(3);
   });
 
-  test('is not known by what was read before a change that came meanwhile', async () => {
+  test('is not cached when it changed during the read', async () => {
     await cache.get('a', async () => {
       generation = 2;
-      return found();
+      return record();
     });
     expect(await get(null)).toBeNull();
     expect(reads).toBe(1);
   });
 
-  test('is read again at its end, and after a minute at the latest', async () => {
-    await get(found('usr_1', 500));
+  test('is read again when it expires or after a minute', async () => {
+    await get(record('usr_1', 500));
     nowMs = 499;
     await get();
     expect(reads).toBe(1);
@@ -72,18 +72,18 @@ describe('a token that was read', () => {
     expect(reads).toBe(3);
   });
 
-  test("is nobody's only as long as it takes to ask again", async () => {
+  test('is not cached when it is null', async () => {
     expect(await get(null)).toBeNull();
-    expect(await get()).toEqual(found().identity);
+    expect(await get()).toEqual(record().identity);
   });
 
-  test('is forgotten when ten thousand others came after it', async () => {
-    await get(found(), 'first');
-    for (let n = 0; n < 10_000; n += 1) await get(found(), `other ${n}`);
+  test('is evicted by ten thousand newer entries', async () => {
+    await get(record(), 'first');
+    for (let n = 0; n < 10_000; n += 1) await get(record(), `other ${n}`);
     reads = 0;
-    await get(found(), 'other 9999');
+    await get(record(), 'other 9999');
     expect(reads).toBe(0);
-    await get(found(), 'first');
+    await get(record(), 'first');
     expect(reads).toBe(1);
   });
 });

@@ -46,12 +46,12 @@ describe('accounts.listProviders', () => {
     }
   });
 
-  test('says that there is no such Bureau', async () => {
+  test('answers 404 for an unknown Bureau', async () => {
     const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=nobody');
     expect([status, body.error.code]).toEqual([404, 'bureau_not_found']);
   });
 
-  test('refuses a credential that is nobody’s', async () => {
+  test('refuses an unknown credential', async () => {
     const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', {
       token: 'nonsense',
     });
@@ -60,7 +60,7 @@ describe('accounts.listProviders', () => {
 });
 
 describe('accounts.startLogin', () => {
-  test('is done at once with the local login', async () => {
+  test('finishes at once with the local login', async () => {
     const { status, headers, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
     expect(status).toBe(200);
     expect(body).toEqual({
@@ -77,12 +77,12 @@ describe('accounts.startLogin', () => {
     ['an Origin', { origin: 'https://evil.example' }],
     ['the Origin of this machine', { origin: 'http://localhost:3000' }],
     ['the Origin null', { origin: 'null' }],
-  ])('has no local login for a caller with %s', async (_name, headers) => {
+  ])('offers no local login to a caller with %s', async (_name, headers) => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: local, headers });
     expect([status, body.error.code, body.error.param]).toEqual([404, 'provider_not_found', 'provider']);
   });
 
-  test('has the local login under every name of this machine', async () => {
+  test('offers the local login under every name of this machine', async () => {
     for (const host of ['localhost', 'LOCALHOST:80', '127.0.0.1:1', '[::1]:43127']) {
       const { status } = await world.call('POST', '/v1/accounts/login/start', {
         body: local,
@@ -92,14 +92,14 @@ describe('accounts.startLogin', () => {
     }
   });
 
-  test('does not know a provider that is not there', async () => {
+  test('answers 404 for an unknown provider', async () => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
       body: { ...local, provider: 'github' },
     });
     expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
   });
 
-  test('says that there is no such Bureau', async () => {
+  test('answers 404 for an unknown Bureau', async () => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
       body: { ...local, bureau_id: 'nobody' },
     });
@@ -127,7 +127,7 @@ describe('accounts.startLogin', () => {
     }
   });
 
-  test('leads every login of the local edition to one user', async () => {
+  test('gives every local login the same user', async () => {
     const ids = await Promise.all(
       [1, 2, 3].map(async () => (await readResult(await startLogin())).body.user.user_id),
     );
@@ -153,7 +153,7 @@ describe('accounts.getLoginResult', () => {
     expect([me.status, me.body.user.user_id]).toEqual([200, body.user.user_id]);
   });
 
-  test('gives the same token again within a minute, and never another', async () => {
+  test('returns the same token again within a minute', async () => {
     const loginId = await startLogin();
     const first = await readResult(loginId);
     await world.shiftClock('40 seconds');
@@ -167,7 +167,7 @@ describe('accounts.getLoginResult', () => {
     expect(new Set(answers.map(({ body }) => body.user_token)).size).toBe(1);
   });
 
-  test('is spent a minute after the first read, and the sealed token is gone', async () => {
+  test('is spent a minute after the first read and drops the sealed token', async () => {
     const loginId = await startLogin();
     await readResult(loginId);
     await world.shiftClock('61 seconds');
@@ -175,10 +175,10 @@ describe('accounts.getLoginResult', () => {
       const { status, body } = await readResult(loginId);
       expect([status, body.error.code]).toEqual([410, 'login_spent']);
     }
-    const left = await world.database.sql`
+    const remaining = await world.database.sql`
       select 1 from gateway.accounts_login_attempts
       where sealed_token is not null and first_read_at < gateway.townhall_now() - interval '60 seconds' and digest = sha256(${Buffer.from(loginId)})`;
-    expect(left).toHaveLength(0);
+    expect(remaining).toHaveLength(0);
   });
 
   test('expires unread after ten minutes', async () => {
@@ -188,7 +188,7 @@ describe('accounts.getLoginResult', () => {
     expect([status, body]).toEqual([200, { login_id: loginId, status: 'expired' }]);
   });
 
-  test('does not know an attempt that never was', async () => {
+  test('answers 404 for an unknown attempt', async () => {
     const { status, body } = await readResult(`lgn_${'0'.repeat(43)}`);
     expect([status, body.error.code]).toEqual([404, 'login_not_found']);
   });
@@ -199,7 +199,7 @@ describe('accounts.getLoginResult', () => {
     expect(JSON.stringify(body)).not.toContain('lgn_short');
   });
 
-  test('fails for a user who was blocked meanwhile, and the Bureau’s pause stands before it', async () => {
+  test('fails for a blocked user, after a paused Bureau’s own error', async () => {
     const loginId = await startLogin();
     await world.database.sql`update gateway.accounts_users set state = 'blocked'`;
     try {
@@ -224,8 +224,8 @@ test('keeps no token and no login_id in the database or the log', async () => {
   const loginId = await startLogin();
   const { body } = await readResult(loginId);
   await world.call('GET', '/v1/accounts/me', { token: body.user_token });
-  const kept = (await world.dump()) + world.logLines.join('');
-  expect(kept).toContain(body.user.user_id);
+  const stored = (await world.dump()) + world.logLines.join('');
+  expect(stored).toContain(body.user.user_id);
   for (const secret of [loginId, body.user_token]) {
     const payload = secret.replace(/^(th_usr|lgn)_/, '');
     for (const form of [
@@ -234,7 +234,7 @@ test('keeps no token and no login_id in the database or the log', async () => {
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64'),
     ]) {
-      expect(kept.includes(form)).toBe(false);
+      expect(stored.includes(form)).toBe(false);
     }
   }
 });

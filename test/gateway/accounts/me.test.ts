@@ -116,7 +116,7 @@ describe('accounts.getMe', () => {
     }
   });
 
-  test('says of a paused and of an archived Bureau what it is', async () => {
+  test('refuses a paused and an archived Bureau by name', async () => {
     const { userToken } = await issue();
     const set = (state: string) => world.database.sql`
       update gateway.bureaus_records
@@ -134,7 +134,7 @@ describe('accounts.getMe', () => {
     }
   });
 
-  test('notes the last use of a token, at most once a minute', async () => {
+  test('records the last use of a token once a minute', async () => {
     const { userToken, tokenId } = await issue();
     const lastUse = async () => {
       const [row] = await world.database.sql<{ at: Date | null }[]>`
@@ -155,7 +155,7 @@ describe('accounts.getMe', () => {
 });
 
 describe('identify', () => {
-  test('does not ask the database about what is not a token', async () => {
+  test('does not query the database for a malformed token', async () => {
     const statements: string[] = [];
     const { accounts } = await import('../../../src/gateway/accounts/index.ts');
     const store = new Proxy({}, { get: (_target, name) => () => statements.push(String(name)) });

@@ -65,7 +65,7 @@ const counts = async () => {
 };
 
 describe('a redirect login without redirect_to', () => {
-  test('asks the person to compare the code, and gives the token after the confirmation alone', async () => {
+  test('gives the token only after the person confirms the code', async () => {
     oidc.account = { sub: 'ada', email: 'ada@example.com', email_verified: true, name: 'Ada <Lovelace>' };
     const { loginId, url, userCode } = await start();
     expect(userCode).toMatch(/^[B-Z]{4}-[B-Z]{4}$/);
@@ -75,8 +75,8 @@ describe('a redirect login without redirect_to', () => {
     expect(page.text).toContain('Local');
     expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'pending' });
 
-    const said = await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' });
-    expect([said.status, said.text]).toEqual([200, expect.stringContaining('You are logged in')]);
+    const decision = await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' });
+    expect([decision.status, decision.text]).toEqual([200, expect.stringContaining('You are logged in')]);
     const { body } = await result(loginId);
     expect(body).toMatchObject({
       status: 'done',
@@ -85,7 +85,7 @@ describe('a redirect login without redirect_to', () => {
     expect((await world.call('GET', '/v1/accounts/me', { token: body.user_token })).status).toBe(200);
   });
 
-  test('gives nothing when the person says no, and nothing twice', async () => {
+  test('gives nothing when the person declines', async () => {
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
     const confirmation = confirmationIn(page.text);
@@ -107,7 +107,7 @@ describe('a redirect login without redirect_to', () => {
     expect((await decide(fields as Record<string, string>)).status).toBe(400);
   });
 
-  test('answers pages that hold no script, go into no frame, and end up in no cache', async () => {
+  test('answers pages without scripts, frames and caching', async () => {
     const { url } = await start();
     const { headers, text } = await comeBack(await oidc.browse(url));
     expect(headers['content-type']).toMatch(/^text\/html;charset=utf-8$/);
@@ -129,7 +129,7 @@ describe('a redirect login without redirect_to', () => {
 });
 
 describe('a redirect login with redirect_to', () => {
-  test('gives the token for the code that the browser brought and the verifier that stayed', async () => {
+  test('gives the token for the login code and its verifier', async () => {
     const { verifier, challenge } = proof();
     const { loginId, url, userCode } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     expect(userCode).toBeUndefined();
@@ -154,7 +154,7 @@ describe('a redirect login with redirect_to', () => {
     expect((await result(loginId)).status).toBe(400);
   });
 
-  test('brings the person back with the reason when they say no', async () => {
+  test('sends the browser back with the reason of a refusal', async () => {
     oidc.refuses = true;
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: proof().challenge });
     const back = await comeBack(await oidc.browse(url));
@@ -178,9 +178,9 @@ describe('a redirect login with redirect_to', () => {
     ['a relative address', '//shop.example/login'],
     ['a fragment', 'https://shop.example/#x'],
     ['a scheme of its own', 'shop.example://login'],
-  ])('refuses a redirect_to with %s', async (_name, given) => {
+  ])('refuses a redirect_to with %s', async (_name, fields) => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-      body: { provider: 'oidc', bureau_id: 'local', redirect_to: given, code_challenge: proof().challenge },
+      body: { provider: 'oidc', bureau_id: 'local', redirect_to: fields, code_challenge: proof().challenge },
     });
     expect([status, body.error.param]).toEqual([400, 'redirect_to']);
   });
@@ -204,7 +204,7 @@ describe('a redirect login with redirect_to', () => {
 });
 
 describe('the callback', () => {
-  const refused = async (url: string) => {
+  const getPage = async (url: string) => {
     const { status, headers, text } = await world.call('GET', url);
     expect(headers['content-type']).toMatch(/^text\/html/);
     return { status, text };
@@ -218,7 +218,7 @@ describe('the callback', () => {
     ['a login_id for a state', `?state=lgn_${'0'.repeat(43)}&code=abc`],
     ['nothing at all', ''],
   ])('answers 400 in plain words to %s', async (_name, query) => {
-    const { status, text } = await refused(`/v1/accounts/oauth/callback${query}`);
+    const { status, text } = await getPage(`/v1/accounts/oauth/callback${query}`);
     expect([status, text]).toEqual([400, expect.stringContaining('Start again')]);
   });
 
@@ -226,10 +226,10 @@ describe('the callback', () => {
     const { url } = await start();
     const back = await oidc.browse(url);
     expect((await comeBack(back)).status).toBe(200);
-    expect((await refused(pathOf(back))).status).toBe(400);
+    expect((await getPage(pathOf(back))).status).toBe(400);
   });
 
-  test('tolerates what providers add, and checks iss where it is present', async () => {
+  test('ignores unknown query members and checks iss', async () => {
     const { url } = await start();
     const back = await oidc.browse(url);
     back.searchParams.set('scope', 'openid email');
@@ -242,16 +242,16 @@ describe('the callback', () => {
     const forged = await oidc.browse(next.url);
     forged.searchParams.set('iss', 'https://evil.example');
     const exchanges = oidc.exchanges;
-    expect((await refused(pathOf(forged))).status).toBe(400);
+    expect((await getPage(pathOf(forged))).status).toBe(400);
     expect(oidc.exchanges).toBe(exchanges);
     expect((await result(next.loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
   });
 
-  test('does not take the code of one attempt for the state of another', async () => {
+  test('refuses the code of one attempt for another state', async () => {
     const [one, other] = [await start(), await start()];
     const [first, second] = [await oidc.browse(one.url), await oidc.browse(other.url)];
     first.searchParams.set('code', second.searchParams.get('code') ?? '');
-    expect((await refused(pathOf(first))).status).toBe(400);
+    expect((await getPage(pathOf(first))).status).toBe(400);
     expect((await result(one.loginId)).body.status).toBe('failed');
   });
 
@@ -261,7 +261,7 @@ describe('the callback', () => {
     expect((await comeBack(back)).status).toBe(200);
     const second = await oidc.browse(other.url);
     second.searchParams.set('code', back.searchParams.get('code') ?? '');
-    expect((await refused(pathOf(second))).status).toBe(400);
+    expect((await getPage(pathOf(second))).status).toBe(400);
   });
 
   test.each<[string, NonNullable<Oidc['bend']>]>([
@@ -306,19 +306,19 @@ describe('the callback', () => {
       ({ header, claims, sign }) =>
         [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.'),
     ],
-  ])('refuses an ID token with %s, and makes nobody of it', async (_name, bend) => {
+  ])('refuses an ID token with %s without creating a user', async (_name, bend) => {
     const before = await counts();
     const { loginId, url } = await start();
     const back = await oidc.browse(url);
     oidc.bend = bend;
-    const { status, text } = await refused(pathOf(back));
+    const { status, text } = await getPage(pathOf(back));
     expect([status, text]).toEqual([400, expect.stringContaining('is invalid')]);
     expect(text).not.toContain('name="confirmation"');
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
     expect(await counts()).toEqual(before);
   });
 
-  test('says that the provider refused, without its words', async () => {
+  test('reports a refusal without the provider’s text', async () => {
     const { loginId, url } = await start();
     const state = new URL(url).searchParams.get('state') ?? '';
     const query = new URLSearchParams({
@@ -326,18 +326,18 @@ describe('the callback', () => {
       error: 'server_error',
       error_description: '<b>evil words</b>',
     });
-    const { status, text } = await refused(`/v1/accounts/oauth/callback?${query}`);
+    const { status, text } = await getPage(`/v1/accounts/oauth/callback?${query}`);
     expect(status).toBe(400);
     expect(text).not.toContain('evil words');
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
   });
 
-  test('answers when the provider hangs, at its deadline', async () => {
+  test('answers 504 when the provider does not answer in time', async () => {
     const { loginId, url } = await start();
     const back = await oidc.browse(url);
     oidc.hangs.add('/token');
     const began = performance.now();
-    const { status, text } = await refused(pathOf(back));
+    const { status, text } = await getPage(pathOf(back));
     expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
     expect(performance.now() - began).toBeLessThan(20_000);
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
@@ -347,7 +347,7 @@ describe('the callback', () => {
     const { loginId, url } = await start();
     const back = await oidc.browse(url);
     await world.shiftClock('601 seconds');
-    expect((await refused(pathOf(back))).status).toBe(400);
+    expect((await getPage(pathOf(back))).status).toBe(400);
     expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'expired' });
   });
 
@@ -359,16 +359,16 @@ describe('the callback', () => {
     expect((await result(loginId)).body.status).toBe('expired');
   });
 
-  test('twenty at once with one code make one account and one token', async () => {
+  test('gives one token to twenty concurrent callbacks', async () => {
     oidc.account = { sub: 'grace' };
     const before = await counts();
     const { verifier, challenge } = proof();
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     const back = await oidc.browse(url);
     const answers = await Promise.all(Array.from({ length: 20 }, () => comeBack(back)));
-    const [sent, ...rest] = answers.toSorted((a, b) => a.status - b.status);
-    expect([sent?.status, rest.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
-    const code = String(sent?.headers.location).split('login_code=')[1] ?? '';
+    const [first, ...rest] = answers.toSorted((a, b) => a.status - b.status);
+    expect([first?.status, rest.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
+    const code = String(first?.headers.location).split('login_code=')[1] ?? '';
     const reads = await Promise.all(
       Array.from({ length: 20 }, () => result(loginId, { login_code: code, code_verifier: verifier })),
     );
@@ -376,15 +376,15 @@ describe('the callback', () => {
     expect(await counts()).toEqual({ users: (before?.users ?? 0) + 1, tokens: (before?.tokens ?? 0) + 1 });
   });
 
-  test('sends nobody to a Bureau that was paused meanwhile', async () => {
+  test('refuses a Bureau that was paused meanwhile', async () => {
     const { url } = await start();
     const back = await oidc.browse(url);
     await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
-    expect((await refused(pathOf(back))).status).toBe(403);
+    expect((await getPage(pathOf(back))).status).toBe(403);
     await world.database.sql`update gateway.bureaus_records set state = 'active'`;
   });
 
-  test('makes nobody a user of a Bureau that was paused before the confirmation', async () => {
+  test('creates no user after the Bureau was paused', async () => {
     oidc.account = { sub: 'late' };
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
@@ -415,7 +415,7 @@ describe('who it is', () => {
     expect(two.email).toBe(one.email);
   });
 
-  test('has no e-mail address that the provider has not verified', async () => {
+  test('ignores an unverified e-mail address', async () => {
     oidc.account = { sub: 'three', email: 'victim@example.com', email_verified: false };
     expect((await logIn()).email).toBeNull();
   });
@@ -437,8 +437,8 @@ describe('the provider', () => {
     expect(
       (body.items as unknown as { id: string; kind: string }[]).find(({ id }) => id === 'oidc'),
     ).toMatchObject({ kind: 'redirect', inputs: [] });
-    const asked = new URL((await start()).url).searchParams;
-    expect(Object.fromEntries(asked)).toMatchObject({
+    const authorization = new URL((await start()).url).searchParams;
+    expect(Object.fromEntries(authorization)).toMatchObject({
       client_id: oidc.clientId,
       redirect_uri: `${world.url}/v1/accounts/oauth/callback`,
       response_type: 'code',
@@ -480,7 +480,7 @@ describe('the provider', () => {
     Object.assign(world.env, { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer });
   });
 
-  test('that hangs or is away at the start is 504 and 502, and asked again the next time', async () => {
+  test('answers 504 or 502 when the provider fails at the start', async () => {
     const other = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
     const issuer = world.env['OIDC_ISSUER'];
     Object.assign(world.env, { OIDC_ISSUER: other.issuer });
@@ -505,7 +505,7 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
   oidc.account = { sub: 'canary' };
   const { verifier, challenge } = proof();
   const bound = await start({ redirect_to: redirectTo, code_challenge: challenge });
-  const asked = new URL(bound.url).searchParams;
+  const authorization = new URL(bound.url).searchParams;
   const before = await world.dump();
   const back = await oidc.browse(bound.url);
   const location = String((await comeBack(back)).headers.location);
@@ -513,11 +513,11 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
   const read = await result(bound.loginId, { login_code: loginCode, code_verifier: verifier });
   const open = await start();
   const page = await comeBack(await oidc.browse(open.url));
-  const kept = before + (await world.dump()) + world.logLines.join('');
+  const stored = before + (await world.dump()) + world.logLines.join('');
   const secrets = [
     bound.loginId,
-    asked.get('state'),
-    asked.get('nonce'),
+    authorization.get('state'),
+    authorization.get('nonce'),
     back.searchParams.get('code'),
     loginCode,
     verifier,
@@ -536,7 +536,7 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64'),
     ]) {
-      expect({ secret, isKept: kept.includes(form) }).toEqual({ secret, isKept: false });
+      expect({ secret, isKept: stored.includes(form) }).toEqual({ secret, isKept: false });
     }
   }
 });

@@ -21,13 +21,13 @@ afterAll(async () => {
 
 const post = (path: string, body: object, token?: string) =>
   world.call('POST', `/v1/accounts/${path}`, { body, ...(token === undefined ? {} : { token }) });
-const register = (email: string, chosen = password, extra: object = {}) =>
-  post('register', { bureau_id: 'local', email, password: chosen, ...extra });
+const register = (email: string, secret = password, extra: object = {}) =>
+  post('register', { bureau_id: 'local', email, password: secret, ...extra });
 const forgot = (email: string) => post('password/forgot', { bureau_id: 'local', email });
 const newAddress = () => `user-${randomBytes(6).toString('hex')}@example.com`;
 
-async function account(email = newAddress(), chosen = password): Promise<string> {
-  const { status, body } = await register(email, chosen);
+async function account(email = newAddress(), secret = password): Promise<string> {
+  const { status, body } = await register(email, secret);
   expect(status).toBe(202);
   const { code } = await mailbox.letterTo(email);
   expect((await post('verify', { verification_id: body.verification_id, code })).body).toEqual({
@@ -36,15 +36,15 @@ async function account(email = newAddress(), chosen = password): Promise<string>
   return email;
 }
 
-async function tryLogin(email: string, chosen = password) {
+async function tryLogin(email: string, secret = password) {
   const started = await post('login/start', { provider: 'password', bureau_id: 'local' });
   const loginId = started.body.login_id;
-  const next = await post('login/continue', { login_id: loginId, input: { email, password: chosen } });
+  const next = await post('login/continue', { login_id: loginId, input: { email, password: secret } });
   return { loginId, next };
 }
 
-async function logIn(email: string, chosen = password): Promise<string> {
-  const { loginId, next } = await tryLogin(email, chosen);
+async function logIn(email: string, secret = password): Promise<string> {
+  const { loginId, next } = await tryLogin(email, secret);
   expect([next.status, next.body.outcome]).toEqual([200, 'done']);
   return (await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`)).body.user_token;
 }
@@ -52,7 +52,7 @@ async function logIn(email: string, chosen = password): Promise<string> {
 const me = (token: string) => world.call('GET', '/v1/accounts/me', { token });
 
 describe('accounts.register and accounts.verifyEmail', () => {
-  test('make an account once the mailbox was proven, and not before', async () => {
+  test('create an account only after the address is proven', async () => {
     const email = newAddress();
     const { status, headers, body } = await register(email.toUpperCase(), password, { display_name: 'Ada' });
     expect(status).toBe(202);
@@ -71,7 +71,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
     expect(user).toMatchObject({ email, display_name: 'Ada' });
   });
 
-  test('do not take a code twice, nor another one’s', async () => {
+  test('refuse a used code and the code of another registration', async () => {
     const [one, other] = [newAddress(), newAddress()];
     const first = (await register(one)).body.verification_id;
     const second = (await register(other)).body.verification_id;
@@ -82,12 +82,12 @@ describe('accounts.register and accounts.verifyEmail', () => {
     expect([again.status, again.body.error.code]).toEqual([401, 'invalid_credentials']);
   });
 
-  test('take five tries for a registration', async () => {
+  test('allow five wrong codes for a registration', async () => {
     const email = newAddress();
     const { body } = await register(email);
     const { code } = await mailbox.letterTo(email);
     const wrong = code === '00000000' ? '11111111' : '00000000';
-    for (let tried = 0; tried < 5; tried += 1)
+    for (let attempt = 0; attempt < 5; attempt += 1)
       expect((await post('verify', { verification_id: body.verification_id, code: wrong })).status).toBe(401);
     expect((await post('verify', { verification_id: body.verification_id, code })).status).toBe(401);
   });
@@ -96,8 +96,8 @@ describe('accounts.register and accounts.verifyEmail', () => {
     ['too short', 'abcdefghijk'],
     ['among the first that are tried', 'password1234'],
     ['the address itself', 'person@example.com'],
-  ])('refuse a password that is %s', async (_name, chosen) => {
-    const { status, body } = await register('person@example.com', chosen);
+  ])('refuse a password that is %s', async (_name, secret) => {
+    const { status, body } = await register('person@example.com', secret);
     expect([status, body.error.param]).toEqual([400, 'password']);
   });
 
@@ -113,11 +113,11 @@ describe('accounts.register and accounts.verifyEmail', () => {
     expect([status, body.error.param]).toEqual([400, 'email']);
   });
 
-  test('answer alike for an address with an account, whose owner alone is told', async () => {
+  test('answer the same for an address with an account and e-mail its owner', async () => {
     const email = await account();
     const fresh = newAddress();
-    const [known, unknown] = [await register(email, another), await register(fresh, another)];
-    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([
+    const [existing, unknown] = [await register(email, another), await register(fresh, another)];
+    expect([existing.status, Object.keys(existing.body), Object.keys(existing.headers)]).toEqual([
       unknown.status,
       Object.keys(unknown.body),
       Object.keys(unknown.headers),
@@ -126,12 +126,15 @@ describe('accounts.register and accounts.verifyEmail', () => {
     expect(letter.code).toBe('');
     expect(letter.text).toContain('already has an account');
     // Whoever tried has no code, and the account keeps its password.
-    const refused = await post('verify', { verification_id: known.body.verification_id, code: '00000000' });
-    expect([refused.status, refused.body.error.code]).toEqual([401, 'invalid_credentials']);
+    const verification = await post('verify', {
+      verification_id: existing.body.verification_id,
+      code: '00000000',
+    });
+    expect([verification.status, verification.body.error.code]).toEqual([401, 'invalid_credentials']);
     await logIn(email, password);
   });
 
-  test('let nobody put a password under the address of another', async () => {
+  test('do not set a password on the address of another person', async () => {
     const victim = newAddress();
     const attack = await register(victim, another);
     // The owner of the mailbox comes in by a code of their own; the attacker’s password was never theirs.
@@ -158,7 +161,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
     }
   });
 
-  test('say 502 when the mail server does not take the message', async () => {
+  test('answer 502 when the mail server refuses the message', async () => {
     const { SMTP_URL: url } = world.env;
     world.env['SMTP_URL'] = 'smtp://127.0.0.1:1';
     const { status, body } = await register(newAddress());
@@ -174,10 +177,10 @@ describe('the login with a password', () => {
       (await tryLogin(email, another)).next,
       (await tryLogin(newAddress(), another)).next,
     ];
-    const { request_id: _one, ...known } = wrong.body.error as unknown as Record<string, unknown>;
+    const { request_id: _one, ...existing } = wrong.body.error as unknown as Record<string, unknown>;
     const { request_id: _other, ...foreign } = unknown.body.error as unknown as Record<string, unknown>;
-    expect([wrong.status, known]).toEqual([401, foreign]);
-    expect(known).toMatchObject({ code: 'invalid_credentials' });
+    expect([wrong.status, existing]).toEqual([401, foreign]);
+    expect(existing).toMatchObject({ code: 'invalid_credentials' });
   });
 
   test('takes five inputs an attempt', async () => {
@@ -185,7 +188,7 @@ describe('the login with a password', () => {
     const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
     const guess = () =>
       post('login/continue', { login_id: body.login_id, input: { email: newAddress(), password: another } });
-    for (let tried = 0; tried < 5; tried += 1) expect((await guess()).status).toBe(401);
+    for (let attempt = 0; attempt < 5; attempt += 1) expect((await guess()).status).toBe(401);
     const over = await guess();
     expect([over.status, over.body.error.code]).toEqual([410, 'login_spent']);
     expect(
@@ -193,7 +196,7 @@ describe('the login with a password', () => {
     ).toMatchObject({ status: 'failed', error: 'too_many_tries' });
   });
 
-  test('evaluates five wrong passwords an hour of one address, however many come at once', async () => {
+  test('checks five concurrent wrong passwords per address and hour', async () => {
     const email = await account();
     const attempts = await Promise.all(Array.from({ length: 14 }, () => tryLogin(email, another)));
     const statuses = attempts.map(({ next }) => next.status).toSorted((a, b) => a - b);
@@ -202,7 +205,7 @@ describe('the login with a password', () => {
     expect(Number(late.headers['retry-after'])).toBeGreaterThan(3_000);
   });
 
-  test('keeps a budget of its own for a network that logged in before', async () => {
+  test('has a separate limit for a known network', async () => {
     const email = await account();
     // As if strangers had used up what they have.
     await logIn(email);
@@ -220,13 +223,13 @@ describe('the login with a password', () => {
     ['what was not asked for', { email: 'a@example.com', password: 'x', code: '1' }, 'input.code'],
   ])('refuses %s without counting it', async (_name, input, param) => {
     const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
-    for (let tried = 0; tried < 6; tried += 1) {
+    for (let attempt = 0; attempt < 6; attempt += 1) {
       const next = await post('login/continue', { login_id: body.login_id, input });
       expect([next.status, next.body.error.param]).toEqual([400, param]);
     }
   });
 
-  test('knows no attempt that never was, and takes no input when it is done', async () => {
+  test('answers 404 for an unknown attempt and 410 for a finished one', async () => {
     const none = await post('login/continue', { login_id: `lgn_${'0'.repeat(43)}`, input: {} });
     expect([none.status, none.body.error.code]).toEqual([404, 'login_not_found']);
     const done = await post('login/start', { provider: 'local', bureau_id: 'local' });
@@ -264,7 +267,7 @@ describe('a forgotten password', () => {
     },
   );
 
-  test('is replaced with the code, and the tokens of earlier logins are worthless', async () => {
+  test('is replaced with the code and revokes earlier tokens', async () => {
     const email = await account();
     const token = await logIn(email);
     const { status, body } = await forgot(email);
@@ -292,16 +295,16 @@ describe('a forgotten password', () => {
     const { user_id: userId } = (await me(token)).body.user;
     const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
     // As an administrator's token and the key of an earlier release are: without a maker.
-    const kept = (await post('keys/create', { name: 'orphan' }, token)).body.user_token;
+    const orphanKey = (await post('keys/create', { name: 'orphan' }, token)).body.user_token;
     await world.database
       .sql`update gateway.accounts_tokens set maker_id = null, kind = 'issued' where name = 'orphan' and user_id = ${userId}`;
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
     await post('password/reset', { verification_id: body.verification_id, code, password: another });
-    for (const ended of [key, kept]) expect((await me(ended)).status).toBe(401);
+    for (const ended of [key, orphanKey]) expect((await me(ended)).status).toBe(401);
   });
 
-  test('leaves nothing of a login that was not read yet', async () => {
+  test('discards a login whose result was not read yet', async () => {
     const email = await account();
     await logIn(email);
     const { loginId, next } = await tryLogin(email);
@@ -312,9 +315,9 @@ describe('a forgotten password', () => {
     expect((await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`)).status).toBe(404);
   });
 
-  test('gets the same answer for an address that nobody has, and no e-mail', async () => {
-    const [known, unknown] = [await forgot(await account()), await forgot('nobody@example.com')];
-    expect([known.status, Object.keys(known.body), Object.keys(known.headers)]).toEqual([
+  test('answers the same for an unknown address without an e-mail', async () => {
+    const [existing, unknown] = [await forgot(await account()), await forgot('nobody@example.com')];
+    expect([existing.status, Object.keys(existing.body), Object.keys(existing.headers)]).toEqual([
       unknown.status,
       Object.keys(unknown.body),
       Object.keys(unknown.headers),
@@ -338,7 +341,7 @@ describe('a forgotten password', () => {
     expect((await register(email)).status).toBe(429);
   });
 
-  test('refuses an unfit new one and keeps the code', async () => {
+  test('refuses an unacceptable password and keeps the code', async () => {
     const email = await account();
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
@@ -354,7 +357,7 @@ describe('a forgotten password', () => {
     ).toBe(200);
   });
 
-  test('does not take the code of a registration', async () => {
+  test('refuses the code of a registration', async () => {
     const email = newAddress();
     const { body } = await register(email);
     const { code } = await mailbox.letterTo(email);
@@ -366,7 +369,7 @@ describe('a forgotten password', () => {
 });
 
 describe('accounts.changePassword', () => {
-  test('takes the old one, keeps the token in use and revokes those of other logins', async () => {
+  test('keeps the token in use and revokes those of other logins', async () => {
     const email = await account();
     const [here, elsewhere] = [await logIn(email), await logIn(email)];
     const wrong = await post('password/change', { current_password: another, new_password: another }, here);
@@ -410,7 +413,7 @@ test('keeps no password, code or verification id in the database or the log', as
   await post('verify', { verification_id: body.verification_id, code });
   const token = await logIn(email);
   await tryLogin(email, 'CANARY a wrong one that was typed');
-  const kept = waiting + (await world.dump()) + world.logLines.join('');
+  const stored = waiting + (await world.dump()) + world.logLines.join('');
   for (const secret of [
     'CANARY',
     String(body.verification_id).slice(4),
@@ -422,8 +425,8 @@ test('keeps no password, code or verification id in the database or the log', as
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64').replace(/=+$/, ''),
     ])
-      expect(kept.includes(form)).toBe(false);
+      expect(stored.includes(form)).toBe(false);
   }
   // Eight digits alone may stand in a digest or a time by chance; as a word they may not.
-  expect(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`).test(kept)).toBe(false);
+  expect(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`).test(stored)).toBe(false);
 });

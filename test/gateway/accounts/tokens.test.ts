@@ -36,7 +36,7 @@ let customers = 0;
 const customer = () => `customer-${(customers += 1)}`;
 
 describe('accounts.issueToken', () => {
-  test('makes the user when the external_id is new, and knows it again', async () => {
+  test('creates a user for a new external_id and reuses it', async () => {
     const externalId = customer();
     const { status, headers, body } = await issue({
       bureau_id: 'shop',
@@ -77,8 +77,8 @@ describe('accounts.issueToken', () => {
     expect((await me(body.user_token)).status).toBe(401);
     await world.shiftClock('0');
     for (const ttl of [0, -1, 1.5, 31_536_001, '60']) {
-      const { status, body: refused } = await issue({ bureau_id: 'shop', external_id: customer(), ttl });
-      expect([status, refused.error.param]).toEqual([400, 'ttl']);
+      const { status, body: error } = await issue({ bureau_id: 'shop', external_id: customer(), ttl });
+      expect([status, error.error.param]).toEqual([400, 'ttl']);
     }
   });
 
@@ -108,9 +108,9 @@ describe('accounts.issueToken', () => {
     expect([answer.status, answer.body.error.code]).toEqual([status, code]);
   });
 
-  test('names the member with a NUL, which the database could not keep', async () => {
+  test('names the member that contains a NUL character', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
-    const refused = [
+    const answers = [
       [await issue({ bureau_id: 'shop', external_id: 'a\0b' }), 'external_id'],
       [await issue({ bureau_id: 'shop', external_id: 'x', metadata: { note: ['\0'] } }), 'metadata'],
       [
@@ -122,7 +122,7 @@ describe('accounts.issueToken', () => {
       ],
       [await world.call('GET', '/v1/accounts/users?email=%00', { token: admin }), 'email'],
     ] as const;
-    for (const [answer, param] of refused)
+    for (const [answer, param] of answers)
       expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([
         400,
         'invalid_request',
@@ -149,7 +149,7 @@ describe('accounts.issueToken', () => {
     ).toBe(401);
   });
 
-  test('by a machine credential is for its own Bureau, and nothing else is', async () => {
+  test('by a machine credential works only in its own Bureau', async () => {
     const { status, body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
     expect(status).toBe(201);
     const foreign = await issue({ bureau_id: 'other', external_id: customer() }, machine);
@@ -177,8 +177,8 @@ describe('accounts.issueToken', () => {
       const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
       await world.database
         .sql`update gateway.accounts_identities set issuer = ${issuer} where user_id = ${body.user_id}`;
-      const refused = await issue({ bureau_id: 'shop', user_id: body.user_id }, machine);
-      expect([refused.status, refused.body.error.code]).toEqual([404, 'user_not_found']);
+      const answer = await issue({ bureau_id: 'shop', user_id: body.user_id }, machine);
+      expect([answer.status, answer.body.error.code]).toEqual([404, 'user_not_found']);
       expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).status).toBe(201);
     },
   );
@@ -207,20 +207,20 @@ describe('accounts.listTokens', () => {
     const externalId = customer();
     const ids: string[] = [];
     let userId = '';
-    for (let made = 0; made < 5; made += 1) {
+    for (let index = 0; index < 5; index += 1) {
       const { body } = await issue({ bureau_id: 'shop', external_id: externalId });
       ids.push(body.token_id);
       userId = body.user_id;
     }
-    const seen: unknown[] = [];
+    const listedIds: unknown[] = [];
     let cursor = '';
     do {
       const { body } = await list(`?user_id=${userId}&limit=2${cursor}`);
       expect(items(body).length).toBeLessThanOrEqual(2);
-      seen.push(...items(body).map((item) => item['token_id']));
+      listedIds.push(...items(body).map((item) => item['token_id']));
       cursor = body.next_cursor === null ? '' : `&cursor=${body.next_cursor}`;
     } while (cursor !== '');
-    expect(seen).toEqual(ids);
+    expect(listedIds).toEqual(ids);
     const [first] = items((await list(`?user_id=${userId}&bureau_id=shop&limit=1`)).body);
     expect(first).toMatchObject({
       kind: 'issued',
@@ -243,7 +243,7 @@ describe('accounts.listTokens', () => {
 });
 
 describe('accounts.revokeTokens', () => {
-  test('takes one, all of a user, or all of a Bureau, at once', async () => {
+  test('revokes one token, those of a user or those of a Bureau', async () => {
     const [one, two] = [customer(), customer()];
     const [a, b, c] = [
       (await issue({ bureau_id: 'other', external_id: one })).body,
@@ -307,7 +307,7 @@ describe('API keys', () => {
     expect((await keys('revoke', token, { token_id: body.token_id })).body).toEqual({ revoked: false });
   });
 
-  test('carry their models into the identity, and other tokens carry none', async () => {
+  test('carry their models into the identity', async () => {
     const token = await user();
     const limited = (await keys('create', token, { name: 'limited', models: ['local/echo', 'local/guide'] }))
       .body.user_token;
@@ -320,7 +320,7 @@ describe('API keys', () => {
       expect(await world.accounts.identify(other)).not.toHaveProperty('models');
   });
 
-  test('cannot make or revoke keys, so a limited one stays limited', async () => {
+  test('cannot create or revoke keys', async () => {
     const key = (await keys('create', await user(), { name: 'limited', models: ['local/echo'] })).body;
     for (const answer of [
       await keys('create', key.user_token, { name: 'more' }),
@@ -341,7 +341,7 @@ describe('API keys', () => {
     }
   });
 
-  test('live as long as they ask when their maker does too', async () => {
+  test('live as long as requested when their creator does', async () => {
     const issued = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 })).body;
     const { body } = await keys('create', issued.user_token, { name: 'long', ttl: 30_000_000 });
     expect(Date.parse(body.expires_at) - Date.now()).toBeGreaterThan(29_000_000_000);
@@ -354,14 +354,14 @@ describe('API keys', () => {
     expect((await me(key.user_token)).status).toBe(401);
   });
 
-  test('are revoked when the token that made them logs out', async () => {
+  test('are revoked when their creator logs out', async () => {
     const token = await user();
     const key = (await keys('create', token, { name: 'child' })).body;
     await world.call('POST', '/v1/accounts/logout', { token });
     expect((await me(key.user_token)).status).toBe(401);
   });
 
-  test('made while their maker is revoked are revoked too', async () => {
+  test('created during their creator’s revocation are revoked too', async () => {
     for (let round = 0; round < 10; round += 1) {
       const issued = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
       const [key] = await Promise.all([
@@ -383,7 +383,7 @@ describe('API keys', () => {
     expect(items((await keys('list', token)).body).map((key) => key['name'])).toEqual(['one', 'two']);
   });
 
-  test('of another user, and tokens that are no keys, are not there', async () => {
+  test('of another user and other tokens are not found', async () => {
     const [one, other] = [await user(), await user()];
     const key = (await keys('create', one, { name: 'mine' })).body;
     const login = (await me(other)).body.token.token_id;
@@ -401,8 +401,8 @@ describe('API keys', () => {
     [{ name: 'x', ttl: 31_536_001 }, 'ttl'],
     [{ name: 'x', user_id: 'usr_1' }, 'user_id'],
   ])('refuse %j', async (body, param) => {
-    const { status, body: refused } = await keys('create', await user(), body);
-    expect([status, refused.error.param]).toEqual([400, param]);
+    const { status, body: error } = await keys('create', await user(), body);
+    expect([status, error.error.param]).toEqual([400, param]);
   });
 });
 
@@ -482,20 +482,20 @@ describe('users', () => {
     expect(await listed(`?email=${encodeURIComponent("' or 1=1 --")}`)).toEqual([]);
   });
 
-  test('when blocked have no tokens and get none, until they are unblocked', async () => {
+  test('get no tokens while they are blocked', async () => {
     const externalId = customer();
     const { body } = await issue({ bureau_id: 'shop', external_id: externalId });
     expect((await users('block', { user_id: body.user_id })).body).toMatchObject({ state: 'blocked' });
     expect((await users('block', { user_id: body.user_id })).body).toMatchObject({ state: 'blocked' });
     expect((await me(body.user_token)).status).toBe(401);
-    const refused = await issue({ bureau_id: 'shop', external_id: externalId });
-    expect([refused.status, refused.body.error.code]).toEqual([409, 'user_blocked']);
+    const answer = await issue({ bureau_id: 'shop', external_id: externalId });
+    expect([answer.status, answer.body.error.code]).toEqual([409, 'user_blocked']);
     expect(world.audited.filter(({ action }) => action === 'accounts.blockUser')).toHaveLength(1);
     expect((await users('unblock', { user_id: body.user_id })).body).toMatchObject({ state: 'active' });
     expect((await me(body.user_token)).status).toBe(200);
   });
 
-  test('when removed leave a row that tells nothing of them', async () => {
+  test('when removed leave a row without personal data', async () => {
     const person = {
       issuer: 'test',
       subject: 'CANARY-subject',
@@ -544,7 +544,7 @@ test('keeps no issued token and no key in the database or the log', async () => 
     token: body.user_token,
     body: { name: 'x' },
   });
-  const kept = (await world.dump()) + world.logLines.join('') + JSON.stringify(world.audited);
+  const stored = (await world.dump()) + world.logLines.join('') + JSON.stringify(world.audited);
   for (const secret of [body.user_token, key.body.user_token, machine, admin]) {
     const payload = String(secret).slice(7);
     for (const form of [
@@ -552,6 +552,6 @@ test('keeps no issued token and no key in the database or the log', async () => 
       Buffer.from(payload).toString('hex'),
       Buffer.from(payload).toString('base64'),
     ])
-      expect(kept.includes(form)).toBe(false);
+      expect(stored.includes(form)).toBe(false);
   }
 });

@@ -194,7 +194,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     env,
     call: (method, path, { token, body, headers = {} } = {}) =>
       new Promise((resolve, reject) => {
-        const sent = typeof body === 'string' || body === undefined ? body : JSON.stringify(body);
+        const payload = typeof body === 'string' || body === undefined ? body : JSON.stringify(body);
         const request = httpRequest(
           {
             host: '127.0.0.1',
@@ -202,7 +202,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
             method,
             path,
             headers: {
-              ...(sent === undefined ? {} : { 'content-type': 'application/json' }),
+              ...(payload === undefined ? {} : { 'content-type': 'application/json' }),
               ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
               ...headers,
             },
@@ -221,7 +221,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
           },
         );
         request.once('error', reject);
-        request.end(sent);
+        request.end(payload);
       }),
     async shiftClock(interval) {
       if (options.maxConnections !== 1)

@@ -28,36 +28,36 @@ async function begin(options: WorldOptions = {}): Promise<World> {
 const login = (at: World, secret: string, adminId = 'admin') =>
   at.call('POST', '/v1/admin/login', { body: { admin_id: adminId, password: secret } });
 /** An error without the id of its request, which is never the same. */
-const said = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
+const errorBody = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
 
 describe('admin.login', () => {
-  test('looks at no more of fifty wrong passwords at once than are free', async () => {
+  test('checks five of fifty concurrent wrong passwords', async () => {
     const at = await begin({ admin: { attemptLimits: slow } });
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)),
     );
     const evaluated = answers.filter(({ status }) => status === 401);
-    const refused = answers.filter(({ status }) => status === 429);
-    expect(evaluated.length + refused.length).toBe(50);
+    const rejections = answers.filter(({ status }) => status === 429);
+    expect(evaluated.length + rejections.length).toBe(50);
     expect(evaluated).toHaveLength(5);
-    for (const { headers, body } of refused) {
+    for (const { headers, body } of rejections) {
       expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1);
-      expect(said(body)).toEqual(said(refused[0]?.body));
+      expect(errorBody(body)).toEqual(errorBody(rejections[0]?.body));
     }
   });
 
-  test('counts no more at once than are free, over many connections', async () => {
+  test('counts five of forty concurrent attempts on many connections', async () => {
     const at = await begin();
     const store = adminStore(at.database);
-    const counted = await Promise.all(
+    const outcomes = await Promise.all(
       Array.from({ length: 40 }, () =>
         store.countAttempt({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slow }),
       ),
     );
-    expect(counted.filter((outcome) => outcome === 'counted')).toHaveLength(5);
+    expect(outcomes.filter((outcome) => outcome === 'counted')).toHaveLength(5);
   });
 
-  test('makes the right password wait too, and lets it in after the delay', async () => {
+  test('delays the right password too and accepts it afterwards', async () => {
     const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slow, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     const early = await login(at, password);
@@ -73,20 +73,20 @@ describe('admin.login', () => {
     expect((await login(at, 'wrong secret')).status).toBe(429);
   });
 
-  test('says the same of an ID that does not exist', async () => {
+  test('answers the same for an ID that does not exist', async () => {
     const at = await begin({ admin: { attemptLimits: { ...slow, freeTries: 2 } } });
-    const known: Answer[] = [];
+    const existing: Answer[] = [];
     const unknown: Answer[] = [];
     for (let guess = 0; guess < 3; guess += 1) {
-      known.push(await login(at, 'wrong secret'));
+      existing.push(await login(at, 'wrong secret'));
       unknown.push(await login(at, 'wrong secret', 'nobody'));
     }
-    expect(known.map(({ status }) => status)).toEqual([401, 401, 429]);
-    expect(unknown.map(({ status }) => status)).toEqual(known.map(({ status }) => status));
-    for (const at of [0, 2]) expect(said(unknown[at]?.body)).toEqual(said(known[at]?.body));
+    expect(existing.map(({ status }) => status)).toEqual([401, 401, 429]);
+    expect(unknown.map(({ status }) => status)).toEqual(existing.map(({ status }) => status));
+    for (const at of [0, 2]) expect(errorBody(unknown[at]?.body)).toEqual(errorBody(existing[at]?.body));
   });
 
-  test('lets one network try so many IDs and no more', async () => {
+  test('limits the IDs that one network may try', async () => {
     const at = await begin({ admin: { attemptLimits: { addressTries: 4, addressWindowSeconds: 6_000 } } });
     const answers: Answer[] = [];
     for (let guess = 0; guess < 6; guess += 1)
@@ -100,7 +100,7 @@ describe('admin.login', () => {
     for (let count = 0; count < 6; count += 1) expect((await login(at, password)).status).toBe(200);
   });
 
-  test('lets nobody lock out a network that logged in before', async () => {
+  test('does not let strangers lock out a known network', async () => {
     const at = await begin({ maxConnections: 1 });
     expect((await login(at, password)).status).toBe(200);
     const store = adminStore(at.database);
@@ -118,7 +118,7 @@ describe('admin.login', () => {
     expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, patient)).not.toBe('counted');
   });
 
-  test('remembers the guesses in the database, and forgets them after a day', async () => {
+  test('stores attempts in the database for a day', async () => {
     const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slow, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) await login(at, 'wrong secret');
     // As another replica, or this one after a restart, sees them.
@@ -133,10 +133,10 @@ describe('admin.login', () => {
     expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
-  test('sends away at once whoever comes while all places are taken', async () => {
+  test('answers 429 at once while all places are taken', async () => {
     const at = await begin({
       admin: {
-        turnstile: createConcurrencyLimit({ running: 1, waiting: 1 }),
+        concurrencyLimit: createConcurrencyLimit({ running: 1, waiting: 1 }),
         attemptLimits: { freeTries: 100 },
       },
     });
@@ -149,11 +149,11 @@ describe('admin.login', () => {
   });
 });
 
-describe('the budgets', () => {
+describe('decideAttempt', () => {
   const none = { tries: 0, ageSeconds: 0, idleSeconds: 0, hasSucceeded: false };
   const with_ = (part: Partial<Counters>): Counters => ({ address: none, id: none, pair: none, ...part });
 
-  test('double the delay of a pair with each try, up to a quarter of an hour', () => {
+  test('doubles the delay with each attempt up to 15 minutes', () => {
     const waits = [4, 5, 6, 7, 14, 15, 40].map((tries) => {
       const verdict = decideAttempt(with_({ pair: { ...none, tries } }), budgets);
       return verdict.allowed ? 0 : verdict.retryAfterSeconds;
@@ -161,7 +161,7 @@ describe('the budgets', () => {
     expect(waits).toEqual([0, 1, 2, 4, 512, 900, 900]);
   });
 
-  test('evaluate at most ten guesses of a pair in its first minute', () => {
+  test('allows at most ten attempts in the first minute', () => {
     let tries = 0;
     let last = 0;
     let evaluated = 0;
@@ -180,7 +180,7 @@ describe('the budgets', () => {
     expect(evaluated).toBe(10);
   });
 
-  test('do not count a known network among the strangers', () => {
+  test('does not count a known network among the strangers', () => {
     const verdict = decideAttempt(
       with_({ id: { ...none, tries: 20 }, pair: { ...none, hasSucceeded: true } }),
       budgets,
@@ -188,7 +188,7 @@ describe('the budgets', () => {
     expect(verdict).toMatchObject({ allowed: true, tries: { id: 20, pair: 1 } });
   });
 
-  test('open a new window for an address when its last is over', () => {
+  test('opens a new window for a network after the last one', () => {
     const full = { ...none, tries: 30 };
     expect(decideAttempt(with_({ address: { ...full, ageSeconds: 100.2 } }), budgets)).toEqual({
       allowed: false,
@@ -202,12 +202,12 @@ describe('the budgets', () => {
   });
 });
 
-describe('the turnstile', () => {
-  test('runs two, lets sixteen wait in their order, and takes nobody beyond', async () => {
-    const turnstile = createConcurrencyLimit({ running: 2, waiting: 16 });
-    const places = Array.from({ length: 18 }, () => turnstile.tryAcquire()).filter((place) => place !== null);
+describe('the concurrency limit', () => {
+  test('runs two, queues sixteen in order and rejects further ones', async () => {
+    const limit = createConcurrencyLimit({ running: 2, waiting: 16 });
+    const places = Array.from({ length: 18 }, () => limit.tryAcquire()).filter((place) => place !== null);
     expect(places).toHaveLength(18);
-    expect(turnstile.tryAcquire()).toBeNull();
+    expect(limit.tryAcquire()).toBeNull();
     const order: number[] = [];
     const turns = places.map((place, index) => place.start().then(() => order.push(index)));
     await Promise.all(turns.slice(0, 2));
@@ -216,7 +216,7 @@ describe('the turnstile', () => {
     places[1]?.release();
     await turns[2];
     expect(order).toEqual([0, 1, 2]);
-    expect(turnstile.tryAcquire()).not.toBeNull();
-    expect(turnstile.tryAcquire()).toBeNull();
+    expect(limit.tryAcquire()).not.toBeNull();
+    expect(limit.tryAcquire()).toBeNull();
   });
 });

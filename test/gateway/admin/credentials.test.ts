@@ -76,7 +76,7 @@ describe('setup and reset', () => {
   const login = (adminId: string, password: string) =>
     world.call('POST', '/v1/admin/login', { body: { admin_id: adminId, password } });
 
-  test('refuse an unfit ID and an unfit password, and set nothing', async () => {
+  test('refuse an invalid ID or password without a change', async () => {
     for (const adminId of ['', 'two words', 'x'.repeat(65), 'ümlaut']) {
       await expect(world.admin.setup(adminId, fitPassword)).rejects.toMatchObject({
         status: 400,
@@ -94,7 +94,7 @@ describe('setup and reset', () => {
     expect(await world.admin.exists()).toBe(false);
   });
 
-  test('setup makes one administrator, of however many at once', async () => {
+  test('setup creates one administrator of concurrent ones', async () => {
     const outcomes = await Promise.allSettled(
       ['ada', 'bob', 'cyd'].map((adminId) => world.admin.setup(adminId, fitPassword)),
     );
@@ -118,7 +118,7 @@ describe('setup and reset', () => {
     expect((await login('grace', 'another long secret')).status).toBe(200);
   });
 
-  test('reset lets somebody in who had guessed too often', async () => {
+  test('reset clears the attempt counters', async () => {
     await world.admin.reset('grace', fitPassword);
     for (let guess = 0; guess < 6; guess += 1) await login('grace', 'no such secret at all');
     expect((await login('grace', fitPassword)).status).toBe(429);
@@ -126,7 +126,7 @@ describe('setup and reset', () => {
     expect((await login('grace', fitPassword)).status).toBe(200);
   });
 
-  test('a login that began before a reset gets no session after it', async () => {
+  test('a login during a reset gets no session', async () => {
     await world.admin.reset('grace', fitPassword);
     const [login1, reset] = await Promise.all([
       login('grace', fitPassword),
@@ -140,7 +140,7 @@ describe('setup and reset', () => {
     else expect(login1.status).toBe(401);
   });
 
-  test('tell a password that is shorter than advised', async () => {
+  test('report a password that is shorter than recommended', async () => {
     expect(await world.admin.reset('grace', 'k3v9x2mq7wz4')).toEqual({ adminId: 'grace', isShort: true });
   });
 });

@@ -22,7 +22,7 @@ afterAll(() => world.close());
 const login = (body: unknown = { admin_id: adminId, password }) =>
   world.call('POST', '/v1/admin/login', { body });
 /** An error without the id of its request, which is never the same. */
-const said = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
+const errorBody = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
 const session = (token?: string) =>
   world.call('GET', '/v1/admin/session', token === undefined ? {} : { token });
 async function open(): Promise<string> {
@@ -52,12 +52,12 @@ describe('admin.login', () => {
     ];
     for (const { status, headers, body } of answers) {
       expect([status, body.error.code, body.error.param]).toEqual([401, 'invalid_credentials', null]);
-      expect(said(body)).toEqual(said(answers[0]?.body));
+      expect(errorBody(body)).toEqual(errorBody(answers[0]?.body));
       expect(Object.keys(headers)).toEqual(Object.keys(answers[0]?.headers ?? {}));
     }
   });
 
-  test('names the members at fault', async () => {
+  test('names the invalid members', async () => {
     const cases: [unknown, string][] = [
       [{ admin_id: adminId }, 'password'],
       [{ admin_id: 'two words', password }, 'admin_id'],
@@ -72,7 +72,7 @@ describe('admin.login', () => {
     }
   });
 
-  test('keeps five sessions and revokes the oldest beyond', async () => {
+  test('keeps five sessions and revokes the oldest', async () => {
     const tokens: string[] = [];
     for (let count = 0; count < 7; count += 1) tokens.push(await open());
     const statuses = await Promise.all(tokens.map(async (token) => (await session(token)).status));
@@ -108,12 +108,12 @@ describe('admin.login', () => {
 
 describe('admin.getSession', () => {
   test('reads the session in use', async () => {
-    const opened = await login();
-    const { status, body } = await session(opened.body.session_token);
+    const loginAnswer = await login();
+    const { status, body } = await session(loginAnswer.body.session_token);
     expect(status).toBe(200);
     expect(body).toEqual({
       admin_id: adminId,
-      expires_at: opened.body.expires_at,
+      expires_at: loginAnswer.body.expires_at,
       created_at: expect.stringMatching(/\.\d{3}Z$/),
     });
   });
@@ -193,8 +193,8 @@ test('keeps no password and no session token in the database or the log', async 
   await login({ admin_id: 'CANARYtypedintothewrongfield', password: wrong });
   const token = await open();
   await session(token);
-  const kept = (await world.dump()) + world.logLines.join('');
-  expect(kept).toContain(adminId);
+  const stored = (await world.dump()) + world.logLines.join('');
+  expect(stored).toContain(adminId);
   for (const secret of [
     password,
     wrong,
@@ -207,7 +207,7 @@ test('keeps no password and no session token in the database or the log', async 
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64').replace(/=+$/, ''),
     ]) {
-      expect(kept.includes(form)).toBe(false);
+      expect(stored.includes(form)).toBe(false);
     }
   }
 });

@@ -14,7 +14,7 @@ const examine = (credential: string, userToken: string) =>
   world.as(credential).bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': userToken } });
 
 describe('a machine credential', () => {
-  test('does what its scope names, for users of its Bureau alone', async () => {
+  test('performs the operations of its scopes for its own Bureau', async () => {
     const { credential, credentialId } = await world.gateway.machines.create({
       scopes: ['bureaus.current'],
       bureauId: 'shop',
@@ -44,7 +44,7 @@ describe('a machine credential', () => {
     ).toMatchObject({ bureauId: 'shop', scopes: ['bureaus.current'], revokedAt: null });
   });
 
-  test('issues user tokens for its Bureau, and finds no other', async () => {
+  test('issues user tokens only for its own Bureau', async () => {
     const { credential } = await world.gateway.machines.create({
       scopes: ['tokens.issue'],
       bureauId: 'shop',
@@ -63,7 +63,7 @@ describe('a machine credential', () => {
     ).rejects.toMatchObject(absent);
   });
 
-  test('is refused at every other operation of an administrator, known and unknown things alike', async () => {
+  test('is refused by all other operations, whether the target exists or not', async () => {
     const { credential } = await world.gateway.machines.create({
       scopes: ['bureaus.current'],
       bureauId: 'shop',
@@ -84,7 +84,7 @@ describe('a machine credential', () => {
     await expect(machine.accounts.getMe()).rejects.toMatchObject({ status: 403 });
   });
 
-  test('ends when it is revoked, and by its time; what it was stays on record', async () => {
+  test('ends when revoked or expired and stays listed', async () => {
     const { userToken } = await makeUser(world.sql, 'shop');
     const { credential, credentialId } = await world.gateway.machines.create({
       scopes: ['tokens.issue', 'bureaus.current'],
@@ -112,7 +112,7 @@ describe('a machine credential', () => {
     expect(actions.map(({ action }) => action)).toEqual(['admin.token.create', 'admin.token.revoke']);
   });
 
-  test('lives 90 days unless its request says otherwise', async () => {
+  test('lives 90 days by default', async () => {
     const { expiresAt } = await world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'shop' });
     const days = (expiresAt.getTime() - Date.now()) / 86_400_000;
     expect(Math.round(days)).toBe(90);
@@ -123,7 +123,7 @@ describe('a machine credential', () => {
     await expect(world.gateway.machines.create(request)).rejects.toMatchObject({ status: 400, param: 'ttl' });
   });
 
-  test('takes the tokens that it issued along when it is revoked', async () => {
+  test('revokes the tokens that it issued', async () => {
     const { credential, credentialId } = await world.gateway.machines.create({
       scopes: ['tokens.issue'],
       bureauId: 'shop',
@@ -137,7 +137,7 @@ describe('a machine credential', () => {
       await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
   });
 
-  test('leaves its tokens when its revocation says so', async () => {
+  test('keeps its tokens when the revocation asks for it', async () => {
     const { credential, credentialId } = await world.gateway.machines.create({
       scopes: ['tokens.issue'],
       bureauId: 'shop',
@@ -151,7 +151,7 @@ describe('a machine credential', () => {
     });
   });
 
-  test('is not made for an unknown scope, without one, or for an unknown Bureau', async () => {
+  test('needs known scopes and a known Bureau', async () => {
     const { create } = world.gateway.machines;
     await expect(create({ scopes: ['everything'], bureauId: 'shop' })).rejects.toMatchObject({
       status: 400,
@@ -166,7 +166,7 @@ describe('a machine credential', () => {
     });
   });
 
-  test('lies nowhere but in the hands of who made it', async () => {
+  test('appears in neither the database nor the log', async () => {
     const { credential } = await world.gateway.machines.create({
       scopes: ['bureaus.current'],
       bureauId: 'shop',
@@ -183,7 +183,7 @@ describe('a machine credential', () => {
 });
 
 describe('the audit log', () => {
-  test('tells of logins and of wrong guesses, and keeps no unknown ID, which may be a password', async () => {
+  test('records logins and failures, without IDs that do not exist', async () => {
     const wrong = (adminId: string) =>
       world.guest.admin
         .login({ admin_id: adminId, password: 'a wrong password, surely' })

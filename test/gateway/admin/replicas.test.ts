@@ -33,7 +33,7 @@ async function guess(
   return { status: answer.status, text, headers: [...answer.headers.keys()].sort() };
 }
 
-test('gateways that start at one time on a new database have one administrator, whom each of them lets in', async () => {
+test('gateways that start together on a new database share one administrator', async () => {
   for (const { url } of gateways) {
     const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({
       admin_id: testAdministrator.adminId,
@@ -44,19 +44,19 @@ test('gateways that start at one time on a new database have one administrator, 
 });
 
 describe('wrong passwords', () => {
-  test('of a known and of an unknown ID get the same answer', async () => {
+  test('get the same answer for a known and an unknown ID', async () => {
     // Few enough for both to be looked at.
-    const known = [await guess(0, testAdministrator.adminId), await guess(1, testAdministrator.adminId)];
+    const existing = [await guess(0, testAdministrator.adminId), await guess(1, testAdministrator.adminId)];
     const unknown = [await guess(0, 'nobody'), await guess(1, 'nobody')];
-    expect(known[0]).toMatchObject({ status: 401 });
-    expect(new Set([...known, ...unknown].map((answer) => JSON.stringify(answer))).size).toBe(1);
+    expect(existing[0]).toMatchObject({ status: 401 });
+    expect(new Set([...existing, ...unknown].map((answer) => JSON.stringify(answer))).size).toBe(1);
   });
 
-  test('are looked at ten times at most in the first minute, however many come at once to however many gateways', async () => {
-    let sent = 0;
+  test('are checked at most ten times in the first minute over all gateways', async () => {
+    let requestCount = 0;
     const statuses: number[] = [];
     const worker = async (): Promise<void> => {
-      while (sent < 400) statuses.push((await guess(sent++, 'under-attack')).status);
+      while (requestCount < 400) statuses.push((await guess(requestCount++, 'under-attack')).status);
     };
     await Promise.all(Array.from({ length: 50 }, worker));
     const evaluated = statuses.filter((status) => status === 401).length;

@@ -35,8 +35,8 @@ describe('a .env text', () => {
 
   test.each<[string, number, string]>([
     ['A=1\nthis is no entry\nB=2', 2, 'KEY=value'],
-    ['A=1\n\nB="never closed\nC=3', 3, 'never closed'],
-    ['A="x"y', 1, 'behind its closing quote'],
+    ['A=1\n\nB="never closed\nC=3', 3, 'not closed'],
+    ['A="x"y', 1, 'after its closing quote'],
     ['=x', 1, 'KEY=value'],
     ['export', 1, 'KEY=value'],
   ])('%j is refused with the line', (text, line, message) => {
@@ -62,7 +62,7 @@ describe('env.importVariables', () => {
   const keys = async () => (await world.admin.env.listVariables()).items.map(({ key }) => key);
   const importing = (content: string) => world.admin.env.importVariables({ content });
 
-  test('writes every variable, and a later one of the same key wins', async () => {
+  test('writes every variable, the last of equal keys', async () => {
     const content =
       '# Providers\nexport ACME_API_KEY="first CANARY key"\nTWO=2\nACME_API_KEY=second-CANARY-key\nPEM="-----BEGIN\nline\n-----END"';
     await expect(importing(content)).resolves.toEqual({ imported: 3, keys: ['ACME_API_KEY', 'TWO', 'PEM'] });

@@ -21,7 +21,7 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
   });
   const has = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
 
-  test('a variable that one was told is used on the other, and is gone there when it is removed here', async () => {
+  test('a variable written or removed on one changes on the other', async () => {
     const timesMs: number[] = [];
     for (let round = 0; round < 5; round += 1) {
       await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
@@ -38,7 +38,7 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
     expect(timesMs.toSorted((a, b) => a - b)[4]).toBeLessThan(2_000);
   });
 
-  test('a call under way keeps the key that it began with', async () => {
+  test('a running call keeps its key', async () => {
     await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
     await until(() => has(other), 'the other gateway has the model');
     const before = other.provider.calls.length;

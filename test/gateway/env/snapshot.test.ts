@@ -48,7 +48,7 @@ function setting() {
 }
 
 describe('the environment in memory', () => {
-  test('keeps what it has while the database is away, and takes the news by itself once it is back', async () => {
+  test('keeps its values during a database outage and then refreshes', async () => {
     const { database, snapshot } = setting();
     database.rows = [row('A', 'first value')];
     await snapshot.refresh();
@@ -62,7 +62,7 @@ describe('the environment in memory', () => {
     await snapshot.close();
   });
 
-  test('loads once for many who ask at a time, and never with less than what was there when they asked', async () => {
+  test('shares one load among concurrent callers', async () => {
     const { database, snapshot } = setting();
     const first = snapshot.refresh();
     database.rows = [row('LATE', 'late value')];
@@ -72,7 +72,7 @@ describe('the environment in memory', () => {
     await snapshot.close();
   });
 
-  test('hides secrets while they are alive, and what is public never', async () => {
+  test('redacts live secrets and no public values', async () => {
     const { database, redactor, snapshot } = setting();
     database.rows = [row('KEY', 'old secret'), row('PUBLIC_URL', 'https://city.example')];
     await snapshot.refresh();
@@ -86,7 +86,7 @@ describe('the environment in memory', () => {
     await snapshot.close();
   });
 
-  test('does not give the value of the process for one that does not open', async () => {
+  test('does not replace an unreadable value by the process’s', async () => {
     const { database, snapshot } = setting();
     database.rows = [{ ...row('BOTH', 'stored'), version: 999_999 }];
     await snapshot.refresh();

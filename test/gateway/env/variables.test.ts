@@ -17,10 +17,10 @@ const auditRows = (action: string) =>
     select actor_kind as "actorKind", target_id as target, diff from gateway.audit_entries where action = ${action} order by entry_id`;
 
 describe('env.upsertVariable', () => {
-  test('takes effect at once: the model appears, and its provider gets the key', async () => {
+  test('takes effect at once for the model and its provider', async () => {
     expect(await modelIds(world)).not.toContain('acme/fast');
-    const written = await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
-    expect(written).toEqual({
+    const answer = await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
+    expect(answer).toEqual({
       key: 'ACME_API_KEY',
       value: '••••9876',
       secret: true,
@@ -34,7 +34,7 @@ describe('env.upsertVariable', () => {
     expect(world.keysSent().at(-1)).toBe(secret);
   });
 
-  test('replaces the value, and an empty one counts as not set', async () => {
+  test('treats an empty value as not set', async () => {
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'another CANARY value' });
     await world.user.ai.generateText({ model: 'acme/fast', prompt: 'hello' });
     expect(world.keysSent().at(-1)).toBe('another CANARY value');
@@ -64,15 +64,15 @@ describe('env.upsertVariable', () => {
   });
 
   test('takes the address of the City, which is read when it is used', async () => {
-    const written = await world.admin.env.upsertVariable({
+    const answer = await world.admin.env.upsertVariable({
       key: 'TOWNHALL_CITY_BASE_URL',
       value: 'https://city.example',
     });
-    expect(written).toMatchObject({ value: 'https://city.example', secret: false, masked: false });
+    expect(answer).toMatchObject({ value: 'https://city.example', secret: false, masked: false });
     await world.admin.env.removeVariable({ key: 'TOWNHALL_CITY_BASE_URL' });
   });
 
-  test('refuses a masked value, so that what was listed cannot be written back', async () => {
+  test('refuses a masked value', async () => {
     const listed = await variable('ACME_API_KEY');
     expect(
       await refusal(world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: listed?.value ?? '' })),
@@ -96,7 +96,7 @@ describe('env.upsertVariable', () => {
     },
   );
 
-  test('takes 32 KiB of value and no byte more, whatever its characters are', async () => {
+  test('accepts at most 32 KiB of value', async () => {
     const widest = 'é'.repeat(16 * 1024);
     await world.admin.env.upsertVariable({ key: 'WIDE', value: widest });
     const { items } = await world.admin.env.listVariables({ reveal: true });
@@ -112,20 +112,20 @@ describe('env.upsertVariable', () => {
 });
 
 describe('env.listVariables', () => {
-  test('hides the values of up to twelve characters whole and shows four of longer ones', async () => {
-    for (const [value, shown] of [
+  test('shows the last four characters of longer values only', async () => {
+    for (const [value, masked] of [
       ['x', '••••'],
       ['123456789012', '••••'],
       ['1234567890123', '••••0123'],
       ['🔑'.repeat(12), '••••'],
     ] as const) {
       await world.admin.env.upsertVariable({ key: 'SHORT', value });
-      expect(await variable('SHORT')).toMatchObject({ value: shown, masked: true });
+      expect(await variable('SHORT')).toMatchObject({ value: masked, masked: true });
     }
     await world.admin.env.removeVariable({ key: 'SHORT' });
   });
 
-  test('shows the values when asked to, and the audit log tells so without them', async () => {
+  test('reveals values on request and audits it', async () => {
     const before = (await auditRows('env.revealVariables')).length;
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'ACME_API_KEY')).toMatchObject({ value: secret, masked: false });
@@ -149,7 +149,7 @@ describe('env.listVariables', () => {
 });
 
 describe('env.removeVariable', () => {
-  test('takes the model away, and says whether there was anything', async () => {
+  test('disables the model and reports whether there was a value', async () => {
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     await expect(world.admin.env.removeVariable({ key: 'ACME_API_KEY' })).resolves.toEqual({ removed: true });
     expect(await modelIds(world)).not.toContain('acme/fast');
@@ -162,7 +162,7 @@ describe('env.removeVariable', () => {
     });
   });
 
-  test('leaves a record of each change, with fingerprints in the place of values', async () => {
+  test('audits each change with fingerprints instead of values', async () => {
     const rows = [
       ...(await auditRows('env.upsertVariable')),
       ...(await auditRows('env.removeVariable')),
@@ -176,7 +176,7 @@ describe('env.removeVariable', () => {
 });
 
 describe('env.getCatalog', () => {
-  test('names who declares a key, and follows what is configured', async () => {
+  test('names the declarers of a key and its configuration', async () => {
     const declared = async () =>
       (await world.admin.env.getCatalog()).items.find(({ key }) => key === 'ACME_API_KEY');
     expect(await declared()).toMatchObject({
@@ -196,7 +196,7 @@ describe('env.getCatalog', () => {
 });
 
 describe('a value of the process', () => {
-  test('is used and listed where nothing is stored, and the database wins over it', async () => {
+  test('is used and listed where nothing is stored', async () => {
     const other = await startEnvWorld({ env: { ACME_API_KEY: 'CANARY-of-the-process-1111' } });
     try {
       const listed = async () =>

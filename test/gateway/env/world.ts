@@ -60,11 +60,11 @@ export async function refusal(call: Promise<unknown>): Promise<{
   message: string;
   details: readonly { path: string; message: string }[];
 }> {
-  const thrown = await call.then(
+  const error = await call.then(
     () => expect.unreachable('the call was not refused'),
     (error: unknown) => error,
   );
-  const { status, code, param, message, details } = thrown as Awaited<ReturnType<typeof refusal>>;
+  const { status, code, param, message, details } = error as Awaited<ReturnType<typeof refusal>>;
   return { status, code, param, message, details };
 }
 

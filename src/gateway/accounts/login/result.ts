@@ -71,7 +71,7 @@ export function createResultReader({
     );
     // Thrown after the commit: a spent attempt has just lost its sealed token.
     if (outcome === 'unproven') throw unproven(proof);
-    if (outcome === 'spent') throw spent();
+    if (outcome === 'spent') throw alreadyRead();
     return outcome;
   };
 }
@@ -129,7 +129,7 @@ function unproven({ loginCode, codeVerifier }: Proof): Problem {
   });
 }
 
-function spent(): Problem {
+function alreadyRead(): Problem {
   return new Problem(
     'gone',
     'login_spent',

@@ -26,13 +26,13 @@ export interface Passwords {
 export function createPasswords({
   store,
   attemptLimits,
-  turnstile,
+  concurrencyLimit,
   rounds = minimumRounds,
 }: {
   store: Pick<AccountsStore, 'findEmailAccount' | 'changePassword'>;
   attemptLimits: Pick<AttemptLimits, 'count' | 'recordSuccess'>;
   /** Limits how many digests are computed at once. */
-  turnstile: ConcurrencyLimit;
+  concurrencyLimit: ConcurrencyLimit;
   /** Rounds of PBKDF2 for new digests. A digest with fewer rounds is replaced at the next login. */
   rounds?: number;
 }): Passwords {
@@ -48,13 +48,13 @@ export function createPasswords({
       });
     },
     digest: (password) =>
-      queued(turnstile, async (turn) => {
+      queued(concurrencyLimit, async (turn) => {
         await turn();
         return digestPassword(password, rounds);
       }),
     check: (source, password) =>
       // Join the queue before counting: a request that the full queue rejects is not an attempt.
-      queued(turnstile, async (turn) => {
+      queued(concurrencyLimit, async (turn) => {
         await attemptLimits.count('passwords', source);
         await turn();
         const account = await store.findEmailAccount(source.bureauId, source.email);
@@ -74,10 +74,10 @@ export function createPasswords({
 
 /** Runs the work with a place in the queue. `turn` resolves when a digest may be computed. Throws 429 when it is full. */
 async function queued<T>(
-  turnstile: ConcurrencyLimit,
+  concurrencyLimit: ConcurrencyLimit,
   work: (turn: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
-  const place = turnstile.tryAcquire();
+  const place = concurrencyLimit.tryAcquire();
   if (!place) throw tooManyAttempts(1);
   try {
     return await work(() => place.start());
