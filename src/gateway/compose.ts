@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
 import { assetExists, assetPath } from '../kernel/assets.ts';
+import { withTimeout } from '../kernel/async.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { serveControl } from '../kernel/control.ts';
@@ -588,9 +589,15 @@ function createReadiness(
         headers: { 'retry-after': '1' },
       });
     await database.ping();
-    await withinMs(
-      Promise.all([requireDescriptors(), jobs.ready(), project.hasJobs ? queue.ready() : undefined]),
-      readyMs,
+    await withTimeout(
+      () => Promise.all([requireDescriptors(), jobs.ready(), project.hasJobs ? queue.ready() : undefined]),
+      {
+        ms: readyMs,
+        error: () =>
+          new Problem('unavailable', 'not_ready', 'The server is still starting.', {
+            headers: { 'retry-after': '1' },
+          }),
+      },
     );
   };
 }
@@ -759,26 +766,6 @@ async function listenWithRetries(
 }
 
 const metricsRetryMs = 500;
-
-async function withinMs(work: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(
-      () =>
-        reject(
-          new Problem('unavailable', 'not_ready', 'The server is still starting.', {
-            headers: { 'retry-after': '1' },
-          }),
-        ),
-      ms,
-    );
-  });
-  try {
-    await Promise.race([work, timeout]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
 
 // `npm run docs` builds the portal; without it the server has no /docs.
 function portalPages(): { prefix: string; directory: string }[] {

@@ -1,5 +1,5 @@
-// Follows the calls to model providers: counts and times them by provider and model, makes each a span under the names
-// of OpenTelemetry's conventions for generative models, and tells the request which model ran and how long it waited.
+// Observes calls to model providers: metrics by provider and model, one span a call after OpenTelemetry's conventions for
+// generative AI, and notes for the request log with the model and the waiting time.
 import type { Clock } from '../../kernel/clock.ts';
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import { boundedLabel, secondsBuckets } from '../../kernel/telemetry/metrics.ts';
@@ -78,19 +78,19 @@ export function createUpstreamObserver({
   const credits = metrics.counter('townhall_credits_total', 'Credits charged; a million are one US dollar.', [
     'model',
   ]);
-  const bounded = boundedLabel(maximumModels);
-  // Only what the catalog has run has a name here: what a caller asked for may be anything.
-  const known = new Set<string>();
-  // Failed tries kept the answer waiting too.
-  const spent = new WeakMap<RequestScope, number>();
-  const addSpent = (request: RequestScope | undefined, ms: number): number => {
+  const modelLabel = boundedLabel(maximumModels);
+  // Labels are only models of the catalog that have run; a requested name could be any text.
+  const ranModels = new Set<string>();
+  // Failed attempts count too: they delayed the answer.
+  const upstreamMsByRequest = new WeakMap<RequestScope, number>();
+  const addUpstreamMs = (request: RequestScope | undefined, ms: number): number => {
     if (request === undefined) return ms;
-    const sum = (spent.get(request) ?? 0) + ms;
-    spent.set(request, sum);
+    const sum = (upstreamMsByRequest.get(request) ?? 0) + ms;
+    upstreamMsByRequest.set(request, sum);
     return sum;
   };
   const nameOf = (model: string | undefined): string =>
-    model !== undefined && known.has(model) ? bounded(model) : 'other';
+    model !== undefined && ranModels.has(model) ? modelLabel(model) : 'other';
 
   function count(notes: CallNote): void {
     if (notes.tokens === undefined && notes.credits === undefined) return;
@@ -116,7 +116,7 @@ export function createUpstreamObserver({
       else request.note(fields);
     },
     async observe({ model, provider, retry }, call) {
-      if (known.size < maximumModels) known.add(model);
+      if (ranModels.size < maximumModels) ranModels.add(model);
       const labels = [provider, nameOf(model)];
       const request = telemetry.request();
       const operation = operationNames[request?.operationId ?? ''] ?? 'chat';
@@ -134,7 +134,7 @@ export function createUpstreamObserver({
       try {
         const answer = await traces.within(span, call);
         const answeredMs = clock.monotonicMs();
-        const upstreamMs = addSpent(request, answeredMs - startedMs);
+        const upstreamMs = addUpstreamMs(request, answeredMs - startedMs);
         calls.add([...labels, 'answered']);
         const ended = ({
           isStream,
@@ -157,15 +157,15 @@ export function createUpstreamObserver({
           request.onEnd(ended);
         }
         return answer;
-      } catch (thrown) {
-        const outcome = isAbort(thrown) ? 'aborted' : codeOf(thrown);
+      } catch (error) {
+        const outcome = isAbort(error) ? 'aborted' : codeOf(error);
         calls.add([...labels, outcome]);
         const spentMs = clock.monotonicMs() - startedMs;
-        request?.note({ model, provider, upstreamMs: addSpent(request, spentMs) });
+        request?.note({ model, provider, upstreamMs: addUpstreamMs(request, spentMs) });
         durations.observe(labels, spentMs / 1000);
         span.fail(outcome);
         span.end();
-        throw thrown;
+        throw error;
       }
     },
     showUsageAlarms(counts) {
@@ -199,9 +199,8 @@ export function createUpstreamObserver({
   };
 }
 
-function isAbort(thrown: unknown): boolean {
+function isAbort(error: unknown): boolean {
   return (
-    thrown instanceof Error &&
-    (thrown.name === 'AbortError' || ('code' in thrown && thrown.code === 'ABORT_ERR'))
+    error instanceof Error && (error.name === 'AbortError' || ('code' in error && error.code === 'ABORT_ERR'))
   );
 }
