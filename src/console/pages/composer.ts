@@ -26,7 +26,7 @@ export function createComposer({
   onSent,
 }: ComposerOptions): HTMLFormElement {
   const fields = createFields({ placeholder, isAttended });
-  const { area, attended, files, fileNames, delivery, problem } = fields;
+  const { area, attendedBox, files, fileNames, delivery, problem } = fields;
   const draftName = sessionId ?? 'new';
   area.value = readDraft(draftName);
   // Kept to be recognized when the same text is sent again.
@@ -36,7 +36,7 @@ export function createComposer({
     deliver: async ({ text, files: messageFiles, delivery: mode, id }) => {
       const attachments = await Promise.all(messageFiles.map(readAttachment));
       const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
-      const chatOptions = sessionId === undefined ? { attended: attended.checked } : {};
+      const chatOptions = sessionId === undefined ? { attended: attendedBox.checked } : {};
       return sendPrompt(
         { sessionId, chatId },
         prompt,
@@ -103,9 +103,9 @@ export function createComposer({
     event.preventDefault();
     submit();
   });
-  attended.addEventListener('change', () => {
+  attendedBox.addEventListener('change', () => {
     if (sessionId !== undefined)
-      void trying(() => ask<Session>('sessions.update', { sessionId, attended: attended.checked }));
+      void trying(() => ask<Session>('sessions.update', { sessionId, attended: attendedBox.checked }));
   });
   files.addEventListener('change', showFileNames);
   const form = layOut(fields, { hasDelivery: chatId === null });
@@ -127,7 +127,7 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
     autocomplete: 'off',
   });
   const send = h('button', { type: 'submit', class: 'primary' }, 'Send');
-  const attended = h('input', { type: 'checkbox', id: 'asks', checked: isAttended });
+  const attendedBox = h('input', { type: 'checkbox', id: 'asks', checked: isAttended });
   const files = h('input', { type: 'file', id: 'files', multiple: true, class: 'hidden' });
   const fileNames = h('span', { class: 'quiet' });
   const delivery = h('select', { id: 'delivery', 'aria-label': 'When the agent is busy' }, [
@@ -152,11 +152,11 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
     else send.removeAttribute('aria-busy');
   }
 
-  return { area, send, attended, files, fileNames, delivery, problem, sending, showSending };
+  return { area, send, attendedBox, files, fileNames, delivery, problem, sending, showSending };
 }
 
 function layOut(
-  { area, send, attended, files, fileNames, delivery, problem, sending }: Fields,
+  { area, send, attendedBox, files, fileNames, delivery, problem, sending }: Fields,
   { hasDelivery }: { hasDelivery: boolean },
 ): HTMLFormElement {
   return h(
@@ -171,7 +171,7 @@ function layOut(
       h(
         'label',
         { class: 'check', for: 'asks', title: 'Otherwise the policy of the agent decides at once' },
-        attended,
+        attendedBox,
         ' Ask me before a tool that needs approval',
       ),
       hasDelivery && h('label', { for: 'delivery' }, 'When busy: ', delivery),

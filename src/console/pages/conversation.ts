@@ -59,9 +59,9 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
       const opening = await openSession(sessionId, redraw);
       if (isClosed) return opening.close();
       source = opening;
-      const { chatId, attended } = opening.session;
+      const { chatId, attended: isAttended } = opening.session;
       log.replaceChildren();
-      fill(composer, createComposer({ sessionId, chatId, isAttended: attended, onSent: scrollDown }));
+      fill(composer, createComposer({ sessionId, chatId, isAttended, onSent: scrollDown }));
       draw(opening);
       scrollDown();
     } catch (error) {
