@@ -106,7 +106,7 @@ test('refuses a workspace within the data folder of the gateway', async () => {
   });
   try {
     await run.waitFor(/Ctrl-C ends it/).catch(() => {});
-    expect(run.screen()).toContain('give another one with --workspace');
+    expect(run.screen()).toContain('name another one with --workspace');
     expect(await run.ended).toBe(2);
   } finally {
     run.process.kill('SIGKILL');
