@@ -1,6 +1,6 @@
-// The files that the program brings along: migrations, contracts, guides, pages, the engine and its threads. In a
-// checkout and in a package they lie on the disk; in the single executable they are inside of it. This is the one door
-// that knows the difference, so everybody else names a file by its path in the repository.
+// The files that ship with the program: migrations, contracts, guides, pages, the engine and its threads. In a checkout and in
+// a package they are on the disk; in the single executable they are inside of it. Other files name an asset by its path in
+// the repository.
 import { createReadStream, existsSync, readFileSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -17,7 +17,7 @@ const inside = 'townhall-asset:';
 // `src` in a checkout, `dist` in a package.
 const program = new URL('../', import.meta.url);
 
-/** The place of a file or folder that is brought along, such as `src/gateway/migrations` or `docs/guides`. */
+/** The path of a file or folder that ships with the program, such as `src/gateway/migrations` or `docs/guides`. */
 export function assetPath(path: string): string {
   if (isSingleExecutable) return `${inside}${path}`;
   return fileURLToPath(
@@ -29,8 +29,8 @@ export function assetPath(path: string): string {
 export async function listFiles(folder: string): Promise<string[]> {
   const key = assetKey(folder);
   if (key === undefined) {
-    const found = await readdir(folder, { recursive: true, withFileTypes: true });
-    return found
+    const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+    return entries
       .filter((entry) => entry.isFile())
       .map((entry) => `${entry.parentPath}/${entry.name}`.slice(folder.replace(/\/+$/, '').length + 1))
       .sort();
@@ -54,13 +54,13 @@ export async function readText(file: string): Promise<string> {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
 }
 
-/** The same at once, for what a module needs before it is whole. */
+/** The same synchronously, for values that a module needs while it loads. */
 export function readTextNow(file: string): string {
   const key = assetKey(file);
   return key === undefined ? readFileSync(file, 'utf8') : Buffer.from(assetBytes(key)).toString('utf8');
 }
 
-/** The bytes of a file in pieces. */
+/** The bytes of a file as a stream. */
 export function readPieces(file: string): Readable {
   const key = assetKey(file);
   return key === undefined ? createReadStream(file) : Readable.from([assetBytes(key)]);
@@ -84,8 +84,8 @@ export function startThread(path: string, options: WorkerOptions): Worker {
 /** The file that an import of a package would take, or undefined where the package is not installed or not inside. */
 export function packageFile(name: string): string | undefined {
   if (isSingleExecutable) {
-    const found = assetPath(`packages/${name}`);
-    return assetExists(found) ? found : undefined;
+    const path = assetPath(`packages/${name}`);
+    return assetExists(path) ? path : undefined;
   }
   try {
     return createRequire(import.meta.url).resolve(name);
@@ -107,7 +107,7 @@ function assetNames(): readonly string[] {
 
 function assetBytes(key: string): Uint8Array {
   if (!assetNames().includes(key)) throw notFound(key);
-  // The memory of the executable itself, which must not be written to and is not copied.
+  // The memory of the executable itself: read-only, not a copy.
   return new Uint8Array(sea.getRawAsset(key) as ArrayBuffer);
 }
 

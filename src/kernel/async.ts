@@ -17,15 +17,20 @@ export function pause(ms: number, { clock = systemClock, signal }: WaitOptions =
   return clock.sleep(ms, signal).catch(() => undefined);
 }
 
+/** The error of work that took too long. */
+export class TimeoutError extends Error {
+  override readonly name = 'TimeoutError';
+}
+
 export interface TimeoutOptions extends WaitOptions {
   ms: number;
-  /** Makes the error of the timeout. */
-  error(): Error;
+  /** The error of the timeout in place of a TimeoutError. */
+  error?(): Error;
 }
 
 /**
- * Settles as the work does. Rejects with `error()` after `ms`, and with the signal's reason when it is aborted first; the
- * signal that the work receives is aborted with the same reason. Work that ignores it goes on, and its result is dropped.
+ * Settles as the work does. Rejects with a TimeoutError after `ms`, and with the signal's reason when it is aborted first;
+ * the signal that the work receives is aborted with the same reason. Work that ignores it goes on, and its result is dropped.
  */
 export async function withTimeout<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -37,7 +42,7 @@ export async function withTimeout<T>(
   const running = work(AbortSignal.any([...outerSignals, timeout.signal]));
   running.catch(() => undefined);
   const expired = clock.sleep(ms, AbortSignal.any([...outerSignals, finished.signal])).then((): never => {
-    const reason = error();
+    const reason = error?.() ?? new TimeoutError(`It took longer than ${ms} ms.`);
     timeout.abort(reason);
     throw reason;
   });

@@ -1,15 +1,16 @@
-// The 0600 socket beside the data, through which commands talk to a server that holds the embedded
-// database. Whoever may read the folder may use it; it carries one JSON line each way a connection.
+// The control socket beside the data, through which commands talk to a server that holds the embedded database. Its mode is
+// 0600; a connection carries one JSON line each way.
 import { once } from 'node:events';
 import { chmod, lstat, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
+import { asRecord } from './json-value.ts';
 import type { Log } from './log.ts';
 import { Problem } from './problem.ts';
 
 export type ControlHandler = (input: unknown) => Promise<unknown>;
 
 export interface Control {
-  /** Answers what it has begun, then removes the socket. */
+  /** Finishes running requests, then removes the socket. */
   close(): Promise<void>;
 }
 
@@ -18,7 +19,7 @@ type ControlAnswer =
   | { ok: false; error: { kind: Problem['kind']; code: Problem['code']; message: string } };
 
 const maximumLine = 16 * 1024 * 1024;
-// A restore or an export may take its time; a peer that says nothing at all may not.
+// For the request line; a restore or an export may take longer to answer.
 const requestMs = 10_000;
 
 /**
@@ -31,14 +32,14 @@ export async function serveControl(
   { log }: { log: Log },
 ): Promise<Control> {
   await removeStale(path);
-  const known = new Map(Object.entries(handlers));
+  const handlersByName = new Map(Object.entries(handlers));
   const open = new Set<Promise<void>>();
   const server = createServer((socket) => {
-    const served = answerOne(socket, known, log).finally(() => open.delete(served));
-    open.add(served);
+    const exchange = answerOne(socket, handlersByName, log).finally(() => open.delete(exchange));
+    open.add(exchange);
   });
   const listening = once(server, 'listening');
-  // bind happens within listen(), so nothing else is made under this umask; the socket is never open to others.
+  // bind happens within listen(), so the umask applies to the socket alone, which is never open to others.
   const previous = process.umask(0o177);
   try {
     server.listen(path);
@@ -59,7 +60,7 @@ export async function serveControl(
 
 /** Asks the server at `path`. Throws the Problem that its handler threw, and `not_ready` when no server is there. */
 export async function callControl(path: string, name: string, input: unknown): Promise<unknown> {
-  const socket = await dial(path);
+  const socket = await connectTo(path);
   if (!socket)
     throw new Problem('unavailable', 'not_ready', 'No running server listens at the control socket.');
   try {
@@ -79,7 +80,7 @@ async function answerOne(
   handlers: ReadonlyMap<string, ControlHandler>,
   log: Log,
 ): Promise<void> {
-  // A command that was interrupted is no trouble of ours.
+  // An interrupted command closes its socket; that is not an error of the server.
   socket.on('error', () => undefined);
   const timer = setTimeout(() => socket.destroy(), requestMs);
   try {
@@ -131,15 +132,10 @@ function readRequest(line: string): { name: string; input: unknown } {
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_request', 'A control is one line of JSON.', { cause });
   }
-  if (
-    typeof request !== 'object' ||
-    request === null ||
-    !('name' in request) ||
-    typeof request.name !== 'string'
-  ) {
+  const { name, input = null } = asRecord(request);
+  if (typeof name !== 'string')
     throw new Problem('bad_request', 'invalid_request', 'A control needs a name.');
-  }
-  return { name: request.name, input: 'input' in request ? request.input : null };
+  return { name, input };
 }
 
 /** The first line, or undefined when the other side closes before its end. */
@@ -158,11 +154,11 @@ async function readLine(socket: Socket): Promise<string | undefined> {
 }
 
 async function removeStale(path: string): Promise<void> {
-  const found = await lstat(path).catch(() => undefined);
-  if (!found) return;
+  const existing = await lstat(path).catch(() => undefined);
+  if (!existing) return;
   // A refused connection looks the same on a plain file.
-  if (!found.isSocket()) throw new Error(`${path} is there already and is no socket.`);
-  const socket = await dial(path);
+  if (!existing.isSocket()) throw new Error(`${path} exists and is not a socket.`);
+  const socket = await connectTo(path);
   if (socket) {
     socket.destroy();
     throw new Error(`A running server listens at ${path}.`);
@@ -170,8 +166,8 @@ async function removeStale(path: string): Promise<void> {
   await rm(path, { force: true });
 }
 
-/** Undefined when nobody listens there. */
-function dial(path: string): Promise<Socket | undefined> {
+/** Undefined when no server listens there. */
+function connectTo(path: string): Promise<Socket | undefined> {
   return new Promise((resolve, reject) => {
     const socket = connect(path);
     socket.once('connect', () => resolve(socket));

@@ -1,12 +1,12 @@
-// Names for things: `prefix_` and a UUIDv7 in 26 lower-case Crockford base32 characters. They sort by the
-// time they were made, within this process strictly, so that an index on them grows at its end.
+// Ids: `prefix_` and a UUIDv7 in 26 lower-case Crockford base32 characters. They sort by creation time, strictly within this
+// process, so that an index on them grows at its end.
 import { randomFillSync } from 'node:crypto';
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
 export type MakeId = (prefix: string) => string;
 
-/** A maker of its own order and its own source of time. */
+/** Ids with an order and a source of time of their own. */
 export function createIds(now: () => number): MakeId {
   let lastMs = -1;
   let sequence = 0;
@@ -14,8 +14,8 @@ export function createIds(now: () => number): MakeId {
     const ms = now();
     if (ms > lastMs) {
       lastMs = ms;
-      // Half of the twelve bits are left for what follows within this millisecond.
-      sequence = chance.readUInt16BE(draw(2)) & 0x7ff;
+      // Half of the twelve bits stay free for further ids of this millisecond.
+      sequence = randomPool.readUInt16BE(takeRandomBytes(2)) & 0x7ff;
     } else if (sequence < 0xfff) {
       sequence += 1;
     } else {
@@ -30,36 +30,35 @@ export function createIds(now: () => number): MakeId {
 /** An id of now, such as `usr_01k…`. */
 export const id: MakeId = createIds(Date.now);
 
-// Chance is drawn for many ids at once; each request needs an id, and asking for a few bytes costs more than
-// all the rest of it.
-const chance = Buffer.alloc(4096);
-let drawn = chance.length;
+// Random bytes for many ids at once: every request needs an id, and a call for a few bytes costs more than the rest of it.
+const randomPool = Buffer.alloc(4096);
+let usedBytes = randomPool.length;
 
-/** Where so many bytes stand that were not used before. */
-function draw(bytes: number): number {
-  if (drawn + bytes > chance.length) {
-    randomFillSync(chance);
-    drawn = 0;
+/** The offset of so many unused random bytes in the pool. */
+function takeRandomBytes(bytes: number): number {
+  if (usedBytes + bytes > randomPool.length) {
+    randomFillSync(randomPool);
+    usedBytes = 0;
   }
-  drawn += bytes;
-  return drawn - bytes;
+  usedBytes += bytes;
+  return usedBytes - bytes;
 }
 
 /**
- * RFC 9562, version 7: 48 bits of milliseconds, version, 12 of sequence, variant, 62 of chance. The first ten
+ * RFC 9562, version 7: 48 bits of milliseconds, version, 12 of sequence, variant, 62 random bits. The first ten
  * characters are exactly the milliseconds, so the rest fits into two numbers of 40 bits.
  */
 function encode(ms: number, sequence: number): string {
-  const at = draw(8);
-  const high = chance.readUIntBE(at, 3) & 0x3fffff;
-  const low = chance.readUIntBE(at + 3, 5);
+  const at = takeRandomBytes(8);
+  const high = randomPool.readUIntBE(at, 3) & 0x3fffff;
+  const low = randomPool.readUIntBE(at + 3, 5);
   const middle = (0x7000 + sequence) * 2 ** 24 + 0x800000 + high;
   return base32(ms, 10) + base32(middle, 8) + base32(low, 8);
 }
 
 function base32(value: number, length: number): string {
   let text = '';
-  for (let left = length, rest = value; left > 0; left -= 1, rest = Math.floor(rest / 32))
+  for (let index = 0, rest = value; index < length; index += 1, rest = Math.floor(rest / 32))
     text = alphabet[rest % 32] + text;
   return text;
 }

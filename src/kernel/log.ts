@@ -1,6 +1,6 @@
-// The log: one JSON object a line on standard output, and the only file that knows pino. Nothing secret
-// gets out: members are hidden by their name and text by the secret values that are alive right now. A line is
-// written first and looked over once as a whole; only one that may have something to hide is taken apart.
+// The log: one JSON object a line on standard output, and the only file that knows pino. Members are redacted by their name,
+// and text by the secret values that are in use. A line is serialized first and scanned once as a whole; only a line that may
+// hold a secret is redacted member by member.
 import { pino } from 'pino';
 import { type Clock, systemClock } from './clock.ts';
 import type { Redactor } from './secrets/secret.ts';
@@ -54,24 +54,24 @@ const secretNames = new Set([
   'credential',
   'credentials',
 ]);
-// Beyond this a structure is summed up in one word: a line is for reading.
+// A structure beyond this is replaced by one word.
 const maximumDepth = 6;
 const maximumEntries = 200;
-// Looking for secrets takes up to 140 ns a character, and a stranger may have sent the text.
+// The search for secrets takes up to 140 ns a character, and the text may come from a stranger.
 const maximumTextLength = 16 * 1024;
 // The part of a longer text that is searched for secrets. Its end may be a part of a secret and is never shown.
 const searchedTextLength = 4 * maximumTextLength;
 const unshownEnd = maximumTextLength;
 
-// Lines are written a few milliseconds late and many at once: a write for each would cost every request a
-// turn in the thread pool. What is left is written when the process exits.
-const behind = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024, periodicFlush: 20 };
+// Lines are written in batches, a few milliseconds late: a write for each would cost every request a turn in the thread pool.
+// The rest is flushed when the process exits.
+const asynchronous = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024, periodicFlush: 20 };
 
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;
-  const destination = write ? { write } : pino.destination(behind);
+  const destination = write ? { write } : pino.destination(asynchronous);
   const quick: Walk = {
-    hide: asItIs,
+    hide: identity,
     hideLong: (text) => shortened(text, redactor),
     isSecretName: rememberNames(),
     depth: 0,
@@ -128,19 +128,19 @@ const nothing = {};
 // Many lines share a millisecond when they are many; writing the time out costs as much as half of a line.
 function createTimestamp(clock: Pick<Clock, 'now'>): () => string {
   let atMs = Number.NaN;
-  let written = '';
+  let timestamp = '';
   return () => {
     const now = clock.now();
     if (now.getTime() !== atMs) {
       atMs = now.getTime();
-      written = `,"time":"${now.toISOString()}"`;
+      timestamp = `,"time":"${now.toISOString()}"`;
     }
-    return written;
+    return timestamp;
   };
 }
 
 type Hide = (text: string) => string;
-const asItIs: Hide = (text) => text;
+const identity: Hide = (text) => text;
 
 /** The beginning of a long text, without secrets. */
 function shortened(text: string, redactor: Redactor): string {
@@ -190,21 +190,21 @@ interface Walk {
 function put(target: Record<string, unknown>, name: string, value: unknown, walk: Walk): void {
   const hides = value !== null && value !== undefined && walk.isSecretName(name);
   const plain = hides ? '[redacted]' : plainValue(value, walk);
-  const shown = walk.hide(name);
+  const safeName = walk.hide(name);
   // Assigning to `__proto__` would change the target instead.
-  if (shown === '__proto__')
-    Object.defineProperty(target, shown, { value: plain, enumerable: true, configurable: true });
-  else target[shown] = plain;
+  if (safeName === '__proto__')
+    Object.defineProperty(target, safeName, { value: plain, enumerable: true, configurable: true });
+  else target[safeName] = plain;
 }
 
-// Names recur with every line, so what was found out about one is kept; not about too many, as callers make some up.
+// Names recur with every line, so verdicts are cached; callers invent some names, so the number is bounded.
 const maximumVerdicts = 2_000;
 
 function rememberNames(): (name: string) => boolean {
   const verdicts = new Map<string, boolean>();
   return (name) => {
-    const known = verdicts.get(name);
-    if (known !== undefined) return known;
+    const cached = verdicts.get(name);
+    if (cached !== undefined) return cached;
     const verdict = secretNames.has(name.toLowerCase().replace(/[-_]/g, ''));
     if (verdicts.size < maximumVerdicts && name.length <= 64) verdicts.set(name, verdict);
     return verdict;
@@ -232,10 +232,10 @@ function plainValue(value: unknown, walk: Walk): unknown {
 
 // A secret of digits alone may reach the log as a number.
 function plainNumber(value: number, { hide }: Walk): unknown {
-  if (hide === asItIs) return value;
+  if (hide === identity) return value;
   const text = String(value);
-  const shown = hide(text);
-  return shown === text ? value : shown;
+  const redacted = hide(text);
+  return redacted === text ? value : redacted;
 }
 
 // An error's own telling members are not enumerable.

@@ -1,5 +1,5 @@
-// The one error class of the product, and how it looks on the wire. Whoever knows a rule throws a
-// Problem; one edge (server.ts) renders it. The message is for the caller, the cause for the log alone.
+// The error class of the product and its form on the wire. Code throws a Problem where it checks a rule; http/server.ts
+// renders it. The message is for the caller, the cause for the log alone.
 import type { ProblemCode } from '../contract/problem-code.gen.ts';
 
 const kinds = {
@@ -21,10 +21,10 @@ const kinds = {
   upstream_timeout: { status: 504, type: 'upstream_error' },
 } as const;
 
-/** What went wrong, as a closed list; each kind has one status and one `type` on the wire. */
+/** A closed list of error kinds; each has one status and one `type` on the wire. */
 export type ProblemKind = keyof typeof kinds;
 
-/** One member at fault: `path` as the caller would write it, such as `messages[0].role`. */
+/** One invalid member: `path` as the caller would write it, such as `messages[0].role`. */
 export interface ProblemDetail {
   path: string;
   message: string;
@@ -33,7 +33,7 @@ export interface ProblemDetail {
 export interface ProblemExtra {
   /** For the log only; it never reaches the caller. */
   cause?: unknown;
-  /** The member or parameter at fault. */
+  /** The invalid member or parameter. */
   param?: string | null;
   details?: ProblemDetail[];
   /** Sent with the answer, such as `retry-after`. Names in lower case. */
@@ -93,15 +93,15 @@ export function renderProblem(problem: Problem, requestId: string): ProblemBody 
   };
 }
 
-/** Whatever was thrown, as a Problem: an unknown throw tells the caller nothing and keeps its cause for the log. */
-export function asProblem(thrown: unknown): Problem {
-  if (thrown instanceof Problem) return thrown;
+/** Any thrown value as a Problem. An unknown one becomes a 500 without detail; its cause is for the log. */
+export function asProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error;
   return new Problem(
     'internal',
     'internal_error',
     'Something went wrong on our side; the request id leads to it in our log.',
     {
-      cause: thrown,
+      cause: error,
     },
   );
 }

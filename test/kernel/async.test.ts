@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { createBatcher, pause, retry, settlesWithin, withTimeout } from '../../src/kernel/async.ts';
+import {
+  createBatcher,
+  pause,
+  retry,
+  settlesWithin,
+  TimeoutError,
+  withTimeout,
+} from '../../src/kernel/async.ts';
 
 const never = new Promise<never>(() => undefined);
 const tooLate = () => new Error('too late');
@@ -9,7 +16,11 @@ describe('withTimeout', () => {
     expect(await withTimeout(async () => 'done', { ms: 10_000, error: tooLate })).toBe('done');
   });
 
-  it('rejects with the given error after the time', async () => {
+  it('rejects with a TimeoutError after the time', async () => {
+    await expect(withTimeout(() => never, { ms: 1 })).rejects.toThrow(TimeoutError);
+  });
+
+  it('rejects with the error of the options after the time', async () => {
     await expect(withTimeout(() => never, { ms: 1, error: tooLate })).rejects.toThrow('too late');
   });
 

@@ -1,10 +1,10 @@
 // Strict JSON: parses the bytes of a request body and refuses what JSON.parse lets pass and other parsers
 // read differently (duplicate members, a byte order mark, endless depth, numbers and characters that do
-// not survive). The rule it keeps: what is accepted here means the same to every parser behind us.
+// not survive), so that an accepted body means the same to every parser behind us.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../problem.ts';
 
-/** More nesting than any honest body has, and far below what would exhaust the stack. */
+/** More nesting than real bodies have, and far below what would exhaust the stack. */
 const maximumDepth = 64;
 // Objects, arrays, names and texts each cost the parser, the validator and the serializer up to a microsecond; numbers
 // and literals a tenth of it. 100,000 hold 10,000 messages of a chat with typed parts, 500,000 values the 300,000
@@ -211,7 +211,7 @@ function isSuspectEscape(bytes: Buffer, at: number): boolean {
 }
 
 // A list serves the few members that bodies have; a body of thousands is looked up in a set.
-function refuseDuplicate(literal: string, seen: Names): void {
+function refuseDuplicate(literal: string, names: Names): void {
   let name = literal.slice(1, -1);
   if (name.includes('\\')) {
     try {
@@ -221,20 +221,20 @@ function refuseDuplicate(literal: string, seen: Names): void {
       return;
     }
   }
-  if (seen.set ? seen.set.has(name) : seen.list.includes(name)) {
-    const shown = name.toWellFormed().slice(0, 128);
+  if (names.set ? names.set.has(name) : names.list.includes(name)) {
+    const label = name.toWellFormed().slice(0, 128);
     throw new Problem(
       'bad_request',
       'duplicate_member',
-      `The member ${JSON.stringify(shown)} appears more than once.`,
+      `The member ${JSON.stringify(label)} appears more than once.`,
       {
-        param: shown,
-        details: [{ path: shown, message: 'appears more than once' }],
+        param: label,
+        details: [{ path: label, message: 'appears more than once' }],
       },
     );
   }
-  if (seen.set) seen.set.add(name);
-  else if (seen.list.push(name) > 16) seen.set = new Set(seen.list);
+  if (names.set) names.set.add(name);
+  else if (names.list.push(name) > 16) names.set = new Set(names.list);
 }
 
 interface Names {
@@ -243,14 +243,14 @@ interface Names {
 }
 
 function refuseUnsafeValues(document: unknown): void {
-  const fault = findUnsafe(document);
-  if (fault === undefined) return;
-  const path = fault.steps.reduceRight<string>(
+  const unsafe = findUnsafe(document);
+  if (unsafe === undefined) return;
+  const path = unsafe.steps.reduceRight<string>(
     (above, step) =>
       typeof step === 'number' ? `${above}[${step}]` : above === '' ? step : `${above}.${step}`,
     '',
   );
-  throw unsafe(path, fault.message);
+  throw unsafeProblem(path, unsafe.message);
 }
 
 interface UnsafeValue {
@@ -268,8 +268,8 @@ function findUnsafe(value: unknown): UnsafeValue | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index += 1) {
-      const fault = findUnsafe(value[index]);
-      if (fault !== undefined) return addStep(fault, index);
+      const nested = findUnsafe(value[index]);
+      if (nested !== undefined) return addStep(nested, index);
     }
     return undefined;
   }
@@ -278,26 +278,26 @@ function findUnsafe(value: unknown): UnsafeValue | undefined {
     if (name === '__proto__')
       return { steps: [], message: 'has a member `__proto__`, which is not accepted' };
     if (!name.isWellFormed()) return { steps: [], message: 'has a name that holds half of a surrogate pair' };
-    const fault = findUnsafe((value as Record<string, unknown>)[name]);
-    if (fault !== undefined) return addStep(fault, name);
+    const nested = findUnsafe((value as Record<string, unknown>)[name]);
+    if (nested !== undefined) return addStep(nested, name);
   }
   return undefined;
 }
 
-function addStep(fault: UnsafeValue, step: string | number): UnsafeValue {
-  fault.steps.push(step);
-  return fault;
+function addStep(unsafe: UnsafeValue, step: string | number): UnsafeValue {
+  unsafe.steps.push(step);
+  return unsafe;
 }
 
-function unsafe(path: string, message: string): Problem {
-  const shown = path.slice(0, 256);
+function unsafeProblem(path: string, message: string): Problem {
+  const label = path.slice(0, 256);
   return new Problem(
     'bad_request',
     'invalid_json',
-    `${shown === '' ? 'The body' : `\`${shown}\``} ${message}.`,
+    `${label === '' ? 'The body' : `\`${label}\``} ${message}.`,
     {
-      param: shown === '' ? null : shown,
-      details: [{ path: shown, message }],
+      param: label === '' ? null : label,
+      details: [{ path: label, message }],
     },
   );
 }

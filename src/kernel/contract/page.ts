@@ -1,47 +1,48 @@
-// Pages of a list: how long one is, and the opaque cursor that leads to the next. A cursor holds the place of
-// the last item shown, so that items which come or go meanwhile shift nothing.
+// Pages of a list and their opaque cursors. A cursor holds the sort key of the last item, so that inserted and deleted items
+// shift nothing.
 import { Problem } from '../problem.ts';
 
 const defaultLimit = 100;
 const maximumLimit = 500;
 
-/** A JSON value that says where the next page begins, such as `['2026-11-20T09:00:00.000Z', 'bur_…']`. */
+/** The sort key after which the next page begins, such as `['2026-11-20T09:00:00.000Z', 'bur_…']`. */
 export type CursorValue = string | number | boolean | null | readonly CursorValue[];
 
 export function encodeCursor(value: CursorValue): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url');
 }
 
-/**
- * What a cursor holds, which anybody may have written: hold its shape against `isPlace` before it reaches a
- * query. Throws 400 for a cursor that we did not make.
- */
-export function decodeCursor<Place>(cursor: string, isPlace: (value: unknown) => value is Place): Place {
+/** The sort key in a cursor. Throws 400 unless `isSortKey` accepts it, as a caller may have written the cursor. */
+export function decodeCursor<SortKey>(
+  cursor: string,
+  isSortKey: (value: unknown) => value is SortKey,
+): SortKey {
   let value: unknown;
   try {
     value = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'));
   } catch {
-    throw notOurs();
+    throw invalidCursor();
   }
-  if (!isPlace(value)) throw notOurs();
+  if (!isSortKey(value)) throw invalidCursor();
   return value;
 }
 
-/** The place that most lists have: the id of the last item. */
+/** The sort key of most lists: the id of the last item. */
 export function isCursorText(value: unknown): value is string {
   return typeof value === 'string' && value.length <= 256 && !/\p{Cc}|\p{Surrogate}/u.test(value);
 }
 
-/** The place in a list in the order of time: a time in UTC, as SQL or JSON writes it, and an id. */
+/** The sort key of a list in order of time: a time in UTC, as SQL or JSON writes it, and an id. */
 export function isTimeAndId(value: unknown): value is [time: string, id: string] {
   if (!Array.isArray(value) || value.length !== 2) return false;
-  const [given, id] = value as unknown[];
-  if (!isCursorText(given) || !isCursorText(id)) return false;
-  const [, day, time] = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?(?:Z|\+00)$/.exec(given) ?? [];
+  const [timeText, id] = value as unknown[];
+  if (!isCursorText(timeText) || !isCursorText(id)) return false;
+  const [, day, time] =
+    /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?(?:Z|\+00)$/.exec(timeText) ?? [];
   if (day === undefined || day.startsWith('0000')) return false;
-  const read = new Date(`${day}T${time}Z`);
-  // What is not in the calendar is read as a day after it.
-  return !Number.isNaN(read.getTime()) && read.toISOString().startsWith(`${day}T${time}`);
+  const parsed = new Date(`${day}T${time}Z`);
+  // Date reads a day that is not in the calendar as a later one.
+  return !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(`${day}T${time}`);
 }
 
 /**
@@ -63,7 +64,7 @@ export function pageLimit(query: { limit?: number | undefined }): number {
   return Math.min(query.limit ?? defaultLimit, maximumLimit);
 }
 
-function notOurs(): Problem {
+function invalidCursor(): Problem {
   const message = 'is not a cursor of this list';
   return new Problem('bad_request', 'invalid_request', `\`cursor\` ${message}.`, {
     param: 'cursor',

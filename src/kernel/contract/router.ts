@@ -1,5 +1,5 @@
-// Which operation a method and a path mean. The rule it keeps: a path that the contract names literally
-// belongs to it in every spelling and method, so it never reaches a template such as `/v1/{service}/{action}`.
+// Matches method and path to an operation. A literal path of the contract owns all its spellings and methods, so none of them
+// reaches a template such as `/v1/{service}/{action}`.
 import { Problem } from '../problem.ts';
 
 /** A path of the contract with the operations on it. */
@@ -37,21 +37,21 @@ const noParams: Record<string, string> = Object.freeze(Object.create(null) as Re
 
 export function createRouter<Operation>(routes: readonly Route<Operation>[]): Router<Operation> {
   const literals = new Map<string, Template<Operation>>();
-  const owned = new Set<string>();
+  const literalPaths = new Set<string>();
   const templates: Template<Operation>[] = [];
 
   for (const route of routes) {
     const template = { route, segments: segmentsOf(route.template), allow: allowOf(route) };
     if (!route.template.includes('{')) {
       literals.set(route.template, template);
-      owned.add(canonical(route.template));
+      literalPaths.add(canonical(route.template));
     } else {
       templates.push(template);
     }
   }
   templates.sort(bySpecificity);
 
-  function settle(
+  function resolve(
     template: Template<Operation>,
     method: string,
     params: () => Record<string, string>,
@@ -65,14 +65,14 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
   return {
     match(method, path) {
       const literal = literals.get(path);
-      if (literal) return settle(literal, method, () => noParams);
+      if (literal) return resolve(literal, method, () => noParams);
       refuseUndecodable(path);
-      const meant = canonical(path);
+      const canonicalPath = canonical(path);
       const parts = path.split('/').slice(1);
-      if (owned.has(meant)) {
-        // A name that is none, such as `%2e`, below a list: nothing else was meant, so its own fault is told.
+      if (literalPaths.has(canonicalPath)) {
+        // An invalid name below a list, such as `%2e`: the error of the parameter says more than a 404.
         const below = templates.find(
-          (candidate) => candidate.route.template.startsWith(`${meant}/`) && fits(candidate, parts),
+          (candidate) => candidate.route.template.startsWith(`${canonicalPath}/`) && fits(candidate, parts),
         );
         if (below && !parts.includes('')) paramsOf(below, parts);
         return { outcome: 'not_found' };
@@ -80,12 +80,12 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       // An empty segment (a double or a trailing slash) is another spelling of something, never a name.
       if (path[0] !== '/' || parts.includes('')) return { outcome: 'not_found' };
       const template = templates.find((candidate) => fits(candidate, parts));
-      if (template && meant !== path) {
-        // The literal segments of a template are as much its own as a literal path is.
-        const owner = templates.find((candidate) => fits(candidate, meant.split('/').slice(1)));
+      if (template && canonicalPath !== path) {
+        // Other spellings of a template's literal segments belong to it, as those of a literal path do.
+        const owner = templates.find((candidate) => fits(candidate, canonicalPath.split('/').slice(1)));
         if (owner && templates.indexOf(owner) < templates.indexOf(template)) return { outcome: 'not_found' };
       }
-      if (template) return settle(template, method, () => paramsOf(template, parts));
+      if (template) return resolve(template, method, () => paramsOf(template, parts));
       return { outcome: 'not_found' };
     },
   };
@@ -159,7 +159,7 @@ function decodeParameter(name: string, raw: string, spans: boolean): string {
   return value;
 }
 
-// Control characters, both slashes and lone surrogates: nothing that a name needs, and all that an attack does.
+// Control characters, both slashes and lone surrogates: names do not need them, attacks do.
 const unsafeInSegment = /[\u0000-\u001f\u007f-\u009f/\\\u2028\u2029]|\p{Surrogate}/u;
 
 function refuseUndecodable(path: string): void {
@@ -191,18 +191,18 @@ function canonical(path: string): string {
     if (decoded === text) break;
     text = decoded;
   }
-  const folded = text
+  const normalized = text
     .normalize('NFKD')
     .toLowerCase()
     .replace(/[\p{Cc}\p{Cf}\p{Z}\p{M}]/gu, '')
     .replaceAll('\\', '/');
-  const kept: string[] = [];
-  for (const part of folded.split('/')) {
+  const segments: string[] = [];
+  for (const part of normalized.split('/')) {
     const name = part.split(';', 1)[0] ?? '';
-    if (name === '..') kept.pop();
-    else if (name !== '' && name !== '.') kept.push(name);
+    if (name === '..') segments.pop();
+    else if (name !== '' && name !== '.') segments.push(name);
   }
-  return `/${kept.join('/')}`;
+  return `/${segments.join('/')}`;
 }
 
 const plainPath = /^[a-z0-9_/.-]*$/;

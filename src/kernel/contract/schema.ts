@@ -1,5 +1,5 @@
-// JSON Schemas that are not the contract's: those of plugin actions and their like. It hides the validator; a
-// schema is compiled once, at start, so that a wrong one stops the start and not a call.
+// JSON Schemas beside the contract: of plugin actions, services and settings files. A schema is compiled once, at start, so
+// that an invalid one stops the start and not a call.
 import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { describeErrors, type SchemaError } from './validation-errors.ts';
@@ -10,33 +10,33 @@ export type JsonSchema = Readonly<Record<string, unknown>>;
 
 export type SchemaCheckResult = { ok: true } | { ok: false; details: ProblemDetail[] };
 
-/** Says whether a value fits; the value is never changed. */
+/** Checks a value without changing it. */
 export type SchemaCheck = (value: unknown) => SchemaCheckResult;
 
-// More than this says nothing new to whoever has to repair the value.
+// More errors than this do not help to repair a value.
 const maximumDetails = 16;
 
 /** Compiles a schema of draft 2020-12. Throws when it is not one, with the reason in the message. */
 export function compileSchema(schema: JsonSchema): SchemaCheck {
-  const validate = compileSound(schema) ?? compileStrange(schema);
+  const validate = compileValid(schema) ?? compileInvalid(schema);
   return (value) => {
     if (validate(value)) return { ok: true };
     return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
   };
 }
 
-// The validator of schemas themselves. Compiling it costs more than all the schemas of an agent, so there is one, made
-// when it is first needed; it holds nothing of what it was shown.
-let ofSchemas: Ajv2020 | undefined;
+// The validator of schemas. Compiling the metaschema costs more than all schemas of an agent, so one validator is created on
+// first use; it keeps nothing of the schemas that it checks.
+let metaValidator: Ajv2020 | undefined;
 
-/** Whether the metaschema takes it. Nothing is compiled: patterns and references are not looked at. */
+/** Whether the metaschema accepts it. Patterns and references are not checked. */
 export function isSchema(schema: JsonSchema): boolean {
-  ofSchemas ??= new Ajv2020({ strict: false, logger: false });
-  return ofSchemas.validateSchema(schema) === true;
+  metaValidator ??= new Ajv2020({ strict: false, logger: false });
+  return metaValidator.validateSchema(schema) === true;
 }
 
-/** Null for what is no schema, or refers to what a schema of its own cannot: `compileStrange` knows why. */
-function compileSound(schema: JsonSchema): ValidateFunction | null {
+/** Null for what is no schema, or refers to what a schema of its own cannot: `compileInvalid` throws the reason. */
+function compileValid(schema: JsonSchema): ValidateFunction | null {
   try {
     if (!isSchema(schema)) return null;
     return compileAlone(schema, { meta: false, validateSchema: false });
@@ -45,7 +45,7 @@ function compileSound(schema: JsonSchema): ValidateFunction | null {
   }
 }
 
-function compileStrange(schema: JsonSchema): ValidateFunction {
+function compileInvalid(schema: JsonSchema): ValidateFunction {
   return compileAlone(schema, {});
 }
 
@@ -63,13 +63,13 @@ function compileAlone(schema: JsonSchema, options: Options): ValidateFunction {
   return ajv.compile(schema);
 }
 
-/** One fault of a document; the names lead from its root to the member at fault. */
+/** One error of a document; the names lead from its root to the invalid member. */
 export interface ValidationError {
   names: readonly string[];
   message: string;
 }
 
-/** Compiles the schema of a document that a person writes: all faults are told and not only the first. Throws like `compileSchema`. */
+/** Compiles the schema of a document that a person writes: all errors are reported and not only the first. Throws like `compileSchema`. */
 export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => ValidationError[] {
   const ajv = new Ajv2020({
     strict: false,
@@ -84,7 +84,7 @@ export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => V
   return (value) => (validate(value) ? [] : describeErrors((validate.errors ?? []) as SchemaError[]));
 }
 
-/** As a SchemaCheck, but what fits is given back as the schema's types. */
+/** A SchemaCheck that returns a valid value in the types of the schema. */
 export type QueryCheck = (
   query: Readonly<Record<string, unknown>>,
 ) => { ok: true; value: Record<string, unknown> } | { ok: false; details: ProblemDetail[] };
@@ -105,7 +105,7 @@ export function compileQuery(schema: JsonSchema): QueryCheck {
   useQuickLengths(ajv);
   const validate = ajv.compile(schema);
   return (query) => {
-    // The validator writes what it understood into the value; the caller keeps its own.
+    // The validator coerces the value in place, so it works on a copy.
     const value = structuredClone({ ...query });
     if (validate(value)) return { ok: true, value };
     return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
@@ -122,14 +122,14 @@ function detail(error: ErrorObject): ProblemDetail {
     additionalProperty?: string;
   };
   if (missingProperty !== undefined)
-    return { path: shown([...parent, missingProperty]), message: 'is required' };
+    return { path: memberPath([...parent, missingProperty]), message: 'is required' };
   if (additionalProperty !== undefined)
-    return { path: shown([...parent, additionalProperty]), message: 'is not known here' };
-  return { path: shown(parent), message: error.message ?? 'is not valid' };
+    return { path: memberPath([...parent, additionalProperty]), message: 'is not known here' };
+  return { path: memberPath(parent), message: error.message ?? 'is not valid' };
 }
 
 // As a caller would write it: `items[0].name`.
-function shown(segments: string[]): string {
+function memberPath(segments: string[]): string {
   return segments
     .map((segment, index) => (/^\d+$/.test(segment) ? `[${segment}]` : `${index === 0 ? '' : '.'}${segment}`))
     .join('')

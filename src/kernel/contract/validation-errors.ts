@@ -1,6 +1,6 @@
-// Turns a validator's errors into what the caller needs: the members at fault, by the names that the caller
-// wrote, each with one sentence. Where a value matches none of several forms, only the form it was meant
-// to have is spoken of.
+// Turns the errors of a JSON Schema validator into one sentence for each invalid member, by the names that the caller wrote.
+// A value that matches none of several forms is explained by the form that it comes closest to.
+import { isRecord } from '../json-value.ts';
 import { Problem, type ProblemDetail } from '../problem.ts';
 
 /** One error of a JSON Schema validator, in verbose form. */
@@ -16,13 +16,13 @@ export interface SchemaError {
 
 type Schema = Record<string, unknown>;
 
-/** What explaining needs from the validator: a schema behind its `$ref`, and a value held against one form. */
+/** Access to the validator: the schema behind a `$ref`, and the errors of a value against one form. */
 export interface SchemaTools {
   resolve(schema: unknown): Schema;
   check(schema: unknown, value: unknown): SchemaError[];
 }
 
-interface Fault {
+interface Violation {
   pointer: string;
   message: string;
 }
@@ -37,15 +37,18 @@ const places: Record<string, string> = {
 
 /** The 400 for errors over `{ requestBody, path, query, header }`; there must be at least one. */
 export function invalidRequestProblem(errors: readonly SchemaError[], tools: SchemaTools): Problem {
-  const faults = explain(errors, tools);
+  const violations = explain(errors, tools);
   const unique = new Map<string, { sentence: string; detail: ProblemDetail }>();
-  for (const fault of faults) {
-    const [place = '', ...names] = pointerParts(fault.pointer);
+  for (const violation of violations) {
+    const [place = '', ...names] = pointerParts(violation.pointer);
     const path = memberPath(names);
     const subject = path === '' ? 'The body' : places[place] ? `${places[place]} \`${path}\`` : `\`${path}\``;
-    const key = `${place} ${path} ${fault.message}`;
+    const key = `${place} ${path} ${violation.message}`;
     if (!unique.has(key))
-      unique.set(key, { sentence: `${subject} ${fault.message}.`, detail: { path, message: fault.message } });
+      unique.set(key, {
+        sentence: `${subject} ${violation.message}.`,
+        detail: { path, message: violation.message },
+      });
     if (unique.size === maximumDetails) break;
   }
   const all = [...unique.values()];
@@ -56,47 +59,47 @@ export function invalidRequestProblem(errors: readonly SchemaError[], tools: Sch
     first?.sentence ?? 'The request does not match the contract.',
     {
       param: first && first.detail.path !== '' ? first.detail.path : null,
-      details: all.map((fault) => fault.detail),
+      details: all.map((violation) => violation.detail),
     },
   );
 }
 
-/** Each error of a schema without forms to choose from, with the names that lead to the member at fault. */
+/** The errors of a schema without alternatives, with the names that lead to each invalid member. */
 export function describeErrors(errors: readonly SchemaError[]): { names: string[]; message: string }[] {
   return errors
-    .flatMap(simpleFaults)
+    .flatMap(violationsOf)
     .map(({ pointer, message }) => ({ names: pointerParts(pointer), message }));
 }
 
-function explain(errors: readonly SchemaError[], tools: SchemaTools): Fault[] {
-  const faults: Fault[] = [];
+function explain(errors: readonly SchemaError[], tools: SchemaTools): Violation[] {
+  const violations: Violation[] = [];
   // Backwards: a validator reports the errors of the forms first and then that none of them matched.
   for (let index = errors.length - 1; index >= 0; index -= 1) {
     const error = errors[index] as SchemaError;
     if (error.keyword === 'oneOf' || error.keyword === 'anyOf') {
-      faults.unshift(...explainForms(error, tools));
+      violations.unshift(...explainForms(error, tools));
       while (index > 0 && within(errors[index - 1] as SchemaError, error.instancePath)) index -= 1;
     } else if (error.keyword !== 'if') {
-      faults.unshift(...simpleFaults(error));
+      violations.unshift(...violationsOf(error));
     }
   }
-  return faults;
+  return violations;
 }
 
 function within(error: SchemaError, pointer: string): boolean {
   return error.instancePath === pointer || error.instancePath.startsWith(`${pointer}/`);
 }
 
-function explainForms(error: SchemaError, tools: SchemaTools): Fault[] {
+function explainForms(error: SchemaError, tools: SchemaTools): Violation[] {
   const { instancePath: pointer, data } = error;
   if (error.params.passingSchemas)
     return [{ pointer, message: 'matches more than one of the forms that are allowed here' }];
   const forms = Array.isArray(error.schema) ? (error.schema as unknown[]) : [];
-  const tag = isObject(data) ? discriminatorOf(error.parentSchema, forms, tools) : null;
-  if (tag !== null && isObject(data)) {
+  const tag = isRecord(data) ? discriminatorOf(error.parentSchema, forms, tools) : null;
+  if (tag !== null && isRecord(data)) {
     const value = Object.hasOwn(data, tag) ? data[tag] : undefined;
-    const meant = forms.filter((form) => tagValues(tools.resolve(form), tag, tools).includes(value));
-    if (meant.length > 0) return nearest(meant, data, pointer, tools);
+    const tagged = forms.filter((form) => tagValues(tools.resolve(form), tag, tools).includes(value));
+    if (tagged.length > 0) return nearest(tagged, data, pointer, tools);
     const at = `${pointer}/${escapePointer(tag)}`;
     if (value === undefined) return [{ pointer: at, message: 'is required' }];
     return [
@@ -117,35 +120,37 @@ function explainForms(error: SchemaError, tools: SchemaTools): Fault[] {
   ];
 }
 
-// The form with the fewest faults is the one that was meant. Where several lack one member each, any of
-// these members would do.
-function nearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Fault[] {
+// The form with the fewest errors is the one that the caller intended. Where several lack one member each, any of these
+// members would do.
+function nearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Violation[] {
   const candidates = forms
     .map((form) => explain(tools.check(form, data), tools))
-    .filter((faults) => faults.length > 0);
+    .filter((violations) => violations.length > 0);
   const best = candidates.reduce(
-    (least, faults) => (faults.length < least.length ? faults : least),
+    (least, violations) => (violations.length < least.length ? violations : least),
     candidates[0] ?? [],
   );
   const [only] = best;
   if (!only) return [{ pointer, message: 'matches none of the forms that are allowed here' }];
   if (best.length === 1 && only.message === 'is required') {
-    const others = candidates.flatMap((faults) =>
-      faults.length === 1 && faults[0] !== only && faults[0]?.message === 'is required' ? faults : [],
+    const others = candidates.flatMap((violations) =>
+      violations.length === 1 && violations[0] !== only && violations[0]?.message === 'is required'
+        ? violations
+        : [],
     );
-    const names = others.map((fault) => `\`${memberPath(pointerParts(fault.pointer))}\``);
+    const names = others.map((violation) => `\`${memberPath(pointerParts(violation.pointer))}\``);
     const message = names.length === 0 ? only.message : `is required, or ${names.join(' or ')} in its place`;
     return [{ pointer: pointer + only.pointer, message }];
   }
-  return best.map((fault) => ({ pointer: pointer + fault.pointer, message: fault.message }));
+  return best.map((violation) => ({ pointer: pointer + violation.pointer, message: violation.message }));
 }
 
 function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools): string | null {
   const declared =
-    isObject(parent) && isObject(parent.discriminator) ? parent.discriminator.propertyName : undefined;
+    isRecord(parent) && isRecord(parent.discriminator) ? parent.discriminator.propertyName : undefined;
   if (typeof declared === 'string') return declared;
   const first = forms.length > 0 ? tools.resolve(forms[0]) : {};
-  const names = isObject(first.properties) ? Object.keys(first.properties) : [];
+  const names = isRecord(first.properties) ? Object.keys(first.properties) : [];
   return (
     names.find((name) => forms.every((form) => tagValues(tools.resolve(form), name, tools).length > 0)) ??
     null
@@ -153,7 +158,7 @@ function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools):
 }
 
 function tagValues(form: Schema, name: string, tools: SchemaTools): unknown[] {
-  const property = isObject(form.properties) ? form.properties[name] : undefined;
+  const property = isRecord(form.properties) ? form.properties[name] : undefined;
   if (property !== undefined) {
     const schema = tools.resolve(property);
     if ('const' in schema) return [schema.const];
@@ -180,7 +185,7 @@ function admitsType(schema: Schema, data: unknown): boolean {
   return types.includes(type) || (type === 'number' && types.includes('integer'));
 }
 
-function simpleFaults(error: SchemaError): Fault[] {
+function violationsOf(error: SchemaError): Violation[] {
   const { instancePath: pointer, params } = error;
   const below = (name: unknown) => `${pointer}/${escapePointer(String(name))}`;
   switch (error.keyword) {
@@ -210,7 +215,7 @@ function messageOf({ keyword, params, schema }: SchemaError): string {
     case 'enum':
       return oneOfThese(params.allowedValues as unknown[]);
     case 'const':
-      return `must be ${shown(params.allowedValue)}`;
+      return `must be ${literalOf(params.allowedValue)}`;
     case 'minLength':
       return `must have at least ${limit} ${plural(limit, 'character')}`;
     case 'maxLength':
@@ -264,11 +269,11 @@ function mustBeType(types: string[]): string {
 
 function oneOfThese(values: unknown[]): string {
   const unique = [...new Set(values)];
-  const list = unique.slice(0, 20).map(shown).join(', ');
+  const list = unique.slice(0, 20).map(literalOf).join(', ');
   return unique.length === 1 ? `must be ${list}` : `must be one of ${list}${unique.length > 20 ? ', …' : ''}`;
 }
 
-function shown(value: unknown): string {
+function literalOf(value: unknown): string {
   return typeof value === 'string' ? `"${value}"` : JSON.stringify(value);
 }
 
@@ -296,8 +301,4 @@ function memberPath(names: string[]): string {
 
 function escapePointer(name: string): string {
   return name.replaceAll('~', '~0').replaceAll('/', '~1');
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

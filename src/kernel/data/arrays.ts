@@ -8,26 +8,26 @@ export function parseArray<T>(text: string, parse: (element: string) => T): unkn
   let at = 0;
   // Lower bounds other than one are written in front: `[0:1]={…}`.
   if (text.startsWith('[')) at = text.indexOf('=') + 1;
-  return list().map(convert);
+  return readList().map(convert);
 
   function convert(element: Element): unknown {
     return Array.isArray(element) ? element.map(convert) : element === null ? null : parse(element);
   }
 
-  function list(): Element[] {
+  function readList(): Element[] {
     const elements: Element[] = [];
     at += 1;
     while (at < text.length && text[at] !== '}') {
       if (text[at] === ',') at += 1;
-      else if (text[at] === '{') elements.push(list());
-      else if (text[at] === '"') elements.push(quoted());
-      else elements.push(bare());
+      else if (text[at] === '{') elements.push(readList());
+      else if (text[at] === '"') elements.push(readQuoted());
+      else elements.push(readBare());
     }
     at += 1;
     return elements;
   }
 
-  function quoted(): string {
+  function readQuoted(): string {
     let value = '';
     for (at += 1; at < text.length && text[at] !== '"'; at += 1) {
       if (text[at] === '\\') at += 1;
@@ -37,7 +37,7 @@ export function parseArray<T>(text: string, parse: (element: string) => T): unkn
     return value;
   }
 
-  function bare(): string | null {
+  function readBare(): string | null {
     const start = at;
     while (at < text.length && text[at] !== ',' && text[at] !== '}') at += 1;
     const value = text.slice(start, at);

@@ -1,21 +1,22 @@
-// News between replicas: one row whose number grows with every change that others must hear of, looked at
-// twice a second. What listeners keep from the database is so never older than that, also after the database
-// was away: whoever could not look does not know what it missed, and tells its listeners at once.
+// Change notification between replicas: one row whose number grows with every change, polled twice a second. Caches that
+// listen are never older than that. After an outage of the database a replica notifies its listeners at the first poll, as it
+// may have missed changes.
+import { pause } from '../async.ts';
 import type { Clock } from '../clock.ts';
 import type { Database, Tx } from './database.ts';
 import type { Log } from '../log.ts';
 
 export interface Changes {
   /**
-   * Tells every replica, this one included, once the transaction has committed. The last step of a transaction:
-   * others that change something wait here for its end.
+   * Notifies every replica, this one included, once the transaction has committed. Call it last in a transaction: it locks
+   * the row until the commit.
    */
   bump(tx: Tx): Promise<void>;
-  /** Calls the listener after every change, and after every time in which changes may have been missed. Returns the end of it. */
+  /** Calls the listener after every change, and after an outage in which changes may have been missed. Returns the unsubscribe. */
   onChange(listener: () => void): () => void;
   /**
-   * A number that stays the same while nothing changes, for whoever keeps what it has read: what was read under this
-   * number, asked for before the reading, is good as long as the number is still this one. Null while that is not known.
+   * A number that stays the same while nothing changes. A cache entry is valid while this equals the value from before its
+   * read. Null while it is unknown.
    */
   generation(): number | null;
   start(): void;
@@ -31,9 +32,9 @@ export interface ChangesOptions {
   everyMs?: number;
 }
 
-// No replica relies on anything that it has not compared for longer; a change is promised to hold within a second.
+// Longest use of a cached value without a poll; a change is promised to hold within a second.
 const trustMs = 900;
-// A change of this replica's own whose transaction has not ended after this time was undone.
+// After this time an own change whose number no poll has returned was rolled back.
 const ownChangeMs = 5_000;
 
 export function createChanges(options: ChangesOptions): Changes {
@@ -42,13 +43,13 @@ export function createChanges(options: ChangesOptions): Changes {
   const listeners = new Set<() => void>();
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
-  let seen: bigint | undefined;
+  let lastNumber: bigint | undefined;
   let generation = 0;
   let trustedUntilMs = Number.NEGATIVE_INFINITY;
   /** The newest change of this replica's own, which may not have been committed yet. */
   let own: { number: bigint; untilMs: number } | undefined;
 
-  function tell(): void {
+  function notifyListeners(): void {
     for (const listener of listeners) {
       try {
         listener();
@@ -58,28 +59,28 @@ export function createChanges(options: ChangesOptions): Changes {
     }
   }
 
-  async function look(): Promise<void> {
-    const beganMs = clock.monotonicMs();
+  async function poll(): Promise<void> {
+    const startedMs = clock.monotonicMs();
     const [row] = await database.sql<{ number: bigint }[]>`select number from ${database.sql(table)}`;
     const number = row?.number ?? 0n;
-    if (own !== undefined && (number >= own.number || beganMs > own.untilMs)) own = undefined;
-    trustedUntilMs = beganMs + trustMs;
-    if (number === seen) return;
-    seen = number;
+    if (own !== undefined && (number >= own.number || startedMs > own.untilMs)) own = undefined;
+    trustedUntilMs = startedMs + trustMs;
+    if (number === lastNumber) return;
+    lastNumber = number;
     generation += 1;
-    tell();
+    notifyListeners();
   }
 
-  async function keepLooking(): Promise<void> {
+  async function pollUntilStopped(): Promise<void> {
     while (!stopping.signal.aborted) {
       try {
-        await look();
+        await poll();
       } catch (error) {
-        if (seen !== undefined) log.warn({ err: error }, 'the database is away; changes are not seen');
-        // Forgotten, so that the first look that succeeds tells the listeners whatever it finds.
-        seen = undefined;
+        if (lastNumber !== undefined) log.warn({ err: error }, 'the database is away; changes are not seen');
+        // The first poll that succeeds then notifies the listeners in any case.
+        lastNumber = undefined;
       }
-      await clock.sleep(everyMs, stopping.signal).catch(() => undefined);
+      await pause(everyMs, { clock, signal: stopping.signal });
     }
   }
 
@@ -95,7 +96,7 @@ export function createChanges(options: ChangesOptions): Changes {
       return () => void listeners.delete(listener);
     },
     generation: () => (own === undefined && clock.monotonicMs() < trustedUntilMs ? generation : null),
-    start: () => void (running ??= keepLooking()),
+    start: () => void (running ??= pollUntilStopped()),
     async stop() {
       stopping.abort();
       await running;

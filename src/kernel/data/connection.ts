@@ -1,5 +1,5 @@
-// The byte stream under one database connection: dialing a PostgreSQL server, with TLS where asked, and
-// the client's own deadline. postgres.js has none, so without this file a frozen server holds a caller for ever.
+// The byte stream of one database connection: connects to a PostgreSQL server, with TLS where configured, and adds a deadline
+// for answers. postgres.js has none, so an unresponsive server would block a caller for ever.
 import { once } from 'node:events';
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -15,19 +15,22 @@ export interface ConnectionTarget {
   tls: string | boolean | object;
 }
 
-/** A stream of which the server has stopped answering; it is destroyed with this error. */
+/** The error with which a stream is destroyed when its server stops answering. */
 export class UnresponsiveServerError extends Error {
   override readonly name = 'Frozen';
 }
 
-/** Connects to the first host that takes the connection. Throws the last host's error. */
+/** Connects to the first host that accepts the connection. Throws the last host's error. */
 export async function openConnection(target: ConnectionTarget, connectMs: number): Promise<Duplex> {
-  if (target.path) return open({ path: target.path }, connectMs);
+  if (target.path) return connectTo({ path: target.path }, connectMs);
   let failure: unknown;
   for (const [index, host] of target.hosts.entries()) {
     try {
-      const socket = await open({ host, port: target.ports[index] ?? target.ports[0] ?? 5432 }, connectMs);
-      return await secure(socket, { host, tls: target.tls, connectMs });
+      const socket = await connectTo(
+        { host, port: target.ports[index] ?? target.ports[0] ?? 5432 },
+        connectMs,
+      );
+      return await startTls(socket, { host, tls: target.tls, connectMs });
     } catch (error) {
       failure = error;
     }
@@ -35,23 +38,23 @@ export async function openConnection(target: ConnectionTarget, connectMs: number
   throw failure;
 }
 
-async function open(
+async function connectTo(
   address: { path: string } | { host: string; port: number },
   connectMs: number,
 ): Promise<Socket> {
   const socket = connectSocket({ ...address, noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 });
-  await within(socket, connectMs, once(socket, 'connect'));
+  await withConnectTimeout(socket, connectMs, once(socket, 'connect'));
   return socket;
 }
 
-async function secure(
+async function startTls(
   socket: Socket,
   { host, tls, connectMs }: { host: string; tls: ConnectionTarget['tls']; connectMs: number },
 ): Promise<Duplex> {
   if (!tls || tls === 'disable') return socket;
   // SSLRequest: length 8, code 80877103. The server answers with one byte, before any of its own protocol.
   socket.write(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]));
-  const [answer] = (await within(socket, connectMs, once(socket, 'data'))) as [Buffer];
+  const [answer] = (await withConnectTimeout(socket, connectMs, once(socket, 'data'))) as [Buffer];
   if (answer.length !== 1 || answer[0] !== 0x53) {
     if (answer[0] === 0x4e && (tls === 'prefer' || tls === 'allow')) return socket;
     socket.destroy();
@@ -68,18 +71,18 @@ async function secure(
   if (tls === 'verify-ca') options.checkServerIdentity = () => undefined;
   const secured = connectTls(options);
   socket.on('error', (error) => secured.destroy(error));
-  await within(secured, connectMs, once(secured, 'secureConnect'));
+  await withConnectTimeout(secured, connectMs, once(secured, 'secureConnect'));
   return secured;
 }
 
-async function within<T>(stream: Duplex, limitMs: number, happening: Promise<T>): Promise<T> {
+async function withConnectTimeout<T>(stream: Duplex, limitMs: number, event: Promise<T>): Promise<T> {
   const timer = setTimeout(
     () =>
       stream.destroy(new UnresponsiveServerError('The database server did not take the connection in time.')),
     limitMs,
   );
   try {
-    return await happening;
+    return await event;
   } catch (error) {
     stream.destroy();
     throw error;
@@ -88,15 +91,12 @@ async function within<T>(stream: Duplex, limitMs: number, happening: Promise<T>)
   }
 }
 
-/**
- * Destroys the stream when something was written and no progress towards its answer was seen for
- * `deadlineMs`. Holds for connections that carry one query at a time.
- */
+/** Destroys the stream when no byte of an answer arrives for `deadlineMs`. For connections that carry one query at a time. */
 export function withAnswerDeadline(stream: Duplex, deadlineMs: number): Duplex {
   let timer: NodeJS.Timeout | undefined;
   let tail: Buffer = Buffer.alloc(0);
   const write = stream.write;
-  const arm = (): void => {
+  const restartTimer = (): void => {
     clearTimeout(timer);
     timer = setTimeout(
       () => stream.destroy(new UnresponsiveServerError(`The database gave no answer for ${deadlineMs} ms.`)),
@@ -104,18 +104,18 @@ export function withAnswerDeadline(stream: Duplex, deadlineMs: number): Duplex {
     );
   };
   stream.write = function watched(this: Duplex, ...parameters: Parameters<typeof write>) {
-    arm();
+    restartTimer();
     return write.apply(this, parameters);
   } as typeof write;
   stream.on('data', (bytes: Buffer) => {
-    // The last message may arrive in two pieces.
+    // The last message may arrive in two chunks.
     tail = Buffer.concat([tail, bytes.subarray(-6)]).subarray(-6);
     if (timer === undefined) return;
     if (endsAnswer(tail)) {
       clearTimeout(timer);
       timer = undefined;
     } else {
-      arm();
+      restartTimer();
     }
   });
   stream.on('close', () => clearTimeout(timer));

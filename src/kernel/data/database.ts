@@ -1,6 +1,6 @@
-// The one door to data, and the only file that knows postgres.js: a PostgreSQL server or the embedded
-// engine behind one interface. Every wait in here has an end; what ends it, and whatever else means that
-// the database is away, reaches the caller as one Problem, 503 `database_unavailable` with Retry-After.
+// The database: a PostgreSQL server or the embedded engine behind one interface, and the only file that knows postgres.js.
+// Every wait has a deadline. A deadline that expires and any other sign of an absent database reach the caller as a 503
+// `database_unavailable` with Retry-After.
 import postgres from 'postgres';
 import type { Duplex } from 'node:stream';
 import { formatArray, parseArray } from './arrays.ts';
@@ -31,8 +31,8 @@ export interface Tx extends Sql {
 export interface Queries {
   sql: Sql;
   /**
-   * Commits when the work resolves and rolls back when it throws. Never await an outer `sql` within: the
-   * embedded engine has one session, so it would wait for itself until the deadline.
+   * Commits when the work resolves and rolls back when it throws. Never await an outer `sql` within: the embedded engine
+   * has one session, so that would deadlock until the deadline.
    */
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
 }
@@ -45,11 +45,11 @@ export interface Database extends Queries {
   ping(): Promise<void>;
   /** The connections at this moment. */
   pool(): PoolState;
-  /** From now on told how long each statement or transaction waited that did not get a connection at once. */
-  onPoolWait(waited: (ms: number) => void): void;
+  /** Calls back with the wait of each statement or transaction that did not get a connection at once. */
+  onPoolWait(listener: (ms: number) => void): void;
   /**
-   * One connection beside the pool, with a deadline of its own and no statement timeout of ours: for
-   * migrations and for a library that begins its own transactions. The embedded engine shares its one
+   * One connection beside the pool, with a deadline of its own and no statement timeout: for migrations and for libraries
+   * that start their own transactions. The embedded engine shares its one
    * session with it, so nothing session-wide (SET, session advisory locks) belongs here.
    */
   session(options: { deadlineMs: number }): Queries & { close(): Promise<void> };
@@ -312,9 +312,9 @@ function createQueries(connections: Connections): Queries & Pick<Database, 'pool
   const maker = connections.client(() => {
     throw new Error('This client makes queries and runs none.');
   });
-  let waited: ((ms: number) => void) | undefined;
+  let onWait: ((ms: number) => void) | undefined;
   const pool = createPool<Lease>({
-    waited: (ms) => waited?.(ms),
+    onWait: (ms) => onWait?.(ms),
     max: connections.maxConnections,
     queueMs: connections.queueMs,
     open: (onLost) => openLease(connections, onLost),
@@ -326,7 +326,7 @@ function createQueries(connections: Connections): Queries & Pick<Database, 'pool
     sql: createSql(maker, (query) => void runAlone(pool, query)),
     tx: (work) => transact(pool, connections.begin, work),
     pool: () => pool.state(),
-    onPoolWait: (told) => (waited = told),
+    onPoolWait: (listener) => (onWait = listener),
     close: () => pool.close(),
   };
 }
@@ -426,15 +426,15 @@ async function transact<T>(pool: Pool<Lease>, begin: string, work: (tx: Tx) => P
   }
 }
 
-/** The template whose queries run where `run` takes them. Fragments inside of other queries never run. */
+/** A template whose queries are run by `run`. Fragments inside of other queries never run. */
 function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql {
-  const route = <T>(made: T): T => {
-    if (made instanceof Promise) (made as unknown as Query).handler = run;
-    return made;
+  const route = <T>(query: T): T => {
+    if (query instanceof Promise) (query as unknown as Query).handler = run;
+    return query;
   };
   const make = maker as unknown as (first: unknown, ...rest: unknown[]) => unknown;
-  // A list is a parameter of whatever type the statement wants there. postgres.js would declare the type of
-  // its first element, which is wrong for bigints, dates and booleans.
+  // The statement decides the type of a list parameter. postgres.js would declare the type of its first element, which is
+  // wrong for bigints, dates and booleans.
   const asParameter = (value: unknown): unknown =>
     Array.isArray(value) && value.length > 0 && !(value[0] instanceof Promise)
       ? maker.typed(value, 0)
@@ -455,7 +455,7 @@ function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql
   }) as unknown as Sql;
 }
 
-/** Tells once when the query has ended, before its caller hears of it, and lets only Problems and SQL errors out. */
+/** Calls `ended` once when the query settles, before its caller does, and translates errors to Problems and SQL errors. */
 function onSettled(query: Query, ended: (error?: unknown) => void): void {
   const { resolve, reject } = query;
   let isSettled = false;
@@ -491,12 +491,12 @@ async function requireDurability(sql: Sql): Promise<void> {
   if (off.length === 0) return;
   const names = off.map(({ name }) => name).join(' and ');
   throw unavailable(
-    `The PostgreSQL server has ${names} off, so it would acknowledge what a power cut can take away. Turn it on.`,
+    `The PostgreSQL server has ${names} off, so it would confirm commits that a power cut can undo. Turn it on.`,
   );
 }
 
-// Classes and codes that mean "not now": connection trouble, out of resources, shutting down or starting,
-// a statement or a lock that took too long, a replica that takes no writes.
+// SQLSTATE classes and codes of transient failures: connection errors, exhausted resources, shutdown or startup, a statement
+// or lock timeout, a read-only replica.
 const awayClasses = ['08', '53', '57', '58'];
 const awayCodes = new Set(['25006', '25P03', '55P03']);
 const awaySystemCodes = new Set([
@@ -517,7 +517,7 @@ const awaySystemCodes = new Set([
   'ERR_STREAM_WRITE_AFTER_END',
 ]);
 
-/** What a failure of the database is to a caller: a Problem when it may pass, else the error itself, an SQL error with its `code`. */
+/** The error for a caller: a Problem when the failure is transient, else the error itself, an SQL error with its `code`. */
 function databaseProblem(error: unknown): unknown {
   if (error instanceof Problem) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';

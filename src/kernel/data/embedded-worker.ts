@@ -215,22 +215,22 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
 
 async function openCluster({ cluster, seed }: EmbeddedStart) {
   if (!existsSync(cluster)) {
-    if (seed) await plant(seed, cluster);
+    if (seed) await unpackSeed(seed, cluster);
     else await initialize(cluster);
   }
-  let panicked = false;
+  let hasPanicked = false;
   const db = await PGlite.create({
     fs: new DurableFolder(cluster),
     startParams,
     ...(await engineFiles()),
     onStderr: (line) => {
-      if (/\bPANIC:/.test(line)) panicked = true;
+      if (/\bPANIC:/.test(line)) hasPanicked = true;
       return false;
     },
   });
   return {
     run: (bytes: Uint8Array) => db.execProtocolRawSync(bytes),
-    panic: () => panicked,
+    panic: () => hasPanicked,
     dump: async () => new Uint8Array(await (await db.dumpDataDir('gzip')).arrayBuffer()),
     close: () => db.close(),
   };
@@ -257,11 +257,11 @@ async function engineFiles() {
  * which is killed leaves nothing half. It goes through in small pieces: unpacked at once, a hundred
  * megabytes would stay with the process for its life.
  */
-async function plant(seed: string, cluster: string): Promise<void> {
+async function unpackSeed(seed: string, cluster: string): Promise<void> {
   const growing = `${cluster}.new`;
   rmSync(growing, { recursive: true, force: true });
   mkdirSync(growing, { mode: 0o700 });
-  const made = [growing];
+  const paths = [growing];
   let pending: Buffer = Buffer.alloc(0);
   let file: number | undefined;
   let missing = 0;
@@ -273,7 +273,7 @@ async function plant(seed: string, cluster: string): Promise<void> {
     for (;;) {
       if (file !== undefined) {
         const part = pending.subarray(0, missing);
-        for (let written = 0; written < part.length;) written += writeSync(file, part, written);
+        for (let offset = 0; offset < part.length;) offset += writeSync(file, part, offset);
         pending = pending.subarray(part.length);
         missing -= part.length;
         if (missing > 0) break;
@@ -288,7 +288,7 @@ async function plant(seed: string, cluster: string): Promise<void> {
       const target = join(growing, entry.name);
       if (!target.startsWith(growing))
         throw new Error(`The seed ${seed} names a file outside of itself: ${entry.name}`);
-      made.push(target);
+      paths.push(target);
       if (entry.isFolder) {
         mkdirSync(target, { recursive: true, mode: 0o700 });
       } else {
@@ -299,7 +299,7 @@ async function plant(seed: string, cluster: string): Promise<void> {
   }
   if (file !== undefined || !existsSync(join(growing, 'PG_VERSION')))
     throw new Error(`The seed ${seed} is not whole.`);
-  await syncAll(made);
+  await syncAll(paths);
   renameSync(growing, cluster);
   syncPath(dirname(cluster));
 }
@@ -363,13 +363,13 @@ function isIdle(answer: Uint8Array): boolean {
 /** The messages of one type within an answer. */
 function messages(answer: Uint8Array, type: string): Uint8Array[] {
   const view = new DataView(answer.buffer, answer.byteOffset, answer.byteLength);
-  const found: Uint8Array[] = [];
+  const matches: Uint8Array[] = [];
   for (let at = 0; at + 5 <= answer.length;) {
     const end = at + 1 + view.getUint32(at + 1);
-    if (answer[at] === type.charCodeAt(0)) found.push(answer.slice(at, end));
+    if (answer[at] === type.charCodeAt(0)) matches.push(answer.slice(at, end));
     at = end;
   }
-  return found;
+  return matches;
 }
 
 function simpleQuery(text: string): Uint8Array {

@@ -1,9 +1,10 @@
-// Work that outlives a request, and the only file that knows pg-boss. A job that was enqueued is run, on
-// this process or another, until its handler has returned once: it survives a restart, so handlers must
-// bear being started again after a crash.
+// Background jobs that outlive a request, and the only file that knows pg-boss. An enqueued job runs, in this process or
+// another, until its handler has returned once. It survives a restart, so a handler may be started again after a crash.
 import { randomUUID } from 'node:crypto';
 import { PgBoss } from 'pg-boss';
-import type { Database, Sql, Tx } from './database.ts';
+import { pause, settlesWithin } from '../async.ts';
+import type { Database, Tx } from './database.ts';
+import { executor, serializedExecutor } from './job-sql.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
 
@@ -23,7 +24,7 @@ export interface JobContext {
 }
 
 export interface EnqueueOptions {
-  /** While a job of this name and key is waiting or running, another is not taken. */
+  /** While a job of this name and key waits or runs, another is refused. */
   key?: string;
   delaySeconds?: number;
   /** The job exists if and only if the transaction commits. */
@@ -39,158 +40,107 @@ export interface Jobs {
   ): void;
   /** Before `start`. Enqueues the job by a five-member cron expression in UTC, once over all replicas. */
   schedule(name: string, cron: string, data: object): void;
-  /** Returns at once; the tables are made and the handlers begin in the background, tried again until it works. */
+  /** Returns at once. The tables are created and the workers started in the background, retried until that succeeds. */
   start(): void;
-  /** Resolves once jobs are taken and run. */
+  /** Resolves once the workers run. */
   ready(): Promise<void>;
   /**
-   * The job's id, or null when one with its key is there already. Waits for `ready`, except with `tx`, where
-   * waiting could be for ourselves: then it throws a Problem until jobs are ready.
+   * The job's id, or null when one with its key exists already. Waits for `ready`. With `tx` it throws a 503 instead of
+   * waiting: on the embedded engine the start needs the session that the transaction holds.
    */
   enqueue(name: string, data: object, options?: EnqueueOptions): Promise<string | null>;
-  /** Takes no more jobs and waits for the running ones; those not done in time are aborted and run again later. */
+  /** Starts no more jobs and waits for the running ones; those not done in time are aborted and run again later. */
   stop(options: { timeoutMs: number }): Promise<void>;
 }
 
 export interface JobsOptions {
   schema: string;
   log: Log;
-  /** How long finished jobs can be looked at; 30 days when absent. */
+  /** How long finished jobs are kept; 30 days when absent. */
   keepDays?: number;
-  /** How often a handler looks for jobs that other processes enqueued; its own it hears of at once. 2 when absent, at least 0.5. */
+  /** Poll interval for jobs of other processes; jobs of this process start at once. 2 when absent, at least 0.5. */
   pollSeconds?: number;
 }
 
-interface Definition {
+interface JobDefinition {
   policy: JobPolicy;
   handler: (data: never, context: JobContext) => Promise<void>;
 }
 
-// A process that dies stops beating, and its jobs are taken up by another start after this.
+// The jobs of a process that died are started elsewhere after this time without a heartbeat.
 const heartbeatSeconds = 30;
 const statementDeadlineMs = 60_000;
 const firstRetryMs = 500;
 const longestRetryMs = 10_000;
+// For aborted handlers to clean up while the database is still open.
 const afterAbortMs = 3_000;
 
 /** Nothing is opened before `start`. `stop` must come before the database is closed. */
-export function createJobs(
-  database: Database,
-  { schema, log, keepDays = 30, pollSeconds = 2 }: JobsOptions,
-): Jobs {
-  const definitions = new Map<string, Definition>();
-  const schedules: { name: string; cron: string; data: object }[] = [];
+export function createJobs(database: Database, options: JobsOptions): Jobs {
+  const { log } = options;
+  const definitions = new Map<string, JobDefinition>();
+  const schedules: Schedule[] = [];
   const workers = new Map<string, string>();
   const running = new Set<Promise<void>>();
   const ready = Promise.withResolvers<PgBoss>();
-  // Whoever waits is told; a stop before anybody waited is no fault.
+  // A stop rejects it, also when nothing waits for it.
   ready.promise.catch(() => undefined);
   const stopping = new AbortController();
   let session: ReturnType<Database['session']> | undefined;
   let boss: PgBoss | undefined;
-  let started: Promise<void> | undefined;
+  let starting: Promise<void> | undefined;
 
-  async function startUntilItWorks(): Promise<void> {
+  async function startWithRetries(): Promise<void> {
     for (let waitMs = firstRetryMs; !stopping.signal.aborted; waitMs = Math.min(waitMs * 2, longestRetryMs)) {
       try {
-        boss = await startBoss();
+        session ??= database.session({ deadlineMs: statementDeadlineMs });
+        const client = createBoss(database, session, { ...options, hasSchedules: schedules.length > 0 });
+        boss = await startBoss(client, { definitions, schedules, workers, options, run });
         ready.resolve(boss);
         return;
       } catch (error) {
         log.warn({ error }, 'jobs could not be started yet');
-        await pause(waitMs, stopping.signal);
+        await pause(waitMs, { signal: stopping.signal });
       }
     }
   }
 
-  async function startBoss(): Promise<PgBoss> {
-    session ??= database.session({ deadlineMs: statementDeadlineMs });
-    const starting = new PgBoss({
-      db: { executeSql: oneByOne(session.sql) },
-      backend: database.engine === 'embedded' ? 'pglite' : 'postgres',
-      schema,
-      schedule: schedules.length > 0,
-      monitorIntervalSeconds: heartbeatSeconds,
-      superviseIntervalSeconds: heartbeatSeconds,
-    });
-    starting.on('error', (error) => log.error({ error }, 'jobs'));
-    starting.on('warning', (warning) => log.warn({ warning }, 'jobs'));
+  /** One attempt at a job. Rejects as its handler does, which pg-boss counts as a failed attempt. */
+  async function run(name: string, { handler }: JobDefinition, job: PgJob): Promise<void> {
+    const attempt = (async () => handler(job.data as never, { id: job.id, signal: job.signal }))();
+    running.add(attempt);
     try {
-      await starting.start();
-      for (const [name, definition] of definitions) await startQueue(starting, name, definition);
-      for (const { name, cron, data } of schedules) await starting.schedule(name, cron, data);
-      return starting;
-    } catch (error) {
-      await starting.stop({ graceful: false }).catch(() => undefined);
-      throw error;
-    }
-  }
-
-  async function startQueue(starting: PgBoss, name: string, { policy, handler }: Definition): Promise<void> {
-    const options = {
-      retryLimit: policy.retries ?? 2,
-      // Seconds, doubled each time.
-      retryDelay: 1,
-      retryBackoff: true,
-      expireInSeconds: policy.expireSeconds ?? 900,
-      heartbeatSeconds,
-      deleteAfterSeconds: keepDays * 86_400,
-    };
-    // `exclusive` is one job a key among the waiting and the running; a job without a key gets one of its own.
-    await starting.createQueue(name, { policy: 'exclusive', ...options });
-    await starting.updateQueue(name, options);
-    const worker = await starting.work(
-      name,
-      { batchSize: 1, pollingIntervalSeconds: pollSeconds, localConcurrency: policy.concurrency ?? 1 },
-      async (batch: { id: string; data: unknown; signal: AbortSignal }[]) => {
-        for (const job of batch) {
-          const attempt = run(name, handler, job);
-          running.add(attempt);
-          await attempt.finally(() => running.delete(attempt));
-        }
-      },
-    );
-    workers.set(name, worker);
-    // pg-boss reads a queue's record when it is first used, on its own connection. Within a transaction of
-    // the embedded engine that would wait for itself, so it is read now.
-    await starting.findJobs(name, { id: '00000000-0000-0000-0000-000000000000' });
-  }
-
-  async function run(
-    name: string,
-    handler: Definition['handler'],
-    job: { id: string; data: unknown; signal: AbortSignal },
-  ): Promise<void> {
-    try {
-      await handler(job.data as never, { id: job.id, signal: job.signal });
+      await attempt;
     } catch (error) {
       log.warn({ job: name, jobId: job.id, error }, 'a job failed');
       throw error;
+    } finally {
+      running.delete(attempt);
     }
+  }
+
+  function requireNotStarted(name: string): void {
+    if (starting) throw new Error(`The job "${name}" must be declared before jobs are started.`);
   }
 
   return {
     define(name, policy, handler) {
-      if (started) throw new Error(`The job "${name}" is defined after jobs were started.`);
+      requireNotStarted(name);
       definitions.set(name, { policy, handler });
     },
     schedule(name, cron, data) {
-      if (started) throw new Error(`The job "${name}" is scheduled after jobs were started.`);
+      requireNotStarted(name);
       schedules.push({ name, cron, data });
     },
     start() {
-      started ??= startUntilItWorks();
+      starting ??= startWithRetries();
     },
     async ready() {
       await ready.promise;
     },
     async enqueue(name, data, { key, delaySeconds, tx } = {}) {
       if (!definitions.has(name)) throw new Error(`No job is named "${name}".`);
-      if (tx && !boss) {
-        throw new Problem('unavailable', 'not_ready', 'The server is still starting.', {
-          headers: { 'retry-after': '1' },
-        });
-      }
+      if (tx && !boss) throw notReady();
       const target = boss ?? (await ready.promise);
       const id = await target.send(name, data, {
         singletonKey: key ?? randomUUID(),
@@ -198,98 +148,114 @@ export function createJobs(
         ...(tx ? { db: { executeSql: executor(tx) } } : {}),
       });
       const worker = workers.get(name);
-      // Not within a transaction, whose job nobody can see yet.
+      // A job in a transaction is not visible to the worker yet.
       if (worker && !tx && !delaySeconds) target.notifyWorker(worker);
       return id;
     },
     async stop({ timeoutMs }) {
       stopping.abort();
-      ready.reject(
-        new Problem('unavailable', 'draining', 'The server is stopping.', {
-          headers: { 'retry-after': '1' },
-        }),
-      );
-      await started;
+      ready.reject(draining());
+      await starting;
       await boss?.stop({ graceful: true, timeout: timeoutMs });
-      // What was aborted has still to leave things in order, for which the caller's database must be open.
-      await withinMs(Promise.allSettled(running), afterAbortMs);
+      await settlesWithin(Promise.allSettled(running), { ms: afterAbortMs });
       await session?.close();
     },
   };
 }
 
-type ExecuteSql = (text: string, values?: unknown[]) => Promise<{ rows: Record<string, unknown>[] }>;
+interface Schedule {
+  name: string;
+  cron: string;
+  data: object;
+}
 
-/**
- * For pg-boss's own statements, among them blocks with their own BEGIN and COMMIT. They share one connection,
- * so they run one after the other, and a block that failed is rolled back before the next.
- */
-function oneByOne(sql: Sql): ExecuteSql {
-  const execute = executor(sql);
-  let last: Promise<unknown> = Promise.resolve();
-  return (text, values) => {
-    const run = async () => {
-      try {
-        return await execute(text, values);
-      } catch (error) {
-        await sql.unsafe('rollback').catch(() => undefined);
-        throw error;
-      }
-    };
-    const result = last.then(run);
-    last = result.catch(() => undefined);
-    return result;
+interface PgJob {
+  id: string;
+  data: unknown;
+  signal: AbortSignal;
+}
+
+function createBoss(
+  database: Database,
+  session: ReturnType<Database['session']>,
+  { schema, log, hasSchedules }: JobsOptions & { hasSchedules: boolean },
+): PgBoss {
+  const boss = new PgBoss({
+    db: { executeSql: serializedExecutor(session.sql) },
+    backend: database.engine === 'embedded' ? 'pglite' : 'postgres',
+    schema,
+    schedule: hasSchedules,
+    monitorIntervalSeconds: heartbeatSeconds,
+    superviseIntervalSeconds: heartbeatSeconds,
+  });
+  boss.on('error', (error) => log.error({ error }, 'jobs'));
+  boss.on('warning', (warning) => log.warn({ warning }, 'jobs'));
+  return boss;
+}
+
+interface BossStart {
+  definitions: ReadonlyMap<string, JobDefinition>;
+  schedules: readonly Schedule[];
+  /** Filled with the worker of each job name. */
+  workers: Map<string, string>;
+  options: JobsOptions;
+  run(name: string, definition: JobDefinition, job: PgJob): Promise<void>;
+}
+
+/** Creates the tables, the queues and their workers. A failed start is stopped, so that it can be tried again. */
+async function startBoss(boss: PgBoss, start: BossStart): Promise<PgBoss> {
+  try {
+    await boss.start();
+    for (const [name, definition] of start.definitions)
+      start.workers.set(name, await startQueue(boss, { name, definition }, start));
+    for (const { name, cron, data } of start.schedules) await boss.schedule(name, cron, data);
+    return boss;
+  } catch (error) {
+    await boss.stop({ graceful: false }).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Returns the id of the queue's worker. */
+async function startQueue(
+  boss: PgBoss,
+  { name, definition }: { name: string; definition: JobDefinition },
+  { options: { keepDays = 30, pollSeconds = 2 }, run }: BossStart,
+): Promise<string> {
+  const { retries = 2, expireSeconds = 900, concurrency = 1 } = definition.policy;
+  const options = {
+    retryLimit: retries,
+    // Seconds, doubled each time.
+    retryDelay: 1,
+    retryBackoff: true,
+    expireInSeconds: expireSeconds,
+    heartbeatSeconds,
+    deleteAfterSeconds: keepDays * 86_400,
   };
+  // `exclusive` allows one waiting or running job a key; a job without a key gets a random one.
+  await boss.createQueue(name, { policy: 'exclusive', ...options });
+  await boss.updateQueue(name, options);
+  const worker = await boss.work(
+    name,
+    { batchSize: 1, pollingIntervalSeconds: pollSeconds, localConcurrency: concurrency },
+    async (batch: PgJob[]) => {
+      for (const job of batch) await run(name, definition, job);
+    },
+  );
+  // pg-boss reads a queue's record on its first use, on its own connection. Within a transaction of the embedded engine
+  // that would deadlock, so it is read now.
+  await boss.findJobs(name, { id: '00000000-0000-0000-0000-000000000000' });
+  return worker;
 }
 
-function executor(sql: Sql): ExecuteSql {
-  return async (text, values = []) => {
-    // pg-boss makes most JSON itself, and postgres.js would do it once more for a parameter of a json type. What goes
-    // into a json column without a cast, as a schedule's data and options, is an object: that is left to postgres.js.
-    const asText = new Set<number>();
-    const statement = text.replaceAll(/\$(\d+)::(jsonb?)\b/g, (_, place: string, type: string) => {
-      asText.add(Number(place));
-      return `$${place}::text::${type}`;
-    });
-    const parameters = values.map((value, index) =>
-      asText.has(index + 1) && isPlainObject(value) ? JSON.stringify(value) : value,
-    );
-    const result = await sql.unsafe<Record<string, unknown>[]>(statement, parameters as never[]);
-    // Several statements in one text give a list of results.
-    const rows = result.some((row) => Array.isArray(row))
-      ? (result as unknown as Record<string, unknown>[][]).flat()
-      : [...result];
-    return { rows: rows.map(withoutBigints) };
-  };
+function notReady(): Problem {
+  return new Problem('unavailable', 'not_ready', 'The server is still starting.', {
+    headers: { 'retry-after': '1' },
+  });
 }
 
-function isPlainObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
-}
-
-/** pg-boss expects int8 as its own driver gives it, as text. */
-function withoutBigints(row: Record<string, unknown>): Record<string, unknown> {
-  for (const [name, value] of Object.entries(row)) if (typeof value === 'bigint') row[name] = String(value);
-  return row;
-}
-
-/** Waits for the work, but not longer than that. */
-async function withinMs(work: Promise<unknown>, ms: number): Promise<void> {
-  const late = new AbortController();
-  await Promise.race([work, pause(ms, late.signal)]);
-  late.abort();
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener(
-      'abort',
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { once: true },
-    );
+function draining(): Problem {
+  return new Problem('unavailable', 'draining', 'The server is stopping.', {
+    headers: { 'retry-after': '1' },
   });
 }

@@ -1,10 +1,10 @@
-// Brings one schema to the newest of its ordered `NNNN_name.sql` files. All that is pending is applied in
-// one transaction under an advisory lock: two starters cannot both apply a file, and a killed one leaves nothing half.
+// Migrates one schema to the newest of its ordered `NNNN_name.sql` files. All pending files are applied in one transaction
+// under an advisory lock: two starters cannot both apply a file, and a killed one leaves no half of it.
 import { createHash } from 'node:crypto';
 import { listFiles, readText } from '../assets.ts';
 import type { Log } from '../log.ts';
 
-/** What a database must have to be migrated. */
+/** The part of a database that a migration needs. */
 export interface Migratable {
   session(options: { deadlineMs: number }): {
     tx<T>(work: (tx: MigrationTx) => Promise<T>): Promise<T>;
@@ -18,7 +18,7 @@ interface MigrationTx {
 }
 
 export interface MigrateOptions {
-  /** Made when absent, with `<schema>.townhall_now()` and the ledger `<schema>.migrations`. */
+  /** Created when absent, with `<schema>.townhall_now()` and the ledger `<schema>.migrations`. */
   schema: string;
   directory: string;
   log: Log;
@@ -58,25 +58,25 @@ export async function migrate(database: Migratable, options: MigrateOptions): Pr
   }
 }
 
-/** How a schema stands against the files of this installation. */
+/** A schema compared with the files of this installation. */
 export interface MigrationState {
   applied: number;
-  /** Files that are not applied yet; all of them where the schema was never made. */
+  /** Files that are not applied yet; all of them where the schema does not exist. */
   pending: string[];
-  /** Files that are not what was applied under their name. */
+  /** Files that differ from the applied ones of their name. */
   altered: string[];
-  /** What a newer release has applied. */
+  /** Migrations of a newer release. */
   unknown: string[];
 }
 
-/** Looks, and changes nothing. */
+/** Read-only. */
 export async function migrationState(
   database: { sql: MigrationTx },
   { schema, directory }: { schema: string; directory: string },
 ): Promise<MigrationState> {
   const migrations = await readMigrations(directory);
-  const [found] = await database.sql`select to_regclass(${`${schema}.migrations`})::text as ledger`;
-  const rows = found?.['ledger']
+  const [row] = await database.sql`select to_regclass(${`${schema}.migrations`})::text as ledger`;
+  const rows = row?.['ledger']
     ? await database.sql.unsafe(`select name, checksum from ${schema}.migrations order by name`)
     : [];
   const checksums = new Map(rows.map(({ name, checksum }) => [String(name), String(checksum)]));
@@ -109,8 +109,8 @@ async function readMigrations(directory: string): Promise<Migration[]> {
 }
 
 async function prepareSchema(tx: MigrationTx, schema: string): Promise<void> {
-  const [found] = await tx`select to_regclass(${`${schema}.migrations`}) as ledger`;
-  if (found?.['ledger']) return;
+  const [row] = await tx`select to_regclass(${`${schema}.migrations`}) as ledger`;
+  if (row?.['ledger']) return;
   // townhall_now() stands still within a transaction, as now() does. The setting is for tests, which shift
   // the time of their own connection with it; unset it costs one comparison.
   await tx.unsafe(`
@@ -132,9 +132,9 @@ async function applyPending(tx: MigrationTx, schema: string, migrations: Migrati
   const newest = migrations.findLast(({ name }) => checksums.has(name))?.name ?? '';
   const applied: string[] = [];
   for (const { name, text, checksum } of migrations) {
-    const known = checksums.get(name);
-    if (known === checksum) continue;
-    if (known)
+    const appliedChecksum = checksums.get(name);
+    if (appliedChecksum === checksum) continue;
+    if (appliedChecksum)
       throw new Error(
         `The migration "${name}" was changed after it had been applied to the schema ${schema}.`,
       );

@@ -1,20 +1,20 @@
-// A small pool of connections whose waits all end. It knows nothing of what a connection is.
+// A small pool whose waits all have an end. It does not depend on what it holds.
 import { systemClock } from '../clock.ts';
 
 export interface PoolOptions<Item> {
   max: number;
   /** How long a caller waits for an item before `busy` is thrown. */
   queueMs: number;
-  /** Makes an item; `onLost` is called at most once, when it can be used no more. */
+  /** Creates an item; `onLost` is called at most once, when the item can no longer be used. */
   open(onLost: () => void): Promise<Item>;
   isAlive(item: Item): boolean;
   end(item: Item): Promise<void>;
   busy(): Error;
-  /** Told how long each caller waited that did not get an item at once. */
-  waited?: ((ms: number) => void) | undefined;
+  /** Called with the wait of each caller that did not get an item at once. */
+  onWait?: ((ms: number) => void) | undefined;
 }
 
-/** How a pool stands at one moment. */
+/** The state of a pool at one moment. */
 export interface PoolState {
   max: number;
   inUse: number;
@@ -24,62 +24,31 @@ export interface PoolState {
 
 export interface Pool<Item> {
   state(): PoolState;
-  /** Throws what `open` throws, or `busy()` after `queueMs`. What it gives must come back by `release`, lost or not. */
+  /** Throws what `open` throws, or `busy()` after `queueMs`. The item must come back by `release`, lost or not. */
   acquire(): Promise<Item>;
   release(item: Item): void;
-  /** Refuses callers, waits up to five seconds for what is out, then ends all items. */
+  /** Refuses callers, waits up to five seconds for items in use, then ends all items. */
   close(): Promise<void>;
 }
-
-const closeMs = 5_000;
 
 interface Waiter<Item> {
   resolve(item: Item): void;
   reject(error: unknown): void;
 }
 
+const closeMs = 5_000;
+
 export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
   const idle: Item[] = [];
-  const out = new Set<Item>();
+  const inUse = new Set<Item>();
   const waiters: Waiter<Item>[] = [];
   let opening = 0;
-  let emptied: (() => void) | undefined;
+  let onAllReturned: (() => void) | undefined;
   let isClosed = false;
-
-  function acquire(): Promise<Item> {
-    if (isClosed) return Promise.reject(options.busy());
-    // The item used last is the warmest.
-    const item = idle.pop();
-    if (item !== undefined) {
-      out.add(item);
-      return Promise.resolve(item);
-    }
-    const since = options.waited === undefined ? 0 : systemClock.monotonicMs();
-    return new Promise<Item>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        waiters.splice(waiters.indexOf(waiter), 1);
-        options.waited?.(options.queueMs);
-        reject(options.busy());
-      }, options.queueMs);
-      const waiter: Waiter<Item> = {
-        resolve(given) {
-          clearTimeout(timer);
-          options.waited?.(systemClock.monotonicMs() - since);
-          resolve(given);
-        },
-        reject(error) {
-          clearTimeout(timer);
-          reject(error);
-        },
-      };
-      waiters.push(waiter);
-      openMore();
-    });
-  }
 
   /** Opens as many items as there are waiters without one on its way, within the limit. */
   function openMore(): void {
-    while (!isClosed && waiters.length > opening && opening + out.size + idle.length < options.max) {
+    while (!isClosed && waiters.length > opening && opening + inUse.size + idle.length < options.max) {
       opening += 1;
       void openOne();
     }
@@ -88,27 +57,27 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
   async function openOne(): Promise<void> {
     try {
       let isLost = false;
-      let opened: Item | undefined;
+      let current: Item | undefined;
       const item = await options.open(() => {
         isLost = true;
-        if (opened !== undefined) forget(opened);
+        if (current !== undefined) removeIdle(current);
       });
-      opened = item;
+      current = item;
       opening -= 1;
       if (isLost) openMore();
-      else give(item);
+      else handOut(item);
     } catch (error) {
       opening -= 1;
-      // Only the one that it was opened for hears of it; the others try for themselves or wait on.
+      // Only the first waiter fails; the others open items of their own or keep waiting.
       waiters.shift()?.reject(error);
       openMore();
     }
   }
 
-  function give(item: Item): void {
+  function handOut(item: Item): void {
     const waiter = waiters.shift();
     if (waiter) {
-      out.add(item);
+      inUse.add(item);
       waiter.resolve(item);
     } else if (isClosed) {
       void options.end(item);
@@ -117,33 +86,71 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
     }
   }
 
-  function forget(item: Item): void {
+  function removeIdle(item: Item): void {
     const index = idle.indexOf(item);
     if (index >= 0) idle.splice(index, 1);
   }
 
-  function release(item: Item): void {
-    out.delete(item);
-    if (options.isAlive(item)) give(item);
-    else openMore();
-    if (out.size === 0) emptied?.();
+  function enqueue(): Promise<Item> {
+    const item = waitInQueue(waiters, options);
+    openMore();
+    return item;
+  }
+
+  async function allReturned(): Promise<void> {
+    if (inUse.size === 0) return;
+    const returned = Promise.withResolvers<void>();
+    onAllReturned = returned.resolve;
+    const timer = setTimeout(returned.resolve, closeMs);
+    await returned.promise;
+    clearTimeout(timer);
   }
 
   return {
-    state: () => ({ max: options.max, inUse: out.size, idle: idle.length, waiting: waiters.length }),
-    acquire,
-    release,
+    state: () => ({ max: options.max, inUse: inUse.size, idle: idle.length, waiting: waiters.length }),
+    acquire() {
+      if (isClosed) return Promise.reject(options.busy());
+      // The item used last has the warmest caches.
+      const item = idle.pop();
+      if (item === undefined) return enqueue();
+      inUse.add(item);
+      return Promise.resolve(item);
+    },
+    release(item) {
+      inUse.delete(item);
+      if (options.isAlive(item)) handOut(item);
+      else openMore();
+      if (inUse.size === 0) onAllReturned?.();
+    },
     async close() {
       isClosed = true;
       for (const waiter of waiters.splice(0)) waiter.reject(options.busy());
-      if (out.size > 0) {
-        const timeout = Promise.withResolvers<void>();
-        emptied = timeout.resolve;
-        const timer = setTimeout(timeout.resolve, closeMs);
-        await timeout.promise;
-        clearTimeout(timer);
-      }
-      await Promise.all([...idle.splice(0), ...out].map((item) => options.end(item)));
+      await allReturned();
+      await Promise.all([...idle.splice(0), ...inUse].map((item) => options.end(item)));
     },
   };
+}
+
+/** Adds a waiter that gives up after `queueMs`. */
+function waitInQueue<Item>(waiters: Waiter<Item>[], options: PoolOptions<Item>): Promise<Item> {
+  const sinceMs = options.onWait === undefined ? 0 : systemClock.monotonicMs();
+  return new Promise<Item>((resolve, reject) => {
+    const timer = setTimeout(() => {
+      waiters.splice(waiters.indexOf(waiter), 1);
+      options.onWait?.(options.queueMs);
+      reject(options.busy());
+    }, options.queueMs);
+    const waiter: Waiter<Item> = {
+      resolve(item) {
+        clearTimeout(timer);
+        options.onWait?.(systemClock.monotonicMs() - sinceMs);
+        resolve(item);
+      },
+      reject(error) {
+        clearTimeout(timer);
+        reject(error);
+      },
+    };
+    waiters.push(waiter);
+  });
 }

@@ -25,7 +25,7 @@ export function serveAssets(
   const pages = new Map<string, Page>();
 
   async function find(name: string): Promise<Page | undefined> {
-    names ??= listFiles(folder).then((found) => new Set(found));
+    names ??= listFiles(folder).then((files) => new Set(files));
     if (!(await names).has(name)) return undefined;
     let page = pages.get(name);
     if (page === undefined) {

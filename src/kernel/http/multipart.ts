@@ -18,9 +18,9 @@ export async function parseMultipart(
   contentType: string,
 ): Promise<Record<string, string | UploadedFile>> {
   const boundary = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
-  const named = boundary?.[1] ?? boundary?.[2];
-  if (named === undefined) throw invalid('The form names no boundary.');
-  refuseManyParts(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength), `--${named}`);
+  const delimiterName = boundary?.[1] ?? boundary?.[2];
+  if (delimiterName === undefined) throw invalid('The form names no boundary.');
+  refuseManyParts(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength), `--${delimiterName}`);
   let form: FormData;
   try {
     form = await new Response(raw as Uint8Array<ArrayBuffer>, {

@@ -14,7 +14,7 @@ export interface Proxies {
 /** Takes addresses and networks such as `10.0.0.0/8`. Throws for anything else, with a message that names it. */
 export function trustProxies(list: readonly string[]): Proxies {
   const trusted = new BlockList();
-  for (const given of list) add(trusted, given);
+  for (const entry of list) add(trusted, entry);
 
   function isTrusted(address: string): boolean {
     const plain = plainAddress(address);
@@ -40,15 +40,15 @@ export function trustProxies(list: readonly string[]): Proxies {
   };
 }
 
-function add(trusted: BlockList, given: string): void {
-  const [address = '', bits, ...surplus] = given.split('/');
+function add(trusted: BlockList, entry: string): void {
+  const [address = '', bits, ...surplus] = entry.split('/');
   const version = isIP(address);
   const width = version === 6 ? 128 : 32;
   const isFit =
     version !== 0 &&
     surplus.length === 0 &&
     (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= width));
-  if (!isFit) throw new Error(`"${given}" is neither an address nor a network such as 10.0.0.0/8.`);
+  if (!isFit) throw new Error(`"${entry}" is neither an address nor a network such as 10.0.0.0/8.`);
   trusted.addSubnet(address, bits === undefined ? width : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
 }
 

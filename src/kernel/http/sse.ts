@@ -119,8 +119,8 @@ async function pump<T>(
       stop(iterator);
       throw error;
     }
-    const written = outlet.write(bytes);
-    if (!(written === true || (await written))) {
+    const result = outlet.write(bytes);
+    if (!(result === true || (await result))) {
       stop(iterator);
       return outlet.loss();
     }
@@ -168,22 +168,23 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
   }
   response.once('close', markClosed);
 
-  function room(): Promise<boolean> {
+  /** Waits for the client to accept more; false when it is gone or stalls. */
+  function waitForDrain(): Promise<boolean> {
     return new Promise((resolve) => {
       const settle = (free: boolean) => {
         clearTimeout(timer);
-        response.off('drain', drained);
+        response.off('drain', onDrain);
         onClosed = undefined;
         resolve(free);
       };
-      const drained = () => settle(true);
+      const onDrain = () => settle(true);
       const timer = setTimeout(() => {
         stalled = true;
         response.destroy();
         settle(false);
       }, limits.stallMs);
       onClosed = () => settle(false);
-      response.once('drain', drained);
+      response.once('drain', onDrain);
     });
   }
 
@@ -192,7 +193,7 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
     try {
       for (let at = 0; at < bytes.byteLength; at += pieceBytes) {
         if (closed) return false;
-        if (!response.write(bytes.subarray(at, at + pieceBytes)) && !(await room())) return false;
+        if (!response.write(bytes.subarray(at, at + pieceBytes)) && !(await waitForDrain())) return false;
       }
       return true;
     } finally {
@@ -207,7 +208,7 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
       if (bytes.byteLength > pieceBytes) return writePieces(bytes);
       if (response.write(bytes)) return true;
       busy = true;
-      return room().finally(() => {
+      return waitForDrain().finally(() => {
         busy = false;
       });
     },

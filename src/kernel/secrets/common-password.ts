@@ -1,6 +1,5 @@
-// Passwords that guessing begins with. The heads of the published lists are nearly all shorter than what is
-// accepted anyway, so what is left to recognise is how people stretch them: words put together, digits and
-// punctuation around them, rows of the keyboard, digits that repeat.
+// Recognises common passwords. Nearly all passwords at the top of the published lists are shorter than the minimum, so this
+// looks for extended ones: words put together, digits and punctuation around them, keyboard rows, repeated digits.
 
 // Lower case: the words at the head of the published lists, and those of this product.
 const words: readonly string[] = [
@@ -117,28 +116,28 @@ const rows: readonly string[] = [
   "qwertyuiop[]asdfghjkl;'zxcvbnm,./",
 ];
 
-/** Whether the password is one that guessing begins with. `names` are further words, such as a person's ID. */
+/** Whether the password is among the first that an attacker tries. `names` are further words, such as a person's ID. */
 export function isCommonPassword(password: string, names: readonly string[]): boolean {
   const text = password.toLowerCase();
   const backwards = [...text].reverse().join('');
   if (rows.some((row) => row.includes(text) || row.includes(backwards))) return true;
   if (/^(\d{1,4})\1+$/.test(text)) return true;
   const core = text.replace(/^[\d\p{P}\p{S}\s]{1,256}/u, '').replace(/[\d\p{P}\p{S}\s]{1,256}$/u, '');
-  const known = new Set([...words, ...names.map((name) => name.toLowerCase())]);
-  return isMadeOf(core, known) || isMadeOf(text, known);
+  const dictionary = new Set([...words, ...names.map((name) => name.toLowerCase())]);
+  return consistsOf(core, dictionary) || consistsOf(text, dictionary);
 }
 
-function isMadeOf(text: string, known: ReadonlySet<string>): boolean {
+function consistsOf(text: string, dictionary: ReadonlySet<string>): boolean {
   if (text === '') return false;
-  const longest = Math.max(...[...known].map((word) => word.length));
-  // reached[end]: whether what stands before `end` consists of words. Every piece is looked at once, so no
-  // text makes this slow.
-  const reached = [true];
+  const longest = Math.max(...[...dictionary].map((word) => word.length));
+  // Dynamic programming: isReachable[end] is whether the text before `end` consists of words. Linear in the text, times the
+  // longest word.
+  const isReachable = [true];
   for (let end = 1; end <= text.length; end += 1) {
-    reached[end] = false;
-    for (let start = Math.max(0, end - longest); start < end && !reached[end]; start += 1) {
-      reached[end] = reached[start] === true && known.has(text.slice(start, end));
+    isReachable[end] = false;
+    for (let start = Math.max(0, end - longest); start < end && !isReachable[end]; start += 1) {
+      isReachable[end] = isReachable[start] === true && dictionary.has(text.slice(start, end));
     }
   }
-  return reached[text.length] === true;
+  return isReachable[text.length] === true;
 }

@@ -1,14 +1,13 @@
-// Passwords of people: what is accepted, what is stored of them, and how one is checked. Only a PBKDF2
-// digest is kept, and checking costs the same whether or not there is anything to check against.
+// Passwords of people: the rules, the stored PBKDF2 digest, and the check, which costs the same for an unknown account.
 import { pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { isCommonPassword } from './common-password.ts';
 
 const derive = promisify(pbkdf2);
 
-/** What OWASP asks of HMAC-SHA256; fewer are not made and not believed. */
+/** OWASP's minimum for HMAC-SHA256; digests with fewer rounds are neither created nor accepted. */
 export const minimumRounds = 600_000;
-// Keeps a tampered row from occupying a thread for minutes.
+// A tampered row must not occupy a thread for minutes.
 const maximumRounds = 5_000_000;
 const saltBytes = 16;
 const keyBytes = 32;
@@ -41,13 +40,13 @@ export function isShortPassword(password: string): boolean {
   return [...password.normalize('NFC')].length < advisedCharacters;
 }
 
-/** What is stored of the password: `$pbkdf2-sha256$i=600000$salt$key`, base64 without padding. */
+/** The stored form of the password: `$pbkdf2-sha256$i=600000$salt$key`, base64 without padding. */
 export async function digestPassword(password: string, rounds: number): Promise<string> {
   const salt = randomBytes(saltBytes);
   return digestText(rounds, salt, await deriveKey(password, salt, rounds));
 }
 
-/** A digest that no password has, to check against where there is nobody: the same work, the same answer. */
+/** A digest that no password matches, to check against for an unknown account: same work, same answer. */
 export function dummyDigest(rounds: number): string {
   return digestText(rounds, randomBytes(saltBytes), randomBytes(keyBytes));
 }
@@ -60,8 +59,8 @@ export async function checkPassword(
   password: string,
   digest: string,
 ): Promise<{ matches: boolean; rounds: number }> {
-  const [, given = '', salt = '', key = ''] = digestShape.exec(digest) ?? [];
-  const rounds = Number(given);
+  const [, roundsText = '', salt = '', key = ''] = digestShape.exec(digest) ?? [];
+  const rounds = Number(roundsText);
   if (!(rounds >= minimumRounds && rounds <= maximumRounds))
     throw new Error('A stored password digest is not in our format.');
   const derived = await deriveKey(password, Buffer.from(salt, 'base64'), rounds);

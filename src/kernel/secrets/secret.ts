@@ -1,5 +1,5 @@
-// Tokens (their minting, their shape and their comparison) and the set of secret values that must not
-// appear in a log. The rule it keeps: a token is refused by shape before anyone looks it up.
+// Tokens (creation, format, comparison) and the redactor, which hides secret values in logs. A token is refused by its format
+// before a lookup.
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
@@ -54,9 +54,8 @@ function inBase62(value: bigint, length: number): string {
 /** Holds the secret values that are alive in this process and hides them in text. */
 export interface Redactor {
   /**
-   * From now on the value is hidden, as are its URL-encoded, base64 and hexadecimal forms. Values under
-   * six characters are not held: hiding them would blot out ordinary words. Returns the release; a value
-   * held twice stays hidden until both are released.
+   * Hides the value from now on, and its URL-encoded, base64 and hexadecimal forms. Values under six characters are not
+   * held, as they occur in ordinary words. Returns the release; a value held twice stays hidden until both are released.
    */
   hold(value: string): () => void;
   /** The text without held values, tokens of ours and bearer credentials. */
@@ -70,8 +69,8 @@ export interface Redactor {
 
 const hidden = '[redacted]';
 const minimumHeldLength = 6;
-// The shapes that are secrets whether or not anybody holds them. The checksum is not looked at, because a
-// token with a typing error still gives most of a secret away.
+// Formats that are secrets even when their value is not held. The checksum is not verified: a token with a typing error still
+// reveals most of a secret.
 const knownShapes =
   /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
 // The same at one place of a serialized text, where a line break in front of a word has become the letter n; so
@@ -100,8 +99,8 @@ export function createRedactor(): Redactor {
       return () => {
         if (released) return;
         released = true;
-        const left = (holders.get(value) ?? 1) - 1;
-        if (left > 0) holders.set(value, left);
+        const rest = (holders.get(value) ?? 1) - 1;
+        if (rest > 0) holders.set(value, rest);
         else {
           holders.delete(value);
           finder = undefined;
@@ -129,8 +128,8 @@ interface FormFinder {
   spans(text: string): Span[];
 }
 
-// Held values may be many and as long as a certificate, which no regular expression bears. So the forms are
-// looked up by how they begin: four characters in a table that rules out nearly every place of a text, then six.
+// Held values may be many and as long as a certificate, too much for a regular expression. The forms are found by their
+// first four characters, in a hash table that rules out nearly every position of a text, then by six.
 function createFormFinder(values: Iterable<string>): FormFinder {
   const beginnings = new Uint8Array(1 << 16);
   const forms = new Map<string, string[]>();
@@ -212,7 +211,7 @@ function shapesIn(text: string): Span[] {
 
 /** The text with each stretch of overlapping spans replaced by one word. */
 function withoutSpans(text: string, spans: Span[]): string {
-  let shown = '';
+  let redacted = '';
   let done = 0;
   let open: Span | undefined;
   for (const [start, end] of spans.sort(([one], [other]) => one - other)) {
@@ -221,10 +220,10 @@ function withoutSpans(text: string, spans: Span[]): string {
       continue;
     }
     if (open !== undefined) done = open[1];
-    shown += text.slice(done, start) + hidden;
+    redacted += text.slice(done, start) + hidden;
     open = [start, end];
   }
-  return shown + text.slice(open?.[1] ?? 0);
+  return redacted + text.slice(open?.[1] ?? 0);
 }
 
 /** The ways in which a value may stand in a text, or in a text within a serialized document. */

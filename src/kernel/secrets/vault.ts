@@ -1,13 +1,13 @@
-// Secrets at rest: AES-256-GCM under a random key per value, which is itself wrapped by a master key that is
-// never in the database. The rule it keeps: a sealed value opens only at the place it was sealed for, and a
-// value that does not open is an error, never an empty or an old one.
+// Envelope encryption of secrets at rest: AES-256-GCM under a random key per value, which is wrapped by a master key that is
+// never in the database. A sealed value opens only in the context it was sealed for (table, key, version); one that does not
+// open is an error, never an empty or an old value.
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 
-/** Where a sealed value belongs. It is bound into the seal, so that a row cannot be moved or be put back. */
+/** The row of a sealed value, as additional authenticated data: a row cannot be moved or put back. */
 export interface SealContext {
   table: string;
   key: string;
-  /** Counts up with each write of the place. */
+  /** Incremented with each write of the row. */
   version: number;
 }
 
@@ -17,7 +17,7 @@ export interface MasterKey {
   readonly bytes: Buffer;
 }
 
-/** Why a value did not open: its master key is not one of ours, or it is damaged or in another's place. */
+/** Why a value did not open: its master key is unknown, or it is damaged or in another row. */
 export class SealError extends Error {
   override readonly name = 'SealError';
   readonly reason: 'unknown_key' | 'damaged';
@@ -50,9 +50,9 @@ const format = 'v1';
 
 /** Reads 32 bytes of base64, of either alphabet. Null when the text is anything else. */
 export function readMasterKey(text: string): MasterKey | null {
-  const given = text.trim();
-  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(given)) return null;
-  const bytes = Buffer.from(given, 'base64');
+  const trimmed = text.trim();
+  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(trimmed)) return null;
+  const bytes = Buffer.from(trimmed, 'base64');
   return bytes.length === keyBytes ? { kid: kidOf(bytes), bytes } : null;
 }
 

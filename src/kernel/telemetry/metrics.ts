@@ -1,5 +1,5 @@
-// What the rooms measure with. Nobody below the composition root knows whether anything is measured: without a port
-// for metrics all of this does nothing. Labels are a few words of our own, never what a caller wrote.
+// The metrics interface of both surfaces. Without a port for metrics all of this does nothing. Labels have few values, which
+// are ours and never a caller's.
 
 /** One number, or one for each set of labels. */
 export type GaugeReading = number | readonly { labels: readonly string[]; value: number }[];
@@ -14,14 +14,13 @@ export interface Histogram {
 }
 
 export interface Metrics {
-  /** Whether anybody can read them; where something is dear to measure it may be left out otherwise. */
+  /** Whether metrics can be read; expensive measurements may be skipped otherwise. */
   readonly isOn: boolean;
   counter(name: string, help: string, labels: readonly string[]): Counter;
   /** `buckets` are the upper bounds, ascending. */
   histogram(name: string, help: string, labels: readonly string[], buckets: readonly number[]): Histogram;
   /**
-   * A state that is asked for at each reading. What `collect` throws leaves this one gauge out of the reading; a late
-   * answer does so too.
+   * A state that is read at each scrape. An error or a timeout of `collect` omits this gauge from the scrape.
    */
   gauge(
     name: string,
@@ -47,13 +46,13 @@ export const secondsBuckets: readonly number[] = [
 /** Bounds in seconds for waits that should be short. */
 export const waitBuckets: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5];
 
-/** Keeps the values of a label few: the first `maximum` that are seen keep their name, every later one is `other`. */
+/** Keeps the values of a label few: the first `maximum` keep their name, every later one is `other`. */
 export function boundedLabel(maximum: number): (value: string) => string {
-  const seen = new Set<string>();
+  const values = new Set<string>();
   return (value) => {
-    if (seen.has(value)) return value;
-    if (seen.size >= maximum) return 'other';
-    seen.add(value);
+    if (values.has(value)) return value;
+    if (values.size >= maximum) return 'other';
+    values.add(value);
     return value;
   };
 }

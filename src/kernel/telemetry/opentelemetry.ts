@@ -1,6 +1,5 @@
-// Spans as OpenTelemetry's collectors take them, over OTLP/HTTP with JSON, and the only file that knows
-// OpenTelemetry. It is loaded only when an endpoint is set. The rule it keeps: a collector that is slow or dead costs a
-// bounded queue and nothing else; what does not fit is dropped, and nobody who is served waits for it.
+// Exports spans over OTLP/HTTP with JSON, and the only file that knows OpenTelemetry. It is loaded only when an endpoint is
+// set. A slow or dead collector costs a bounded queue: spans that do not fit are dropped, and no request waits.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import {
   type Attributes,
@@ -21,6 +20,7 @@ import {
   TracerProvider,
   type TracerProviderOptions,
 } from '@opentelemetry/sdk-trace';
+import { settlesWithin } from '../async.ts';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { TelemetryContext } from './context.ts';
@@ -53,7 +53,7 @@ export interface OpenTelemetryOptions {
   batchEveryMs?: number;
 }
 
-// Some 4 MB of spans at the most, and a batch that is not taken in five seconds is given up.
+// At most about 4 MB of spans; a batch that is not accepted within five seconds is dropped.
 const queuedSpans = 4_096;
 const exportMs = 5_000;
 const closeMs = 2_000;
@@ -142,11 +142,8 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
     within: (span, work) => current.run({ request: current.getStore()?.request, span }, work),
     traceparent: () => current.getStore()?.span?.traceparent,
     async close() {
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeMs)));
-      // What could not be sent has been told of already.
-      await Promise.race([provider.shutdown().catch(() => {}), late]);
-      clearTimeout(timer);
+      // A failed export was logged already.
+      await settlesWithin(provider.shutdown(), { ms: closeMs });
     },
   };
 }

@@ -1,6 +1,7 @@
-// The metrics as Prometheus reads them, and the only file that knows prom-client. It is loaded only when somebody has
-// asked for metrics; each surface has a registry of its own, as two of them may live in one process.
+// Metrics in the format of Prometheus, and the only file that knows prom-client. It is loaded only where metrics are on; each
+// surface has a registry of its own, as two surfaces may share a process.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { withTimeout } from '../async.ts';
 import type { Log } from '../log.ts';
 import type { GaugeReading, Metrics } from './metrics.ts';
 
@@ -10,7 +11,7 @@ export interface Prometheus extends Metrics {
   read(): Promise<string>;
 }
 
-// A gauge that asks the database must not hold up the reading of all others.
+// A gauge that queries the database must not delay all others.
 const collectMs = 2_000;
 
 export function openPrometheus({ log }: { log: Log }): Prometheus {
@@ -18,21 +19,15 @@ export function openPrometheus({ log }: { log: Log }): Prometheus {
   // Of the process: processor, memory, handles, garbage collection and the lag of the event loop.
   collectDefaultMetrics({ register: registry });
 
-  async function measure(
+  async function readGauge(
     name: string,
     collect: () => GaugeReading | Promise<GaugeReading>,
   ): Promise<GaugeReading> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_resolve, reject) => {
-      timer = setTimeout(() => reject(new Error('It took too long.')), collectMs);
-    });
     try {
-      return await Promise.race([collect(), late]);
+      return await withTimeout(async () => collect(), { ms: collectMs });
     } catch (error) {
       log.warn({ metric: name, err: error }, 'a metric could not be read');
       return [];
-    } finally {
-      clearTimeout(timer);
     }
   }
 
@@ -61,12 +56,12 @@ export function openPrometheus({ log }: { log: Log }): Prometheus {
         labelNames: [...labels],
         registers: [registry],
         async collect() {
-          const measured = await measure(name, collect);
+          const reading = await readGauge(name, collect);
           gauge.reset();
-          // What was not measured is not zero.
+          // A gauge without a reading is absent, not zero.
           if (labels.length === 0) gauge.remove();
-          if (typeof measured === 'number') gauge.set(measured);
-          else for (const { labels: values, value } of measured) gauge.labels(...values).set(value);
+          if (typeof reading === 'number') gauge.set(reading);
+          else for (const { labels: values, value } of reading) gauge.labels(...values).set(value);
         },
       });
     },

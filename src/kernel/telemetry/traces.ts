@@ -1,5 +1,5 @@
-// What the rooms trace with. A span says what was done and how long it took; what a person or a model wrote never
-// stands in one. Without a collector all of this does nothing.
+// The tracing interface of both surfaces. Spans never hold what a person or a model wrote. Without a collector all of this
+// does nothing.
 
 export type SpanValue = string | number | boolean | undefined;
 export type SpanAttributes = Readonly<Record<string, SpanValue>>;
@@ -9,7 +9,7 @@ export interface Span {
   readonly spanId: string;
   /** The header by which a called system joins the trace; undefined while nothing is traced. */
   readonly traceparent: string | undefined;
-  /** Members without a value are left out; texts are shortened, and secrets in them hidden. */
+  /** Members without a value are omitted; texts are shortened, and secrets in them hidden. */
   set(attributes: SpanAttributes): void;
   rename(name: string): void;
   /** Marks the span as failed; the reason is a code of ours and never a message. */
@@ -21,21 +21,21 @@ export interface Span {
 export interface SpanOptions {
   kind?: 'internal' | 'server' | 'client';
   attributes?: SpanAttributes;
-  /** A `traceparent` that came from outside, in place of the span that is open here. */
+  /** A `traceparent` from outside, as the parent in place of the current span. */
   remoteParent?: string | undefined;
-  /** Begins a trace of its own even where a span is open. */
+  /** Starts a trace of its own even where a span is open. */
   isRoot?: boolean;
-  /** The `traceparent` of what brought it about and is not above it, such as the request that put it into a queue. */
+  /** The `traceparent` of the cause that is not the parent, such as the request that enqueued the work. */
   link?: string | undefined;
 }
 
 export interface Traces {
   readonly isOn: boolean;
-  /** Begins a span below the one that is open here. Whoever begins it ends it. */
+  /** Starts a span below the current one. The caller ends it. */
   start(name: string, options?: SpanOptions): Span;
-  /** Runs the work, and whatever it leaves running, below the span. */
+  /** Runs the work, and everything that it leaves running, below the span. */
   within<T>(span: Span, work: () => T): T;
-  /** The `traceparent` of the span that is open here. */
+  /** The `traceparent` of the current span. */
   traceparent(): string | undefined;
 }
 
@@ -57,26 +57,26 @@ export const silentTraces: Traces = {
   traceparent: () => undefined,
 };
 
-/** Runs the work as a span that ends with it. What it throws marks the span by the code that `reasonOf` finds. */
+/** Runs the work as a span that ends with it. An error marks the span with the code that `reasonOf` finds. */
 export async function withSpan<T>(
   traces: Traces,
   span: Span,
   work: () => Promise<T>,
-  reasonOf: (thrown: unknown) => string = codeOf,
+  reasonOf: (error: unknown) => string = codeOf,
 ): Promise<T> {
   try {
     return await traces.within(span, work);
-  } catch (thrown) {
-    span.fail(reasonOf(thrown));
-    throw thrown;
+  } catch (error) {
+    span.fail(reasonOf(error));
+    throw error;
   } finally {
     span.end();
   }
 }
 
-/** A thrown thing's stable name: a Problem's code, else the error's class. */
-export function codeOf(thrown: unknown): string {
-  if (thrown instanceof Error)
-    return 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;
+/** The stable name of an error: a Problem's code, else the error's class. */
+export function codeOf(error: unknown): string {
+  if (error instanceof Error)
+    return 'code' in error && typeof error.code === 'string' ? error.code : error.name;
   return 'unknown';
 }

@@ -206,13 +206,13 @@ describe('an answer that is not kept', () => {
 });
 
 test('the oldest answers of a caller are dropped beyond the quota', async () => {
-  const mostBytes = 64 * 1024;
+  const maxBytesPerCaller = 64 * 1024;
   const bounded = createIdempotency({
     database: place.database,
     schema: 'gateway',
     clock: systemClock,
     log: silentLog,
-    mostBytes,
+    maxBytesPerCaller,
   });
   const other = call({ caller: 'user other' });
   await bounded.runOnce(other, created('theirs'));
@@ -222,8 +222,8 @@ test('the oldest answers of a caller are dropped beyond the quota', async () => 
   const [row] = await place.database.sql<
     { bytes: number }[]
   >`select sum(octet_length(body))::integer as bytes from gateway.idempotency where body like '"xxx%'`;
-  expect(row?.bytes).toBeGreaterThan(mostBytes / 2);
-  expect(row?.bytes).toBeLessThanOrEqual((mostBytes * 17) / 16 + 4_002);
+  expect(row?.bytes).toBeGreaterThan(maxBytesPerCaller / 2);
+  expect(row?.bytes).toBeLessThanOrEqual((maxBytesPerCaller * 17) / 16 + 4_002);
   await expect(replicas[0].runOnce(calls[0] as IdempotentCall, never)).rejects.toThrow(
     code('result_not_replayable'),
   );

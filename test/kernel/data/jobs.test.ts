@@ -139,7 +139,7 @@ describe('jobs', () => {
   it('are refused under a name that nobody defined, and after the start nothing is defined', async () => {
     jobs.start();
     await expect(jobs.enqueue('unknown', {})).rejects.toThrow('No job is named "unknown".');
-    expect(() => jobs.define('late', {}, async () => undefined)).toThrow('after jobs were started');
+    expect(() => jobs.define('late', {}, async () => undefined)).toThrow('before jobs are started');
   });
 });
 

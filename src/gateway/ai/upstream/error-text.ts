@@ -1,5 +1,6 @@
 // Redacts errors inside of successful answers, such as a response whose generation failed. As with error responses, the
 // provider's message passes only where the caller can act on it, and never with keys and addresses.
+import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { topLevelMembers, type Edit, type Member } from './json-members.ts';
 
 // Codes of failures that the caller cannot mend; the provider's message is replaced.
@@ -34,12 +35,7 @@ function redactError(json: string, redact: (text: string) => string): { code: st
 }
 
 function parseError(json: string): { code?: unknown; message?: unknown; param?: unknown } {
-  try {
-    const value: unknown = JSON.parse(json);
-    return typeof value === 'object' && value !== null ? value : {};
-  } catch {
-    return {};
-  }
+  return asRecord(parseJsonOrUndefined(json));
 }
 
 /** `redactErrorEdits` for an event that holds the failed answer in its member `response`. */

@@ -1,5 +1,6 @@
 // Reads the server-sent events of a provider as bytes: splits them at event boundaries, keeps each event as it came, and
 // fails a stream that ends without the end of its format.
+import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { topLevelMembers, type Member, type Members } from './json-members.ts';
@@ -302,10 +303,5 @@ function errorMembers(json: string | undefined): {
   status?: unknown;
   message?: unknown;
 } {
-  try {
-    const value: unknown = JSON.parse(json ?? '{}');
-    return typeof value === 'object' && value !== null ? value : {};
-  } catch {
-    return {};
-  }
+  return asRecord(parseJsonOrUndefined(json ?? ''));
 }

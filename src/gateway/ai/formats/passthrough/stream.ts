@@ -1,5 +1,6 @@
 // Forwards the event stream of a provider that speaks the caller's format: the model's name, errors and an unrequested
 // usage chunk are edited in the bytes, and heartbeats fill silence.
+import { settlesWithin } from '../../../../kernel/async.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { maxEventBytesFor, type UpstreamAnswer } from '../../upstream/client.ts';
@@ -86,7 +87,7 @@ async function* forward(
       yield* forwardGroup(group, options);
       pending = groups.next();
       // A comment may only stand between two events.
-      while ((await waitForQuiet(pending, heartbeatMs)) === 'quiet') yield heartbeat;
+      while (!(await settlesWithin(pending, { ms: heartbeatMs }))) yield heartbeat;
       const next = await pending;
       pending = undefined;
       if (next.done === true) return;
@@ -146,18 +147,6 @@ async function readUsage(
 }
 
 const heartbeat = Buffer.from(': hb\n\n');
-
-// A plain timer, as this runs for each group of events: an abort signal for each would cost more than the rest.
-function waitForQuiet(pending: Promise<unknown>, ms: number): Promise<'quiet' | 'settled'> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve('quiet'), ms);
-    const settle = () => {
-      clearTimeout(timer);
-      resolve('settled');
-    };
-    pending.then(settle, settle);
-  });
-}
 
 // One event for the caller; undefined for the usage chunk that only the gateway asked for.
 function editEvent(

@@ -1,5 +1,6 @@
 // Feeds the meter from answers that pass through as bytes: it reads the usage that the provider reports, and counts the
 // text of events in place, without parsing them.
+import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { topLevelMembers, type Member } from '../../upstream/json-members.ts';
 import { completesAnswer, type ProviderEvent } from '../../upstream/events.ts';
@@ -50,7 +51,7 @@ export function meterPassthroughAnswer(
   meter: Meter,
 ): void {
   // Some rerank servers report their billed units in `meta`.
-  const claim = readClaim({ ...asObject(value['meta']), ...asObject(value[usageMember]) });
+  const claim = readClaim({ ...asRecord(value['meta']), ...asRecord(value[usageMember]) });
   // A failed answer costs what the provider reports, and nothing if it reports no usage.
   meter.claims(claim ?? (hasFailed?.(value) === true ? { tokens: noTokens, isFinal: true } : undefined));
   if (claim === undefined) {
@@ -122,13 +123,5 @@ function utf8Bytes(codeUnit: number): number {
 }
 
 function parseObject(bytes: Buffer, { start, end }: Member): Record<string, unknown> {
-  try {
-    return asObject(JSON.parse(bytes.toString('utf8', start, end)));
-  } catch {
-    return {};
-  }
-}
-
-function asObject(value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+  return asRecord(parseJsonOrUndefined(bytes.toString('utf8', start, end)));
 }

@@ -1,0 +1,127 @@
+// The rows of idempotency keys: who runs a call under a key, and the answer that the key replays.
+import { createHash } from 'node:crypto';
+import type { Background } from '../background.ts';
+import { createLruCache } from '../cache.ts';
+import type { Clock } from '../clock.ts';
+import type { Database, Sql } from './database.ts';
+
+/** One run of a call under its key. */
+export interface KeyClaim {
+  /** The key with its operation and caller, hashed. */
+  scope: Buffer;
+  run: string;
+  caller: string;
+}
+
+export interface StoredRow {
+  request: Buffer;
+  /** `opaque` is a call that was done and whose answer is not kept. */
+  state: 'running' | 'done' | 'opaque';
+  status: number | null;
+  body: string | null;
+}
+
+export interface IdempotencyStore {
+  /** Null when the claim holds the key now, otherwise the row that holds it. */
+  claim(claim: KeyClaim, request: { digest: Buffer; requestId: string }): Promise<StoredRow | null>;
+  renewLease(claim: KeyClaim): Promise<unknown>;
+  /** Stores the answer; a null body makes the row opaque. `own` is the transaction that the answer belongs to. */
+  save(own: Sql, claim: KeyClaim, answer: { status: number; body: string | null }): Promise<void>;
+  release(claim: KeyClaim): Promise<void>;
+  /** Counts bytes that the caller's answers take, and drops the oldest ones beyond the quota. */
+  countBytes(caller: string, bytes: number): void;
+  deleteExpired(): void;
+}
+
+export interface IdempotencyStoreOptions {
+  database: Pick<Database, 'sql'>;
+  schema: string;
+  background: Background;
+  clock: Pick<Clock, 'monotonicMs'>;
+  leaseMs: number;
+  keepSeconds: number;
+  maxBytesPerCaller: number;
+}
+
+const deleteEveryMs = 60_000;
+const maxCallers = 10_000;
+
+export function createIdempotencyStore(options: IdempotencyStoreOptions): IdempotencyStore {
+  const { schema, background, clock, leaseMs, keepSeconds, maxBytesPerCaller } = options;
+  const { sql } = options.database;
+  const table = `${schema}.idempotency`;
+  const now = () => sql.unsafe(`${schema}.townhall_now()`);
+  const isPending = () => sql.unsafe(`${schema}.idempotency_is_pending`);
+  const leaseEnd = () => sql`${now()} + make_interval(secs => ${leaseMs / 1_000})`;
+  // Bytes that this process stored for a caller since it last compared the caller's rows with the quota.
+  const addedBytes = createLruCache<string, number>({ capacity: maxCallers });
+  let lastDeletionMs = Number.NEGATIVE_INFINITY;
+
+  async function claim(
+    { scope, run, caller }: KeyClaim,
+    request: { digest: Buffer; requestId: string },
+  ): Promise<StoredRow | null> {
+    // One statement decides among concurrent calls. It takes over a row that has expired, and one whose lease has, unless
+    // that call is still to be charged.
+    const [claimed] = await sql`
+      insert into ${sql(table)} as i (scope, caller, request, run, request_id, state, lease_until, expires_at)
+      values (${scope}, ${digest(caller)}, ${request.digest}, ${run}, ${request.requestId}, 'running', ${leaseEnd()},
+        ${now()} + make_interval(secs => ${keepSeconds}))
+      on conflict (scope) do update set caller = excluded.caller, request = excluded.request, run = excluded.run, request_id = excluded.request_id,
+        state = 'running', status = null, body = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
+      where i.expires_at <= ${now()} or (i.state = 'running' and i.lease_until <= ${now()} and not ${isPending()}(i.request_id))
+      returning 1`;
+    if (claimed) return null;
+    const [row] = await sql<StoredRow[]>`
+      select request, state, status, body from ${sql(table)} where scope = ${scope}`;
+    // Released between the two statements: try again.
+    return row ?? claim({ scope, run, caller }, request);
+  }
+
+  async function dropBeyondQuota(caller: string): Promise<void> {
+    await sql`
+      update ${sql(table)} set state = 'opaque', body = null
+      where state = 'done' and scope in (
+        select scope from (
+          select scope, sum(octet_length(body)) over (order by expires_at desc, scope) as total
+          from ${sql(table)} where caller = ${digest(caller)} and state = 'done') as answers
+        where total > ${maxBytesPerCaller})`;
+  }
+
+  return {
+    claim,
+    renewLease: async ({ scope, run }) =>
+      sql`update ${sql(table)} set lease_until = ${leaseEnd()} where scope = ${scope} and run = ${run} and state = 'running'`,
+    async save(own, { scope, run }, { status, body }) {
+      await own`
+        update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body}
+        where scope = ${scope} and run = ${run} and state = 'running'`;
+    },
+    async release({ scope, run }) {
+      await sql`delete from ${sql(table)} where scope = ${scope} and run = ${run} and state = 'running'`;
+    },
+    countBytes(caller, bytes) {
+      const total = (addedBytes.peek(caller) ?? 0) + bytes;
+      // Compared after a sixteenth of the quota, so that a call does not pay for a sum over all rows.
+      if (total * 16 < maxBytesPerCaller) return addedBytes.set(caller, total);
+      addedBytes.delete(caller);
+      background.run('drop answers beyond a quota', () => dropBeyondQuota(caller));
+    },
+    deleteExpired() {
+      if (clock.monotonicMs() - lastDeletionMs < deleteEveryMs) return;
+      lastDeletionMs = clock.monotonicMs();
+      background.run(
+        'delete expired answers',
+        () => sql`
+        delete from ${sql(table)} where scope in (
+          select scope from ${sql(table)} where expires_at <= ${now()} order by expires_at limit 1000 for update skip locked)`,
+      );
+    },
+  };
+}
+
+export function digest(...parts: (string | Uint8Array)[]): Buffer {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part).update('\0');
+  return hash.digest();
+}
