@@ -1,5 +1,6 @@
 // Child processes of the agent: shell commands, commands of services, services. A process ends with all of its descendants
 // when it is stopped, whether or not it handles SIGTERM, and its output is kept up to a bound.
+import { settlesWithin } from '../../kernel/async.ts';
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -185,7 +186,7 @@ async function waitForExit(
     child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
   });
   await endDescendants();
-  await Promise.race([closed, clock.sleep(pipeCloseMs)]);
+  await settlesWithin(closed, { ms: pipeCloseMs, clock });
   child.stdout?.destroy();
   child.stderr?.destroy();
   return status;

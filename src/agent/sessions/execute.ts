@@ -1,5 +1,6 @@
 // The routes that carry out instructions: in a session of their own, for whose run the caller waits, or in a chat, whose
 // queue takes them.
+import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AttachmentInput } from './attachments/files.ts';
@@ -110,14 +111,8 @@ async function waitForLocalRun(
   settled: Promise<CompletedRun | Problem>,
   signal: AbortSignal,
 ): Promise<Outcome> {
-  const finished = new AbortController();
-  const timeout = clock.sleep(executeWaitMs, AbortSignal.any([signal, finished.signal])).then(
-    () => 'waiting' as const,
-    () => 'gone' as const,
-  );
-  const outcome = await Promise.race([settled, timeout]);
-  finished.abort();
-  return outcome;
+  if (await settlesWithin(settled, { ms: executeWaitMs, clock, signal })) return settled;
+  return signal.aborted ? 'gone' : 'waiting';
 }
 
 // A run that was queued may execute in another process, so its outcome is read from the log.

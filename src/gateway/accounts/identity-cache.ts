@@ -1,5 +1,6 @@
 // Cache from token digests to identities. An entry is used only while the change counter of the database stays the
 // same, which every replica learns within a second, and never after the token's expiry.
+import { createLruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Identity } from '../identity.ts';
 
@@ -34,7 +35,7 @@ export function createIdentityCache({
   generation: () => number | null;
   clock: Pick<Clock, 'monotonicMs'>;
 }): IdentityCache {
-  const entries = new Map<string, CacheEntry>();
+  const entries = createLruCache<string, CacheEntry>({ capacity: maxEntries });
 
   return {
     async get(key, read) {
@@ -50,7 +51,6 @@ export function createIdentityCache({
       if (current !== null) {
         const expiresAtMs = nowMs + Math.min(record.remainingMs, maxAgeMs);
         entries.set(key, { identity: record.identity, generation: current, expiresAtMs });
-        if (entries.size > maxEntries) entries.delete(entries.keys().next().value as string);
       }
       return record.identity;
     },

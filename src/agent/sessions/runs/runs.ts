@@ -1,5 +1,6 @@
 // Runs from their acceptance to their outcome. Every accepted run is settled once, by the process that executes it or,
 // after a crash, by the next sweep; then the next run of its session starts.
+import { createLruCache, type LruCache } from '../../../kernel/cache.ts';
 import { createBatcher, retry, settlesWithin } from '../../../kernel/async.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -78,7 +79,7 @@ interface Context {
   rules: SettlementRules;
   localRuns: LocalRuns;
   /** `traceparent` of the requests of runs that have not started. A run that another process starts has no link. */
-  requests: Map<string, string>;
+  requests: LruCache<string, string>;
   gate: AdmissionGate;
   /** `draining`: takes no input, while runs still end. */
   phase: () => 'open' | 'draining';
@@ -166,7 +167,7 @@ function createContext(
     options,
     rules,
     localRuns,
-    requests: new Map(),
+    requests: createLruCache({ capacity: maxRequests }),
     gate: createAdmissionGate({ clock, closing }),
     phase,
     closing,
@@ -288,14 +289,13 @@ function applyAdmission(
   return started && start(context, started);
 }
 
+// Bounded, because runs that are cancelled in the queue never ask for theirs.
 const maxRequests = 10_000;
 
 function rememberRequest({ requests, options }: Context, runId: string): void {
   const traceparent = options.traces.traceparent();
   if (traceparent === undefined) return;
   requests.set(runId, traceparent);
-  // Runs that are cancelled in the queue never ask for theirs.
-  if (requests.size > maxRequests) requests.delete(requests.keys().next().value as string);
 }
 
 async function requestCancel({ localRuns, options }: Context, runId: string): Promise<void> {

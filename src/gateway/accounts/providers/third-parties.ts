@@ -1,5 +1,6 @@
 // Logins with third parties: GitHub, Google and any OpenID provider. Their addresses and credentials are read from the
 // environment for every login, so that a change needs no restart.
+import { asRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
 import type { EnvReader } from '../ports.ts';
@@ -151,11 +152,11 @@ const subjectPattern = /^(?=.*\S)\P{Cc}{1,255}$/u;
 async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
   const { base, api } = githubUrls(env);
   const [user, emails] = await Promise.all([grant.read(`${api}/user`), grant.read(`${api}/user/emails`)]);
-  const { id, login, name, avatar_url: avatar } = record(user);
+  const { id, login, name, avatar_url: avatar } = asRecord(user);
   // Use the numeric id: a login name can be given up and taken by another person.
   if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 1) throw unidentified();
   const primaryEmail = (Array.isArray(emails) ? emails : [])
-    .map(record)
+    .map(asRecord)
     .find(({ primary, verified }) => primary === true && verified === true);
   return {
     issuer: base,
@@ -168,10 +169,6 @@ async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
 
 function unidentified(): Problem {
   return new Problem('bad_request', 'login_failed', 'The login provider did not identify you.');
-}
-
-function record(value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
 }
 
 function text(value: unknown, maximumLength: number): string | null {
