@@ -340,8 +340,10 @@ async function openInfrastructure({
   showDatabase(telemetry.metrics, database);
   const changes = createChanges({ database, schema: 'gateway', clock, log });
   const auditLog = defer(audit({ store: auditStore(database), log, clock }));
-  const mostBytes = config.answersQuotaMb * 1024 * 1024;
-  const idempotency = defer(createIdempotency({ database, schema: 'gateway', clock, log, mostBytes }));
+  const maxBytesPerCaller = config.answersQuotaMb * 1024 * 1024;
+  const idempotency = defer(
+    createIdempotency({ database, schema: 'gateway', clock, log, maxBytesPerCaller }),
+  );
   const envService = defer(
     await environment({
       store: envStore(database),
