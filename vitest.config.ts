@@ -19,7 +19,7 @@ const withDatabase = [
 
 // Transactions, locks, notifications, recovery after a crash: here the two engines can differ.
 const onBothEngines = [
-  'test/agent/sessions/{crash,end-to-end,events,joining,replicas,turns}.test.ts',
+  'test/agent/sessions/{chat,crash,end-to-end,events,open-session,replicas,runs}.test.ts',
   'test/cli/db.test.ts',
   'test/deploy/deploy.test.ts',
   'test/fault-injection/drain.test.ts',
@@ -41,7 +41,7 @@ const onBothEngines = [
 // Commands, processes and plugins of the local edition, whose database is the embedded one.
 const onEmbeddedAlone = [
   'test/agent/{access,variants}.test.ts',
-  'test/agent/{processes,programs}/*.test.ts',
+  'test/agent/processes/*.test.ts',
   'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
   'test/agent/services/services.test.ts',
   'test/cli/{call,commands,completions,models,refused-starts,start,terminal}.test.ts',
