@@ -1,0 +1,128 @@
+// Metrics of the calls to model providers, by provider and model, and of the usage that requests note.
+import type { CallNote } from '../../kernel/contract/operation.ts';
+import { boundedLabel, secondsBuckets, type Metrics } from '../../kernel/telemetry/metrics.ts';
+
+// More than any catalog has; a models file may be rewritten for months while the server runs.
+const maximumModels = 500;
+
+const callLabels = ['provider', 'model'];
+
+export interface UpstreamMetrics {
+  /** The label of a model. `other` unless the model has run: a requested name could be any text. */
+  modelLabel(model: string | undefined): string;
+  /** The labels of a call, which makes its model one that has run. */
+  labelsOfCall(call: { provider: string; model: string }): string[];
+  countCall(labels: readonly string[], outcome: string): void;
+  countRetry(labels: readonly string[]): void;
+  measureDuration(labels: readonly string[], ms: number): void;
+  measureFirstPiece(labels: readonly string[], ms: number): void;
+  countUsage(notes: Pick<CallNote, 'model' | 'tokens' | 'credits'>): void;
+}
+
+export function createUpstreamMetrics(metrics: Metrics): UpstreamMetrics {
+  const calls = metrics.counter(
+    'townhall_upstream_requests_total',
+    'Calls to model providers; the outcome is answered, aborted or the code of the failure.',
+    [...callLabels, 'outcome'],
+  );
+  const retries = metrics.counter(
+    'townhall_upstream_retries_total',
+    'Calls that repeated one that had failed.',
+    callLabels,
+  );
+  const durations = metrics.histogram(
+    'townhall_upstream_duration_seconds',
+    'From a call to a model provider to the end of its answer.',
+    callLabels,
+    secondsBuckets,
+  );
+  const firstPieces = metrics.histogram(
+    'townhall_upstream_first_piece_seconds',
+    'From a call to a model provider to the first piece of a streamed answer.',
+    callLabels,
+    secondsBuckets,
+  );
+  const countUsage = createUsageCounters(metrics);
+  const boundedModel = boundedLabel(maximumModels);
+  const ranModels = new Set<string>();
+  const modelLabel = (model: string | undefined): string =>
+    model !== undefined && ranModels.has(model) ? boundedModel(model) : 'other';
+  return {
+    modelLabel,
+    labelsOfCall({ provider, model }) {
+      if (ranModels.size < maximumModels) ranModels.add(model);
+      return [provider, modelLabel(model)];
+    },
+    countCall: (labels, outcome) => calls.add([...labels, outcome]),
+    countRetry: (labels) => retries.add(labels),
+    measureDuration: (labels, ms) => durations.observe(labels, ms / 1000),
+    measureFirstPiece: (labels, ms) => firstPieces.observe(labels, ms / 1000),
+    countUsage: (notes) => countUsage(notes, modelLabel),
+  };
+}
+
+function createUsageCounters(metrics: Metrics) {
+  const tokens = metrics.counter('townhall_tokens_total', 'Tokens of answered calls by kind.', [
+    'model',
+    'kind',
+  ]);
+  const credits = metrics.counter('townhall_credits_total', 'Credits charged; a million are one US dollar.', [
+    'model',
+  ]);
+  return (
+    notes: Pick<CallNote, 'model' | 'tokens' | 'credits'>,
+    modelLabel: UpstreamMetrics['modelLabel'],
+  ): void => {
+    if (notes.tokens === undefined && notes.credits === undefined) return;
+    const model = modelLabel(notes.model);
+    const { input, cachedInput, cacheWrite, output, reasoning } = notes.tokens ?? {};
+    for (const [kind, amount] of Object.entries({
+      input,
+      cached_input: cachedInput,
+      cache_write: cacheWrite,
+      output,
+      reasoning,
+    })) {
+      if (amount !== undefined && amount > 0) tokens.add([model, kind], amount);
+    }
+    if (notes.credits !== undefined && Number(notes.credits) > 0) credits.add([model], Number(notes.credits));
+  };
+}
+
+export function registerUsageAlarmGauges(
+  metrics: Metrics,
+  counts: () => { alarms: number; stoppedUsers: number },
+): void {
+  metrics.gauge(
+    'townhall_usage_alarms',
+    'Calls of users since the start for which a provider claimed a usage far above what was possible.',
+    () => counts().alarms,
+  );
+  metrics.gauge(
+    'townhall_stopped_payers',
+    'Users whose paid calls are stopped after repeated usage alarms.',
+    () => counts().stoppedUsers,
+  );
+}
+
+export function registerBreakerGauge(
+  metrics: Metrics,
+  states: () => readonly { model: string; provider: string; isOpen: boolean }[],
+  modelLabel: UpstreamMetrics['modelLabel'],
+): void {
+  metrics.gauge(
+    'townhall_upstream_breaker_open',
+    '1 while calls to the model are held off after too many failures.',
+    () => {
+      // Models that share the label `other` have one series, which is 1 while any of their breakers is open.
+      const series = new Map<string, { labels: string[]; value: number }>();
+      for (const { provider, model, isOpen } of states()) {
+        const labels = [provider, modelLabel(model)];
+        const key = labels.join(' ');
+        series.set(key, { labels, value: Math.max(series.get(key)?.value ?? 0, isOpen ? 1 : 0) });
+      }
+      return [...series.values()];
+    },
+    callLabels,
+  );
+}
