@@ -2,14 +2,13 @@
 // served, and embed its state into their own queries through SQL fragments.
 import type { Bureau as BureauBody } from '../../contract/gateway/types.gen.ts';
 import type { Sql, Tx } from '../../kernel/data/database.ts';
-import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
-import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { originOf, type Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { createActiveBureauCache, type ActiveBureauCache } from './active-cache.ts';
+import { createCreateBureau } from './create-bureau.ts';
 import { createGetCurrentBureau, type FindTokenOwner } from './current-bureau.ts';
 import {
   bureauNotFound,
@@ -19,8 +18,8 @@ import {
   type BureauState,
 } from './lifecycle.ts';
 import { serializeBureau } from './serialize.ts';
-import { hostOf, requireServerUrl } from './server-url.ts';
-import { diffSettings, readSettings, type SettingsBody } from './settings.ts';
+import { requireServerUrl } from './server-url.ts';
+import { diffSettings, readSettings } from './settings.ts';
 import type { Bureau, BureausStore, BureauSettings, SqlFragment } from './store.ts';
 
 interface BureausOptions {
@@ -56,19 +55,14 @@ interface ChangeCall {
   requestId: string;
 }
 
-interface CreateCall extends Omit<ChangeCall, 'body'> {
-  body: SettingsBody & { server_url: string; bureau_id?: string };
-  remember(tx: Tx, reply: { status: number; body?: unknown }): Promise<void>;
-}
-
-type BureauReply<Status extends number> = { status: Status; body: BureauBody };
+type BureauReply = { status: 200; body: BureauBody };
 
 export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausOptions): Bureaus {
   /** Changes one Bureau and records it in the audit log, in one transaction; `work` returns null to leave it as it is. */
   async function change(
     call: ChangeCall,
     work: (tx: Tx, before: Bureau) => Promise<{ after: Bureau; diff: Record<string, unknown> } | null>,
-  ): Promise<BureauReply<200>> {
+  ): Promise<BureauReply> {
     const bureauId = call.body.bureau_id;
     const bureau = await store.tx(async (tx) => {
       const before = await store.lock(tx, bureauId);
@@ -97,44 +91,11 @@ export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausO
       });
   }
 
-  function changeSettings(call: ChangeCall, settings: Partial<BureauSettings>): Promise<BureauReply<200>> {
+  function changeSettings(call: ChangeCall, settings: Partial<BureauSettings>): Promise<BureauReply> {
     return change(call, async (tx, before) => {
       refuseArchived(before.state);
       const after = await store.update(tx, before.bureauId, { ...before, ...settings });
       return { after, diff: diffSettings(before, settings) };
-    });
-  }
-
-  async function createBureau(call: CreateCall): Promise<BureauReply<201>> {
-    const serverUrl = requireServerUrl(call.body.server_url);
-    const bureauId = call.body.bureau_id ?? id('bur');
-    const settings: BureauSettings = {
-      name: hostOf(serverUrl),
-      serverUrl,
-      redirectOrigins: [],
-      models: null,
-      limits: null,
-      startingCredits: null,
-      metadata: {},
-      ...readSettings(call.body),
-    };
-    return store.tx(async (tx) => {
-      const bureau = await store.insert(tx, bureauId, settings);
-      if (!bureau)
-        throw new Problem('conflict', 'conflict', 'There is a Bureau with this id already.', {
-          param: 'bureau_id',
-        });
-      const reply = { status: 201 as const, body: serializeBureau(bureau) };
-      await audit.record(tx, {
-        ...originOf(call),
-        action: call.operationId,
-        target: { kind: 'bureau', id: bureauId },
-        outcome: 'ok',
-        diff: { name: bureau.name, server_url: serverUrl },
-      });
-      await call.remember(tx, reply);
-      await changes.bump(tx);
-      return reply;
     });
   }
 
@@ -152,7 +113,7 @@ export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausO
         ]);
         return { status: 200, body: { items: items.map(serializeBureau), next_cursor } };
       },
-      'bureaus.createBureau': createBureau,
+      'bureaus.createBureau': createCreateBureau({ store, audit, changes }),
       'bureaus.updateBureau': async (call) => changeSettings(call, readSettings(call.body)),
       'bureaus.updateServer': async (call) =>
         changeSettings(call, { serverUrl: requireServerUrl(call.body.server_url) }),
