@@ -14,7 +14,7 @@ export interface ActionBilling {
   release(outcome: UsageOutcome): Promise<void>;
 }
 
-export interface BillNeeds {
+export interface BillingOptions {
   ledger: Pick<Ledger, 'hold' | 'record'>;
   clock: Pick<Clock, 'monotonicMs'>;
 }
@@ -22,7 +22,7 @@ export interface BillNeeds {
 const maxReasonLength = 200;
 
 export function createActionBilling(
-  { ledger, clock }: BillNeeds,
+  { ledger, clock }: BillingOptions,
   call: { identity: Identity; requestId: string; action: string },
 ): ActionBilling {
   const { identity, requestId, action } = call;
