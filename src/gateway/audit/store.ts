@@ -54,7 +54,19 @@ export interface AuditStore {
 export const retentionAction = 'audit.dropDays';
 
 export function auditStore(database: Database): AuditStore {
-  const { sql } = database;
+  return {
+    tx: (work) => database.tx(work),
+    ...pendingQueries(database.sql),
+    ...chainQueries(database.sql),
+    ...verificationQueries(database.sql),
+    ...retentionQueries(),
+  };
+}
+
+/** Entries and the queue of those that are not in the chain yet. */
+function pendingQueries(
+  sql: Sql,
+): Pick<AuditStore, 'insert' | 'hasPending' | 'countPending' | 'dequeuePending'> {
   return {
     async insert(tx, entry, entryId) {
       const { actor, target } = entry;
@@ -69,25 +81,35 @@ export function auditStore(database: Database): AuditStore {
           returning entry_id)
         insert into gateway.audit_pending select entry_id from inserted`;
     },
-    tx: (work) => database.tx(work),
     async hasPending() {
       const [row] = await sql`select 1 from gateway.audit_pending limit 1`;
       return row !== undefined;
     },
-    async lockChain(tx) {
-      const [row] = await tx<{ isOurs: boolean }[]>`
-        select pg_try_advisory_xact_lock(hashtextextended('townhall.audit.chain', 0)) as "isOurs"`;
-      return row?.isOurs === true;
+    async countPending() {
+      const [row] = await sql<
+        { count: number }[]
+      >`select count(*)::integer as count from gateway.audit_pending`;
+      return row?.count ?? 0;
     },
     async dequeuePending(tx, limit) {
       const rows = await tx<{ entryId: string; entry: EntryText }[]>`
-        with taken as (
+        with dequeued as (
           delete from gateway.audit_pending where entry_id in (
             select entry_id from gateway.audit_pending order by entry_id limit ${limit} for update skip locked)
           returning entry_id)
         select e.entry_id as "entryId", ${entryText(tx)} as entry
-        from taken join gateway.audit_entries e using (entry_id) order by e.entry_id`;
+        from dequeued join gateway.audit_entries e using (entry_id) order by e.entry_id`;
       return [...rows];
+    },
+  };
+}
+
+function chainQueries(sql: Sql): Pick<AuditStore, 'lockChain' | 'findLastBatch' | 'insertBatch'> {
+  return {
+    async lockChain(tx) {
+      const [row] = await tx<{ isOurs: boolean }[]>`
+        select pg_try_advisory_xact_lock(hashtextextended('townhall.audit.chain', 0)) as "isOurs"`;
+      return row?.isOurs === true;
     },
     async findLastBatch(querySql = sql) {
       const [batch] = await querySql<Batch[]>`
@@ -104,8 +126,15 @@ export function auditStore(database: Database): AuditStore {
         insert into gateway.audit_links (batch, position, entry_id, digest)
         select ${batch}, position, entry_id, digest
         from unnest(${links.map(({ entryId }) => entryId)}::text[], ${links.map(({ digest }) => digest)}::bytea[])
-          with ordinality as given (entry_id, digest, position)`;
+          with ordinality as link (entry_id, digest, position)`;
     },
+  };
+}
+
+function verificationQueries(
+  sql: Sql,
+): Pick<AuditStore, 'listBatchesAfter' | 'listLinkedEntries' | 'listUnlinkedEntries' | 'hasRetentionEntry'> {
+  return {
     async listBatchesAfter(batch, limit) {
       return [
         ...(await sql<Batch[]>`
@@ -127,12 +156,17 @@ export function auditStore(database: Database): AuditStore {
         order by e.entry_id limit ${limit}`;
       return rows.map(({ entryId }) => entryId);
     },
-    async countPending() {
-      const [row] = await sql<
-        { count: number }[]
-      >`select count(*)::integer as count from gateway.audit_pending`;
-      return row?.count ?? 0;
+    async hasRetentionEntry(batch) {
+      const [row] = await sql`
+        select 1 from gateway.audit_entries
+        where action = ${retentionAction} and diff ->> 'through_batch' = ${String(batch)} limit 1`;
+      return row !== undefined;
     },
+  };
+}
+
+function retentionQueries(): Pick<AuditStore, 'findLastBatchOlderThan' | 'deleteThrough'> {
+  return {
     async findLastBatchOlderThan(tx, days) {
       const [row] = await tx<{ batch: bigint | null }[]>`
         select max(batch) as batch from gateway.audit_batches
@@ -147,12 +181,6 @@ export function auditStore(database: Database): AuditStore {
       await tx`delete from gateway.audit_batches where batch <= ${batch}`;
       await tx`select set_config('townhall.audit_retention', '', true)`;
       return deleted.count;
-    },
-    async hasRetentionEntry(batch) {
-      const [row] = await sql`
-        select 1 from gateway.audit_entries
-        where action = ${retentionAction} and diff ->> 'through_batch' = ${String(batch)} limit 1`;
-      return row !== undefined;
     },
   };
 }
