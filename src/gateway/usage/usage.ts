@@ -50,84 +50,14 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
     }
   }
 
-  /** The time range of a report: the last thirty days by default. */
-  function readRange({ from, to }: { from?: string | undefined; to?: string | undefined }): {
-    from: Date;
-    to: Date;
-  } {
-    const end = parseTime(to) ?? clock.now();
-    const start = parseTime(from) ?? new Date(end.getTime() - defaultDays * dayMs);
-    if (start >= end) throw invalidMember('from', 'must be before `to`');
-    return { from: start, to: end };
-  }
-
   return {
     name: 'usage',
     title: 'Usage',
     env: [],
     handlers: {
-      'usage.getUsage': async ({ identity, query }) => {
-        const range = readRange(query);
-        const filter = { userId: identity.userId, ...range };
-        const by = query.group_by ?? 'day';
-        const [total, groups] = await Promise.all([
-          store.total(filter),
-          store.group(filter, by, maximumGroups),
-        ]);
-        return {
-          status: 200,
-          body: {
-            ...serializeRange(range),
-            group_by: by,
-            total: serializeTotal(total),
-            items: groups.map(serializeGroup),
-          },
-        };
-      },
-
-      'usage.listRecords': async ({ identity, query }) => {
-        const own: UsageFilter =
-          identity.kind === 'user'
-            ? { userId: identity.userId }
-            : { userId: query.user_id, bureauId: identity.bureauId ?? query.bureau_id };
-        const [from, to] = [parseTime(query.from), parseTime(query.to)];
-        if (from !== undefined && to !== undefined && from >= to)
-          throw invalidMember('from', 'must be before `to`');
-        const filter = { ...own, requestId: query.request_id, model: query.model, from, to };
-        const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
-        const limit = pageLimit(query);
-        const { items, next_cursor } = pageOf(
-          await store.list(filter, { before, limit }),
-          limit,
-          ({ createdAtText, usageId }) => [createdAtText, usageId],
-        );
-        return { status: 200, body: { items: items.map(serializeRecord), next_cursor } };
-      },
-
-      'usage.getOverview': async ({ identity, query }) => {
-        const range = readRange(query);
-        const filter = { bureauId: identity.bureauId ?? query.bureau_id, ...range };
-        const groups = (by: 'day' | 'model' | 'bureau' | 'outcome') => store.group(filter, by, maximumGroups);
-        const [total, days, models, bureaus, outcomes] = await Promise.all([
-          store.total(filter),
-          groups('day'),
-          groups('model'),
-          groups('bureau'),
-          groups('outcome'),
-        ]);
-        return {
-          status: 200,
-          body: {
-            ...serializeRange(range),
-            users: Number(total.users),
-            total: serializeTotal(total),
-            by_day: days.map(serializeGroup),
-            by_model: models.map(serializeGroup),
-            by_bureau: bureaus.map(serializeGroup),
-            by_outcome: outcomes.map(serializeGroup),
-          },
-        };
-      },
+      'usage.getUsage': createGetUsage({ store, clock }),
+      'usage.listRecords': createListRecords({ store }),
+      'usage.getOverview': createGetOverview({ store, clock }),
     },
     start: () => void (running ??= deleteOldRecords()),
     async close() {
@@ -135,6 +65,89 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
       await running;
     },
   };
+}
+
+function createGetUsage({
+  store,
+  clock,
+}: Pick<UsageOptions, 'store' | 'clock'>): Usage['handlers']['usage.getUsage'] {
+  return async ({ identity, query }) => {
+    const range = readRange(query, clock);
+    const filter = { userId: identity.userId, ...range };
+    const by = query.group_by ?? 'day';
+    const [total, groups] = await Promise.all([store.total(filter), store.group(filter, by, maximumGroups)]);
+    return {
+      status: 200,
+      body: {
+        ...serializeRange(range),
+        group_by: by,
+        total: serializeTotal(total),
+        items: groups.map(serializeGroup),
+      },
+    };
+  };
+}
+
+function createListRecords({ store }: Pick<UsageOptions, 'store'>): Usage['handlers']['usage.listRecords'] {
+  return async ({ identity, query }) => {
+    const own: UsageFilter =
+      identity.kind === 'user'
+        ? { userId: identity.userId }
+        : { userId: query.user_id, bureauId: identity.bureauId ?? query.bureau_id };
+    const [from, to] = [parseTime(query.from), parseTime(query.to)];
+    if (from !== undefined && to !== undefined && from >= to)
+      throw invalidMember('from', 'must be before `to`');
+    const filter = { ...own, requestId: query.request_id, model: query.model, from, to };
+    const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
+    const limit = pageLimit(query);
+    const { items, next_cursor } = pageOf(
+      await store.list(filter, { before, limit }),
+      limit,
+      ({ createdAtText, usageId }) => [createdAtText, usageId],
+    );
+    return { status: 200, body: { items: items.map(serializeRecord), next_cursor } };
+  };
+}
+
+function createGetOverview({
+  store,
+  clock,
+}: Pick<UsageOptions, 'store' | 'clock'>): Usage['handlers']['usage.getOverview'] {
+  return async ({ identity, query }) => {
+    const range = readRange(query, clock);
+    const filter = { bureauId: identity.bureauId ?? query.bureau_id, ...range };
+    const groups = (by: 'day' | 'model' | 'bureau' | 'outcome') => store.group(filter, by, maximumGroups);
+    const [total, days, models, bureaus, outcomes] = await Promise.all([
+      store.total(filter),
+      groups('day'),
+      groups('model'),
+      groups('bureau'),
+      groups('outcome'),
+    ]);
+    return {
+      status: 200,
+      body: {
+        ...serializeRange(range),
+        users: Number(total.users),
+        total: serializeTotal(total),
+        by_day: days.map(serializeGroup),
+        by_model: models.map(serializeGroup),
+        by_bureau: bureaus.map(serializeGroup),
+        by_outcome: outcomes.map(serializeGroup),
+      },
+    };
+  };
+}
+
+/** The time range of a report: the last thirty days by default. */
+function readRange(
+  { from, to }: { from?: string | undefined; to?: string | undefined },
+  clock: Pick<Clock, 'now'>,
+): { from: Date; to: Date } {
+  const end = parseTime(to) ?? clock.now();
+  const start = parseTime(from) ?? new Date(end.getTime() - defaultDays * dayMs);
+  if (start >= end) throw invalidMember('from', 'must be before `to`');
+  return { from: start, to: end };
 }
 
 function parseTime(text: string | undefined): Date | undefined {
