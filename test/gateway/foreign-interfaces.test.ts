@@ -67,7 +67,7 @@ describe('an error of the messages format', () => {
   ])('for %s has the type that its client maps', async (_name, call, kind, type) => {
     const error = await call().then(
       () => undefined,
-      (thrown: unknown) => thrown,
+      (reason: unknown) => reason,
     );
     expect(error).toBeInstanceOf(kind);
     expect(error).toMatchObject({ error: { type: 'error', error: { type } } });
@@ -96,7 +96,7 @@ describe('an error for the AI SDK’s gateway provider', () => {
         .doGenerate({ prompt } as never)
         .then(
           () => undefined,
-          (thrown: unknown) => thrown,
+          (reason: unknown) => reason,
         );
     };
     const unknown = await call(world.userToken, 'local/nothing');

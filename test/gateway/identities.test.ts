@@ -19,12 +19,12 @@ describe('operations × identities', () => {
   });
 
   test.each(operations().map(({ operationId }) => operationId))('%s', (operationId) => {
-    const faults = findings.filter(
+    const deviations = findings.filter(
       ({ operation, fault }) => operation.operationId === operationId && fault !== null,
     );
-    expect(faults.map(({ caller, status, code, fault }) => `${caller}: ${status} ${code}, ${fault}`)).toEqual(
-      [],
-    );
+    expect(
+      deviations.map(({ caller, status, code, fault }) => `${caller}: ${status} ${code}, ${fault}`),
+    ).toEqual([]);
   });
 
   test('lets every caller in somewhere who may be let in at all, and nobody else', () => {

@@ -9,14 +9,14 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const shown = async (token: string): Promise<string[]> =>
+const listModelIds = async (token: string): Promise<string[]> =>
   (await world.as(token).ai.listModels()).items.map(({ id }) => id);
 const call = (token: string, model: string) => world.as(token).ai.generateText({ model, prompt: 'Hello' });
 
 describe('the models of a user', () => {
   test('are those of the key: listed, read and called, and no other', async () => {
     const { user_token } = await world.user.accounts.createKey({ name: 'echo only', models: ['local/echo'] });
-    expect(await shown(user_token)).toEqual(['local/echo']);
+    expect(await listModelIds(user_token)).toEqual(['local/echo']);
     await expect(call(user_token, 'local/echo')).resolves.toMatchObject({ role: 'assistant' });
     await expect(call(user_token, 'local/guide')).rejects.toMatchObject({
       status: 404,
@@ -42,13 +42,13 @@ describe('the models of a user', () => {
       models: ['local/guide', 'local/shapes'],
     });
     const { user_token } = await world.admin.accounts.issueToken({ bureau_id, external_id: 'anna' });
-    expect((await shown(user_token)).toSorted()).toEqual(['local/guide', 'local/shapes']);
+    expect((await listModelIds(user_token)).toSorted()).toEqual(['local/guide', 'local/shapes']);
     const key = await world
       .as(user_token)
       .accounts.createKey({ name: 'both', models: ['local/echo', 'local/guide'] });
-    expect(await shown(key.user_token)).toEqual(['local/guide']);
+    expect(await listModelIds(key.user_token)).toEqual(['local/guide']);
     await world.admin.bureaus.updateBureau({ bureau_id, models: ['local/echo'] });
-    expect(await shown(user_token)).toEqual(['local/echo']);
+    expect(await listModelIds(user_token)).toEqual(['local/echo']);
     await expect(call(key.user_token, 'local/guide')).rejects.toMatchObject({ status: 404 });
   });
 

@@ -57,11 +57,11 @@ const metrics = async (): Promise<string> => (await fetch(metricsUrl)).text();
 async function lineOf(requestId: string | null): Promise<Record<string, unknown>> {
   return vi.waitFor(
     () => {
-      const found = world.logLines
+      const requestLine = world.logLines
         .map((line) => JSON.parse(line) as Record<string, unknown>)
         .find((line) => line.msg === 'request' && line.requestId === requestId);
-      expect(found).toBeDefined();
-      return found as Record<string, unknown>;
+      expect(requestLine).toBeDefined();
+      return requestLine as Record<string, unknown>;
     },
     { timeout: 30_000, interval: 20 },
   );
@@ -157,22 +157,22 @@ describe('a call to a provider', () => {
   });
 
   test('leaves no prompt, answer, key or token in a metric, a span or the log', async () => {
-    const seen = [await metrics(), ...collector.bodies, ...world.logLines].join('\n');
-    expect(seen).not.toContain('CANARY');
-    expect(seen).not.toContain(world.userToken);
-    expect(seen).not.toMatch(/Hello from the provider|tok0 tok1/);
+    const output = [await metrics(), ...collector.bodies, ...world.logLines].join('\n');
+    expect(output).not.toContain('CANARY');
+    expect(output).not.toContain(world.userToken);
+    expect(output).not.toMatch(/Hello from the provider|tok0 tok1/);
   });
 });
 
 test('the guide names every metric there is, and no other', async () => {
   const guide = await readFile(new URL('../../docs/guides/telemetry.md', import.meta.url), 'utf8');
-  const named = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)]
+  const documented = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)]
     .map(([, name = '']) => name)
     .sort((one, other) => one.localeCompare(other));
-  const served = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)]
+  const exposed = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)]
     .map(([, name = '']) => name)
     .sort((one, other) => one.localeCompare(other));
-  expect(named).toEqual(served);
+  expect(documented).toEqual(exposed);
 });
 
 describe('the log of a call that fails', () => {

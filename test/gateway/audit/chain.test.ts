@@ -107,7 +107,7 @@ describe('the chain', () => {
 });
 
 describe('verify', () => {
-  const faults = async (head?: string) => (await log.verify(head)).faults.map(({ fault }) => fault);
+  const findFaults = async (head?: string) => (await log.verify(head)).faults.map(({ fault }) => fault);
   beforeEach(async () => {
     await write(1, 3);
     await write(4, 6);
@@ -143,9 +143,9 @@ describe('verify', () => {
       ['batch_altered'],
     ],
   ])('finds: %s', async (statement, expected) => {
-    expect(await faults()).toEqual([]);
+    expect(await findFaults()).toEqual([]);
     await force(statement);
-    expect(await faults()).toEqual(expected);
+    expect(await findFaults()).toEqual(expected);
   });
 
   test('finds an entry altered together with its digest and its batch’s hash', async () => {
@@ -156,7 +156,7 @@ describe('verify', () => {
     await force(
       `update gateway.audit_links set digest = '\\x${digest.toString('hex')}' where entry_id = (select entry_id from gateway.audit_entries where target_id = 'b5')`,
     );
-    expect(await faults()).toEqual(['entry_altered', 'batch_altered']);
+    expect(await findFaults()).toEqual(['entry_altered', 'batch_altered']);
   });
 
   test('finds a batch forged as a whole, by the hash of its successor', async () => {
@@ -177,10 +177,10 @@ describe('verify', () => {
     await force(
       `delete from gateway.audit_links where batch = 3; delete from gateway.audit_entries where target_id in ('b7', 'b8', 'b9'); delete from gateway.audit_batches where batch = 3`,
     );
-    expect(await faults()).toEqual([]);
-    expect(await faults(head ?? '')).toEqual(['head_missing']);
+    expect(await findFaults()).toEqual([]);
+    expect(await findFaults(head ?? '')).toEqual(['head_missing']);
     await write(10, 11);
-    expect(await faults(head ?? '')).toEqual(['head_missing']);
+    expect(await findFaults(head ?? '')).toEqual(['head_missing']);
   });
 });
 

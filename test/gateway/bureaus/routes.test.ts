@@ -38,7 +38,7 @@ describe('bureaus.createBureau', () => {
   });
 
   test('takes every setting', async () => {
-    const given = {
+    const settings = {
       server_url: 'http://127.0.0.1:3000',
       bureau_id: 'with_everything',
       name: 'Übung 🚀',
@@ -48,7 +48,7 @@ describe('bureaus.createBureau', () => {
       starting_credits: 1_000_000_000_000_000,
       metadata: { plan: 'trial', nested: { list: [1, null, 'x'] } },
     };
-    expect(await world.admin.bureaus.createBureau(given)).toMatchObject(given);
+    expect(await world.admin.bureaus.createBureau(settings)).toMatchObject(settings);
   });
 
   test('refuses an id that is taken', async () => {
@@ -122,8 +122,8 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
     const bodies = await Promise.all(
       answers.map((answer) => answer.json() as Promise<{ bureau_id?: string; error?: { code: string } }>),
     );
-    const made = new Set(bodies.flatMap(({ bureau_id }) => bureau_id ?? []));
-    expect(made.size).toBe(1);
+    const bureauIds = new Set(bodies.flatMap(({ bureau_id }) => bureau_id ?? []));
+    expect(bureauIds.size).toBe(1);
     for (const [index, answer] of answers.entries()) {
       if (answer.status === 201) continue;
       expect(answer.status).toBe(409);
@@ -133,7 +133,7 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
     const again = await post('same', { name: 'Once', server_url: serverUrl });
     expect(again.status).toBe(201);
     expect(again.headers.get('idempotent-replayed')).toBe('true');
-    expect(await again.json()).toMatchObject({ bureau_id: [...made][0], name: 'Once' });
+    expect(await again.json()).toMatchObject({ bureau_id: [...bureauIds][0], name: 'Once' });
     const [row] =
       await world.sql`select count(*)::int as count from gateway.bureaus_records where name = 'Once'`;
     expect(row).toEqual({ count: 1 });
@@ -159,23 +159,23 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
 
 describe('bureaus.listBureaus', () => {
   test('pages through all of them in the order in which they were made', async () => {
-    const made: string[] = [];
+    const createdIds: string[] = [];
     for (let n = 0; n < 5; n += 1)
-      made.push(
+      createdIds.push(
         (await world.admin.bureaus.createBureau({ server_url: serverUrl, name: `Page ${n}` })).bureau_id,
       );
-    const seen: string[] = [];
+    const listedIds: string[] = [];
     let cursor: string | null = null;
     do {
       const page: { items: { bureau_id: string }[]; next_cursor: string | null } =
         await world.admin.bureaus.listBureaus({ limit: 2, ...(cursor === null ? {} : { cursor }) });
       expect(page.items.length).toBeLessThanOrEqual(2);
-      seen.push(...page.items.map(({ bureau_id }) => bureau_id));
+      listedIds.push(...page.items.map(({ bureau_id }) => bureau_id));
       cursor = page.next_cursor;
     } while (cursor !== null);
-    expect(seen.filter((bureauId) => made.includes(bureauId))).toEqual(made);
-    expect(new Set(seen).size).toBe(seen.length);
-    expect(seen).toHaveLength((await world.admin.bureaus.listBureaus()).items.length);
+    expect(listedIds.filter((bureauId) => createdIds.includes(bureauId))).toEqual(createdIds);
+    expect(new Set(listedIds).size).toBe(listedIds.length);
+    expect(listedIds).toHaveLength((await world.admin.bureaus.listBureaus()).items.length);
   });
 
   test.each([
@@ -217,8 +217,11 @@ describe('changes of a Bureau', () => {
       models: ['local/guide'],
       server_url: serverUrl,
     });
-    const moved = await world.admin.bureaus.updateServer({ bureau_id, server_url: 'https://other.example' });
-    expect(moved).toMatchObject({ server_url: 'https://other.example', name: 'New' });
+    const updated = await world.admin.bureaus.updateServer({
+      bureau_id,
+      server_url: 'https://other.example',
+    });
+    expect(updated).toMatchObject({ server_url: 'https://other.example', name: 'New' });
     expect(await auditActions(bureau_id)).toEqual([
       'bureaus.createBureau',
       'bureaus.updateBureau',
@@ -237,13 +240,13 @@ describe('changes of a Bureau', () => {
     const archived = await bureaus.archiveBureau({ bureau_id });
     expect(archived).toMatchObject({ state: 'archived', archived_at: expect.stringMatching(/^\d{4}-.*Z$/) });
     expect(await bureaus.archiveBureau({ bureau_id })).toEqual(archived);
-    for (const refused of [
+    for (const attempt of [
       () => bureaus.pauseBureau({ bureau_id }),
       () => bureaus.activateBureau({ bureau_id }),
       () => bureaus.updateBureau({ bureau_id, name: 'x' }),
       () => bureaus.updateServer({ bureau_id, server_url: serverUrl }),
     ]) {
-      await expect(refused()).rejects.toThrow(refusal(409, 'bureau_archived', 'bureau_id'));
+      await expect(attempt()).rejects.toThrow(refusal(409, 'bureau_archived', 'bureau_id'));
     }
     expect(await auditActions(bureau_id)).toEqual([
       'bureaus.createBureau',
@@ -256,14 +259,14 @@ describe('changes of a Bureau', () => {
   test('of one that nobody made are 404', async () => {
     const { bureaus } = world.admin;
     const bureau_id = 'nobody';
-    for (const refused of [
+    for (const attempt of [
       () => bureaus.pauseBureau({ bureau_id }),
       () => bureaus.activateBureau({ bureau_id }),
       () => bureaus.archiveBureau({ bureau_id }),
       () => bureaus.updateBureau({ bureau_id }),
       () => bureaus.updateServer({ bureau_id, server_url: serverUrl }),
     ]) {
-      await expect(refused()).rejects.toThrow(refusal(404, 'bureau_not_found', 'bureau_id'));
+      await expect(attempt()).rejects.toThrow(refusal(404, 'bureau_not_found', 'bureau_id'));
     }
   });
 
@@ -272,12 +275,12 @@ describe('changes of a Bureau', () => {
       [world.user, 403, 'forbidden_for_identity'],
       [world.guest, 401, 'authentication_required'],
     ] as const) {
-      for (const refused of [
+      for (const attempt of [
         () => client.bureaus.listBureaus(),
         () => client.bureaus.createBureau({ server_url: serverUrl }),
         () => client.bureaus.pauseBureau({ bureau_id: 'local' }),
       ]) {
-        await expect(refused()).rejects.toThrow(refusal(status, code));
+        await expect(attempt()).rejects.toThrow(refusal(status, code));
       }
     }
   });

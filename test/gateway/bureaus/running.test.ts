@@ -70,7 +70,7 @@ async function within<T>(promise: Promise<T>, limitMs: number): Promise<{ value:
   }
 }
 
-const refused = (token: string, status: number) => async () =>
+const answersStatus = (token: string, status: number) => async () =>
   (await fetch(`${other.url}/v1/accounts/me`, { headers: { authorization: `Bearer ${token}` } })).status ===
   status;
 
@@ -87,7 +87,10 @@ describe('calls under way', () => {
       const cut = await openStream(userToken);
       const spared = await openStream(other.userToken);
       await one.admin.bureaus[action]({ bureau_id });
-      const firstRefusalMs = await until(refused(userToken, 403), 'the user is refused on the other gateway');
+      const firstRefusalMs = await until(
+        answersStatus(userToken, 403),
+        'the user is refused on the other gateway',
+      );
       const { value, ms } = await within(cut.ended, 15_000);
       console.log(
         `${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`,
@@ -97,7 +100,7 @@ describe('calls under way', () => {
       expect(firstRefusalMs).toBeLessThan(6_000);
       expect(ms).toBeLessThan(10_000);
       await expect(within(spared.ended, 300)).rejects.toThrow('more than');
-      expect(await refused(other.userToken, 200)()).toBe(true);
+      expect(await answersStatus(other.userToken, 200)()).toBe(true);
       spared.stop();
     },
   );
@@ -109,7 +112,7 @@ describe('calls under way', () => {
     await one.sql`update gateway.changes set number = number + 1`;
     const { value } = await within(cut.ended, 10_000);
     expect(value).toContain('invalid_token');
-    expect(await refused(userToken, 401)()).toBe(true);
+    expect(await answersStatus(userToken, 401)()).toBe(true);
   });
 
   test('an administrator’s logout and a reset are heard of at once', async () => {

@@ -117,10 +117,10 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const refused = async (call: Promise<unknown>) => {
+const refusalOf = async (call: Promise<unknown>) => {
   const error = await call.then(
     () => expect.unreachable('the call was not refused'),
-    (thrown: unknown) => thrown,
+    (reason: unknown) => reason,
   );
   if (!GatewayError.isInstance(error)) throw error;
   return { status: error.status, code: error.code, message: error.message, param: error.param };
@@ -148,20 +148,20 @@ describe('services.callAction', () => {
 
   test('refuses everyone else, a guest with 401 and a wrong identity with 403', async () => {
     for (const action of ['for-users', 'for-admins', 'for-both']) {
-      expect(await refused(world.guest.call('probe', action))).toMatchObject({
+      expect(await refusalOf(world.guest.call('probe', action))).toMatchObject({
         status: 401,
         code: 'authentication_required',
       });
     }
-    expect(await refused(world.admin.call('probe', 'for-users'))).toMatchObject({
+    expect(await refusalOf(world.admin.call('probe', 'for-users'))).toMatchObject({
       status: 403,
       code: 'forbidden_for_identity',
     });
-    expect(await refused(world.user.call('probe', 'for-admins'))).toMatchObject({
+    expect(await refusalOf(world.user.call('probe', 'for-admins'))).toMatchObject({
       status: 403,
       code: 'forbidden_for_identity',
     });
-    expect(await refused(world.as('nonsense').call('probe', 'for-anyone'))).toMatchObject({
+    expect(await refusalOf(world.as('nonsense').call('probe', 'for-anyone'))).toMatchObject({
       status: 401,
       code: 'invalid_token',
     });
@@ -172,24 +172,24 @@ describe('services.callAction', () => {
     await expect(
       world.guest.call('probe', 'echo', { text: 'hello', service: 'a member and no path' }),
     ).resolves.toEqual({ text: 'hello', service: 'a member and no path' });
-    expect(await refused(world.guest.call('probe', 'echo', {}))).toMatchObject({
+    expect(await refusalOf(world.guest.call('probe', 'echo', {}))).toMatchObject({
       status: 400,
       code: 'service_invalid_input',
       param: 'text',
     });
-    expect(await refused(world.guest.call('probe', 'echo', { text: 'too long' }))).toMatchObject({
+    expect(await refusalOf(world.guest.call('probe', 'echo', { text: 'too long' }))).toMatchObject({
       status: 400,
       param: 'text',
     });
-    expect(await refused(world.guest.call('probe', 'echo', { text: 'x', count: '1' }))).toMatchObject({
+    expect(await refusalOf(world.guest.call('probe', 'echo', { text: 'x', count: '1' }))).toMatchObject({
       status: 400,
       param: 'count',
     });
-    expect(await refused(world.guest.call('probe', 'echo', { text: 'x', other: 1 }))).toMatchObject({
+    expect(await refusalOf(world.guest.call('probe', 'echo', { text: 'x', other: 1 }))).toMatchObject({
       status: 400,
       param: 'other',
     });
-    expect(await refused(world.guest.call('probe', 'nothing', { surplus: 1 }))).toMatchObject({
+    expect(await refusalOf(world.guest.call('probe', 'nothing', { surplus: 1 }))).toMatchObject({
       status: 400,
       param: 'surplus',
     });
@@ -213,7 +213,7 @@ describe('services.callAction', () => {
   });
 
   test('is 503 until the keys that the service needs are there', async () => {
-    expect(await refused(world.guest.call('needy', 'go'))).toMatchObject({
+    expect(await refusalOf(world.guest.call('needy', 'go'))).toMatchObject({
       status: 503,
       code: 'service_not_configured',
     });
@@ -222,7 +222,7 @@ describe('services.callAction', () => {
   });
 
   test('tells a refusal of the action as it is', async () => {
-    expect(await refused(world.guest.call('probe', 'refusing'))).toEqual({
+    expect(await refusalOf(world.guest.call('probe', 'refusing'))).toEqual({
       status: 409,
       code: 'service_probe_taken',
       message: 'This probe is taken.',
@@ -234,7 +234,7 @@ describe('services.callAction', () => {
     'answers 500 without detail when the action fails by %s, and the log has the detail',
     async (action) => {
       const before = world.logLines.length;
-      const answer = await refused(world.guest.call('probe', action));
+      const answer = await refusalOf(world.guest.call('probe', action));
       expect(answer).toMatchObject({ status: 500, code: expect.stringMatching(/^service_/) });
       expect(JSON.stringify(answer)).not.toMatch(/CANARY|circular|required/);
       const errors = world.logLines.slice(before).filter((line) => line.includes('"level":"error"'));
@@ -243,7 +243,7 @@ describe('services.callAction', () => {
   );
 
   test('ends an action that hangs, and tells it so', async () => {
-    expect(await refused(world.guest.call('probe', 'hanging'))).toMatchObject({
+    expect(await refusalOf(world.guest.call('probe', 'hanging'))).toMatchObject({
       status: 504,
       code: 'service_timeout',
     });
@@ -268,7 +268,7 @@ describe('services.callAction', () => {
       ]).toEqual([path, 404, 'route_not_found']);
     }
     for (const action of ['nothing-such', '__proto__', 'constructor', 'toString', 'two', 'two/nothing']) {
-      expect(await refused(world.guest.call('probe', action))).toMatchObject({
+      expect(await refusalOf(world.guest.call('probe', action))).toMatchObject({
         status: 404,
         code: 'service_action_not_found',
       });
@@ -311,9 +311,9 @@ describe('services.callReadingAction', () => {
     });
     await expect(read({ tags: ['one'] })).resolves.toEqual({ tags: ['one'] });
     await expect(read({})).resolves.toEqual({});
-    expect(await refused(read({ limit: 11 }))).toMatchObject({ status: 400, param: 'limit' });
-    expect(await refused(read({ limit: 'many' }))).toMatchObject({ status: 400, param: 'limit' });
-    expect(await refused(read({ other: 'x' }))).toMatchObject({ status: 400, param: 'other' });
+    expect(await refusalOf(read({ limit: 11 }))).toMatchObject({ status: 400, param: 'limit' });
+    expect(await refusalOf(read({ limit: 'many' }))).toMatchObject({ status: 400, param: 'limit' });
+    expect(await refusalOf(read({ other: 'x' }))).toMatchObject({ status: 400, param: 'other' });
     expect((await fetch(`${world.url}/v1/probe/query?limit=1&limit=2`)).status).toBe(400);
     expect((await fetch(`${world.url}/v1/probe/query?__proto__=1`)).status).toBe(400);
   });

@@ -148,20 +148,22 @@ describe('usage.listRecords', () => {
   });
 
   test('comes page by page without a gap, where many are of one moment', async () => {
-    const wanted = new Set<string>();
+    const expectedIds = new Set<string>();
     for (let n = 0; n < 7; n += 1)
-      wanted.add(await record({ userId: 'usr_paged', bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }));
-    const seen: string[] = [];
+      expectedIds.add(
+        await record({ userId: 'usr_paged', bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }),
+      );
+    const listedIds: string[] = [];
     for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
       const page = await world.admin.usage.listRecords({
         bureau_id: 'paged',
         limit: 3,
         ...(cursor !== undefined && { cursor }),
       });
-      seen.push(...page.items.map(({ usage_id }) => usage_id));
+      listedIds.push(...page.items.map(({ usage_id }) => usage_id));
       cursor = page.next_cursor ?? undefined;
     }
-    expect(seen).toEqual([...wanted].toSorted().toReversed());
+    expect(listedIds).toEqual([...expectedIds].toSorted().toReversed());
   });
 
   test.each([
