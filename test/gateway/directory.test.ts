@@ -21,7 +21,7 @@ describe('directory.getHealth', () => {
     }
   });
 
-  test('answers while the database does not', async () => {
+  test('answers while the database is down', async () => {
     const gate = Promise.withResolvers<void>();
     const transaction = world.database.tx(async (tx) => {
       await tx`select 1`;
@@ -34,7 +34,7 @@ describe('directory.getHealth', () => {
     expect(answer.status).toBe(200);
   });
 
-  test('takes no query and no other method', async () => {
+  test('refuses a query and other methods', async () => {
     expect((await world.call('GET', '/health?verbose=1')).status).toBe(400);
     const { status, headers } = await world.call('POST', '/health', { body: {} });
     expect([status, headers['allow']]).toEqual([405, expect.stringContaining('GET')]);
@@ -75,7 +75,7 @@ describe('directory.getReadiness', () => {
     }
   });
 
-  test('takes no query', async () => {
+  test('refuses a query', async () => {
     expect((await world.call('GET', '/ready?x=1')).status).toBe(400);
   });
 });
@@ -119,7 +119,7 @@ describe('directory.listServices', () => {
     });
   });
 
-  test('asks a guest for a credential and takes no query', async () => {
+  test('requires a credential and refuses a query', async () => {
     const guest = await world.call('GET', '/v1/services');
     expect([guest.status, guest.body.error.code]).toEqual([401, 'authentication_required']);
     const { userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });

@@ -39,7 +39,7 @@ describe('an unknown query parameter', () => {
     expect(status).toBe(404);
   });
 
-  test('is ignored at /v1/ai/config, and refused at an operation of ours', async () => {
+  test('is ignored at /v1/ai/config and refused elsewhere', async () => {
     const headers = { authorization: `Bearer ${world.userToken}` };
     expect((await fetch(`${world.url}/v1/ai/config?beta=true`, { headers })).status).toBe(200);
     expect((await fetch(`${world.url}/v1/ai/models?beta=true`, { headers })).status).toBe(400);
@@ -73,7 +73,7 @@ describe('an error of the messages format', () => {
     expect(error).toMatchObject({ error: { type: 'error', error: { type } } });
   });
 
-  test('for a body that is too large is request_too_large', async () => {
+  test('is request_too_large for a body over the limit', async () => {
     const response = await post('/v1/ai/messages', {
       ...message,
       metadata: { text: 'x'.repeat(11 * 1024 * 1024) },
@@ -108,7 +108,7 @@ describe('an error for the AI SDK’s gateway provider', () => {
     });
   });
 
-  test('says of its list of models that it varies by user agent', async () => {
+  test('marks its list of models as varying by user agent', async () => {
     const response = await fetch(`${world.url}/v1/ai/config`, {
       headers: { authorization: `Bearer ${world.userToken}`, 'user-agent': 'ai-sdk/gateway/4.0.0' },
     });

@@ -27,7 +27,7 @@ describe('operations × identities', () => {
     ).toEqual([]);
   });
 
-  test('lets every caller in somewhere who may be let in at all, and nobody else', () => {
+  test('admits exactly the valid callers to some operation', () => {
     const letIn = (caller: string) =>
       findings.some(
         (finding) =>

@@ -27,7 +27,7 @@ async function statuses(answers: Promise<Response>[]): Promise<Record<number, nu
 }
 
 describe('the limit of requests', () => {
-  test('of a user is in the headers of each answer, and 429 says when to come back', async () => {
+  test('of a user is in each answer’s headers, with Retry-After on 429', async () => {
     const { url, userToken } = await start({ RATE_LIMIT_USER: '20' });
     const first = await get(url, '/v1/accounts/me', bearer(userToken));
     expect(first.headers.get('ratelimit-policy')).toBe('"user";q=20;w=60');
@@ -54,7 +54,7 @@ describe('the limit of requests', () => {
     expect((await get(url, '/v1/accounts/providers')).status).toBe(400);
   });
 
-  test('of a user counts over all of their tokens', async () => {
+  test('of a user counts all of their tokens together', async () => {
     const { url, userToken, as } = await start({ RATE_LIMIT_USER: '12' });
     const { user_token: key } = await as(userToken).accounts.createKey({ name: 'another' });
     const remaining = async (token: string) =>
@@ -70,7 +70,7 @@ describe('the limit of requests', () => {
     expect(await remaining(key)).toBeLessThan(before - 2);
   });
 
-  test('counts who shows a credential of nobody’s as a guest of the address', async () => {
+  test('counts an unknown credential as a guest of its address', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '5' });
     const counts = await statuses(
       Array.from({ length: 12 }, () => get(url, '/v1/accounts/me', bearer('nonsense'))),
@@ -79,7 +79,7 @@ describe('the limit of requests', () => {
     expect((await get(url, '/v1/accounts/me')).status).toBe(429);
   });
 
-  test('of a guest is not touched by links to media, which have one of their own', async () => {
+  test('of a guest is separate from the limit of media links', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '5', RATE_LIMIT_USER: '40' });
     const link = '/v1/ai/media/med_00000000000000000000000000?expires=1&signature=x';
     expect((await get(url, link)).headers.get('ratelimit-policy')).toBe('"media";q=40;w=60');
@@ -92,7 +92,7 @@ describe('the limit of requests', () => {
     expect((await statuses(Array.from({ length: 30 }, () => get(url, link))))[429]).toBeGreaterThan(15);
   });
 
-  test('of a Bureau is its own for each of its users, once it was set', async () => {
+  test('of a Bureau applies to each of its users', async () => {
     const { url, userToken, admin } = await start({ RATE_LIMIT_USER: '600' }, true);
     await admin.bureaus.updateBureau({ bureau_id: 'local', limits: { requests_per_minute: 3 } });
     const deadline = performance.now() + 30_000;
@@ -107,7 +107,7 @@ describe('the limit of requests', () => {
     expect(counts[200] ?? 0).toBeLessThanOrEqual(3);
   });
 
-  test('of logins is ten a minute of an address, whatever the other limits are', async () => {
+  test('of logins is ten a minute per address', async () => {
     const { url } = await start({ RATE_LIMIT_LOGIN: '10', RATE_LIMIT_GUEST: 'off' });
     const login = () =>
       fetch(`${url}/v1/accounts/login/start`, {
@@ -118,7 +118,7 @@ describe('the limit of requests', () => {
     expect(await statuses(Array.from({ length: 15 }, login))).toEqual({ 400: 10, 429: 5 });
   });
 
-  test('is nowhere when it is off, and guesses of a password are counted all the same', async () => {
+  test('can be off while password attempts stay limited', async () => {
     const { url, userToken, guest } = await start({}, true);
     const answers = await Promise.all(
       Array.from({ length: 100 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
@@ -140,7 +140,7 @@ describe('the limit of requests', () => {
 });
 
 describe('the address of a client', () => {
-  test('is what a trusted proxy says, and the others do not share its limit', async () => {
+  test('is the one that a trusted proxy forwards', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3', TRUSTED_PROXIES: '127.0.0.0/8, ::1' });
     const from = (client: string) =>
       get(url, '/v1/accounts/providers', { 'x-forwarded-for': `6.6.6.6, ${client}` });
@@ -148,7 +148,7 @@ describe('the address of a client', () => {
     expect((await from('198.51.100.2')).status).toBe(400);
   });
 
-  test('is the peer’s own as long as no proxy is trusted', async () => {
+  test('is the peer’s own unless a proxy is trusted', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3' });
     const counts = await statuses(
       Array.from({ length: 6 }, (_, n) =>
@@ -192,7 +192,7 @@ describe('the address of a client', () => {
 });
 
 describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over two replicas', () => {
-  test('admits at most a twentieth more than it says, to however many at once', async () => {
+  test('admits at most 5 % more than the limit under concurrency', async () => {
     const place = await testDatabase();
     const second = await connect(place.options, { log: silentLog });
     try {

@@ -14,7 +14,7 @@ const listModelIds = async (token: string): Promise<string[]> =>
 const call = (token: string, model: string) => world.as(token).ai.generateText({ model, prompt: 'Hello' });
 
 describe('the models of a user', () => {
-  test('are those of the key: listed, read and called, and no other', async () => {
+  test('are only those of the key', async () => {
     const { user_token } = await world.user.accounts.createKey({ name: 'echo only', models: ['local/echo'] });
     expect(await listModelIds(user_token)).toEqual(['local/echo']);
     await expect(call(user_token, 'local/echo')).resolves.toMatchObject({ role: 'assistant' });
@@ -30,13 +30,13 @@ describe('the models of a user', () => {
     ).rejects.toMatchObject({ status: 404 });
   });
 
-  test('are those that the AI SDK’s provider reads', async () => {
+  test('are listed for the AI SDK’s provider', async () => {
     const { user_token } = await world.user.accounts.createKey({ name: 'echo only', models: ['local/echo'] });
     const { models } = await world.as(user_token).ai.getConfig();
     expect(models.map(({ id }) => id)).toEqual(['local/echo']);
   });
 
-  test('are those of the Bureau, at once, and with a key those of both', async () => {
+  test('are those that both the Bureau and the key allow', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({
       server_url: 'https://product.example',
       models: ['local/guide', 'local/shapes'],
@@ -52,7 +52,7 @@ describe('the models of a user', () => {
     await expect(call(key.user_token, 'local/guide')).rejects.toMatchObject({ status: 404 });
   });
 
-  test('do not bind an administrator', async () => {
+  test('are not limited for an administrator', async () => {
     expect((await world.admin.ai.listModels()).items.length).toBeGreaterThan(20);
   });
 });

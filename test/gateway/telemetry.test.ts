@@ -76,7 +76,7 @@ function ask(model: string, more: object = {}): Promise<Response> {
 }
 
 describe('a call to a provider', () => {
-  test.each([[false], [true]])('is counted, traced and written down once (stream: %s)', async (stream) => {
+  test.each([[false], [true]])('is counted, traced and logged once (stream: %s)', async (stream) => {
     const before = collector.spans.length;
     const answer = await ask('acme/fast', { stream });
     expect(answer.status).toBe(200);
@@ -122,7 +122,7 @@ describe('a call to a provider', () => {
     expect(provider.lastCall().headers.traceparent).toBe(`00-${client.traceId}-${client.spanId}-01`);
   });
 
-  test('shows in the metrics with its tokens and credits, and one that fails with its retries', async () => {
+  test('appears in the metrics with tokens, credits and retries', async () => {
     const failed = await ask('acme/broken');
     expect(failed.status).toBe(502);
     await failed.text();
@@ -151,12 +151,12 @@ describe('a call to a provider', () => {
     expect(failure.attributes['error.type']).toBe('upstream_failed');
   });
 
-  test('to a model that nobody knows gives no series a name', async () => {
+  test('to an unknown model adds no metric label', async () => {
     for (let count = 0; count < 5; count += 1) await (await ask(`acme/CANARY-${count}`)).text();
     expect(await metrics()).not.toContain('CANARY');
   });
 
-  test('leaves no prompt, answer, key or token in a metric, a span or the log', async () => {
+  test('leaves no content or secret in metrics, spans or the log', async () => {
     const output = [await metrics(), ...collector.bodies, ...world.logLines].join('\n');
     expect(output).not.toContain('CANARY');
     expect(output).not.toContain(world.userToken);
@@ -164,7 +164,7 @@ describe('a call to a provider', () => {
   });
 });
 
-test('the guide names every metric there is, and no other', async () => {
+test('the guide names exactly the exposed metrics', async () => {
   const guide = await readFile(new URL('../../docs/guides/telemetry.md', import.meta.url), 'utf8');
   const documented = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)]
     .map(([, name = '']) => name)
@@ -208,7 +208,7 @@ describe('the log of a call that fails', () => {
     expect(JSON.stringify(line)).not.toMatch(/CANARY/);
   });
 
-  test('names the model of a stream that broke off', async () => {
+  test('names the model of an interrupted stream', async () => {
     const answer = await ask('acme/cut', { stream: true });
     expect(answer.status).toBe(200);
     await answer.text();
@@ -222,7 +222,7 @@ describe('the log of a call that fails', () => {
     expect(world.logLines.join('')).not.toContain('CANARY-key-of-acme');
   });
 
-  test('has no words of a provider once another try answers', async () => {
+  test('omits the provider’s error once a retry answers', async () => {
     const answer = await ask('acme/fast');
     await answer.text();
     const line = await lineOf(answer.headers.get('x-request-id'));
@@ -230,7 +230,7 @@ describe('the log of a call that fails', () => {
     expect(line).not.toHaveProperty('code');
   });
 
-  test('has the code of a request that no model was asked for', async () => {
+  test('has the code of a request that reached no model', async () => {
     const answer = await ask('acme/none');
     await answer.text();
     expect(await lineOf(answer.headers.get('x-request-id'))).toMatchObject({

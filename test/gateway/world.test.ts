@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('the gateway as a whole', () => {
-  test('names its services in /health, without a credential and with a bad one', async () => {
+  test('names its services in /health without a valid credential', async () => {
     const { ok, services } = await world.guest.directory.getHealth();
     expect(ok).toBe(true);
     expect(services).toEqual([
@@ -34,13 +34,13 @@ describe('the gateway as a whole', () => {
     await expect(world.guest.directory.getReadiness()).resolves.toEqual({ ready: true });
   });
 
-  test('tells a user who they are', async () => {
+  test('shows a user their account', async () => {
     const me = await world.user.accounts.getMe();
     expect(me.bureau).toMatchObject({ bureau_id: 'local', state: 'active' });
     expect(me.user.display_name).toBe('Local user');
   });
 
-  test('shows the same models to the OpenAI client as to ours', async () => {
+  test('lists the same models for the OpenAI client', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
     const theirs: string[] = [];
     for await (const model of openai.models.list()) theirs.push(model.id);
@@ -53,7 +53,7 @@ describe('the gateway as a whole', () => {
     });
   });
 
-  test('answers the OpenAI client whole and streamed, from its own docs', async () => {
+  test('answers the OpenAI client’s documented calls', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
     const messages = [{ role: 'user' as const, content: 'How do I add a model provider?' }];
     const whole = await openai.chat.completions.create({ model: 'local/guide', messages });
@@ -70,7 +70,7 @@ describe('the gateway as a whole', () => {
     expect(streamed).toBe(text);
   });
 
-  test('gives an administrator every model with its requirements and without reasoning', async () => {
+  test('lists every model and its requirements for an administrator', async () => {
     const { items } = await world.admin.ai.listModels();
     expect(items.every((item) => item.env_requirements !== undefined && item.reasoning === undefined)).toBe(
       true,

@@ -44,7 +44,7 @@ beforeEach(async () => {
 afterEach(() => place.close());
 
 describe('an entry', () => {
-  test('stays or goes with the transaction of its change', async () => {
+  test('commits or rolls back with its change', async () => {
     await place.database.tx((tx) => log.record(tx, entry(1)));
     await expect(
       place.database.tx(async (tx) => {
@@ -57,7 +57,7 @@ describe('an entry', () => {
     ]);
   });
 
-  test('can be neither changed nor removed, nor can the chain', async () => {
+  test('is immutable, and so is the chain', async () => {
     await write(1, 3);
     for (const statement of [
       `update gateway.audit_entries set outcome = 'failed'`,
@@ -76,7 +76,7 @@ describe('an entry', () => {
 });
 
 describe('the chain', () => {
-  test('holds every entry once, however many replicas are at it', async () => {
+  test('contains each entry once with concurrent replicas', async () => {
     const replicas = Array.from({ length: 3 }, () =>
       audit({ store: store(), log: silentLog, clock: systemClock, chainEveryMs: 5 }),
     );
@@ -88,13 +88,13 @@ describe('the chain', () => {
     expect(verdict.batches).toBeGreaterThan(0);
   });
 
-  test('counts what is too new to be in it', async () => {
+  test('counts pending entries', async () => {
     await write(1, 2);
     await log.note(entry(3));
     expect(await log.verify()).toMatchObject({ ok: true, entries: 2, pending: 1 });
   });
 
-  test('of nothing is whole', async () => {
+  test('is valid when empty', async () => {
     expect(await log.verify()).toEqual({
       ok: true,
       batches: 0,
@@ -148,7 +148,7 @@ describe('verify', () => {
     expect(await findFaults()).toEqual(expected);
   });
 
-  test('finds an entry altered together with its digest and its batch’s hash', async () => {
+  test('detects an entry altered with its digest and batch hash', async () => {
     await force(`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`);
     const [{ digest } = { digest: Buffer.alloc(32) }] = await sql()<
       { digest: Buffer }[]
@@ -159,7 +159,7 @@ describe('verify', () => {
     expect(await findFaults()).toEqual(['entry_altered', 'batch_altered']);
   });
 
-  test('finds a batch forged as a whole, by the hash of its successor', async () => {
+  test('detects a forged batch by its successor’s hash', async () => {
     await force(`update gateway.audit_entries set outcome = 'failed' where target_id = 'b1'`);
     const digests = (await store().listLinkedEntries(1n)).map(({ entry: text }) => entryDigest(text ?? []));
     const hash = batchHash(genesisHash, digests).toString('hex');
@@ -172,7 +172,7 @@ describe('verify', () => {
     expect((await log.verify()).faults).toEqual([{ fault: 'batch_altered', batch: '2', entryId: null }]);
   });
 
-  test('finds a cut end by a head that was kept elsewhere', async () => {
+  test('detects a truncated chain by an earlier head', async () => {
     const { head } = await log.verify();
     await force(
       `delete from gateway.audit_links where batch = 3; delete from gateway.audit_entries where target_id in ('b7', 'b8', 'b9'); delete from gateway.audit_batches where batch = 3`,
@@ -188,7 +188,7 @@ describe('retention', () => {
   const age = (batch: number, days: number) =>
     force(`update gateway.audit_batches set day = day - ${days} where batch = ${batch}`);
 
-  test('drops whole days that are old enough, says so, and the rest stays whole', async () => {
+  test('deletes old days and leaves a valid chain', async () => {
     await write(1, 3);
     await write(4, 5);
     await write(6, 7);
@@ -205,7 +205,7 @@ describe('retention', () => {
     expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
   });
 
-  test('keeps the end of the chain, whatever its age is', async () => {
+  test('keeps the last batch whatever its age', async () => {
     await write(1, 2);
     await age(1, 500);
     await deleteOldDays(store(), 400, silentLog);

@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 describe('the Bureau of the local edition', () => {
-  test('is made at the first start, active and without limits', async () => {
+  test('is created active and unlimited at the first start', async () => {
     const bureau = await world.bureaus.find('local');
     expect(bureau).toEqual({
       bureauId: 'local',
@@ -28,7 +28,7 @@ describe('the Bureau of the local edition', () => {
     });
   });
 
-  test('is left as it became at a later start', async () => {
+  test('is left unchanged at a later start', async () => {
     await world.database
       .sql`update gateway.bureaus_records set name = 'Renamed', starting_credits = 9007199254740993 where bureau_id = 'local'`;
     await Promise.all([
@@ -42,7 +42,7 @@ describe('the Bureau of the local edition', () => {
     });
   });
 
-  test('needs an entrypoint that is fit', async () => {
+  test('needs a valid entrypoint', async () => {
     await expect(world.bureaus.ensureLocal('ftp://example.com')).rejects.toMatchObject({
       status: 400,
       param: 'server_url',
@@ -50,12 +50,12 @@ describe('the Bureau of the local edition', () => {
   });
 });
 
-test('a Bureau that nobody made is not found', async () => {
+test('find returns null for an unknown Bureau', async () => {
   expect(await world.bureaus.find('nobody')).toBeNull();
   expect(await world.bureaus.find("local' or '1'='1")).toBeNull();
 });
 
-test('the database keeps no other state, and no date without its state', async () => {
+test('the database refuses unknown states and inconsistent dates', async () => {
   const { sql } = world.database;
   await expect(sql`update gateway.bureaus_records set state = 'closed'`).rejects.toMatchObject({
     code: '23514',

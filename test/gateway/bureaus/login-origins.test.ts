@@ -51,7 +51,7 @@ describe('the login operations', () => {
     expect(headers.get('vary')).toBe('Origin');
   });
 
-  test('name the origin of the Server entrypoint too', async () => {
+  test('allow the origin of the Server entrypoint', async () => {
     expect(
       (await preflight('login/start', 'https://shop.example')).headers.get('access-control-allow-origin'),
     ).toBe('https://shop.example');
@@ -65,7 +65,7 @@ describe('the login operations', () => {
     'https://app.shop.example:8443',
     'null',
     '*',
-  ])('do not name %s', async (from) => {
+  ])('do not allow %s', async (from) => {
     const { headers } = await preflight('login/start', from);
     expect(headers.get('access-control-allow-origin')).toBeNull();
     expect(headers.get('vary')).toBe('Origin');
@@ -80,7 +80,7 @@ describe('the login operations', () => {
     expect([response.status, response.headers.get('access-control-allow-origin')]).toEqual([400, origin]);
   });
 
-  test('are the only ones', async () => {
+  test('are the only operations with these headers', async () => {
     for (const path of ['me', 'keys/list', 'logout', 'oauth/callback', 'tokens/issue']) {
       expect((await preflight(path, origin)).headers.get('access-control-allow-origin'), path).toBeNull();
     }

@@ -20,7 +20,7 @@ const auditActions = async (bureauId: string) =>
   ).map(({ action }) => action);
 
 describe('bureaus.createBureau', () => {
-  test('makes an active Bureau called after its host', async () => {
+  test('creates an active Bureau named after its host', async () => {
     const bureau = await world.admin.bureaus.createBureau({ server_url: serverUrl });
     expect(bureau).toMatchObject({
       name: 'shop.example',
@@ -37,7 +37,7 @@ describe('bureaus.createBureau', () => {
     expect(await auditActions(bureau.bureau_id)).toEqual(['bureaus.createBureau']);
   });
 
-  test('takes every setting', async () => {
+  test('stores every setting', async () => {
     const settings = {
       server_url: 'http://127.0.0.1:3000',
       bureau_id: 'with_everything',
@@ -115,7 +115,7 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
       body: JSON.stringify(body),
     });
 
-  test('makes one Bureau, of however many calls at once, and gives the same answer again', async () => {
+  test('creates one Bureau for concurrent calls and repeats its answer', async () => {
     const answers = await Promise.all(
       Array.from({ length: 20 }, () => post('same', { server_url: serverUrl, name: 'Once' })),
     );
@@ -146,7 +146,7 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
     expect(await answer.json()).toMatchObject({ error: { code: 'idempotency_key_reused' } });
   });
 
-  test('forgets a call that was refused before it did anything', async () => {
+  test('forgets a call that was refused without effect', async () => {
     expect((await post('mended', { server_url: 'ftp://x' })).status).toBe(400);
     expect((await post('mended', { server_url: serverUrl })).status).toBe(201);
   });
@@ -158,7 +158,7 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
 });
 
 describe('bureaus.listBureaus', () => {
-  test('pages through all of them in the order in which they were made', async () => {
+  test('pages through all Bureaus in the order of creation', async () => {
     const createdIds: string[] = [];
     for (let n = 0; n < 5; n += 1)
       createdIds.push(
@@ -197,7 +197,7 @@ describe('bureaus.listBureaus', () => {
 });
 
 describe('changes of a Bureau', () => {
-  test('change what is given and leave the rest; null takes a limit away', async () => {
+  test('change only the named settings; null removes a limit', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({
       server_url: serverUrl,
       models: ['local/guide'],
@@ -229,7 +229,7 @@ describe('changes of a Bureau', () => {
     ]);
   });
 
-  test('move it to and fro, do nothing when repeated, and end with the archive', async () => {
+  test('pause and activate it repeatedly until it is archived', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: serverUrl });
     const { bureaus } = world.admin;
     expect((await bureaus.pauseBureau({ bureau_id })).state).toBe('paused');
@@ -256,7 +256,7 @@ describe('changes of a Bureau', () => {
     ]);
   });
 
-  test('of one that nobody made are 404', async () => {
+  test('of an unknown Bureau are 404', async () => {
     const { bureaus } = world.admin;
     const bureau_id = 'nobody';
     for (const attempt of [
@@ -287,7 +287,7 @@ describe('changes of a Bureau', () => {
 });
 
 describe('the users of a Bureau', () => {
-  test('are refused while it is paused, served again after, and refused for good once it is archived', async () => {
+  test('are served only while it is active', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: serverUrl });
     const { userToken } = await makeUser(world.sql, bureau_id);
     const user = world.as(userToken);
@@ -306,7 +306,7 @@ describe('the users of a Bureau', () => {
 });
 
 describe('bureaus.getCurrentBureau', () => {
-  test('tells a user of its own Bureau, whatever the header says', async () => {
+  test('shows a user its own Bureau and ignores the header', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({
       server_url: serverUrl,
       metadata: { internal: 'yes' },
@@ -320,7 +320,7 @@ describe('bureaus.getCurrentBureau', () => {
     });
   });
 
-  test('tells an administrator whose the token is, and nothing of one that is not valid', async () => {
+  test('shows an administrator the owner of a valid token only', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: serverUrl });
     const person = await makeUser(world.sql, bureau_id);
     const examine = (token: string) =>

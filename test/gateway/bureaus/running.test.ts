@@ -105,7 +105,7 @@ describe('calls under way', () => {
     },
   );
 
-  test('the streams of a revoked token end, once somebody says that something has changed', async () => {
+  test('the streams of a revoked token end after a change notice', async () => {
     const { userToken, tokenId } = await makeUser(one.sql, 'local');
     const cut = await openStream(userToken);
     await revoke(one.sql, tokenId);
@@ -115,7 +115,7 @@ describe('calls under way', () => {
     expect(await answersStatus(userToken, 401)()).toBe(true);
   });
 
-  test('an administrator’s logout and a reset are heard of at once', async () => {
+  test('an administrator’s logout and reset apply at once', async () => {
     const { session_token } = await one.guest.admin.login({
       admin_id: testAdministrator.adminId,
       password: testAdministrator.password,
@@ -151,7 +151,7 @@ describe('calls under way', () => {
     ]);
   });
 
-  test('the streams of an administrator end with the session, by a logout and by a reset', async () => {
+  test('an administrator’s streams end with the session', async () => {
     const password = 'a third password for tests';
     await one.gateway.resetAdministrator(testAdministrator.adminId, password);
     const logIn = async () =>

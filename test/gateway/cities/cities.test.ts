@@ -17,7 +17,7 @@ const city = {
 } as const;
 
 describe('cities', () => {
-  test('have none to begin with', async () => {
+  test('are empty at first', async () => {
     expect(await world.admin.cities.listCities()).toEqual({ items: [] });
     await expect(world.guest.cities.getCurrentCity()).rejects.toMatchObject({
       status: 404,
@@ -25,7 +25,7 @@ describe('cities', () => {
     });
   });
 
-  test('are recorded, replaced under their id, and keep the day on which they were first recorded', async () => {
+  test('are replaced by id and keep their creation time', async () => {
     const first = await world.admin.cities.upsertCity(city);
     expect(first).toMatchObject({ ...city, base_url: 'https://one.example', status: 'live' });
     const second = await world.admin.cities.upsertCity({
@@ -41,7 +41,7 @@ describe('cities', () => {
     expect(await world.admin.cities.listCities()).toEqual({ items: [second] });
   });
 
-  test('show anybody the current one and no more: the live one of this address, or the latest', async () => {
+  test('show anyone only the current live city', async () => {
     expect(await world.guest.cities.getCurrentCity()).toEqual({
       city_id: 'cty_one',
       name: 'One',
@@ -97,7 +97,7 @@ describe('cities', () => {
     });
   });
 
-  test('are an administrator’s to list and change', async () => {
+  test('are listed and changed only by administrators', async () => {
     for (const [client, status] of [
       [world.user, 403],
       [world.guest, 401],

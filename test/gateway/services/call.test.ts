@@ -129,7 +129,7 @@ const post = (path: string, init: RequestInit = {}) =>
   fetch(`${world.url}${path}`, { method: 'POST', ...init });
 
 describe('services.callAction', () => {
-  test('runs the action for whom it is, and tells it who that is', async () => {
+  test('passes the caller’s identity to the action', async () => {
     const { user } = await world.user.accounts.getMe();
     const asUser = { kind: 'user', user_id: user.user_id, bureau_id: 'local' };
     await expect(world.user.call('probe', 'for-users')).resolves.toEqual(asUser);
@@ -146,7 +146,7 @@ describe('services.callAction', () => {
     });
   });
 
-  test('refuses everyone else, a guest with 401 and a wrong identity with 403', async () => {
+  test('refuses a guest with 401 and other identities with 403', async () => {
     for (const action of ['for-users', 'for-admins', 'for-both']) {
       expect(await refusalOf(world.guest.call('probe', action))).toMatchObject({
         status: 401,
@@ -195,12 +195,12 @@ describe('services.callAction', () => {
     });
   });
 
-  test('answers null for an action that gives nothing, with and without a body', async () => {
+  test('answers null for an action without output', async () => {
     await expect(world.guest.call('probe', 'nothing')).resolves.toBeNull();
     expect(await (await post('/v1/probe/nothing')).json()).toBeNull();
   });
 
-  test('shows an action only the keys that its service declares, as they are now', async () => {
+  test('passes only the declared variables, with their current values', async () => {
     await expect(world.guest.call('probe', 'environment')).resolves.toEqual({
       keys: ['PROBE_OPTIONAL'],
       value: null,
@@ -212,7 +212,7 @@ describe('services.callAction', () => {
     });
   });
 
-  test('is 503 until the keys that the service needs are there', async () => {
+  test('answers 503 until the required variables are set', async () => {
     expect(await refusalOf(world.guest.call('needy', 'go'))).toMatchObject({
       status: 503,
       code: 'service_not_configured',
@@ -221,7 +221,7 @@ describe('services.callAction', () => {
     await expect(world.guest.call('needy', 'go')).resolves.toEqual({ length: 12 });
   });
 
-  test('tells a refusal of the action as it is', async () => {
+  test('answers with the action’s own refusal', async () => {
     expect(await refusalOf(world.guest.call('probe', 'refusing'))).toEqual({
       status: 409,
       code: 'service_probe_taken',
@@ -231,7 +231,7 @@ describe('services.callAction', () => {
   });
 
   test.each(['throwing', 'promising', 'circular'])(
-    'answers 500 without detail when the action fails by %s, and the log has the detail',
+    'answers 500 with details only in the log: %s',
     async (action) => {
       const before = world.logLines.length;
       const answer = await refusalOf(world.guest.call('probe', action));
@@ -242,7 +242,7 @@ describe('services.callAction', () => {
     },
   );
 
-  test('ends an action that hangs, and tells it so', async () => {
+  test('aborts an action at its timeout', async () => {
     expect(await refusalOf(world.guest.call('probe', 'hanging'))).toMatchObject({
       status: 504,
       code: 'service_timeout',
@@ -251,7 +251,7 @@ describe('services.callAction', () => {
     released?.();
   });
 
-  test('is 404 for what is not there, whatever it is called', async () => {
+  test('answers 404 for an unknown service or action', async () => {
     for (const path of [
       '/v1/nobody/add',
       '/v1/__proto__/constructor',
@@ -275,7 +275,7 @@ describe('services.callAction', () => {
     }
   });
 
-  test('is 405 for the other method, and Allow names the right one', async () => {
+  test('answers 405 with Allow for the wrong method', async () => {
     const reading = await fetch(`${world.url}/v1/probe/echo`);
     expect([reading.status, reading.headers.get('allow')]).toEqual([405, 'POST, OPTIONS']);
     const writing = await post('/v1/probe/query');
@@ -301,7 +301,7 @@ describe('services.callAction', () => {
 });
 
 describe('services.callReadingAction', () => {
-  test('takes its input from the query, as the types that the schema asks for', async () => {
+  test('reads its input from the query by the schema’s types', async () => {
     const read = (input: Record<string, unknown>) =>
       world.guest.call('probe', 'query', input, { method: 'GET' });
     await expect(read({ limit: 7, deep: true, tags: ['a', 'b'] })).resolves.toEqual({
@@ -329,7 +329,7 @@ describe('services.callStep', () => {
 });
 
 describe('the services of a project', () => {
-  test('are named in /health after ours, and listed with what they declare', async () => {
+  test('are in /health and listed with their declarations', async () => {
     const { services } = await world.guest.directory.getHealth();
     expect(services.slice(0, 5)).toEqual(['env', 'cities', 'bureaus', 'accounts', 'ai']);
     expect(services.slice(-2)).toEqual(['probe', 'needy']);
@@ -345,7 +345,7 @@ describe('the services of a project', () => {
     ]);
   });
 
-  test('cannot be asked for by a client under a path of another kind', async () => {
+  test('cannot be called by the client under an invalid path', async () => {
     for (const [name, action] of [
       ['..', 'x'],
       ['a/b', 'c'],

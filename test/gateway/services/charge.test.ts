@@ -82,7 +82,7 @@ const balance = async () => {
 const lastRecord = async () => (await world.user.usage.listRecords({ limit: 1 })).items[0];
 
 describe('charge', () => {
-  test('holds the credits while the action runs and takes them with its answer, with a record and the reason', async () => {
+  test('holds credits during the action and settles them with its answer', async () => {
     const before = await balance();
     heldMeanwhile = async () =>
       expect(await balance()).toEqual({ available: before.available - 250, held: 250 });
@@ -103,7 +103,7 @@ describe('charge', () => {
     });
   });
 
-  test('adds several charges of one call up to one', async () => {
+  test('sums several charges of one call', async () => {
     const before = await balance();
     await world.user.call('shop', 'both');
     expect(await balance()).toEqual({ available: before.available - 12, held: 0 });
@@ -128,7 +128,7 @@ describe('charge', () => {
     });
   });
 
-  test('ends the action with 402 where the credits are not there, unless the action goes on without them', async () => {
+  test('answers 402 without credits unless the action handles it', async () => {
     const before = await balance();
     await expect(world.user.call('shop', 'buy', { credits: 10_000_000 })).rejects.toMatchObject({
       status: 402,
@@ -139,13 +139,13 @@ describe('charge', () => {
     expect(await balance()).toEqual(before);
   });
 
-  test('takes each of fifty calls at once exactly once', async () => {
+  test('charges each of fifty concurrent calls exactly once', async () => {
     const before = await balance();
     await Promise.all(Array.from({ length: 50 }, () => world.user.call('shop', 'buy', { credits: 3 })));
     expect(await balance()).toEqual({ available: before.available - 150, held: 0 });
   });
 
-  test('is taken once for a repeated Idempotency-Key', async () => {
+  test('charges once for a repeated Idempotency-Key', async () => {
     const before = await balance();
     const call = () =>
       fetch(`${world.url}/v1/shop/buy`, {
@@ -167,7 +167,7 @@ describe('charge', () => {
     expect(await balance()).toEqual({ available: before.available - 40, held: 0 });
   });
 
-  test('takes nothing of an administrator, whose call is recorded, and fails for a guest', async () => {
+  test('records an administrator’s call unpaid and fails for a guest', async () => {
     await expect(world.admin.call('shop', 'buy', { credits: 7 })).resolves.toEqual({ bought: true });
     expect((await world.admin.usage.listRecords({ limit: 1 })).items[0]).toMatchObject({
       action: 'shop/buy',

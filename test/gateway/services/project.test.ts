@@ -61,7 +61,7 @@ describe('townhall gateway --project', () => {
     expect(await run?.ended).toBe(0);
   });
 
-  test('serves the services of the entry, for guests, users and administrators', async () => {
+  test('serves the entry’s services to every identity', async () => {
     const user = createGatewayClient({ baseUrl: url, token: userToken });
     await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({
       greeting: 'Notes, one list a user.',
@@ -90,7 +90,7 @@ describe('townhall gateway --project', () => {
     });
   });
 
-  test('names them in /health and /v1/services, and follows what is written for them', async () => {
+  test('lists them in /health and /v1/services with current variables', async () => {
     expect((await guest.directory.getHealth()).services).toContain('notes');
     const { items } = await admin.directory.listServices();
     expect(items.find(({ id }) => id === 'notes')).toMatchObject({

@@ -23,7 +23,7 @@ const register = (...definitions: unknown[]) =>
 const action = (members: object) => ({ ...good, actions: { add: { method: 'POST', run, ...members } } });
 
 describe('a declared service', () => {
-  test('is taken as it is meant: for users, its keys required and secret', () => {
+  test('defaults to users, with required and secret variables', () => {
     const service = register(good).get('notes');
     expect([...(service?.actions.get('add')?.identities ?? [])]).toEqual(['user']);
     expect(service?.env).toEqual([{ key: 'NOTES_KEY', description: 'A key.', required: true, secret: true }]);
@@ -86,7 +86,7 @@ describe('a declared service', () => {
     expect(() => register(definition)).toThrow(expect.objectContaining({ name: 'ProjectError' }));
   });
 
-  test('is refused when another one has its id, and both places are named', () => {
+  test('is refused for a duplicate id, naming both files', () => {
     expect(() => register(good, { ...good, name: 'Other' })).toThrow(
       'src/1.ts: service "notes": id is already that of a service in src/0.ts.',
     );

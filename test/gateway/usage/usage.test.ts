@@ -60,7 +60,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('usage.getUsage', () => {
-  test('adds up the caller’s own calls by day, the end not included', async () => {
+  test('totals the caller’s calls by day, excluding the end', async () => {
     const { total, items, group_by, from, to } = await world.user.usage.getUsage(span);
     expect({ group_by, from, to }).toEqual({
       group_by: 'day',
@@ -78,7 +78,7 @@ describe('usage.getUsage', () => {
     ]);
   });
 
-  test('groups by model, the dearest first', async () => {
+  test('groups by model, most expensive first', async () => {
     const { items } = await world.user.usage.getUsage({ ...span, group_by: 'model' });
     expect(items.map(({ group, credits }) => [group, credits])).toEqual([
       ['acme/fast', 5],
@@ -86,7 +86,7 @@ describe('usage.getUsage', () => {
     ]);
   });
 
-  test('is about the last thirty days when it is not said otherwise', async () => {
+  test('covers the last thirty days by default', async () => {
     const { from, to, items, total } = await world.user.usage.getUsage();
     expect(Date.parse(to) - Date.parse(from)).toBe(30 * 86_400_000);
     expect([items, total.calls]).toEqual([[], 0]);
@@ -103,13 +103,13 @@ describe('usage.getUsage', () => {
     await expect(world.user.usage.getUsage(query)).rejects.toMatchObject({ status: 400, param });
   });
 
-  test('is for users alone', async () => {
+  test('refuses callers other than users', async () => {
     await expect(world.admin.usage.getUsage()).rejects.toMatchObject({ status: 403 });
   });
 });
 
 describe('usage.listRecords', () => {
-  test('shows a user its own calls alone, whatever it asks for', async () => {
+  test('shows a user only its own calls', async () => {
     const { items } = await world.user.usage.listRecords({ user_id: other, bureau_id: 'shop' });
     expect(items.map(({ credits }) => credits)).toEqual([8, 4, 2, 1]);
     expect(items[1]).toMatchObject({
@@ -130,7 +130,7 @@ describe('usage.listRecords', () => {
     });
   });
 
-  test('shows an administrator what it asks for', async () => {
+  test('applies an administrator’s filters', async () => {
     const credits = async (query: object) =>
       (await world.admin.usage.listRecords({ ...span, ...query })).items.map((item) => item.credits);
     expect(await credits({})).toEqual([0, 16, 4, 2, 1]);
@@ -147,7 +147,7 @@ describe('usage.listRecords', () => {
     );
   });
 
-  test('comes page by page without a gap, where many are of one moment', async () => {
+  test('pages without gaps through records of the same instant', async () => {
     const expectedIds = new Set<string>();
     for (let n = 0; n < 7; n += 1)
       expectedIds.add(
@@ -180,7 +180,7 @@ describe('usage.listRecords', () => {
 });
 
 describe('usage.getOverview', () => {
-  test('adds up everything, in all groups', async () => {
+  test('totals all calls in every group', async () => {
     const overview = await world.admin.usage.getOverview(span);
     expect(overview).toMatchObject({ users: 2, total: { calls: 5, credits: 23 } });
     const pairs = (groups: { group: string | null; credits: number }[]) =>
@@ -210,12 +210,12 @@ describe('usage.getOverview', () => {
     });
   });
 
-  test('is for administrators alone', async () => {
+  test('refuses callers other than administrators', async () => {
     await expect(world.user.usage.getOverview()).rejects.toMatchObject({ status: 403 });
   });
 });
 
-test('records that are older than the settings say are dropped, some at a time', async () => {
+test('deletes records past their retention in batches', async () => {
   const store = usageStore(world.database);
   for (let n = 0; n < 5; n += 1) await record({ userId: 'usr_old', at: '2020-01-01T00:00:00Z' });
   const [{ days } = { days: 0 }] = await world.sql<
