@@ -1,5 +1,5 @@
-// Holds the house to its plan: who imports whom, one door a dependency, no loops, no names that say nothing, nothing
-// ambient below the composition roots. Every rule is also shown a sample that it must refuse.
+// Checks the repository against the structure rules: allowed imports, one file per dependency, no import cycles, no vague
+// file names, no ambient state below the composition roots. Every rule also runs on samples that it must refuse.
 
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -9,7 +9,7 @@ import { readSource } from './structure/source.ts';
 
 const root = path.join(import.meta.dirname, '..');
 
-describe('the house', () => {
+describe('the repository', () => {
   const files = [
     'src/**/*.ts',
     'clients/*/src/**/*.ts',
@@ -24,22 +24,22 @@ describe('the house', () => {
     .sort();
   const sources = files.map((file) => readSource(file, readFileSync(path.join(root, file), 'utf8')));
 
-  test('is seen whole', () => {
-    for (const room of ['src/kernel/', 'src/gateway/', 'src/agent/', 'scripts/', 'test/'])
-      expect(files.filter((file) => file.startsWith(room)).length, room).toBeGreaterThan(3);
+  test('is read completely', () => {
+    for (const folder of ['src/kernel/', 'src/gateway/', 'src/agent/', 'scripts/', 'test/'])
+      expect(files.filter((file) => file.startsWith(folder)).length, folder).toBeGreaterThan(3);
     expect(sources.flatMap(({ imports }) => imports).length).toBeGreaterThan(100);
   });
 
-  test('follows its plan', () => {
-    // The one default export that a foreign interface asks for: redocly's of a plugin.
-    const found = findViolations(sources).filter(
+  test('follows the structure rules', () => {
+    // Redocly requires a default export of a plugin.
+    const violations = findViolations(sources).filter(
       ({ place, rule }) => !(rule === 'unwanted' && place.startsWith('openapi/rules/plugin.js:')),
     );
-    expect(found.map(({ place, message }) => `${place} ${message}`)).toEqual([]);
+    expect(violations.map(({ place, message }) => `${place} ${message}`)).toEqual([]);
   });
 });
 
-/** The violations of a house made of the given files. */
+/** The violations of a repository that consists of these files. */
 function inspect(files: Record<string, string>): Violation[] {
   return findViolations(Object.entries(files).map(([file, text]) => readSource(file, text)));
 }
@@ -56,13 +56,13 @@ function refuses(
   more: Record<string, string> = {},
 ): void {
   test(title, () => {
-    const found = inspect({ [file]: text, ...more });
-    expect(found.map((violation) => violation.rule)).toEqual([rule]);
-    expect([file, ...Object.keys(more)]).toContain(found[0]?.place.split(':')[0]);
+    const violations = inspect({ [file]: text, ...more });
+    expect(violations.map((violation) => violation.rule)).toEqual([rule]);
+    expect([file, ...Object.keys(more)]).toContain(violations[0]?.place.split(':')[0]);
   });
 }
 
-describe('who may import whom', () => {
+describe('imports', () => {
   accepts('lets the kernel use node, packages and itself', {
     'src/kernel/a.ts': "import fs from 'node:fs';\nimport x from 'undici';\nimport { b } from './b.ts';",
     'src/kernel/b.ts': 'export const b = 1;',
@@ -89,10 +89,10 @@ describe('who may import whom', () => {
     "import { b } from '../gateway/service.ts';",
   );
   refuses(
-    'keeps a floor of the kernel from those above it',
+    'keeps a layer of the kernel from those above it',
     'imports',
     'src/kernel/data/database.ts',
-    "import type { Visit } from '../http/visit.ts';",
+    "import type { Listener } from '../http/listener.ts';",
   );
   refuses(
     'keeps the kernel from a client',
@@ -101,29 +101,26 @@ describe('who may import whom', () => {
     "import { b } from '@townhall/gateway';",
   );
 
-  accepts(
-    'lets a slice use the kernel, what all slices share, the contract as types, another slice as a type, and itself',
-    {
-      'src/gateway/ai/ai.ts': [
-        "import { Problem } from '../../kernel/problem.ts';",
-        "import type { Service } from '../service.ts';",
-        "import type { Operations } from '../../contract/gateway/operations.gen.ts';",
-        "import type { Credits } from '../credits/index.ts';",
-        "import { rule } from './rule.ts';",
-      ].join('\n'),
-    },
-  );
+  accepts('lets a slice use the kernel, shared files, types and itself', {
+    'src/gateway/ai/ai.ts': [
+      "import { Problem } from '../../kernel/problem.ts';",
+      "import type { Service } from '../service.ts';",
+      "import type { Operations } from '../../contract/gateway/operations.gen.ts';",
+      "import type { Credits } from '../credits/index.ts';",
+      "import { rule } from './rule.ts';",
+    ].join('\n'),
+  });
   refuses(
     'keeps a slice from loading another',
     'imports',
     'src/gateway/ai/ai.ts',
     "import { hold } from '../credits/index.ts';",
   );
-  accepts('lets a slice take the types of a module of one file', {
+  accepts('lets a slice import the types of a one-file module', {
     'src/gateway/accounts/providers/code-mail.ts': "import type { Mail } from '../../mail.ts';",
   });
   refuses(
-    'keeps a slice from loading a module of one file',
+    'keeps a slice from loading a one-file module',
     'imports',
     'src/gateway/accounts/providers/code-mail.ts',
     "import { mail } from '../../mail.ts';",
@@ -147,13 +144,13 @@ describe('who may import whom', () => {
     "import bundle from '../../contract/gateway/bundle.json' with { type: 'json' };",
   );
   refuses(
-    'keeps what all slices share from knowing one',
+    'keeps a shared file from importing a slice',
     'imports',
     'src/gateway/service.ts',
     "import type { A } from './ai/index.ts';",
   );
   refuses(
-    'sees an import that is made at run time',
+    'sees a dynamic import',
     'imports',
     'src/gateway/ai/ai.ts',
     "const late = () => import('../credits/index.ts');",
@@ -199,12 +196,12 @@ describe('who may import whom', () => {
     'src/gateway/ai/ai.ts',
     "import type { Operations } from '../../contract/agent/operations.gen.ts';",
   );
-  accepts("lets the agent use the gateway's client and its own rooms by their index", {
+  accepts("lets the agent use the gateway's client and its own slices", {
     'src/agent/sessions/model-loop/loop.ts':
       "import { createGatewayClient } from '@townhall/gateway';\nimport { call } from '../plugins/index.ts';",
   });
   refuses(
-    "keeps the agent's rooms from the inside of one another",
+    "keeps the agent's slices from the inside of one another",
     'imports',
     'src/agent/sessions/model-loop/loop.ts',
     "import { call } from '../../plugins/call.ts';",
@@ -216,12 +213,12 @@ describe('who may import whom', () => {
     "import { createGatewayClient } from '@townhall/gateway';",
   );
 
-  accepts('lets the cli call rooms by their doors', {
+  accepts('lets the cli import public interfaces', {
     'src/cli/gateway.ts':
       "import { createGateway } from '../gateway/compose.ts';\nimport { deploy } from '../deploy/index.ts';\nimport { id } from '../kernel/ids.ts';",
   });
   refuses(
-    'keeps the cli from the inside of a room',
+    'keeps the cli from the inside of a slice',
     'imports',
     'src/cli/gateway.ts',
     "import { text } from '../gateway/ai/text.ts';",
@@ -242,7 +239,7 @@ describe('who may import whom', () => {
     'clients/gateway/src/client.ts',
     "import type { Problem } from '../../../src/kernel/problem.ts';",
   );
-  accepts('lets a client use what the clients share, and the types of the AI SDK', {
+  accepts('lets a client use clients/shared and the types of the AI SDK', {
     'clients/gateway/src/client.ts':
       "import { send } from '../../shared/src/transport.ts';\nimport type { LanguageModelV3 } from '@ai-sdk/provider';",
   });
@@ -259,7 +256,7 @@ describe('who may import whom', () => {
     "import { APICallError } from '@ai-sdk/provider';",
   );
   refuses(
-    'keeps what the clients share from each of them',
+    'keeps clients/shared from each client',
     'imports',
     'clients/shared/src/transport.ts',
     "import { a } from '../../gateway/src/client.ts';",
@@ -294,8 +291,8 @@ describe('who may import whom', () => {
   );
 });
 
-describe('one door a dependency', () => {
-  accepts('lets the door use its dependency', {
+describe('package importers', () => {
+  accepts('lets the listed file import its package', {
     'src/kernel/http/server.ts': "import express from 'express';",
     'src/kernel/data/embedded-worker.ts': "import { NodeFS } from '@electric-sql/pglite/nodefs';",
   });
@@ -309,25 +306,25 @@ describe('one door a dependency', () => {
     'pino',
   ]) {
     refuses(
-      `keeps ${name} behind its door`,
-      'doors',
+      `keeps other files from importing ${name}`,
+      'package-importers',
       'src/gateway/ai/ai.ts',
       `import type { X } from '${name}';`,
     );
   }
 });
 
-describe('loops', () => {
+describe('import cycles', () => {
   refuses('are seen in two files', 'loops', 'src/kernel/a.ts', "import { b } from './b.ts';", {
     'src/kernel/b.ts': "import { a } from './a.ts';",
   });
-  test('are seen through three files and through types', () => {
-    const found = inspect({
+  test('are seen across three files of type imports', () => {
+    const violations = inspect({
       'src/kernel/a.ts': "import type { B } from './b.ts';",
       'src/kernel/b.ts': "import type { C } from './c.ts';",
       'src/kernel/c.ts': "export type { A } from './a.ts';",
     });
-    expect(found).toEqual([
+    expect(violations).toEqual([
       {
         rule: 'loops',
         place: 'src/kernel/c.ts',
@@ -352,12 +349,12 @@ describe('tables', () => {
       'const count = (sql) => sql`select used from gateway.accounts_throttles`;',
   });
   refuses(
-    'are not named by a file whose name only ends like a store',
+    'are not named by a file such as restore.ts',
     'tables',
     'src/gateway/accounts/restore.ts',
     'const find = (sql) => sql`select * from gateway.accounts_users`;',
   );
-  accepts('may be spoken of in comments', {
+  accepts('may be mentioned in comments', {
     'src/gateway/ai/ai.ts': '// The row of gateway.accounts_users is not touched.',
   });
   refuses(
@@ -380,15 +377,15 @@ describe('tables', () => {
   );
 });
 
-describe('names', () => {
+describe('file names', () => {
   for (const name of ['utils', 'helpers', 'common', 'manager', 'misc', 'types'])
-    refuses(`"${name}" says nothing`, 'names', `src/kernel/${name}.ts`, '');
-  refuses('of folders say something too', 'names', 'src/gateway/utils/price.ts', '');
+    refuses(`refuse "${name}" for a file`, 'names', `src/kernel/${name}.ts`, '');
+  refuses('refuse "utils" for a folder', 'names', 'src/gateway/utils/price.ts', '');
   refuses('are in kebab-case', 'names', 'src/kernel/rateLimits.ts', '');
 });
 
-describe('what is ambient', () => {
-  accepts('is read by the roots and the one clock', {
+describe('ambient state', () => {
+  accepts('is read by composition roots and the clock', {
     'src/cli/main.ts': 'process.env.PORT; Date.now();',
     'src/gateway/compose.ts': 'fetch("http://127.0.0.1");',
     'src/kernel/clock.ts': 'export const clock = { now: () => new Date(), ms: () => Date.now() };',
@@ -404,17 +401,17 @@ describe('what is ambient', () => {
     'fetch("/x")',
     'globalThis.fetch("/x")',
   ]) {
-    refuses(`is not reached for by ${text}`, 'ambient', 'src/gateway/ai/ai.ts', `const x = () => ${text};`);
+    refuses(
+      `is refused below a root: ${text}`,
+      'ambient',
+      'src/gateway/ai/ai.ts',
+      `const x = () => ${text};`,
+    );
   }
-  refuses(
-    'is not reached for by the clock, but for time',
-    'ambient',
-    'src/kernel/clock.ts',
-    'process.env.TZ;',
-  );
+  refuses('is refused in the clock, except for time', 'ambient', 'src/kernel/clock.ts', 'process.env.TZ;');
 });
 
-describe('what the language has and the house does not', () => {
+describe('unwanted syntax', () => {
   for (const text of [
     'export default 1;',
     'export default function f() {}',
@@ -426,7 +423,7 @@ describe('what the language has and the house does not', () => {
   ]) {
     refuses(`is refused: ${text}`, 'unwanted', 'src/kernel/a.ts', text);
   }
-  accepts('does not mean descriptions of what others made', {
+  accepts('does not include ambient declarations', {
     'src/kernel/a.ts':
       "declare global { interface Window { a: 1 } }\ndeclare module 'x' { export const a: number; }",
   });

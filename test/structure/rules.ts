@@ -1,6 +1,6 @@
-// The house's rules of structure: who may import whom, which file is the one door to a dependency, no loops, no names
-// that say nothing, nothing ambient below the composition roots. Each rule takes sources and gives violations, so that
-// it can be shown to say no.
+// The structure rules of the repository: allowed imports, one file per dependency, no import cycles, no vague file
+// names, tables named only in stores, no ambient state below the composition roots. Each rule maps sources to
+// violations, so that structure.test.ts can run it on samples.
 
 import path from 'node:path';
 import type { Import, Source } from './source.ts';
@@ -11,11 +11,11 @@ export interface Violation {
   message: string;
 }
 
-/** The files of src that alone may import a package. */
-export const doors: Readonly<Record<string, RegExp>> = {
+/** The only files of src that may import a package. */
+export const packageImporters: Readonly<Record<string, RegExp>> = {
   express: /^src\/kernel\/http\/server\.ts$/,
   'openapi-backend': /^src\/kernel\/contract\/(?:operations|validator)\.ts$/,
-  // Requests are checked in validator.ts; what is not a request (files of settings, inputs of tools) in schema.ts.
+  // validator.ts checks requests; schema.ts checks settings files and tool inputs.
   ajv: /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
   'ajv-formats': /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
   postgres: /^src\/kernel\/data\/database\.ts$/,
@@ -34,7 +34,7 @@ export const doors: Readonly<Record<string, RegExp>> = {
 const clientPackages = ['@townhall/gateway', '@townhall/agent'];
 const bannedNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'manager', 'misc', 'types']);
 const surfaces = ['gateway', 'agent'];
-// The files beside a server's slices that construct them or call several of them.
+// The files at the root of a surface that construct its slices or call several of them.
 const composingFiles = new Set(['compose.ts', 'control.ts', 'extensions.ts']);
 
 /** All violations of all rules, in the order of the files. */
@@ -56,14 +56,17 @@ function checkImports(source: Source): Violation[] {
       { rule, place: `${source.path}:${imported.line}`, message },
     ];
     if (!imported.local) {
-      const door = source.path.startsWith('src/') ? doors[imported.target] : undefined;
-      if (door !== undefined && !door.test(source.path))
-        return at(`imports ${imported.target}, whose one door is ${door.source}`, 'doors');
+      const allowedFiles = source.path.startsWith('src/') ? packageImporters[imported.target] : undefined;
+      if (allowedFiles !== undefined && !allowedFiles.test(source.path))
+        return at(
+          `imports ${imported.target}, which only ${allowedFiles.source} may import`,
+          'package-importers',
+        );
       return mayImportPackage(source.path, imported)
         ? []
         : at(`may not import the package ${imported.target}`);
     }
-    const why = refusalOf(source.path, imported);
+    const why = refuseImport(source.path, imported);
     return why === undefined ? [] : at(`may not import ${imported.target}: ${why}`);
   });
 }
@@ -74,7 +77,7 @@ function mayImportPackage(file: string, { target: name, typeOnly }: Import): boo
     return (
       name.startsWith('node:') || name === 'eventsource-parser' || (typeOnly && name === '@ai-sdk/provider')
     );
-  // Whatever of src reads a stream of events reads it through a client or a package of its provider.
+  // src parses event streams through a client or a provider's package.
   if (file.startsWith('src/') && name === 'eventsource-parser') return false;
   if (file.startsWith('src/kernel/') || file.startsWith('src/gateway/'))
     return !clientPackages.includes(name);
@@ -83,53 +86,53 @@ function mayImportPackage(file: string, { target: name, typeOnly }: Import): boo
 }
 
 /** Why a file may not import a path of the repository; undefined when it may. */
-function refusalOf(file: string, { target, typeOnly }: Import): string | undefined {
-  const [area, room, ...rest] = file.split('/');
+function refuseImport(file: string, { target, typeOnly }: Import): string | undefined {
+  const [area, part, ...rest] = file.split('/');
   const inside = (folder: string) => target.startsWith(`${folder}/`);
   if (area === 'clients')
-    return inside(`clients/${room}`) || inside('clients/shared')
+    return inside(`clients/${part}`) || inside('clients/shared')
       ? undefined
-      : 'a client has only its own code and what the clients share';
+      : 'a client imports only its own code and clients/shared';
   if (area === 'examples')
-    return inside('examples') ? undefined : 'an example uses only the clients, as a reader of it will';
-  if (area === 'scripts') return inside('test') ? 'a script does not need a test' : undefined;
-  if (area === 'test') return refusalOfTest(file, target);
-  if (area !== 'src' || room === undefined) return undefined;
+    return inside('examples') ? undefined : 'an example imports only the clients, as a user of them does';
+  if (area === 'scripts') return inside('test') ? 'a script does not import from test' : undefined;
+  if (area === 'test') return refuseInTest(file, target);
+  if (area !== 'src' || part === undefined) return undefined;
   if (inside('test') || inside('scripts') || inside('examples') || inside('clients'))
-    return 'src stands alone';
+    return 'src imports only src and packages';
 
-  if (room === 'kernel') {
-    if (inside('src/kernel')) return refusalInKernel(file, target);
+  if (part === 'kernel') {
+    if (inside('src/kernel')) return refuseInKernel(file, target);
     if (target === 'src/contract/problem-code.gen.ts')
-      return typeOnly ? undefined : 'the kernel takes it by `import type` alone';
-    return 'the kernel is the ground floor and imports nothing of src';
+      return typeOnly ? undefined : 'the kernel may only `import type` it';
+    return 'the kernel is the lowest layer and imports nothing else of src';
   }
   if (inside('src/kernel')) return undefined;
-  if (room === 'cli')
-    return inside('src/cli') || isDoorOfRoom(target) || target === 'package.json'
+  if (part === 'cli')
+    return inside('src/cli') || isPublicInterface(target) || target === 'package.json'
       ? undefined
-      : 'the cli calls rooms by their index.ts or composition root';
-  if (room === 'index.ts')
-    return isDoorOfRoom(target) || /^src\/\w+\/service\.ts$/.test(target)
+      : 'the cli imports a part by its index.ts or composition root';
+  if (part === 'index.ts')
+    return isPublicInterface(target) || /^src\/\w+\/service\.ts$/.test(target)
       ? undefined
-      : 'src/index.ts gives only what a room shows';
-  if (surfaces.includes(room)) return refusalOfSurface(room, rest, { target, typeOnly });
-  return inside(`src/${room}`) ? undefined : `${room} has only the kernel and its own files`;
+      : 'src/index.ts exports only public interfaces';
+  if (surfaces.includes(part)) return refuseInSurface(part, rest, { target, typeOnly });
+  return inside(`src/${part}`) ? undefined : `${part} imports only the kernel and its own files`;
 }
 
-// From the ground up: a floor of the kernel stands on those before it and knows nothing of those after it. The empty
-// name stands for the files beside the rooms: clock, log, problem and their like.
-const kernelFloors = ['secrets', '', 'data', 'contract', 'http', 'telemetry'];
+// The layers of the kernel, lowest first: each may import only itself and those before it. The empty name stands for
+// the files directly in src/kernel, such as clock.ts, log.ts and problem.ts.
+const kernelLayers = ['secrets', '', 'data', 'contract', 'http', 'telemetry'];
 
-function refusalInKernel(file: string, target: string): string | undefined {
-  const floorOf = (name: string) => kernelFloors.indexOf(/^src\/kernel\/([\w-]+)\//.exec(name)?.[1] ?? '');
-  return floorOf(target) > floorOf(file) ? 'a floor of the kernel knows only those below it' : undefined;
+function refuseInKernel(file: string, target: string): string | undefined {
+  const layerOf = (name: string) => kernelLayers.indexOf(/^src\/kernel\/([\w-]+)\//.exec(name)?.[1] ?? '');
+  return layerOf(target) > layerOf(file) ? 'a layer of the kernel imports only those below it' : undefined;
 }
 
 // Files of a surface that every slice may import.
 const sharedFiles = ['service.ts', 'identity.ts'];
 
-function refusalOfSurface(
+function refuseInSurface(
   surface: string,
   rest: string[],
   { target, typeOnly }: Pick<Import, 'target' | 'typeOnly'>,
@@ -145,26 +148,30 @@ function refusalOfSurface(
   ) {
     return typeOnly || isCompose
       ? undefined
-      : 'below the composition root the contract is `import type` alone';
+      : 'below the composition root the contract is only for `import type`';
   }
-  if (!target.startsWith(own)) return `the ${surface} has only the kernel, its contract and its own rooms`;
+  if (!target.startsWith(own))
+    return `the ${surface} imports only the kernel, its contract and its own slices`;
   const [slice, ...within] = target.slice(own.length).split('/');
   const isShared =
     within.length === 0 && (isRoot ? slice !== 'compose.ts' : sharedFiles.includes(slice ?? ''));
   if (isShared) return undefined;
   if (composesSlices)
-    return within.join('/') === 'index.ts' ? undefined : 'the composition root takes a slice by its index.ts';
-  if (isRoot && sharedFiles.includes(rest[0] ?? '')) return 'what all slices share knows none of them';
+    return within.join('/') === 'index.ts'
+      ? undefined
+      : 'the composition root imports a slice by its index.ts';
+  if (isRoot && sharedFiles.includes(rest[0] ?? ''))
+    return 'a file that all slices share imports none of them';
   if (slice === rest[0]) return undefined;
   // A module of one file is its own interface: mail.ts, directory.ts.
   const isModuleFile = within.length === 0 && slice !== 'compose.ts';
   if (!isModuleFile && within.join('/') !== 'index.ts')
-    return 'another slice is reached by its index.ts alone';
-  // The gateway's slices meet only in its composition root; the agent's rooms are one household.
-  return typeOnly || surface === 'agent' ? undefined : 'another slice is reached by `import type` alone';
+    return 'another slice is imported only by its index.ts';
+  // Only compose.ts connects the gateway's slices; the agent's slices may load one another.
+  return typeOnly || surface === 'agent' ? undefined : 'another slice is only for `import type`';
 }
 
-function refusalOfTest(file: string, target: string): string | undefined {
+function refuseInTest(file: string, target: string): string | undefined {
   const [, area, slice] = file.split('/');
   if (
     !target.startsWith('src/') ||
@@ -173,19 +180,19 @@ function refusalOfTest(file: string, target: string): string | undefined {
     target.startsWith('src/cli/')
   )
     return undefined;
-  if (isDoorOfRoom(target) || target === 'src/index.ts' || area === 'support') return undefined;
-  // A module of one file stands beside the slices of its surface: service.ts, identity.ts, mail.ts, directory.ts.
+  if (isPublicInterface(target) || target === 'src/index.ts' || area === 'support') return undefined;
+  // A module of one file lies beside the slices of its surface: service.ts, identity.ts, mail.ts, directory.ts.
   if (/^src\/(?:gateway|agent)\/[\w-]+\.ts$/.test(target)) return undefined;
   if (surfaces.includes(area ?? ''))
     return target.startsWith(`src/${area}/${slice}/`)
       ? undefined
-      : 'a test knows the files of its own slice alone';
+      : 'a test imports only the files of its own slice';
   if (target.startsWith(`src/${area}/`)) return undefined;
-  return 'a test goes through a client, the support or a composition root';
+  return 'a test imports a client, test/support or a composition root';
 }
 
-/** What a room shows to those who compose: its index.ts, or a surface's composition root and settings. */
-function isDoorOfRoom(target: string): boolean {
+/** The files that a part of src offers to others: its index.ts, or a surface's composition root and settings. */
+function isPublicInterface(target: string): boolean {
   return (
     /^src\/(?:[\w-]+\/)+index\.ts$/.test(target) ||
     /^src\/\w+\/(?:compose|config|control|database)\.ts$/.test(target)
@@ -216,17 +223,17 @@ function checkMentions(source: Source): Violation[] {
     message: `has ${what}`,
   }));
   const isRoot = /^src\/(?:cli\/|\w+\/compose\.ts$)/.test(source.path);
-  // Pages run in a browser, where nobody passes anything in.
+  // Pages run in a browser and have no composition root.
   const isPage = source.path.startsWith('src/console/pages/');
   if (!source.path.startsWith('src/') || isRoot || isPage) return unwanted;
-  // The clock that is passed in has to begin somewhere; the time in an id only puts ids in order.
-  const tellsTime = source.path === 'src/kernel/clock.ts' || source.path === 'src/kernel/ids.ts';
+  // clock.ts is the clock that is passed in; the time in an id only orders ids.
+  const mayReadTime = source.path === 'src/kernel/clock.ts' || source.path === 'src/kernel/ids.ts';
   const ambient = source.ambient
-    .filter(({ what }) => !tellsTime || !what.includes('Date'))
+    .filter(({ what }) => !mayReadTime || !what.includes('Date'))
     .map(({ what, line }) => ({
       rule: 'ambient',
       place: `${source.path}:${line}`,
-      message: `reaches for ${what}, which is passed in below the composition root`,
+      message: `uses ${what}; below the composition root it is passed in`,
     }));
   return [...unwanted, ...ambient];
 }
@@ -240,25 +247,25 @@ function checkName(source: Source): Violation[] {
       violations.push({
         rule: 'names',
         place: source.path,
-        message: `"${segment}" says nothing of what is in it`,
+        message: `"${segment}" does not say what the file is for`,
       });
   }
   if (!/^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(name))
-    violations.push({ rule: 'names', place: source.path, message: 'a file has a name in kebab-case' });
+    violations.push({ rule: 'names', place: source.path, message: 'a file name is in kebab-case' });
   return violations;
 }
 
-/** Every loop of imports once, type imports included, for they too say that two files cannot be understood apart. */
+/** Every import cycle once (depth-first search). Type imports count: they too tie two files together. */
 function findLoops(sources: readonly Source[]): Violation[] {
-  const known = new Map(sources.map((source) => [source.path, source]));
+  const sourcesByPath = new Map(sources.map((source) => [source.path, source]));
   const state = new Map<string, 'open' | 'done'>();
   const trail: string[] = [];
   const loops: Violation[] = [];
   const visit = (file: string): void => {
     state.set(file, 'open');
     trail.push(file);
-    for (const { target, local } of known.get(file)?.imports ?? []) {
-      if (!local || !known.has(target)) continue;
+    for (const { target, local } of sourcesByPath.get(file)?.imports ?? []) {
+      if (!local || !sourcesByPath.has(target)) continue;
       if (state.get(target) === 'open')
         loops.push({
           rule: 'loops',

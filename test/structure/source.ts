@@ -1,5 +1,5 @@
-// Reads a source file as TypeScript's own parser sees it and keeps what the rules of structure ask about: what it
-// imports and how, what it exports by default, which ambient things it reaches for, which tables it names.
+// Extracts from a source file, by TypeScript's parser, what the structure rules need: its imports, default exports,
+// ambient state such as process.env, and the tables that its SQL names.
 
 import path from 'node:path';
 import ts from 'typescript';
@@ -14,7 +14,7 @@ export interface Import {
   line: number;
 }
 
-/** Something noteworthy with its place. */
+/** One occurrence in a file, such as `Date.now()` or a table's name. */
 export interface Mention {
   what: string;
   line: number;
