@@ -87,10 +87,10 @@ export function renderMarkdown(
     if (/^[a-z][a-z0-9+.-]*:/i.test(href) || href.startsWith('#')) return href;
     const [file = '', anchor] = href.split('#');
     const target = path.posix.normalize(path.posix.join(path.posix.dirname(source), file));
-    const found = pageOf(target);
+    const targetPage = pageOf(target);
     // Left as it is, and then found to be broken.
-    if (found === undefined) return href;
-    return `${path.posix.relative(path.posix.dirname(page), found) || path.posix.basename(found)}${anchor === undefined ? '' : `#${anchor}`}`;
+    if (targetPage === undefined) return href;
+    return `${path.posix.relative(path.posix.dirname(page), targetPage) || path.posix.basename(targetPage)}${anchor === undefined ? '' : `#${anchor}`}`;
   }
 
   const html = marked.parse(markdown, { async: false });

@@ -104,7 +104,7 @@ interface Kept {
   /** A session of 200 messages, and one with many events. */
   long?: string;
   many?: { sessionId: string; head: number };
-  refused: Set<string>;
+  failures: Set<string>;
 }
 
 async function visit(running: Running, figures: Kept, isFirst: boolean): Promise<void> {
@@ -114,7 +114,7 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
     try {
       note(row, await work());
     } catch (error) {
-      figures.refused.add(`${row}: ${error instanceof Error ? error.message : String(error)}`);
+      figures.failures.add(`${row}: ${error instanceof Error ? error.message : String(error)}`);
     }
   };
   if (!isFirst) note('start with data → first 200 on health, ms', running.startedMs);
@@ -215,7 +215,7 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
       median(await times(10, () => running.replay(many.sessionId, many.head - 100, 100))),
     );
   } catch (error) {
-    figures.refused.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
+    figures.failures.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
@@ -232,7 +232,7 @@ if (peer === undefined)
     'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode, so its column stays empty.',
   );
 else runtimes.push(opencode(peer, join(folder, 'opencode'), providerUrl));
-const all = runtimes.map((): Kept => ({ figures: new Map(), refused: new Set() }));
+const all = runtimes.map((): Kept => ({ figures: new Map(), failures: new Set() }));
 try {
   for (let round = 0; round <= rounds; round += 1) {
     for (const [index, runtime] of runtimes.entries()) {
@@ -268,8 +268,8 @@ try {
       `${row.padEnd(60)} ${show(ours).padStart(10)} ${show(theirs).padStart(10)} ${(Number.isNaN(theirs) ? '–' : `${(theirs / ours).toFixed(1)}×`).padStart(7)} ${`≤ ${target}`.padStart(7)}${ours > theirs ? '  BEHIND' : ''}${ours > target ? '  above target' : ''}`,
     );
   }
-  for (const [index, { refused }] of all.entries())
-    for (const reason of refused) console.log(`${runtimes[index]?.name} could not: ${reason}`);
+  for (const [index, { failures }] of all.entries())
+    for (const reason of failures) console.log(`${runtimes[index]?.name} could not: ${reason}`);
   console.log('\nHow each row was measured, ours · theirs:');
   for (const [row, { how }] of Object.entries(rows)) console.log(`  ${row}: ${how}`);
   console.log(

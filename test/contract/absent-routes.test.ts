@@ -28,24 +28,24 @@ describe('the lint of absent routes', () => {
   });
 
   test('finds a route whatever its path parameters are called', () => {
-    const found = compareRoutes({ agent: serving('POST /api/sdk/sessions/{id}/fork') });
-    expect(found.present).toEqual(['agent: POST /api/sdk/sessions/{sessionId}/fork']);
-    expect(found.absent).toContain('agent-classic: POST /api/sdk/sessions/{sessionId}/fork');
+    const comparison = compareRoutes({ agent: serving('POST /api/sdk/sessions/{id}/fork') });
+    expect(comparison.present).toEqual(['agent: POST /api/sdk/sessions/{sessionId}/fork']);
+    expect(comparison.absent).toContain('agent-classic: POST /api/sdk/sessions/{sessionId}/fork');
   });
 
   test('calls a route that is there under another method wrong, not absent', () => {
-    const found = compareRoutes({ gateway: serving('GET /v1/ai/text') });
-    expect(found.wrongMethod).toEqual(['gateway: POST /v1/ai/text (has GET)']);
-    expect(found.absent).not.toContain('gateway: POST /v1/ai/text');
+    const comparison = compareRoutes({ gateway: serving('GET /v1/ai/text') });
+    expect(comparison.wrongMethod).toEqual(['gateway: POST /v1/ai/text (has GET)']);
+    expect(comparison.absent).not.toContain('gateway: POST /v1/ai/text');
   });
 
   test('takes further methods on a path, and half of a path with two routes, for what they are', () => {
-    const found = compareRoutes({
+    const comparison = compareRoutes({
       gateway: serving('POST /v1/ai/video', 'GET /v1/ai/video'),
       agent: serving('GET /api/sdk/sessions'),
     });
-    expect(found.wrongMethod).toEqual([]);
-    expect(found.present).toEqual(['gateway: POST /v1/ai/video', 'agent: GET /api/sdk/sessions']);
-    expect(found.absent).toContain('agent: POST /api/sdk/sessions');
+    expect(comparison.wrongMethod).toEqual([]);
+    expect(comparison.present).toEqual(['gateway: POST /v1/ai/video', 'agent: GET /api/sdk/sessions']);
+    expect(comparison.absent).toContain('agent: POST /api/sdk/sessions');
   });
 });

@@ -28,7 +28,7 @@ test('the first five minutes pass as the contract describes them', { timeout: 18
   const [, agent] = await run.waitFor(/agent +(http\S+)/);
   const agentToken = (await readFile(join(folder, 'data', 'agent', 'agent.token'), 'utf8')).trim();
   const redocly = join(root, 'node_modules', '@redocly', 'cli', 'bin', 'cli.js');
-  const given = [
+  const redoclyArguments = [
     'respect',
     'openapi/first-five-minutes.arazzo.yaml',
     '--server',
@@ -40,7 +40,7 @@ test('the first five minutes pass as the contract describes them', { timeout: 18
     '--severity',
     'SCHEMA_CHECK=warn',
   ];
-  const outcome = await promisify(execFile)(process.execPath, [redocly, ...given], {
+  const outcome = await promisify(execFile)(process.execPath, [redocly, ...redoclyArguments], {
     cwd: root,
     env: { ...process.env, REDOCLY_TELEMETRY: 'off', NO_COLOR: '1' },
   }).catch((error: unknown) => error as { stdout: string; stderr: string });

@@ -40,11 +40,11 @@ try {
   const { url } = await gateway.listen();
   const findings = await walk(url, gateway.database.sql);
   console.log(render(findings));
-  const faults = findings.filter(({ fault }) => fault !== null);
-  for (const { operation, caller, status, code, fault } of faults)
-    console.error(`${operation.operationId} for ${caller}: ${status} ${code ?? ''}; ${fault}`);
-  console.log(`${findings.length} answers, ${faults.length} of them not what the contract says`);
-  process.exitCode = faults.length === 0 ? 0 : 1;
+  const mismatches = findings.filter(({ mismatch }) => mismatch !== null);
+  for (const { operation, caller, status, code, mismatch } of mismatches)
+    console.error(`${operation.operationId} for ${caller}: ${status} ${code ?? ''}; ${mismatch}`);
+  console.log(`${findings.length} answers, ${mismatches.length} of them not what the contract says`);
+  process.exitCode = mismatches.length === 0 ? 0 : 1;
 } finally {
   await gateway?.close();
   await rm(folder, { recursive: true, force: true });

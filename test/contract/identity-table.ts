@@ -1,4 +1,4 @@
-// Operations × identities: what the contract says that each caller hears at the door of each operation, and what a
+// Operations × identities: which refusal the contract promises each caller of each operation, and what a
 // server answers. New operations are in it by themselves; only the credentials are made by hand.
 import { createHash } from 'node:crypto';
 import bundle from '../../src/contract/gateway/bundle.json' with { type: 'json' };
@@ -31,7 +31,7 @@ interface Operation {
   statuses: readonly string[];
 }
 
-/** `in` is past the door: whatever comes then, it is neither 401 nor 403. */
+/** `in`: authentication and authorization pass, so the answer is neither 401 nor 403. */
 export type Expected = 'in' | { status: 401 | 403; code: string };
 
 export interface Finding {
@@ -41,7 +41,7 @@ export interface Finding {
   status: number;
   code: string | null;
   /** Why the answer is not what the contract says; null when it is. */
-  fault: string | null;
+  mismatch: string | null;
 }
 
 interface Declared {
@@ -125,7 +125,7 @@ async function ask(
       ...(authorization === null ? {} : { authorization }),
       ...(operation.method === 'GET' ? {} : { 'content-type': 'application/json' }),
     },
-    // Nothing that an operation could act upon: what is past the door is refused for its body, or finds nothing.
+    // Nothing that an operation could act upon: a call that is let in is refused for its body, or finds nothing.
     ...(operation.method === 'GET' ? {} : { body: '{}' }),
     redirect: 'manual',
     signal: gate.signal,
@@ -134,16 +134,16 @@ async function ask(
   const body = isJson ? ((await answer.json()) as { error?: { code?: string; request_id?: string } }) : {};
   const code = body.error?.code ?? null;
   const expected = expectedOf(operation, caller);
-  const fault = faultOf(operation, expected, {
+  const mismatch = describeMismatch(operation, expected, {
     status: answer.status,
     code,
     challenge: answer.headers.get('www-authenticate'),
   });
   gate.abort();
-  return { operation, caller, expected, status: answer.status, code, fault };
+  return { operation, caller, expected, status: answer.status, code, mismatch };
 }
 
-function faultOf(
+function describeMismatch(
   operation: Operation,
   expected: Expected,
   got: { status: number; code: string | null; challenge: string | null },
@@ -155,14 +155,14 @@ function faultOf(
     return status === expected.status && code === expected.code && (status === 401) === (challenge !== null)
       ? null
       : `expected ${expected.status} ${expected.code}`;
-  // Past the door a guess or a foreign thing may still be refused; then it says something else than the door would.
-  const isDoor = [
+  // Past these checks an operation may still refuse, such as another user's resource, but with a code of its own.
+  const isAccessCheck = [
     'authentication_required',
     'invalid_token',
     'forbidden_for_identity',
     'bureau_paused',
   ].includes(code ?? '');
-  return isDoor ? 'expected to be let in' : null;
+  return isAccessCheck ? 'expected to be let in' : null;
 }
 
 async function credentialOf(sql: Sql, caller: Caller): Promise<string | null> {
@@ -190,25 +190,25 @@ async function credentialOf(sql: Sql, caller: Caller): Promise<string | null> {
 }
 
 async function userToken(sql: Sql, bureauId: string, end?: 'expired' | 'revoked'): Promise<string> {
-  const [userId, minted] = [id('usr'), token('usr')];
+  const [userId, credential] = [id('usr'), token('usr')];
   await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, ${bureauId})`;
   await sql`
     insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at, revoked_at)
-    values (${id('tok')}, ${userId}, 'user', ${digest(minted)}, ${minted.slice(-4)},
+    values (${id('tok')}, ${userId}, 'user', ${digest(credential)}, ${credential.slice(-4)},
       now() + make_interval(hours => ${end === 'expired' ? -1 : 1}), ${end === 'revoked' ? sql`now()` : null})`;
-  return minted;
+  return credential;
 }
 
 async function adminSession(sql: Sql): Promise<string> {
-  const minted = token('adm');
+  const credential = token('adm');
   const [administrator] = await sql<
     { adminId: string }[]
   >`select admin_id as "adminId" from gateway.admin_administrators limit 1`;
   if (!administrator) throw new Error('The table needs a server with an administrator.');
   await sql`
     insert into gateway.admin_sessions (session_id, admin_id, digest, last4, expires_at)
-    values (${id('adm')}, ${administrator.adminId}, ${digest(minted)}, ${minted.slice(-4)}, now() + interval '1 hour')`;
-  return minted;
+    values (${id('adm')}, ${administrator.adminId}, ${digest(credential)}, ${credential.slice(-4)}, now() + interval '1 hour')`;
+  return credential;
 }
 
 function digest(text: string): Buffer {
@@ -219,16 +219,16 @@ function digest(text: string): Buffer {
 export function render(findings: readonly Finding[]): string {
   const byOperation = Map.groupBy(findings, ({ operation }) => operation.operationId);
   const width = Math.max(...[...byOperation.keys()].map((operationId) => operationId.length));
-  const heads = callers.map((caller) =>
+  const headings = callers.map((caller) =>
     caller.replace('user of a paused Bureau', 'paused').replace('user of another Bureau', 'other'),
   );
   const line = (name: string, cells: readonly string[]) =>
-    `${name.padEnd(width)}  ${cells.map((cell, index) => cell.padEnd(Math.max((heads[index] ?? '').length, 4))).join('  ')}`.trimEnd();
+    `${name.padEnd(width)}  ${cells.map((cell, index) => cell.padEnd(Math.max((headings[index] ?? '').length, 4))).join('  ')}`.trimEnd();
   const rows = [...byOperation].map(([operationId, row]) =>
     line(
       operationId,
-      row.map(({ status, fault }) => `${status}${fault === null ? '' : '!'}`),
+      row.map(({ status, mismatch }) => `${status}${mismatch === null ? '' : '!'}`),
     ),
   );
-  return [line('', heads), ...rows].join('\n');
+  return [line('', headings), ...rows].join('\n');
 }

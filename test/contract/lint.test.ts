@@ -233,10 +233,10 @@ const document = 'openapi/gateway/openapi.yaml';
 function refuses(title: string, ruleId: string, message: RegExp, name: string, files: Files): void {
   const read = sample(name, files);
   test(title, () => {
-    const found = read();
-    expect(found.map((finding) => finding.ruleId)).toContain(ruleId);
-    expect(new Set(found.map((finding) => finding.ruleId)).size, JSON.stringify(found)).toBe(1);
-    expect(found.map((finding) => finding.message).join('\n')).toMatch(message);
+    const problems = read();
+    expect(problems.map((finding) => finding.ruleId)).toContain(ruleId);
+    expect(new Set(problems.map((finding) => finding.ruleId)).size, JSON.stringify(problems)).toBe(1);
+    expect(problems.map((finding) => finding.message).join('\n')).toMatch(message);
   });
 }
 
@@ -248,42 +248,42 @@ describe('a good document', () => {
 });
 
 describe('townhall/operation-name', () => {
-  const named = (name: string) => change(goodFiles(), pause, ['post', 'operationId'], name);
+  const withOperationId = (name: string) => change(goodFiles(), pause, ['post', 'operationId'], name);
   const rule = 'townhall/operation-name';
   refuses(
     'refuses an operationId without a service',
     rule,
     /shape service.verbNoun/,
     'name-shape',
-    named('pauseBureau'),
+    withOperationId('pauseBureau'),
   );
   refuses(
     'refuses an operationId with a digit or an underscore',
     rule,
     /shape service.verbNoun/,
     'name-letters',
-    named('bureaus.pause_bureau2'),
+    withOperationId('bureaus.pause_bureau2'),
   );
   refuses(
     'refuses a service that is not the tag',
     rule,
     /one word/,
     'name-tag',
-    named('tenants.pauseBureau'),
+    withOperationId('tenants.pauseBureau'),
   );
   refuses(
     'refuses a verb that is not in the table',
     rule,
     /"freeze".*verbs.js/,
     'name-verb',
-    named('bureaus.freezeBureau'),
+    withOperationId('bureaus.freezeBureau'),
   );
   refuses(
     'refuses a verb that does not fit the method',
     rule,
     /is a POST, but "list"/,
     'name-method',
-    named('bureaus.listBureaus'),
+    withOperationId('bureaus.listBureaus'),
   );
   test('knows one meaning a verb', async () => {
     const { verbs } = (await import(path.join(repository, 'openapi/rules/verbs.js'))) as {

@@ -9,7 +9,7 @@ interface Frame {
   data: Record<string, unknown>;
 }
 
-interface Opened {
+interface EventConnection {
   status: number;
   headers: Headers;
   text(): string;
@@ -39,7 +39,7 @@ export async function checkEventStream(
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
 
-  async function open(query: string, headers: Record<string, string> = {}): Promise<Opened> {
+  async function open(query: string, headers: Record<string, string> = {}): Promise<EventConnection> {
     const stop = new AbortController();
     const response = await fetch(`${base}/${sessionId}/events${query}`, {
       headers: { authorization, ...headers },
@@ -74,10 +74,10 @@ export async function checkEventStream(
     };
   }
 
-  async function read(query: string, headers: Record<string, string> = {}): Promise<Opened> {
-    const opened = await open(query, headers);
-    await opened.until(() => false);
-    return opened;
+  async function read(query: string, headers: Record<string, string> = {}): Promise<EventConnection> {
+    const connection = await open(query, headers);
+    await connection.until(() => false);
+    return connection;
   }
 
   async function hold(
@@ -91,8 +91,8 @@ export async function checkEventStream(
     }
   }
 
-  const made = (await (await send('POST', '', { title: 'Conformance' })).json()) as { id: string };
-  const sessionId = made.id;
+  const session = (await (await send('POST', '', { title: 'Conformance' })).json()) as { id: string };
+  const sessionId = session.id;
   const live = await open('');
   const receipt = (await (await send('POST', `/${sessionId}/prompt`, { text: 'Say something.' })).json()) as {
     runId: string;
@@ -154,13 +154,13 @@ export async function checkEventStream(
       : `there are ${settled.length}`;
   });
   await hold('what was told live is what is told again', () => {
-    const told = readFrames(live.text()).filter(({ id }) => id !== undefined);
+    const liveFrames = readFrames(live.text()).filter(({ id }) => id !== undefined);
     const again = new Map(durable.map((frame) => [frame.id, frame]));
-    const odd = told.find(
+    const odd = liveFrames.find(
       (frame) => JSON.stringify(sorted(frame.data)) !== JSON.stringify(sorted(again.get(frame.id)?.data)),
     );
-    return told.length !== head
-      ? `${told.length} live and ${head} again`
+    return liveFrames.length !== head
+      ? `${liveFrames.length} live and ${head} again`
       : odd
         ? `${JSON.stringify(odd)} was ${JSON.stringify(again.get(odd.id))}`
         : null;
@@ -183,24 +183,24 @@ export async function checkEventStream(
   });
   for (const after of [0, 1, Math.floor(head / 2), head - 1, head]) {
     await hold(`after=${after} of ${head} begins with the next`, async () => {
-      const found = readFrames((await read(`?until=idle&after=${after}`)).text()).filter(
+      const tail = readFrames((await read(`?until=idle&after=${after}`)).text()).filter(
         ({ id }) => id !== undefined,
       );
-      return found.length !== head - after
-        ? `${found.length} events came`
+      return tail.length !== head - after
+        ? `${tail.length} events came`
         : firstGap(
-            found.map(({ id }) => Number(id)),
+            tail.map(({ id }) => Number(id)),
             after + 1,
           );
     });
   }
   await hold('Last-Event-ID counts before after', async () => {
-    const found = readFrames(
+    const tail = readFrames(
       (await read(`?until=idle&after=0`, { 'last-event-id': String(head - 1) })).text(),
     ).filter(({ id }) => id !== undefined);
-    return found.length === 1 && found[0]?.id === String(head)
+    return tail.length === 1 && tail[0]?.id === String(head)
       ? null
-      : `ids ${found.map(({ id }) => id).join(', ')}`;
+      : `ids ${tail.map(({ id }) => id).join(', ')}`;
   });
   for (const [query, headers] of [
     [`?after=${head + 1}`, {}],
@@ -211,9 +211,9 @@ export async function checkEventStream(
     ['', { 'last-event-id': 'x' }],
   ] as const) {
     await hold(`${query || JSON.stringify(headers)} is 400`, async () => {
-      const opened = await open(query, headers);
-      opened.close();
-      return opened.status === 400 ? null : `it is ${opened.status}`;
+      const connection = await open(query, headers);
+      connection.close();
+      return connection.status === 400 ? null : `it is ${connection.status}`;
     });
   }
   await hold('an unknown session is 404', async () => {
@@ -230,16 +230,16 @@ export async function checkEventStream(
     const lines = await read('?until=idle', { accept: 'application/x-ndjson' });
     if (!(lines.headers.get('content-type') ?? '').startsWith('application/x-ndjson'))
       return `content-type is ${lines.headers.get('content-type')}`;
-    const found = lines
+    const events = lines
       .text()
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as Record<string, unknown>)
       .filter((event) => event['seq'] !== undefined);
-    const odd = found.find(
+    const odd = events.find(
       (event, index) => JSON.stringify(sorted(event)) !== JSON.stringify(sorted(durable[index]?.data)),
     );
-    return found.length !== head ? `${found.length} of ${head} events` : odd ? JSON.stringify(odd) : null;
+    return events.length !== head ? `${events.length} of ${head} events` : odd ? JSON.stringify(odd) : null;
   });
   await hold('until=idle ends by itself', () => (whole.ended() ? null : 'it did not'));
   await send('DELETE', `/${sessionId}`);

@@ -20,10 +20,10 @@ describe('operations × identities', () => {
 
   test.each(operations().map(({ operationId }) => operationId))('%s', (operationId) => {
     const deviations = findings.filter(
-      ({ operation, fault }) => operation.operationId === operationId && fault !== null,
+      ({ operation, mismatch }) => operation.operationId === operationId && mismatch !== null,
     );
     expect(
-      deviations.map(({ caller, status, code, fault }) => `${caller}: ${status} ${code}, ${fault}`),
+      deviations.map(({ caller, status, code, mismatch }) => `${caller}: ${status} ${code}, ${mismatch}`),
     ).toEqual([]);
   });
 

@@ -57,9 +57,9 @@ describe('problem', () => {
   });
 
   test('an unknown throw becomes an internal error that says nothing of its cause', () => {
-    const thrown = new Error('password is hunter2');
-    const problem = asProblem(thrown);
-    expect(problem).toMatchObject({ status: 500, code: 'internal_error', cause: thrown });
+    const cause = new Error('password is hunter2');
+    const problem = asProblem(cause);
+    expect(problem).toMatchObject({ status: 500, code: 'internal_error', cause });
     expect(JSON.stringify(renderProblem(problem, 'req_1'))).not.toContain('hunter2');
     const own = new Problem('gone', 'login_spent', 'Spent.');
     expect(asProblem(own)).toBe(own);

@@ -48,12 +48,12 @@ async function observed(
     log,
     batchEveryMs: 20,
   });
-  const given = typeof options === 'function' ? options(telemetry) : options;
+  const worldOptions = typeof options === 'function' ? options(telemetry) : options;
   const world = await startWorld({
-    ...given,
-    server: { ...given.server, log, observer: telemetry.observer },
+    ...worldOptions,
+    server: { ...worldOptions.server, log, observer: telemetry.observer },
   });
-  const served = await telemetry.listen();
+  const metricsServer = await telemetry.listen();
   endings.push(async () => {
     await world.close();
     await telemetry.close();
@@ -61,9 +61,9 @@ async function observed(
   return {
     world,
     telemetry,
-    metricsUrl: served?.url ?? '',
+    metricsUrl: metricsServer?.url ?? '',
     lines,
-    read: async () => (await fetch(served?.url ?? '')).text(),
+    read: async () => (await fetch(metricsServer?.url ?? '')).text(),
   };
 }
 
@@ -174,8 +174,8 @@ describe('metrics', () => {
   });
 
   test('keep the values of a label few', () => {
-    const bounded = boundedLabel(2);
-    expect(['a', 'b', 'c', 'a', 'd'].map(bounded)).toEqual(['a', 'b', 'other', 'a', 'other']);
+    const limitLabel = boundedLabel(2);
+    expect(['a', 'b', 'c', 'a', 'd'].map(limitLabel)).toEqual(['a', 'b', 'other', 'a', 'other']);
   });
 });
 

@@ -284,7 +284,7 @@ async function deltas(
   for (let index = 0; index < total; index += 1) {
     if (response.destroyed) return false;
     const delta = index === 0 ? { role: 'assistant', content: 'tok0 ' } : { content: `tok${index} ` };
-    if (!response.write(frame(chunk(scene, delta)))) await room(response);
+    if (!response.write(frame(chunk(scene, delta)))) await waitForDrain(response);
     call.tokens += 1;
     if (gap > 0) await sleep(gap);
   }
@@ -292,7 +292,7 @@ async function deltas(
 }
 
 /** Settles when the caller takes more, or is gone. */
-function room(response: ServerResponse): Promise<void> {
+function waitForDrain(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const settle = () => {
       response.off('drain', settle);
@@ -654,7 +654,7 @@ const scripts: Record<string, Script> = {
       sentCount < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed;
       sentCount += 1
     ) {
-      if (!scene.response.write(piece)) await room(scene.response);
+      if (!scene.response.write(piece)) await waitForDrain(scene.response);
     }
     end(scene);
   }, wholeAnswer),

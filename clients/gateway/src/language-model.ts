@@ -28,8 +28,8 @@ export function createLanguageModel(
     const { request, warnings } = writeModelCall(modelId, settings, options);
     const headers = passableHeaders(options.headers);
     try {
-      const opened = await route.open(request, { signal: options.abortSignal, headers });
-      return { opened, request, warnings };
+      const call = await route.open(request, { signal: options.abortSignal, headers });
+      return { call, request, warnings };
     } catch (error) {
       throw markCallError(error, request, route.url);
     }
@@ -43,28 +43,28 @@ export function createLanguageModel(
     supportedUrls: {},
 
     async doGenerate(options) {
-      const { opened, request, warnings } = await open(options);
+      const { call, request, warnings } = await open(options);
       try {
-        const collected = await collectParts(opened.events);
+        const collected = await collectParts(call.events);
         return {
           ...collected,
           warnings: [...warnings, ...collected.warnings],
           request: { body: request },
-          response: { ...collected.response, headers: opened.headers },
+          response: { ...collected.response, headers: call.headers },
         };
       } catch (error) {
         throw markCallError(error, request, route.url);
       } finally {
-        opened.close();
+        call.close();
       }
     },
 
     async doStream(options) {
-      const { opened, request, warnings } = await open(options);
+      const { call, request, warnings } = await open(options);
       const stream = new ReadableStream<LanguageModelV3StreamPart>({
         async pull(controller) {
           try {
-            const next = await opened.events.next();
+            const next = await call.events.next();
             if (next.done) return controller.close();
             const part = revivePart(next.value);
             controller.enqueue(
@@ -74,9 +74,9 @@ export function createLanguageModel(
             controller.error(markCallError(error, request, route.url));
           }
         },
-        cancel: () => opened.close(),
+        cancel: () => call.close(),
       });
-      return { stream, request: { body: request }, response: { headers: opened.headers } };
+      return { stream, request: { body: request }, response: { headers: call.headers } };
     },
   };
 }

@@ -79,8 +79,8 @@ async function supervise(
     engine ??= startEngine(start);
     const current = engine;
     current.then(
-      ({ gone }) =>
-        gone.then((reason) => {
+      ({ exit }) =>
+        exit.then((reason) => {
           if (engine !== current) return;
           engine = undefined;
           if (!isClosing)
@@ -114,7 +114,7 @@ interface Engine {
   dump(): Promise<Uint8Array>;
   stop(): Promise<void>;
   /** Resolves with the reason once the thread has ended, wanted or not. */
-  gone: Promise<string>;
+  exit: Promise<string>;
 }
 
 interface Peer {
@@ -135,12 +135,12 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
   const peers = new Map<number, Peer>();
   const leaving = new Map<number, NodeJS.Timeout>();
   const ready = Promise.withResolvers<void>();
-  const gone = Promise.withResolvers<string>();
+  const exit = Promise.withResolvers<string>();
   let dumped = Promise.withResolvers<Uint8Array>();
   let failure: Error | undefined;
   let nextPeer = 1;
   let isGone = false;
-  // Whoever waits for them is told; nobody waiting is no fault.
+  // Waiters get the rejection; without a waiter it must not count as unhandled.
   ready.promise.catch(() => undefined);
   dumped.promise.catch(() => undefined);
 
@@ -165,7 +165,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
     for (const { stream } of peers.values()) stream.destroy(reason);
     ready.reject(reason);
     dumped.reject(reason);
-    gone.resolve(reason.message);
+    exit.resolve(reason.message);
   });
   await ready.promise;
 
@@ -229,9 +229,9 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
     async stop() {
       for (const { stream } of peers.values()) stream.destroy();
       send({ kind: 'stop' });
-      await gone.promise;
+      await exit.promise;
     },
-    gone: gone.promise,
+    exit: exit.promise,
   };
 }
 

@@ -248,7 +248,7 @@ interface RouterOptions {
  */
 function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions) {
   const router = express.Router();
-  const admitted = (message: IncomingMessage) => (message as AdmittedMessage)[requestKey];
+  const getRequest = (message: IncomingMessage) => (message as AdmittedMessage)[requestKey];
   const findPage = (path: string) =>
     pages.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
 
@@ -262,10 +262,10 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
     return undefined;
   };
   // Paths below the pages without a file: the contract refuses them.
-  const serveRest: RequestHandler = (message) => dispatch(admitted(message) as HttpRequest);
+  const serveRest: RequestHandler = (message) => dispatch(getRequest(message) as HttpRequest);
   // Express recognises an error handler by its four parameters.
   const renderError: ErrorRequestHandler = (error: unknown, message, response, _next) => {
-    const request = admitted(message);
+    const request = getRequest(message);
     if (!request) {
       log.error({ err: error }, 'a request failed before it was admitted');
       response.destroy();

@@ -99,7 +99,7 @@ const broken: Plugin = definePlugin({
   },
 });
 
-interface Door {
+interface PluginRoutes {
   list(): Promise<{ plugins: object[] }>;
   summaries(): Promise<{ plugins: { name: string }[] }>;
   availability(plugin: string): Promise<object>;
@@ -114,7 +114,7 @@ afterAll(() => gateway.close());
 
 describe.each(['current', 'classic'] as const)('the plugin routes of the %s variant', (variant) => {
   let agent: TestAgent;
-  let door: Door;
+  let routes: PluginRoutes;
   beforeAll(async () => {
     agent = await startAgent({
       gatewayUrl: gateway.url,
@@ -124,7 +124,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     });
     const classic = createClassicClient({ baseUrl: agent.url, token: agent.token });
     const current = agent.client;
-    door =
+    routes =
       variant === 'classic'
         ? {
             list: () => classic.plugins.listPlugins(),
@@ -144,7 +144,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
   afterAll(() => agent.close());
 
   test('list the plugins with actions, hooks and availability', async () => {
-    const { plugins } = await door.summaries();
+    const { plugins } = await routes.summaries();
     const summary = plugins.find(({ name }) => name === 'probe');
     expect(summary).toMatchObject({
       name: 'probe',
@@ -180,7 +180,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
       expect(response.status).toBe(404);
       return;
     }
-    const { plugins } = await door.list();
+    const { plugins } = await routes.list();
     expect(plugins).toContainEqual({ name: 'probe', state: 'ready', reasons: [], since: expect.any(String) });
     expect(plugins).toContainEqual({
       name: 'broken',
@@ -192,12 +192,12 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
 
   test('call an action, and its effect hears of it', async () => {
     effects.length = 0;
-    expect(await door.call('probe', 'echo', { a: [1, null, 'é'] })).toMatchObject({
+    expect(await routes.call('probe', 'echo', { a: [1, null, 'é'] })).toMatchObject({
       success: true,
       result: { a: [1, null, 'é'] },
     });
-    expect(await door.call('probe', 'echo')).toMatchObject({ result: {} });
-    expect(await door.call('probe', 'asks')).toMatchObject({ result: 'done' });
+    expect(await routes.call('probe', 'echo')).toMatchObject({ result: {} });
+    expect(await routes.call('probe', 'asks')).toMatchObject({ result: 'done' });
     await expect.poll(() => effects.length).toBe(3);
     expect(effects[0]).toMatchObject({ toolName: 'probe_echo', ok: true, output: { a: [1, null, 'é'] } });
   });
@@ -213,10 +213,10 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     ['hidden', {}, 403, 'action_not_api'],
     ['echo', { forbidden: true }, 403, 'plugin_refused'],
   ])('an action that %s costs its own call only', async (action, payload, status, code) => {
-    const failure = await door.call('probe', action, payload).catch((error: unknown) => error);
+    const failure = await routes.call('probe', action, payload).catch((error: unknown) => error);
     expect(failure).toMatchObject({ status, code });
     expect(String((failure as Error).message)).not.toContain('secret');
-    expect(await door.call('probe', 'echo', { still: 'there' })).toMatchObject({
+    expect(await routes.call('probe', 'echo', { still: 'there' })).toMatchObject({
       result: { still: 'there' },
     });
   });
@@ -232,28 +232,28 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     '\u0000',
     'x'.repeat(128),
   ])('answer 404 for the name %j of a plugin and of an action', async (name) => {
-    await expect(door.availability(name)).rejects.toMatchObject({ status: 404, code: 'plugin_not_found' });
-    await expect(door.call(name, 'echo')).rejects.toMatchObject({ status: 404, code: 'plugin_not_found' });
-    await expect(door.call('probe', name)).rejects.toMatchObject({ status: 404, code: 'action_not_found' });
+    await expect(routes.availability(name)).rejects.toMatchObject({ status: 404, code: 'plugin_not_found' });
+    await expect(routes.call(name, 'echo')).rejects.toMatchObject({ status: 404, code: 'plugin_not_found' });
+    await expect(routes.call('probe', name)).rejects.toMatchObject({ status: 404, code: 'action_not_found' });
   });
 
   test('say why a plugin is not available, and do not call it then', async () => {
     isThere = false;
     try {
-      expect(await door.availability('probe')).toMatchObject({
+      expect(await routes.availability('probe')).toMatchObject({
         availability: { enabled: true, available: false, reasons: ['The cable is out.'] },
       });
-      await expect(door.call('probe', 'echo')).rejects.toMatchObject({
+      await expect(routes.call('probe', 'echo')).rejects.toMatchObject({
         status: 409,
         code: 'plugin_unavailable',
       });
     } finally {
       isThere = true;
     }
-    expect(await door.availability('probe')).toMatchObject({
+    expect(await routes.availability('probe')).toMatchObject({
       availability: { available: true, reasons: [] },
     });
-    expect(await door.availability('broken')).toMatchObject({
+    expect(await routes.availability('broken')).toMatchObject({
       availability: { enabled: true, available: false },
     });
   });

@@ -360,17 +360,17 @@ describe('identity', () => {
   });
 
   test('an oversized credential is refused without asking whose it is', async () => {
-    const asked: string[] = [];
+    const lookups: string[] = [];
     const counting = asker({
-      identify: async (given) => {
-        asked.push(given);
+      identify: async (credential) => {
+        lookups.push(credential);
         return null;
       },
     });
     await counting('GET', '/v1/ai/models', { headers: bearer('y'.repeat(257)) });
-    expect(asked).toEqual([]);
+    expect(lookups).toEqual([]);
     await counting('GET', '/v1/ai/models', { headers: bearer('y'.repeat(56)) });
-    expect(asked).toHaveLength(1);
+    expect(lookups).toHaveLength(1);
   });
 
   test('requires the credential before it reads the query', async () => {

@@ -25,28 +25,34 @@ function replica(database: Pick<Database, 'sql'> = place.database) {
     everyMs: 10,
   });
   started.push(changes);
-  let told = 0;
-  changes.onChange(() => (told += 1));
+  let notifications = 0;
+  changes.onChange(() => (notifications += 1));
   changes.start();
-  return { changes, told: () => told };
+  return { changes, countNotifications: () => notifications };
 }
 
 describe('changes', () => {
   test('tell each replica once at its start and once for a change, after the commit', async () => {
     const [one, other] = [replica(), replica()];
-    await until(() => one.told() === 1 && other.told() === 1, 'both were told at their start');
+    await until(
+      () => one.countNotifications() === 1 && other.countNotifications() === 1,
+      'both were told at their start',
+    );
     let seenInside = 0;
     await place.database.tx(async (tx) => {
       await one.changes.bump(tx);
-      seenInside = other.told();
+      seenInside = other.countNotifications();
     });
-    await until(() => one.told() === 2 && other.told() === 2, 'both were told of the change');
+    await until(
+      () => one.countNotifications() === 2 && other.countNotifications() === 2,
+      'both were told of the change',
+    );
     expect(seenInside).toBe(1);
   });
 
   test('are not told of when they were rolled back', async () => {
     const one = replica();
-    await until(() => one.told() === 1, 'it was told at its start');
+    await until(() => one.countNotifications() === 1, 'it was told at its start');
     await expect(
       place.database.tx(async (tx) => {
         await one.changes.bump(tx);
@@ -54,28 +60,28 @@ describe('changes', () => {
       }),
     ).rejects.toThrow('undone');
     await place.database.tx((tx) => one.changes.bump(tx));
-    await until(() => one.told() > 1, 'it was told of the change that stayed');
-    expect(one.told()).toBe(2);
+    await until(() => one.countNotifications() > 1, 'it was told of the change that stayed');
+    expect(one.countNotifications()).toBe(2);
   });
 
   test('tell again after the database was away, whether something changed or not', async () => {
     let isAway = false;
-    let refused = 0;
+    let rejections = 0;
     const { sql } = place.database;
     const flaky = Object.assign((...parameters: Parameters<typeof sql>) => {
       if (isAway && Array.isArray(parameters[0])) {
-        refused += 1;
+        rejections += 1;
         return Promise.reject(new Error('away'));
       }
       return (sql as unknown as (...given: unknown[]) => unknown)(...parameters);
     }, {}) as unknown as typeof sql;
     const one = replica({ sql: flaky });
-    await until(() => one.told() === 1, 'it was told at its start');
+    await until(() => one.countNotifications() === 1, 'it was told at its start');
     isAway = true;
-    await until(() => refused > 1, 'it has looked in vain');
-    expect(one.told()).toBe(1);
+    await until(() => rejections > 1, 'it has looked in vain');
+    expect(one.countNotifications()).toBe(1);
     isAway = false;
-    await until(() => one.told() === 2, 'it was told once the database was back');
+    await until(() => one.countNotifications() === 2, 'it was told once the database was back');
   });
 
   test('reach the other listeners when one of them throws', async () => {
@@ -83,16 +89,19 @@ describe('changes', () => {
     one.changes.onChange(() => {
       throw new Error('a bad listener');
     });
-    let reached = 0;
-    const stop = one.changes.onChange(() => (reached += 1));
-    await until(() => one.told() === 1, 'it was told at its start');
+    let secondListenerCalls = 0;
+    const stop = one.changes.onChange(() => (secondListenerCalls += 1));
+    await until(() => one.countNotifications() === 1, 'it was told at its start');
     await place.database.tx((tx) => one.changes.bump(tx));
-    await until(() => one.told() === 2 && reached > 0, 'the listener behind the bad one was reached');
+    await until(
+      () => one.countNotifications() === 2 && secondListenerCalls > 0,
+      'the listener behind the bad one was reached',
+    );
     stop();
-    const before = reached;
+    const before = secondListenerCalls;
     await place.database.tx((tx) => one.changes.bump(tx));
-    await until(() => one.told() === 3, 'the first listener was told');
-    expect(reached).toBe(before);
+    await until(() => one.countNotifications() === 3, 'the first listener was told');
+    expect(secondListenerCalls).toBe(before);
   });
 
   test('have a number that stays while nothing changes, and none until a change of its own has been seen', async () => {
@@ -107,9 +116,9 @@ describe('changes', () => {
       await one.changes.bump(tx);
       // What is read now may be from before the commit.
       expect(one.changes.generation()).toBeNull();
-      const looks = one.told();
+      const looks = one.countNotifications();
       await new Promise((resolve) => setTimeout(resolve, 50));
-      expect([one.changes.generation(), one.told()]).toEqual([null, looks]);
+      expect([one.changes.generation(), one.countNotifications()]).toEqual([null, looks]);
     });
     await until(
       () => one.changes.generation() !== null && other.changes.generation() !== beforeThere,

@@ -180,8 +180,8 @@ describe('transactions', () => {
 
   it('refuses to run on after its end', async () => {
     const { tx } = world.database;
-    const kept = await tx(async (inner) => ({ inner }));
-    await expect(kept.inner`select 1`).rejects.toThrow('The transaction is over.');
+    const leaked = await tx(async (inner) => ({ inner }));
+    await expect(leaked.inner`select 1`).rejects.toThrow('The transaction is over.');
   });
 
   it('keeps many at once apart', async () => {
@@ -202,13 +202,13 @@ describe('transactions', () => {
 
   it('walks a cursor, which outside of a transaction is refused', async () => {
     const { tx, sql } = world.database;
-    let seen = 0;
+    let rowCount = 0;
     await tx(async (inner) => {
       await inner`select n from generate_series(1, 25) n`.cursor(10, (rows) => {
-        seen += rows.length;
+        rowCount += rows.length;
       });
     });
-    expect(seen).toBe(25);
+    expect(rowCount).toBe(25);
     await expect(sql`select 1`.cursor(1, () => undefined)).rejects.toThrow('A cursor needs a transaction');
   });
 
@@ -348,8 +348,12 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     );
     const [outside] = await database.sql`select current_setting('statement_timeout') as value`;
     const [inside] = await database.tx((tx) => tx`select current_setting('statement_timeout') as value`);
-    const [named] = await database.sql`select count(*) as count from pg_prepared_statements`;
-    expect([outside?.['value'], inside?.['value'], named?.['count']]).toEqual(['0', '1234ms', 0n]);
+    const [preparedStatements] = await database.sql`select count(*) as count from pg_prepared_statements`;
+    expect([outside?.['value'], inside?.['value'], preparedStatements?.['count']]).toEqual([
+      '0',
+      '1234ms',
+      0n,
+    ]);
     await database.close();
     await place.remove();
   });

@@ -154,11 +154,11 @@ describe('the engine', () => {
     const database = await connect({ path }, { log: silentLog });
     await database.sql`create table t (v int)`;
     const session = database.session({ deadlineMs: 300 });
-    const lost = session.tx(async (tx) => {
+    const slowTx = session.tx(async (tx) => {
       await tx`insert into t values (1)`;
       await tx`select pg_sleep(1)`;
     });
-    await expect(lost).rejects.toMatchObject({ status: 503 });
+    await expect(slowTx).rejects.toMatchObject({ status: 503 });
     await expect
       .poll(() =>
         database.sql`select * from t`.then(

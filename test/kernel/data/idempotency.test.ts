@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 let keys = 0;
-function call(given: Partial<IdempotentCall> = {}): IdempotentCall {
+function call(overrides: Partial<IdempotentCall> = {}): IdempotentCall {
   return {
     operationId: 'things.createThing',
     caller: 'user a',
@@ -38,7 +38,7 @@ function call(given: Partial<IdempotentCall> = {}): IdempotentCall {
     requestId: 'req_test',
     isSecret: false,
     signal: new AbortController().signal,
-    ...given,
+    ...overrides,
   };
 }
 const body = (value: unknown) => ({ path: {}, query: {}, body: value, rawBody: new Uint8Array() });
@@ -152,7 +152,7 @@ describe('a repeated call', () => {
       return { status: 201, body: { ok: true } };
     };
     const all = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].runOnce(first, work));
-    const refused = Promise.allSettled(all).then((outcomes) =>
+    const rejections = Promise.allSettled(all).then((outcomes) =>
       outcomes.filter(({ status }) => status === 'rejected'),
     );
     while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0)
@@ -170,7 +170,7 @@ describe('a repeated call', () => {
     finish();
     expect(runs).toBe(1);
     expect(
-      (await refused).every(
+      (await rejections).every(
         (outcome) =>
           outcome.status === 'rejected' && (outcome.reason as Problem).code === 'idempotency_key_in_use',
       ),
@@ -194,8 +194,8 @@ describe('an answer that is not kept', () => {
     ['with a secret', { isSecret: true }, { status: 201, body: { token: 'CANARY-secret' } }],
     ['of more than 64 KiB', {}, { status: 200, body: 'x'.repeat(64 * 1024) }],
     ['of bytes', {}, { status: 200, content: new Uint8Array(3), mediaType: 'audio/mpeg' }],
-  ])('%s is said to be so', async (_what, given, reply) => {
-    const first = call(given);
+  ])('%s is said to be so', async (_what, overrides, reply) => {
+    const first = call(overrides);
     expect(await replicas[0].runOnce(first, async () => reply)).toBe(reply);
     await expect(replicas[0].runOnce(first, never)).rejects.toThrow(code('result_not_replayable'));
     const rows = await place.database.sql<
@@ -207,7 +207,7 @@ describe('an answer that is not kept', () => {
 
 test('the oldest answers of a caller are dropped beyond the quota', async () => {
   const maxBytesPerCaller = 64 * 1024;
-  const bounded = createIdempotency({
+  const limitedIdempotency = createIdempotency({
     database: place.database,
     schema: 'gateway',
     clock: systemClock,
@@ -215,10 +215,10 @@ test('the oldest answers of a caller are dropped beyond the quota', async () => 
     maxBytesPerCaller,
   });
   const other = call({ caller: 'user other' });
-  await bounded.runOnce(other, created('theirs'));
+  await limitedIdempotency.runOnce(other, created('theirs'));
   const calls = Array.from({ length: 40 }, () => call({ caller: 'user full' }));
-  for (const one of calls) await bounded.runOnce(one, created('x'.repeat(4_000)));
-  await bounded.close();
+  for (const one of calls) await limitedIdempotency.runOnce(one, created('x'.repeat(4_000)));
+  await limitedIdempotency.close();
   const [row] = await place.database.sql<
     { bytes: number }[]
   >`select sum(octet_length(body))::integer as bytes from gateway.idempotency where body like '"xxx%'`;
@@ -264,11 +264,11 @@ describe('a call that fails', () => {
   });
 
   test('because its client went away frees its key', async () => {
-    const gone = new AbortController();
-    const first = call({ signal: gone.signal });
+    const clientAbort = new AbortController();
+    const first = call({ signal: clientAbort.signal });
     await expect(
       replicas[0].runOnce(first, async () => {
-        gone.abort();
+        clientAbort.abort();
         throw new Error('aborted');
       }),
     ).rejects.toThrow('aborted');

@@ -6,10 +6,10 @@ import { silentLog, makeDatabase, type DatabasePlace } from '../../support/datab
 let place: DatabasePlace;
 let database: Database;
 let jobs: Jobs;
-const ran: { name: string; data: unknown; id: string }[] = [];
+const executions: { name: string; data: unknown; id: string }[] = [];
 
 beforeEach(async () => {
-  ran.length = 0;
+  executions.length = 0;
   place = await makeDatabase({ isEmpty: true });
   database = await connect(place.options, { log: silentLog });
   jobs = makeJobs(database);
@@ -27,13 +27,13 @@ describe('jobs', () => {
     expect(jobs.start()).toBeUndefined();
     const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
     await settled(5);
-    expect(ran.map(({ data }) => data)).toEqual(
+    expect(executions.map(({ data }) => data)).toEqual(
       expect.arrayContaining([1, 2, 3, 4, 5].map((n) => ({ n, text: 'ü"\\' }))),
     );
-    expect(new Set(ran.map(({ id }) => id))).toEqual(new Set(ids));
+    expect(new Set(executions.map(({ id }) => id))).toEqual(new Set(ids));
     await database.sql`select 1`;
     expect(await states()).toEqual({ completed: 5 });
-    expect(ran).toHaveLength(5);
+    expect(executions).toHaveLength(5);
   });
 
   it('that are scheduled are kept as they were said, which is what sends them when it is time', async () => {
@@ -73,7 +73,7 @@ describe('jobs', () => {
       await jobs.enqueue('note', { n: 2 }, { tx });
     });
     await settled(1);
-    expect(ran.map(({ data }) => data)).toEqual([{ n: 2 }]);
+    expect(executions.map(({ data }) => data)).toEqual([{ n: 2 }]);
     expect(await states()).toEqual({ completed: 1 });
   });
 
@@ -96,17 +96,17 @@ describe('jobs', () => {
     jobs = makeJobs(database);
     jobs.start();
     await settled(2);
-    expect(ran.map(({ data }) => data)).toEqual([{ n: 1 }, { n: 2 }]);
+    expect(executions.map(({ data }) => data)).toEqual([{ n: 1 }, { n: 2 }]);
     expect(await states()).toEqual({ completed: 2 });
   });
 
   it('that were cut by a stop are aborted and run again', { timeout: 120_000 }, async () => {
     let attempts = 0;
-    const begun = Promise.withResolvers<void>();
-    const define = (made: Jobs): void =>
-      made.define('long', { retries: 3 }, async (_data, { signal }) => {
+    const firstStart = Promise.withResolvers<void>();
+    const define = (instance: Jobs): void =>
+      instance.define('long', { retries: 3 }, async (_data, { signal }) => {
         attempts += 1;
-        begun.resolve();
+        firstStart.resolve();
         if (attempts === 1)
           await new Promise((_resolve, reject) =>
             signal.addEventListener('abort', () => reject(signal.reason)),
@@ -115,7 +115,7 @@ describe('jobs', () => {
     define(jobs);
     jobs.start();
     await jobs.enqueue('long', {});
-    await begun.promise;
+    await firstStart.promise;
     await jobs.stop({ timeoutMs: 1_000 });
     jobs = makeJobs(database);
     define(jobs);
@@ -144,15 +144,15 @@ describe('jobs', () => {
 });
 
 function makeJobs(on: Database): Jobs {
-  const made = createJobs(on, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
-  made.define('note', {}, async (data, { id }) => {
-    ran.push({ name: 'note', data, id });
+  const instance = createJobs(on, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
+  instance.define('note', {}, async (data, { id }) => {
+    executions.push({ name: 'note', data, id });
   });
-  return made;
+  return instance;
 }
 
 async function settled(count: number): Promise<void> {
-  await expect.poll(() => ran.length, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
+  await expect.poll(() => executions.length, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
   await expect
     .poll(async () => (await states())['completed'] ?? 0, { timeout: 40_000 })
     .toBeGreaterThanOrEqual(count);

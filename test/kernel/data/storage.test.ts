@@ -46,12 +46,12 @@ describe('directoryStorage', () => {
     const [before, after] = [Buffer.alloc(2_000_000, 'a'), Buffer.alloc(2_000_000, 'b')];
     await storage.put('med_1', before);
     let writing = true;
-    const written = storage.put('med_1', after).finally(() => (writing = false));
+    const write = storage.put('med_1', after).finally(() => (writing = false));
     while (writing) {
-      const seen = await read('med_1');
-      expect(seen?.equals(before) === true || seen?.equals(after) === true).toBe(true);
+      const content = await read('med_1');
+      expect(content?.equals(before) === true || content?.equals(after) === true).toBe(true);
     }
-    await written;
+    await write;
     expect((await read('med_1'))?.equals(after)).toBe(true);
   });
 

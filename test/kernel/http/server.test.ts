@@ -15,9 +15,9 @@ afterEach(async () => {
 });
 
 async function world(options: WorldOptions = {}): Promise<World> {
-  const made = await startWorld(options);
-  closers.push(made.close);
-  return made;
+  const instance = await startWorld(options);
+  closers.push(instance.close);
+  return instance;
 }
 
 const userHeaders = { authorization: 'Bearer user-token', 'content-type': 'application/json' };
@@ -251,11 +251,11 @@ describe('answers', () => {
 
 describe('bodies', () => {
   test('arrive exactly as sent, also in chunks and after an Expect', async () => {
-    const seen: Buffer[] = [];
+    const bodies: Buffer[] = [];
     const { port, url } = await world({
       handlers: {
         'open.echo': async (call) => {
-          seen.push(Buffer.from(call.rawBody));
+          bodies.push(Buffer.from(call.rawBody));
           return { status: 200, body: call.body };
         },
       },
@@ -273,7 +273,7 @@ describe('bodies', () => {
     expect(await raw(port, `${head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{}`)).toMatch(
       /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200/,
     );
-    expect(seen.map((bytes) => bytes.toString())).toEqual([text, text, '{}']);
+    expect(bodies.map((bytes) => bytes.toString())).toEqual([text, text, '{}']);
   });
 
   test('a client that asks first is refused before it sends', async () => {
@@ -433,9 +433,12 @@ describe('bodies', () => {
 
   test('a refused body does not spoil the connection for the next request', async () => {
     const { port } = await world();
-    const refused =
+    const unauthorizedRequest =
       'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
-    const answer = await raw(port, `${refused}GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+    const answer = await raw(
+      port,
+      `${unauthorizedRequest}GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
+    );
     expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
 
@@ -697,9 +700,9 @@ describe('cross-origin calls', () => {
       ),
     ).toBe('https://app.test');
     for (const origin of ['https://evil.test', 'https://app.test.evil.test', 'null', 'HTTPS://APP.TEST']) {
-      const refused = await preflight(url, origin);
-      expect([...refused.headers.keys()].filter((name) => name.startsWith('access-control-'))).toEqual([]);
-      expect(refused.headers.get('vary')).toBe('Origin');
+      const response = await preflight(url, origin);
+      expect([...response.headers.keys()].filter((name) => name.startsWith('access-control-'))).toEqual([]);
+      expect(response.headers.get('vary')).toBe('Origin');
     }
   });
 
@@ -802,11 +805,11 @@ describe('the loopback guard', () => {
       'two values beside a listed origin',
       ['origin: https://console.test', 'sec-fetch-site: same-site', 'sec-fetch-site: none'],
     ],
-  ])('a Sec-Fetch-Site with %s is refused', async (_name, sent) => {
+  ])('a Sec-Fetch-Site with %s is refused', async (_name, requestHeaders) => {
     const { port } = await world({
       server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
-    expect(await ask(port, [`host: localhost:${port}`, ...sent])).toMatchObject({
+    expect(await ask(port, [`host: localhost:${port}`, ...requestHeaders])).toMatchObject({
       status: 403,
       body: { error: { code: 'forbidden_origin' } },
     });
@@ -908,8 +911,8 @@ describe('the end', () => {
     await server.close({ drainMs: 100 });
     // It would wait for ever, and other tests share the machine.
     expect(performance.now() - started).toBeLessThan(10_000);
-    const refused = await waiting;
-    expect([refused.status, (await errorOf(refused)).error.code]).toEqual([503, 'draining']);
+    const rejection = await waiting;
+    expect([rejection.status, (await errorOf(rejection)).error.code]).toEqual([503, 'draining']);
     expect(await stream.text()).toMatch(/"n":1[^]*"code":"draining"/);
   });
 

@@ -67,16 +67,16 @@ describe('writeEvents', () => {
       ),
     );
     const socket = await open(port);
-    let seen = '';
+    let output = '';
     socket.on('data', (chunk) => {
-      seen += chunk.toString('latin1');
+      output += chunk.toString('latin1');
     });
     socket.write(request);
-    await until(() => seen.includes('HTTP/1.1 200'), 'the head');
-    expect(seen).not.toContain('data:');
-    await until(() => (seen.match(/: hb\n\n/g) ?? []).length >= 2, 'two heartbeats');
+    await until(() => output.includes('HTTP/1.1 200'), 'the head');
+    expect(output).not.toContain('data:');
+    await until(() => (output.match(/: hb\n\n/g) ?? []).length >= 2, 'two heartbeats');
     go();
-    await until(() => seen.includes('data: 1\n\n'), 'the event');
+    await until(() => output.includes('data: 1\n\n'), 'the event');
   });
 
   test('an error after the first byte is told in the stream and ends it without the end mark', async () => {
@@ -98,18 +98,18 @@ describe('writeEvents', () => {
   });
 
   test('a line break in an event name or an id is an error, not an injected field', async () => {
-    let told: unknown;
+    let reportedError: unknown;
     const port = await serving((response) =>
       writeEvents(response, of({ data: 1, event: 'a\ndata: forged' }), {
         limits,
         onError: (error) => {
-          told = error;
+          reportedError = error;
           return '';
         },
       }),
     );
     expect(body(await raw(port, request))).not.toContain('forged');
-    expect(String(told)).toContain('line break');
+    expect(String(reportedError)).toContain('line break');
   });
 
   test('a client that goes away stops the producer', async () => {
@@ -192,10 +192,10 @@ describe('writeEvents', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
     const frames = text.split('\n\n').filter((frame) => frame.startsWith('data: '));
-    const seen = frames
+    const numbers = frames
       .map((frame) => JSON.parse(frame.slice('data: '.length)) as { n: number; fill: string })
       .map(({ n, fill }) => (fill.length === 100_000 ? n : -1));
-    expect(seen).toEqual(Array.from({ length: 40 }, (_, n) => n));
+    expect(numbers).toEqual(Array.from({ length: 40 }, (_, n) => n));
   });
 });
 

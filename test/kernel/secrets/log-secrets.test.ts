@@ -84,8 +84,8 @@ describe('a line of the log', () => {
               ...rest
             } = JSON.parse(lines[0] ?? '') as Record<string, unknown>;
             for (const text of textsOf(rest)) {
-              for (const shown of ['plain', 'url-encoded', 'hexadecimal'])
-                expect(text.includes(forms[shown]?.(value) ?? '')).toBe(false);
+              for (const encoding of ['plain', 'url-encoded', 'hexadecimal'])
+                expect(text.includes(forms[encoding]?.(value) ?? '')).toBe(false);
               expect(text.includes(Buffer.from(value).toString('base64').replace(/=+$/, ''))).toBe(false);
             }
           },
@@ -143,9 +143,9 @@ describe('a line of the log', () => {
       msg: 'request',
     });
     const startedMs = performance.now();
-    let found = 0;
-    for (let count = 0; count < 100_000; count += 1) if (redactor.suspects(line)) found += 1;
-    expect(found).toBe(0);
+    let suspectCount = 0;
+    for (let count = 0; count < 100_000; count += 1) if (redactor.suspects(line)) suspectCount += 1;
+    expect(suspectCount).toBe(0);
     // Some 30 ms here; a bound for machines that are busy.
     expect(performance.now() - startedMs).toBeLessThan(2_000);
   });

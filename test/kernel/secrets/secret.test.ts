@@ -9,31 +9,31 @@ import {
 
 describe('token', () => {
   test('every minted token has the shape, its kind and a checksum that holds', () => {
-    const seen = new Set<string>();
+    const tokens = new Set<string>();
     for (let round = 0; round < 500; round += 1) {
       for (const kind of ['usr', 'adm', 'agt'] as const) {
-        const minted = token(kind);
-        expect(minted).toMatch(/^th_(usr|adm|agt)_[0-9A-Za-z]{49}$/);
-        expect(parseToken(minted)).toBe(kind);
-        seen.add(minted);
+        const credential = token(kind);
+        expect(credential).toMatch(/^th_(usr|adm|agt)_[0-9A-Za-z]{49}$/);
+        expect(parseToken(credential)).toBe(kind);
+        tokens.add(credential);
       }
     }
-    expect(seen.size).toBe(1_500);
+    expect(tokens.size).toBe(1_500);
   });
 
   test('one changed character anywhere, another kind, another length or a space is refused by shape', () => {
-    const minted = token('usr');
-    for (let at = 7; at < minted.length; at += 1) {
-      const other = minted[at] === 'a' ? 'b' : 'a';
-      expect(parseToken(minted.slice(0, at) + other + minted.slice(at + 1))).toBeNull();
+    const credential = token('usr');
+    for (let at = 7; at < credential.length; at += 1) {
+      const other = credential[at] === 'a' ? 'b' : 'a';
+      expect(parseToken(credential.slice(0, at) + other + credential.slice(at + 1))).toBeNull();
     }
     for (const bad of [
-      minted.replace('usr', 'adm'),
-      `${minted}0`,
-      minted.slice(0, -1),
-      ` ${minted}`,
-      `${minted}\n`,
-      minted.toUpperCase(),
+      credential.replace('usr', 'adm'),
+      `${credential}0`,
+      credential.slice(0, -1),
+      ` ${credential}`,
+      `${credential}\n`,
+      credential.toUpperCase(),
       '',
       'th_usr_',
     ]) {
