@@ -27,19 +27,19 @@ describe('the lint of absent routes', () => {
     expect(labels.filter((label) => label.startsWith('agent-classic '))).toHaveLength(19);
   });
 
-  test('finds a route whatever its path parameters are called', () => {
+  test('matches a route by any parameter name', () => {
     const comparison = compareRoutes({ agent: serving('POST /api/sdk/sessions/{id}/fork') });
     expect(comparison.present).toEqual(['agent: POST /api/sdk/sessions/{sessionId}/fork']);
     expect(comparison.absent).toContain('agent-classic: POST /api/sdk/sessions/{sessionId}/fork');
   });
 
-  test('calls a route that is there under another method wrong, not absent', () => {
+  test('reports a route with another method as wrongMethod', () => {
     const comparison = compareRoutes({ gateway: serving('GET /v1/ai/text') });
     expect(comparison.wrongMethod).toEqual(['gateway: POST /v1/ai/text (has GET)']);
     expect(comparison.absent).not.toContain('gateway: POST /v1/ai/text');
   });
 
-  test('takes further methods on a path, and half of a path with two routes, for what they are', () => {
+  test('accepts further methods and partly served paths', () => {
     const comparison = compareRoutes({
       gateway: serving('POST /v1/ai/video', 'GET /v1/ai/video'),
       agent: serving('GET /api/sdk/sessions'),

@@ -54,7 +54,7 @@ describe('the Operations map', () => {
     ).toContain("identity: 'agent';");
   });
 
-  test('refuses an operation without security of its own, and an unknown scheme', () => {
+  test('refuses an operation without known security', () => {
     expect(() => entryOf({ security: undefined })).toThrow(/POST \/v1\/things .* has no security/);
     expect(() => entryOf({ security: [{ apiKey: [] }] })).toThrow(/apiKey, which proves no identity/);
   });
@@ -83,7 +83,7 @@ describe('the Operations map', () => {
     );
   });
 
-  test('lets a handler answer a page that tells of a failure, but throw a problem', () => {
+  test('lets a handler return an error page but throw problems', () => {
     expect(
       entryOf({ responses: { '200': json, '400': { content: { 'text/html': {} } }, '404': json } }),
     ).toContain("reply: { status: 200; json: Thing } | { status: 400; media: 'text/html' };");
@@ -115,12 +115,12 @@ describe('the Operations map', () => {
     expect(entryOf({})).toContain('body: undefined;');
   });
 
-  test('marks what is passed through', () => {
+  test('marks members that are passed through', () => {
     expect(entryOf({ 'x-passthrough': true })).toContain('passthrough: true;');
     expect(entryOf({})).toContain('passthrough: false;');
   });
 
-  test('refuses a status that is no number, and one of several schemas without a name', () => {
+  test('refuses a non-numeric status and unnamed schemas', () => {
     expect(() => entryOf({ responses: { default: json } })).toThrow(/name each status by its number/);
     expect(() =>
       entryOf({
@@ -138,7 +138,7 @@ describe('the Operations map', () => {
 });
 
 describe('the bundle', () => {
-  test('is refused for a reference that leads nowhere or outside', () => {
+  test('is refused for a dangling or outside reference', () => {
     const document = documentWith({});
     expect(() => checkReferences(document, gateway)).not.toThrow();
     expect(() => checkReferences({ ...document, components: { schemas: {} } }, gateway)).toThrow(
@@ -186,7 +186,7 @@ describe('the generated client', () => {
     ).toEqual([]);
   }, 120_000);
 
-  test('is refused when its bundle has a reference that leads nowhere, though the tool exits 0', async () => {
+  test('is refused for a dangling reference even at exit 0', async () => {
     writeFileSync(
       bundle,
       JSON.stringify(
@@ -208,7 +208,7 @@ describe('the generated client', () => {
     ).rejects.toThrow(/hey-api on gateway/);
   }, 120_000);
 
-  test('is held against the bundle: files, types, methods, schemas, container', () => {
+  test("matches the bundle's files, types, methods and schemas", () => {
     const whole: Record<string, string> = {
       'index.ts': 'x',
       'client.gen.ts': 'x',
@@ -234,7 +234,7 @@ describe('the generated client', () => {
 });
 
 describe('publishing', () => {
-  test('leaves what is equal untouched, writes what differs, removes what is no longer made', () => {
+  test('writes changed files and removes stale ones', () => {
     const [source, target] = [path.join(folder, 'source'), path.join(folder, 'target')];
     for (const place of [source, target]) mkdirSync(path.join(place, 'inner'), { recursive: true });
     writeFileSync(path.join(source, 'same.ts'), 'same');

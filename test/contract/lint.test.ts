@@ -484,7 +484,7 @@ describe('townhall/wire-names', () => {
     }),
   );
   refuses(
-    'sees a foreign schema no longer excused once its mark is gone',
+    'reports a foreign schema once its exemption is removed',
     rule,
     /member finishReason/,
     'names-unmarked',

@@ -1,4 +1,4 @@
-// Work that nobody waits for: once at a time, and never anybody's failure.
+// Background work: one run at a time per name; a failure is logged and reaches no caller.
 import { expect, test } from 'vitest';
 import { createBackground } from '../../src/kernel/background.ts';
 import type { Log } from '../../src/kernel/log.ts';
@@ -15,7 +15,7 @@ function listen(): { log: Log; warnings: object[] } {
   return { log, warnings };
 }
 
-test('runs work of one name once at a time, and again afterwards', async () => {
+test('runs work of one name one at a time', async () => {
   const background = createBackground(listen().log);
   const gate = Promise.withResolvers<void>();
   let runs = 0;
@@ -34,7 +34,7 @@ test('runs work of one name once at a time, and again afterwards', async () => {
   expect(runs).toBe(3);
 });
 
-test('logs what fails and goes on', async () => {
+test('logs a failure and continues', async () => {
   const { log, warnings } = listen();
   const background = createBackground(log);
   background.run('a', () => Promise.reject(new Error('away')));

@@ -36,7 +36,7 @@ const handlers = {
 };
 
 describe('the control socket', () => {
-  it('answers, and belongs to its owner alone', async () => {
+  it('answers and is accessible only to its owner', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     expect(statSync(path).mode & 0o777).toBe(0o600);
     const input = { text: 'line\nbreak ü', list: [1, null] };
@@ -49,7 +49,7 @@ describe('the control socket', () => {
     );
   });
 
-  it('refuses a name that it does not know, those of every object too', async () => {
+  it('refuses unknown names and those of Object.prototype', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     for (const name of ['unknown', 'constructor', '__proto__', 'toString']) {
       await expect(callControl(path, name, null)).rejects.toMatchObject({
@@ -60,7 +60,7 @@ describe('the control socket', () => {
     }
   });
 
-  it('gives a Problem as it is and tells nothing of any other failure', async () => {
+  it('returns a Problem unchanged and hides other errors', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     await expect(callControl(path, 'refuse', null)).rejects.toMatchObject({
       kind: 'conflict',
@@ -72,7 +72,7 @@ describe('the control socket', () => {
     expect(String(failure)).not.toContain('secret');
   });
 
-  it('answers 400 to a line that is no request', async () => {
+  it('answers 400 to a malformed line', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     for (const line of ['not json', '[]', '{"name":1}']) {
       const socket = connect(path);
@@ -83,7 +83,7 @@ describe('the control socket', () => {
     }
   });
 
-  it('goes away with its server, and then a caller is told so', async () => {
+  it('disappears with its server and tells a later caller', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     await control.close();
     control = undefined;
@@ -91,7 +91,7 @@ describe('the control socket', () => {
     await expect(callControl(path, 'echo', 1)).rejects.toMatchObject({ status: 503, code: 'not_ready' });
   });
 
-  it('replaces what a killed server left behind', async () => {
+  it('replaces the socket of a killed server', async () => {
     const script = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
     const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
     await once(child.stdout, 'data');
@@ -103,7 +103,7 @@ describe('the control socket', () => {
     expect(await callControl(path, 'echo', 1)).toEqual({ heard: 1 });
   });
 
-  it('does not push a living server aside, nor a file that is none of ours', async () => {
+  it('keeps the socket of a living server and foreign files', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow(
       'A running server listens',

@@ -6,7 +6,7 @@ describe('id', () => {
     expect(id('usr')).toMatch(/^usr_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
   });
 
-  it('holds a UUID of version 7 and the variant of RFC 9562, with its time', () => {
+  it('encodes an RFC 9562 UUID version 7 with its time', () => {
     const text = createIds(() => 0x0123456789ab)('usr').slice(4);
     const value = [...text].reduce(
       (sum, letter) => sum * 32n + BigInt('0123456789abcdefghjkmnpqrstvwxyz'.indexOf(letter)),
@@ -18,7 +18,7 @@ describe('id', () => {
     expect('89ab').toContain(hex[16]);
   });
 
-  it('sorts in the order of making, within a millisecond and when the clock goes back', () => {
+  it('sorts by creation, even when the clock goes back', () => {
     let ms = 1_000_000;
     const make = createIds(() => ms);
     const ids = Array.from({ length: 20_000 }, (_, index) => {

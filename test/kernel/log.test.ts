@@ -34,7 +34,7 @@ describe('log', () => {
     expect(lines().map((line) => line.msg)).toEqual(['c', 'd']);
   });
 
-  test('members with a secret name are hidden at any depth, in errors and in children', () => {
+  test('members with a secret name are hidden at any depth', () => {
     const { log, text } = recorded();
     const secret = 'hunter2-hunter2';
     const child = log.child({ apiKey: secret });
@@ -53,7 +53,7 @@ describe('log', () => {
     expect(text.join('')).toContain('failed');
   });
 
-  test('a secret that becomes known after the child was made is hidden in all that the child says', () => {
+  test('a child logger hides secrets registered after its creation', () => {
     const { log, redactor, text } = recorded();
     const child = log.child({ note: 'uses CANARY-1234' });
     redactor.hold('CANARY-1234');
@@ -81,7 +81,7 @@ describe('log', () => {
     expect(lines()[0]).toMatchObject({ level: 'info', msg: 'one\nline' });
   });
 
-  test('a long text is cut, and no part of a secret stays at the cut', () => {
+  test('a long text is cut without leaking part of a secret', () => {
     const { log, redactor, text, lines } = recorded();
     const secret = `s3cret-${'0123456789'.repeat(20)}`;
     redactor.hold(secret);
@@ -112,7 +112,7 @@ describe('log', () => {
     });
   });
 
-  test('what cannot be serialized is summed up and never throws', () => {
+  test('an unserializable value is summarized and never throws', () => {
     const { log, lines } = recorded();
     const circle: Record<string, unknown> = { big: 10n, at: new Date(0), call: () => 1, level: 'x' };
     circle.self = circle;

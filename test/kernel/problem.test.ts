@@ -8,7 +8,7 @@ import {
 } from '../../src/kernel/problem.ts';
 
 describe('problem', () => {
-  test('each kind has the status and the type of the one table', () => {
+  test('each kind has its status and type from the table', () => {
     const table: [ProblemKind, number, string][] = [
       ['bad_request', 400, 'invalid_request_error'],
       ['unauthenticated', 401, 'authentication_error'],
@@ -32,7 +32,7 @@ describe('problem', () => {
     }
   });
 
-  test('the body has exactly the members of the one shape, and details only when there are some', () => {
+  test('the body has exactly the members of the contract', () => {
     const bare = new Problem('not_found', 'route_not_found', 'Nothing here.', {
       details: [],
       cause: new Error('inside'),
@@ -56,7 +56,7 @@ describe('problem', () => {
     });
   });
 
-  test('an unknown throw becomes an internal error that says nothing of its cause', () => {
+  test('an unknown throw becomes an internal error without its cause', () => {
     const cause = new Error('password is hunter2');
     const problem = asProblem(cause);
     expect(problem).toMatchObject({ status: 500, code: 'internal_error', cause });
@@ -65,7 +65,7 @@ describe('problem', () => {
     expect(asProblem(own)).toBe(own);
   });
 
-  test('what may succeed later is not called permanent', () => {
+  test('an error that may pass is not permanent', () => {
     expect(isPermanent(new Problem('conflict', 'conflict', 'x'))).toBe(true);
     expect(isPermanent(new Problem('conflict', 'conflict', 'x', { headers: { 'retry-after': '1' } }))).toBe(
       false,

@@ -104,7 +104,7 @@ describe('metrics', () => {
     expect(text).not.toMatch(/th_usr_/);
   });
 
-  test('show streams while they are open and count those whose reader went away', async () => {
+  test('show open streams and count disconnected readers', async () => {
     const release = Promise.withResolvers<void>();
     const { world, read } = await observed(
       {},
@@ -132,7 +132,7 @@ describe('metrics', () => {
     expect(text).toContain('townhall_requests_abandoned_total{operation="open.stream"} 1');
   });
 
-  test('take gauges from others; one that fails is left out and the rest stay', async () => {
+  test('omit a gauge that fails and keep the rest', async () => {
     const { telemetry, read, lines } = await observed({});
     telemetry.metrics.gauge('townhall_test_holds', 'Holds.', async () => 7);
     telemetry.metrics.gauge('townhall_test_states', 'By state.', () => [{ labels: ['open'], value: 2 }], [
@@ -151,7 +151,7 @@ describe('metrics', () => {
     );
   });
 
-  test('are read at one path, and by no page of a browser', async () => {
+  test('are read at one path and never by a browser page', async () => {
     const { metricsUrl } = await observed({});
     const at = (path: string) => new URL(path, metricsUrl).href;
     expect((await fetch(metricsUrl)).headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
@@ -173,14 +173,14 @@ describe('metrics', () => {
     expect(telemetry.traces.isOn).toBe(false);
   });
 
-  test('keep the values of a label few', () => {
+  test("bound the number of a label's values", () => {
     const limitLabel = boundedLabel(2);
     expect(['a', 'b', 'c', 'a', 'd'].map(limitLabel)).toEqual(['a', 'b', 'other', 'a', 'other']);
   });
 });
 
-describe('the line of a request', () => {
-  test('names who asked, what ran, what it cost, how long it took and how much it carried', async () => {
+describe('the request log line', () => {
+  test('names caller, operation, cost, duration and size', async () => {
     const { world, lines } = await observed(
       { metrics: null },
       {
@@ -229,7 +229,7 @@ describe('the line of a request', () => {
     expect(Number(lines.find(({ msg }) => msg === 'request')?.bytesOut)).toBeGreaterThan(200);
   });
 
-  test('app in Server-Timing is what is left of the time when that of others is taken away', async () => {
+  test('Server-Timing excludes upstream time from app', async () => {
     const { world } = await observed(
       { metrics: null },
       {
@@ -254,7 +254,7 @@ describe('the line of a request', () => {
 });
 
 describe('traces', () => {
-  test('take up the trace of the caller, hand it on, and bear no word of a prompt, a secret or an address', async () => {
+  test("continue the caller's trace without prompts, secrets or addresses", async () => {
     const collector = await collected();
     const handedOn: (string | undefined)[] = [];
     const { world, lines } = await observed(
@@ -323,7 +323,7 @@ describe('traces', () => {
     expect(collector.bodies.join('')).not.toMatch(/CANARY|127\.0\.0\.1|user-token/);
   });
 
-  test('begin one of their own for a caller without, and mark what failed by its code', async () => {
+  test('start a new trace and mark failures by code', async () => {
     const collector = await collected();
     const { world, telemetry } = await observed(
       { traces: traceSettings(collector.url) },
@@ -351,7 +351,7 @@ describe('traces', () => {
     expect(collector.bodies.join('')).not.toContain('CANARY');
   });
 
-  test('of a caller who decided against them are handed on and not kept', async () => {
+  test('of an unsampled caller are propagated but not exported', async () => {
     const collector = await collected();
     const handedOn: (string | undefined)[] = [];
     const { world, telemetry } = await observed({ traces: traceSettings(collector.url) }, (telemetry) => ({
@@ -373,7 +373,7 @@ describe('traces', () => {
   });
 
   test.each(['refuses connections', 'takes them and never answers'])(
-    'cost a caller nothing when the collector %s, and the end waits two seconds at most',
+    'never delay a caller when the collector %s',
     async (how) => {
       const collector = await startCollector({ silent: true });
       endings.push(() => collector.close());

@@ -24,7 +24,7 @@ describe('searchText', () => {
     );
   });
 
-  test('reads each character of a repetitive text a bounded number of times', () => {
+  test('runs in linear time over a repetitive text', () => {
     const pattern = `${'a'.repeat(5_000)}b${'a'.repeat(5_000)}`;
     // The product of both lengths would be 10^11 comparisons.
     expect(searchText('a'.repeat(10_000_000), pattern)).toBe(-1);

@@ -77,14 +77,14 @@ function tiny(operation: object, security: object = { userToken: { type: 'http',
 describe('createContract', () => {
   const handler = async () => ({ status: 204 });
 
-  test('refuses an operation without security of its own, even where the document has a default', () => {
+  test('refuses an operation that relies on the default security', () => {
     const document = { ...tiny({ operationId: 'x.get' }), security: [{ userToken: [] }] };
     expect(() => createContract(options(document, { 'x.get': handler }))).toThrow(
       'x.get has no security of its own',
     );
   });
 
-  test('refuses an operation without a handler, and a handler without an operation, and names both', () => {
+  test('names operations without handlers and handlers without operations', () => {
     const start = () =>
       createContract(options(tiny({ operationId: 'x.get', security: [] }), { 'x.lost': handler }));
     expect(start).toThrow('x.get has no handler');
@@ -95,7 +95,7 @@ describe('createContract', () => {
     expect(() => createContract(options(tiny({ security: [] }), {}))).toThrow('GET /x has no operationId');
   });
 
-  test('refuses a security scheme that means no identity', () => {
+  test('refuses a security scheme without an identity', () => {
     const schemes = { userToken: { type: 'http' }, other: { type: 'http' } };
     expect(() =>
       createContract(
@@ -109,7 +109,7 @@ describe('createContract', () => {
     ).toThrow('ghost');
   });
 
-  test('refuses an operation that asks for two credentials at once, as a request has only one', () => {
+  test('refuses an operation that requires two credentials', () => {
     const schemes = { userToken: { type: 'http' } };
     const document = tiny({ operationId: 'x.get', security: [{ userToken: [], ghost: [] }] }, schemes);
     expect(() => createContract(options(document, { 'x.get': handler }))).toThrow('two credentials at once');
@@ -125,7 +125,7 @@ describe('createContract', () => {
 describe('routing', () => {
   const ask = asker();
 
-  test('a literal path wins over the template that it would fit', async () => {
+  test('a literal path wins over a matching template', async () => {
     expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).body?.operationId).toBe(
       'ai.listModels',
     );
@@ -139,7 +139,7 @@ describe('routing', () => {
     });
   });
 
-  test('a literal path in any other spelling or method is 404 or 405 and never the generic operation', async () => {
+  test('a misspelled literal path never reaches the generic operation', async () => {
     const spellings = [
       '/v1/ai/text',
       '/v1/ai/text/',
@@ -207,7 +207,7 @@ describe('routing', () => {
     }
   });
 
-  test('a method that a path lacks is 405 with all that it has', async () => {
+  test('an unsupported method is 405 with the supported ones', async () => {
     expect(await ask('POST', '/v1/ai/models')).toMatchObject({
       status: 405,
       code: 'method_not_allowed',
@@ -223,7 +223,7 @@ describe('routing', () => {
     });
   });
 
-  test('OPTIONS tells the methods, HEAD goes where GET goes, an unknown path is 404', async () => {
+  test('OPTIONS lists methods and HEAD follows GET', async () => {
     expect(await ask('OPTIONS', '/v1/ai/text')).toMatchObject({
       status: 204,
       headers: { allow: 'POST, OPTIONS' },
@@ -233,7 +233,7 @@ describe('routing', () => {
     expect(await ask('GET', '/nowhere')).toMatchObject({ status: 404, code: 'route_not_found' });
   });
 
-  test('a parameter that spans slashes takes the rest of the path, encoded or not', async () => {
+  test('a catch-all parameter takes the rest of the path', async () => {
     for (const path of [
       '/v1/ai/models/local/echo',
       '/v1/ai/models/local%2Fecho',
@@ -247,7 +247,7 @@ describe('routing', () => {
     }
   });
 
-  test('dot segments, slashes and control characters in a parameter are refused, whatever their encoding', async () => {
+  test('a parameter refuses dot segments, slashes and control characters', async () => {
     for (const value of [
       '..',
       '.',
@@ -279,7 +279,7 @@ describe('routing', () => {
     });
   });
 
-  test('names of the prototype are names like any other', async () => {
+  test('prototype names are ordinary names', async () => {
     expect((await ask('GET', '/v1/__proto__/constructor')).body?.path).toEqual({
       service: '__proto__',
       action: 'constructor',
@@ -291,7 +291,7 @@ describe('routing', () => {
 describe('identity', () => {
   const ask = asker();
 
-  test('a guest on a guarded operation is 401, a wrong identity 403, and neither has its body read', async () => {
+  test('refuses a guest or wrong identity before reading the body', async () => {
     let reads = 0;
     const onRead = () => {
       reads += 1;
@@ -331,7 +331,7 @@ describe('identity', () => {
     ).toBe('user');
   });
 
-  test('a credential that is not valid is 401 also where none is needed', async () => {
+  test('an invalid credential is 401 even on an open operation', async () => {
     const bad = [
       'Bearer wrong',
       'Bearer  user-token',
@@ -359,7 +359,7 @@ describe('identity', () => {
     }
   });
 
-  test('an oversized credential is refused without asking whose it is', async () => {
+  test('an oversized credential is refused without a lookup', async () => {
     const lookups: string[] = [];
     const counting = asker({
       identify: async (credential) => {
@@ -380,14 +380,14 @@ describe('identity', () => {
     });
   });
 
-  test('the health check ignores whatever credential it is given', async () => {
+  test('the health check ignores any credential', async () => {
     expect(await ask('GET', '/health', { headers: bearer('wrong') })).toMatchObject({
       status: 200,
       body: { identity: 'guest' },
     });
   });
 
-  test('a Problem of the one who identifies reaches the caller', async () => {
+  test('a Problem from identify reaches the caller', async () => {
     const paused = asker({
       identify: async () => {
         throw new Problem('forbidden', 'bureau_paused', 'Paused.');
@@ -404,7 +404,7 @@ describe('validation', () => {
   const ask = asker();
   const text = (json: unknown) => ask('POST', '/v1/ai/text', { json, headers: bearer('user-token') });
 
-  test('the first member at fault is the param, and all are in the details', async () => {
+  test('reports the first invalid member as param and all in details', async () => {
     expect(await text({ model: 'BAD', temperature: 'warm' })).toMatchObject({
       status: 400,
       code: 'invalid_request',
@@ -427,7 +427,7 @@ describe('validation', () => {
     expect(await text(undefined)).toMatchObject({ status: 400, message: 'This operation needs a body.' });
   });
 
-  test('of several forms only the one that was meant is explained', async () => {
+  test('explains only the closest form of a union', async () => {
     const message = (content: unknown) => text({ model: 'a', messages: [{ role: 'user', content }] });
     expect(await message([{ type: 'text' }])).toMatchObject({
       details: [{ path: 'messages[0].content[0].text', message: 'is required' }],
@@ -449,7 +449,7 @@ describe('validation', () => {
     });
   });
 
-  test('in a large body the first fault is still named', async () => {
+  test('names the first error of a large body', async () => {
     const content = [{ type: 'text', text: 'x'.repeat(20_000) }, { type: 'text' }];
     expect(await text({ model: 'a', messages: [{ role: 'user', content }] })).toMatchObject({
       status: 400,
@@ -466,13 +466,13 @@ describe('validation', () => {
     });
   });
 
-  test('names that are no identifiers are quoted and cut', async () => {
+  test('quotes and shortens names that are not identifiers', async () => {
     const { param } = await text({ model: 'a', [`x y${'z'.repeat(500)}`]: 1 });
     expect(param).toMatch(/^\["x yz+"\]$/);
     expect(param?.length).toBeLessThan(140);
   });
 
-  test('query parameters get their type, and undeclared, repeated or wrong ones are named', async () => {
+  test('converts query parameters and names invalid ones', async () => {
     const search = (query: string, headers = {}) => ask('GET', '/v1/lists/search', { query, headers });
     expect((await search('limit=5&tags=a&tags=b%20c')).body?.query).toEqual({ limit: 5, tags: ['a', 'b c'] });
     expect((await search('tags=one+two')).body?.query).toEqual({ tags: ['one two'] });
@@ -488,7 +488,7 @@ describe('validation', () => {
     expect(await search('tags[0]=1')).toMatchObject({ status: 400 });
   });
 
-  test('an operation that tolerates queries takes undeclared ones and still checks its own', async () => {
+  test('an operation may tolerate undeclared query parameters', async () => {
     expect(
       (await ask('GET', '/v1/lists/callback', { query: 'state=s&iss=x&scope=y&scope=z' })).body?.query,
     ).toMatchObject({ state: 's', iss: 'x' });
@@ -498,7 +498,7 @@ describe('validation', () => {
     });
   });
 
-  test('declared headers are validated and only they reach the handler', async () => {
+  test('only declared, validated headers reach the handler', async () => {
     expect(
       (await ask('GET', '/v1/lists/search', { headers: { 'x-mode': 'fast', 'x-other': '1' } })).body?.headers,
     ).toEqual({ 'x-mode': 'fast' });
@@ -513,7 +513,7 @@ describe('replies in tests', () => {
   const replying = (reply: unknown) =>
     asker({ handlers: { 'directory.getHealth': async () => reply } })('GET', '/health');
 
-  test('a body, a status or a media type that the contract does not declare is an error that names the operation', async () => {
+  test('an undeclared body, status or media type is an error', async () => {
     await expect(replying({ status: 200, body: 'text' })).rejects.toThrow(
       'directory.getHealth 200 at /: must be object',
     );
@@ -527,7 +527,7 @@ describe('replies in tests', () => {
     expect((await replying({ status: 200, body: { ok: true } })).status).toBe(200);
   });
 
-  test('the document that was given is not changed', async () => {
+  test('the document is not modified', async () => {
     const definition = smallContract();
     const before = JSON.stringify(definition);
     const contract = contractOf({ definition });

@@ -10,7 +10,7 @@ import {
 } from '../../../src/kernel/contract/page.ts';
 
 describe('a page', () => {
-  test('leads to the next as long as there is more, and keeps the place of its last item', () => {
+  test('links to the next one while items remain', () => {
     const first = pageOf(['a', 'b', 'c'], 2, (row) => row);
     expect(first.items).toEqual(['a', 'b']);
     expect(decodeCursor(first.next_cursor ?? '', isCursorText)).toBe('b');
@@ -18,7 +18,7 @@ describe('a page', () => {
     expect(pageOf([], 2, () => 'x')).toEqual({ items: [], next_cursor: null });
   });
 
-  test('has 100 items unless asked otherwise, and 500 at most', () => {
+  test('has 100 items by default and at most 500', () => {
     expect([pageLimit({}), pageLimit({ limit: 7 }), pageLimit({ limit: 10_000 })]).toEqual([100, 7, 500]);
   });
 });

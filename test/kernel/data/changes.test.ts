@@ -32,11 +32,11 @@ function replica(database: Pick<Database, 'sql'> = place.database) {
 }
 
 describe('changes', () => {
-  test('tell each replica once at its start and once for a change, after the commit', async () => {
+  test('notify each replica at its start and after a commit', async () => {
     const [one, other] = [replica(), replica()];
     await until(
       () => one.countNotifications() === 1 && other.countNotifications() === 1,
-      'both were told at their start',
+      'both were notified at their start',
     );
     let seenInside = 0;
     await place.database.tx(async (tx) => {
@@ -45,14 +45,14 @@ describe('changes', () => {
     });
     await until(
       () => one.countNotifications() === 2 && other.countNotifications() === 2,
-      'both were told of the change',
+      'both were notified of the change',
     );
     expect(seenInside).toBe(1);
   });
 
-  test('are not told of when they were rolled back', async () => {
+  test('are not announced when rolled back', async () => {
     const one = replica();
-    await until(() => one.countNotifications() === 1, 'it was told at its start');
+    await until(() => one.countNotifications() === 1, 'it was notified at its start');
     await expect(
       place.database.tx(async (tx) => {
         await one.changes.bump(tx);
@@ -64,7 +64,7 @@ describe('changes', () => {
     expect(one.countNotifications()).toBe(2);
   });
 
-  test('tell again after the database was away, whether something changed or not', async () => {
+  test('notify again after a database outage', async () => {
     let isAway = false;
     let rejections = 0;
     const { sql } = place.database;
@@ -76,7 +76,7 @@ describe('changes', () => {
       return (sql as unknown as (...given: unknown[]) => unknown)(...parameters);
     }, {}) as unknown as typeof sql;
     const one = replica({ sql: flaky });
-    await until(() => one.countNotifications() === 1, 'it was told at its start');
+    await until(() => one.countNotifications() === 1, 'it was notified at its start');
     isAway = true;
     await until(() => rejections > 1, 'it has looked in vain');
     expect(one.countNotifications()).toBe(1);
@@ -91,7 +91,7 @@ describe('changes', () => {
     });
     let secondListenerCalls = 0;
     const stop = one.changes.onChange(() => (secondListenerCalls += 1));
-    await until(() => one.countNotifications() === 1, 'it was told at its start');
+    await until(() => one.countNotifications() === 1, 'it was notified at its start');
     await place.database.tx((tx) => one.changes.bump(tx));
     await until(
       () => one.countNotifications() === 2 && secondListenerCalls > 0,
@@ -104,7 +104,7 @@ describe('changes', () => {
     expect(secondListenerCalls).toBe(before);
   });
 
-  test('have a number that stays while nothing changes, and none until a change of its own has been seen', async () => {
+  test('keep their generation until something changes', async () => {
     const [one, other] = [replica(), replica()];
     await until(
       () => one.changes.generation() !== null && other.changes.generation() !== null,
@@ -127,7 +127,7 @@ describe('changes', () => {
     expect(one.changes.generation()).not.toBe(before);
   });
 
-  test('have no number before the start, and none soon after the database went away', async () => {
+  test('have no generation before the start or during an outage', async () => {
     let nowMs = 0;
     let isAway = false;
     const { sql } = place.database;

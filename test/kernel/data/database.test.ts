@@ -102,7 +102,7 @@ describe('values', () => {
     await world.database.ping();
   });
 
-  it('gives an answer of many rows whole', async () => {
+  it('returns all rows of a large result', async () => {
     const rows = await world.database
       .sql`select n, repeat('x', 200) as filler from generate_series(1, 20000) n`;
     expect(rows).toHaveLength(20_000);
@@ -111,7 +111,7 @@ describe('values', () => {
 });
 
 describe('errors', () => {
-  it('lets an SQL error through with its code, and the connection is good after it', async () => {
+  it('passes an SQL error through and keeps the connection usable', async () => {
     const { sql } = world.database;
     await sql`insert into things (name) values ('taken')`;
     await expect(sql`insert into things (name) values ('taken')`).rejects.toMatchObject({ code: '23505' });
@@ -139,7 +139,7 @@ describe('errors', () => {
 });
 
 describe('transactions', () => {
-  it('commits what resolved and undoes what threw', async () => {
+  it('commits on success and rolls back on a throw', async () => {
     const { tx, sql } = world.database;
     const answer = await tx(async (inner) => {
       await inner`insert into things (name) values ('kept')`;
@@ -154,7 +154,7 @@ describe('transactions', () => {
     expect(await sql`select name from things where name in ('kept', 'lost')`).toEqual([{ name: 'kept' }]);
   });
 
-  it('undoes a savepoint alone', async () => {
+  it('rolls back only a savepoint', async () => {
     const { tx, sql } = world.database;
     await tx(async (outer) => {
       await outer`insert into things (name) values ('outer')`;
@@ -168,7 +168,7 @@ describe('transactions', () => {
     expect(await sql`select name from things where name in ('outer', 'inner')`).toEqual([{ name: 'outer' }]);
   });
 
-  it('never calls a failed transaction committed, though its error was caught', async () => {
+  it('rejects a failed transaction whose error was caught', async () => {
     const { tx, sql } = world.database;
     const work = tx(async (inner) => {
       await inner`insert into things (name) values ('silenced')`;
@@ -178,13 +178,13 @@ describe('transactions', () => {
     expect(await sql`select 1 from things where name = 'silenced'`).toEqual([]);
   });
 
-  it('refuses to run on after its end', async () => {
+  it('refuses statements after its end', async () => {
     const { tx } = world.database;
     const leaked = await tx(async (inner) => ({ inner }));
     await expect(leaked.inner`select 1`).rejects.toThrow('The transaction is over.');
   });
 
-  it('keeps many at once apart', async () => {
+  it('isolates concurrent transactions', async () => {
     const { tx, sql } = world.database;
     await sql`insert into things (name) values ('counter')`;
     await Promise.all(
@@ -200,7 +200,7 @@ describe('transactions', () => {
     expect(await sql`select amount from things where name = 'counter'`).toEqual([{ amount: 40n }]);
   });
 
-  it('walks a cursor, which outside of a transaction is refused', async () => {
+  it('reads a cursor only within a transaction', async () => {
     const { tx, sql } = world.database;
     let rowCount = 0;
     await tx(async (inner) => {
@@ -240,7 +240,7 @@ describe('waiting', () => {
       code: 'database_unavailable',
       headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
     });
-    // Whoever holds the one connection would never give it back.
+    // The transaction that holds the only connection would never return it.
     expect(performance.now() - started).toBeLessThan(10_000);
     release.resolve();
     await held;
@@ -249,7 +249,7 @@ describe('waiting', () => {
     await place.remove();
   });
 
-  it('ends with 503 when a statement takes longer than it may, and the next one is answered', async () => {
+  it('ends a slow statement with 503 and answers the next', async () => {
     const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 800, deadlineMs: 1_500 } });
     const database = await connect(place.options, { log: silentLog });
     await expect(database.sql`select pg_sleep(5)`).rejects.toMatchObject({
@@ -268,7 +268,7 @@ describe('waiting', () => {
     await place.remove();
   });
 
-  it('frees a transaction that its owner left open', async () => {
+  it('ends an abandoned transaction', async () => {
     const place = await makeDatabase({ isEmpty: true, limits: { idleInTransactionMs: 300 } });
     const database = await connect(place.options, { log: silentLog });
     await database.sql`create table t (v int)`;
@@ -307,7 +307,7 @@ const isServer = source?.engine === 'postgres';
 describe.runIf(isServer)('a PostgreSQL server', () => {
   const ours = source?.engine === 'postgres' && source.isOurs;
 
-  it('that is not there is 503 within three seconds', async () => {
+  it('that is absent is 503 within three seconds', async () => {
     const url = `postgres://x:y@127.0.0.1:${await freePort()}/z`;
     const ms = await quickest(3_000, () =>
       expect(connect({ url }, { log: silentLog })).rejects.toMatchObject({
@@ -358,7 +358,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     await place.remove();
   });
 
-  it('that cuts the connection in the middle of a transaction ends it as 503 and takes nothing else down', async () => {
+  it('that drops a connection fails only its transaction with 503', async () => {
     const { database } = world;
     const work = database.tx(async (tx) => {
       const [row] = await tx<
@@ -378,7 +378,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     expect(await database.sql`select name from things where name in ('cut', 'after the cut')`).toEqual([]);
   });
 
-  it.runIf(ours)('that freezes is 503 within eight seconds, and the pool is whole again after', async () => {
+  it.runIf(ours)('that freezes is 503 within eight seconds', async () => {
     const place = await makeDatabase({
       isEmpty: true,
       limits: { maxConnections: 2, queueMs: 2_000, connectMs: 3_000 },

@@ -48,7 +48,7 @@ describe('durability', () => {
   const canTrace = spawnSync('strace', ['-f', '-o', '/dev/null', 'true']).status === 0;
   if (!canTrace)
     console.warn(
-      'SKIPPED: strace is absent or not permitted here, so nobody counted the fsyncs of the embedded database.',
+      'SKIPPED: strace is absent or not permitted here, so the fsyncs of the embedded database are not counted.',
     );
 
   it.skipIf(!canTrace)('asks the disk exactly once a commit', { timeout: 180_000 }, async () => {
@@ -75,7 +75,7 @@ describe('durability', () => {
 });
 
 describe('the data folder', () => {
-  it('is refused to a second process, with the name of the first', async () => {
+  it('refuses a second process and names the first', async () => {
     const database = await connect({ path }, { log: silentLog });
     const child = start('hold');
     expect((await child.lines.next()).value).toMatch(
@@ -87,7 +87,7 @@ describe('the data folder', () => {
     await database.close();
   });
 
-  it('is refused to the process that holds it', async () => {
+  it('refuses a second lock by the same process', async () => {
     const database = await connect({ path }, { log: silentLog });
     await expect(connect({ path }, { log: silentLog })).rejects.toMatchObject({
       code: 'database_unavailable',
@@ -97,7 +97,7 @@ describe('the data folder', () => {
     await database.close();
   });
 
-  it('is taken over at once from a killed process, whatever process bears its number now', async () => {
+  it('is taken over from a killed process, even with a reused pid', async () => {
     const child = start('hold');
     expect((await child.lines.next()).value).toBe('open');
     await expect(connect({ path }, { log: silentLog })).rejects.toThrow(
@@ -110,7 +110,7 @@ describe('the data folder', () => {
     await (await connect({ path }, { log: silentLog })).close();
   });
 
-  it("is free again after close, and is its owner's alone", async () => {
+  it('is free after close and readable only by its owner', async () => {
     const database = await connect({ path }, { log: silentLog });
     expect(statSync(path).mode & 0o777).toBe(0o700);
     await database.close();
@@ -130,7 +130,7 @@ describe('the data folder', () => {
 });
 
 describe('the engine', () => {
-  it('comes back by itself after a statement that nobody waits for is ended', async () => {
+  it('restarts after it was killed over an abandoned statement', async () => {
     const database = await connect({ path, limits: { deadlineMs: 2_000 } }, { log: silentLog });
     await database.sql`create table kept (v int)`;
     await database.sql`insert into kept values (1)`;
@@ -150,7 +150,7 @@ describe('the engine', () => {
     await database.close();
   });
 
-  it('rolls back what a lost connection left open', async () => {
+  it('rolls back the open transaction of a lost connection', async () => {
     const database = await connect({ path }, { log: silentLog });
     await database.sql`create table t (v int)`;
     const session = database.session({ deadlineMs: 300 });
@@ -190,7 +190,7 @@ describe('the engine', () => {
     expect(Number(peak) / 1024).toBeLessThan(300);
   });
 
-  it('makes checkpoints, so that its log does not grow for ever', async () => {
+  it('makes checkpoints that bound its log', async () => {
     const database = await connect({ path, checkpointEveryMs: 100 }, { log: silentLog });
     await database.sql`create table big (v text)`;
     const redo = async () =>
@@ -226,7 +226,7 @@ describe('a first start', () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it('that was killed on its way heals at the next', async () => {
+  it('that was killed recovers at the next', async () => {
     const fresh = join(folder, 'fresh');
     const child = start('hold', fresh);
     await expect.poll(() => existsSync(join(fresh, 'pg.new')), { interval: 1 }).toBe(true);
@@ -239,7 +239,7 @@ describe('a first start', () => {
     await database.close();
   });
 
-  it('refuses a seed that is not whole and leaves no database behind', async () => {
+  it('refuses an incomplete seed and leaves no database', async () => {
     const seed = join(folder, 'torn.tgz');
     writeFileSync(
       seed,

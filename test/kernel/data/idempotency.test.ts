@@ -52,7 +52,7 @@ const expire = (column: 'lease_until' | 'expires_at') =>
     .sql`update gateway.idempotency set ${place.database.sql(column)} = now() - interval '1 second'`;
 
 describe('a repeated call', () => {
-  test('gets the first answer, on any replica, whatever the order of its members is', async () => {
+  test('gets the first answer on any replica, in any member order', async () => {
     const first = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
     expect(await replicas[0].runOnce(first, created({ id: 'x' }))).toEqual({
       status: 201,
@@ -109,7 +109,7 @@ describe('a repeated call', () => {
     await expect(replicas[1].runOnce(first, never)).rejects.toThrow(code('result_not_replayable'));
   });
 
-  test('gets answers of up to 64 KiB of JSON, whatever they are made of', async () => {
+  test('gets any JSON answer of up to 64 KiB', async () => {
     for (const answer of [
       { text: '\u0001'.repeat(10_000) },
       { list: Array.from({ length: 32_700 }, () => 0) },
@@ -121,7 +121,7 @@ describe('a repeated call', () => {
     }
   });
 
-  test('of another caller, or of another operation, is its own', async () => {
+  test('by another caller or operation is separate', async () => {
     const first = call();
     await replicas[0].runOnce(first, created('first'));
     expect(await replicas[0].runOnce({ ...first, caller: 'user b' }, created('second'))).toMatchObject({
@@ -132,7 +132,7 @@ describe('a repeated call', () => {
     ).toMatchObject({ body: 'third' });
   });
 
-  test('is done again for a guest, and without a key', async () => {
+  test('runs again for a guest or without a key', async () => {
     let runs = 0;
     const count = async () => ({ status: 201, body: ++runs });
     await replicas[0].runOnce(call({ caller: null, key: 'k' }), count);
@@ -141,7 +141,7 @@ describe('a repeated call', () => {
     expect(runs).toBe(3);
   });
 
-  test('while the first runs is told to wait; of 50 at once one is done', async () => {
+  test('waits for the first; of 50 at once one runs', async () => {
     const first = call();
     let runs = 0;
     let finish = (): void => undefined;
@@ -178,7 +178,7 @@ describe('a repeated call', () => {
     expect(await replicas[0].runOnce(first, never)).toMatchObject({ body: { ok: true } });
   });
 
-  test('is done anew after a day', async () => {
+  test('runs again after a day', async () => {
     const first = call();
     await replicas[0].runOnce(first, created('old'));
     await expire('expires_at');
@@ -249,7 +249,7 @@ describe('a call that fails', () => {
     },
   );
 
-  test('in the midst of its work is not done again: its failure is the answer', async () => {
+  test('midway does not run again; its failure is replayed', async () => {
     const first = call();
     await expect(
       replicas[0].runOnce(first, async () => {
@@ -277,7 +277,7 @@ describe('a call that fails', () => {
     ).toMatchObject({ body: 'done' });
   });
 
-  test('with its process frees its key once its lease is over, and a late end of it changes nothing', async () => {
+  test('with its process frees its key after its lease', async () => {
     const first = call();
     let finish = (): void => undefined;
     const stuck = replicas[0].runOnce(first, async () => {

@@ -22,7 +22,7 @@ afterEach(async () => {
 });
 
 describe('jobs', () => {
-  it('run once each, with their data, and do not hold up who starts them', async () => {
+  it('run once each without blocking the caller', async () => {
     // Nothing to wait for: what is asked of them meanwhile waits by itself.
     expect(jobs.start()).toBeUndefined();
     const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
@@ -36,7 +36,7 @@ describe('jobs', () => {
     expect(executions).toHaveLength(5);
   });
 
-  it('that are scheduled are kept as they were said, which is what sends them when it is time', async () => {
+  it('store their schedule', async () => {
     jobs.schedule('note', '*/10 * * * *', { n: 1, text: 'ü"\\' });
     jobs.start();
     await jobs.ready();
@@ -45,7 +45,7 @@ describe('jobs', () => {
     ).toEqual([{ data: { n: 1, text: 'ü"\\' }, options: 'object' }]);
   });
 
-  it('are taken once a key while one waits or runs', async () => {
+  it('run once per key while one waits or runs', async () => {
     jobs.start();
     await jobs.ready();
     const first = await jobs.enqueue('note', { n: 1 }, { key: 'same', delaySeconds: 60 });
@@ -77,14 +77,14 @@ describe('jobs', () => {
     expect(await states()).toEqual({ completed: 1 });
   });
 
-  it('within a transaction are refused, not waited for, until they are ready', async () => {
+  it('are refused within a transaction until ready', async () => {
     await expect(database.tx((tx) => jobs.enqueue('note', { n: 1 }, { tx }))).rejects.toMatchObject({
       status: 503,
       code: 'not_ready',
     });
   });
 
-  it('survive a restart, done ones stay done', async () => {
+  it('survive a restart and never repeat when done', async () => {
     jobs.start();
     await jobs.enqueue('note', { n: 1 });
     await settled(1);
@@ -100,7 +100,7 @@ describe('jobs', () => {
     expect(await states()).toEqual({ completed: 2 });
   });
 
-  it('that were cut by a stop are aborted and run again', { timeout: 120_000 }, async () => {
+  it('are aborted by a stop and run again', { timeout: 120_000 }, async () => {
     let attempts = 0;
     const firstStart = Promise.withResolvers<void>();
     const define = (instance: Jobs): void =>
@@ -124,7 +124,7 @@ describe('jobs', () => {
     expect(attempts).toBe(2);
   });
 
-  it('that fail are tried again and then left as failed', { timeout: 120_000 }, async () => {
+  it('are retried on failure and then marked failed', { timeout: 120_000 }, async () => {
     let attempts = 0;
     jobs.define('poor', { retries: 1 }, async () => {
       attempts += 1;
@@ -136,7 +136,7 @@ describe('jobs', () => {
     expect(attempts).toBe(2);
   });
 
-  it('are refused under a name that nobody defined, and after the start nothing is defined', async () => {
+  it('are refused under an undefined name', async () => {
     jobs.start();
     await expect(jobs.enqueue('unknown', {})).rejects.toThrow('No job is named "unknown".');
     expect(() => jobs.define('late', {}, async () => undefined)).toThrow('before jobs are started');

@@ -33,7 +33,7 @@ describe('migrate', () => {
     expect(await world.database.sql`select x, y from house.a`).toEqual([{ x: 1, y: 3 }]);
   });
 
-  it('leaves nothing of a failed one, and the mended one completes', async () => {
+  it('rolls back a failed file and applies the corrected one', async () => {
     await files({
       '0001_a.sql': 'create table house.a (x int)',
       '0002_b.sql': 'create table house.b (x int); select 1 / 0',
@@ -51,7 +51,7 @@ describe('migrate', () => {
     await expect(run()).rejects.toThrow('The migration "0001_a.sql" was changed after it had been applied');
   });
 
-  it('refuses a file that comes before one that is applied, two of one number, and a bad name', async () => {
+  it('refuses out-of-order, duplicate and badly named files', async () => {
     await files({ '0002_b.sql': 'select 1' });
     await run();
     await files({ '0001_a.sql': 'select 1' });
@@ -62,7 +62,7 @@ describe('migrate', () => {
     await expect(run()).rejects.toThrow('"later.sql" is not named NNNN_name.sql');
   });
 
-  it('leaves alone what a newer release has applied', async () => {
+  it('accepts migrations of a newer release', async () => {
     await files({ '0001_a.sql': 'select 1', '0002_b.sql': 'select 1' });
     await run();
     await rm(join(directory, '0002_b.sql'));
@@ -80,7 +80,7 @@ describe('migrate', () => {
     );
   });
 
-  it('takes longer than a statement may', async () => {
+  it('is exempt from the statement timeout', async () => {
     await world.close();
     world = await testDatabase({ isEmpty: true, limits: { statementMs: 400, deadlineMs: 1_200 } });
     await files({ '0001_slow.sql': 'create table house.a as select 1 as x from (select pg_sleep(2.5)) s' });
@@ -97,7 +97,7 @@ describe('migrate', () => {
     expect(await world.database.sql`select count(*) as count from house.a`).toEqual([{ count: 1n }]);
   });
 
-  it('applies each file once for two processes; of an embedded folder the second is refused', async () => {
+  it('applies each file once for two processes', async () => {
     // Long enough for the other to come meanwhile, however long it takes to start.
     await files({
       '0001_a.sql': 'create table house.a (x int)',
@@ -115,7 +115,7 @@ describe('migrate', () => {
 });
 
 describe('townhall_now', () => {
-  it('is the time of the transaction, moved by the setting of the connection', async () => {
+  it("is the transaction time plus the connection's offset", async () => {
     await files({});
     await run();
     await world.database.tx(async (tx) => {

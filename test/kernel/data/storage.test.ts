@@ -23,7 +23,7 @@ async function read(key: string): Promise<Buffer | null> {
 }
 
 describe('directoryStorage', () => {
-  it('gives back what was put in, in whatever size, until it is removed', async () => {
+  it('returns contents of any size until removal', async () => {
     const large = Buffer.alloc(300_000, 'abc');
     await storage.put('med_1', large);
     await storage.put('med_2', Buffer.alloc(0));
@@ -35,14 +35,14 @@ describe('directoryStorage', () => {
     expect(await read('med_3')).toBeNull();
   });
 
-  it('makes files that their owner alone can read, in a folder that others cannot list', async () => {
+  it('makes files and folders only their owner can read', async () => {
     await storage.put('med_1', Buffer.from('x'));
     expect((await stat(join(folder, 'med_1'))).mode & 0o777).toBe(0o600);
     expect((await stat(folder)).mode & 0o777).toBe(0o700);
     expect(await readdir(folder)).toEqual(['med_1']);
   });
 
-  it('never shows a part of what is being put', async () => {
+  it('never exposes a partial write', async () => {
     const [before, after] = [Buffer.alloc(2_000_000, 'a'), Buffer.alloc(2_000_000, 'b')];
     await storage.put('med_1', before);
     let writing = true;
@@ -55,7 +55,7 @@ describe('directoryStorage', () => {
     expect((await read('med_1'))?.equals(after)).toBe(true);
   });
 
-  it('refuses a key that would lead out of its folder', async () => {
+  it('refuses a key that leads out of its folder', async () => {
     for (const key of ['..', '../x', 'a/b', '', '.hidden', 'a\0b', 'x'.repeat(129)]) {
       await expect(storage.put(key, Buffer.from('x'))).rejects.toThrow('storage key');
       await expect(storage.open(key)).rejects.toThrow('storage key');
@@ -63,7 +63,7 @@ describe('directoryStorage', () => {
     }
   });
 
-  it('holds nothing open for a content that nobody reads, or not to its end', async () => {
+  it('keeps no file open for an unread content', async () => {
     await storage.put('med_1', Buffer.alloc(300_000));
     const openFiles = async () => (await readdir('/proc/self/fd').catch(() => [])).length;
     const before = await openFiles();

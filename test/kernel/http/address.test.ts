@@ -57,7 +57,7 @@ describe('isLoopbackHost', () => {
   });
 });
 
-test('networkOf holds an IPv4 caller to its address and an IPv6 caller to its /64', () => {
+test('networkOf groups IPv4 by address and IPv6 by /64', () => {
   expect(networkOf('10.1.2.3')).toBe('10.1.2.3');
   expect(networkOf('::ffff:10.1.2.3')).toBe('10.1.2.3');
   expect(networkOf('::ffff:203.0.113.200')).toBe('203.0.113.200');

@@ -130,7 +130,7 @@ describe('the client behind proxies', () => {
     expect(proxies.clientOf(peer, forwarded)).toBe(client);
   });
 
-  test('without configured proxies nobody is believed', () => {
+  test('ignores forwarded addresses without configured proxies', () => {
     expect(trustProxies([]).clientOf('127.0.0.1', '198.51.100.1')).toBe('127.0.0.1');
   });
 

@@ -24,8 +24,8 @@ function get(socketPath: string): Promise<number> {
   });
 }
 
-describe('places to listen', () => {
-  test('a further place brings callers to the same server, and the end closes both', async () => {
+describe('additional listeners', () => {
+  test('serve the same server and close with it', async () => {
     world = await startWorld();
     const folder = await mkdtemp(join(tmpdir(), 'townhall-door-'));
     const path = join(folder, 'door.sock');
@@ -39,7 +39,7 @@ describe('places to listen', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('a place that cannot be had is refused and spoils nothing', async () => {
+  test('reject an unavailable address without harm to others', async () => {
     world = await startWorld();
     const other = createServer().listen(0, '127.0.0.1');
     await until(() => other.listening, 'the other server');
@@ -50,8 +50,8 @@ describe('places to listen', () => {
   });
 });
 
-describe('the end', () => {
-  test('answers what comes over an open connection for a while, closes it then, and refuses new ones', async () => {
+describe('close', () => {
+  test('answers open connections for a grace period and refuses new ones', async () => {
     world = await startWorld();
     const socket = await open(world.port);
     let answer = '';
@@ -68,7 +68,7 @@ describe('the end', () => {
     await closed;
   });
 
-  test('a connection whose stream ended last may bring one more request, which is answered and told that this is the end', async () => {
+  test('answers one more request after a stream, with Connection: close', async () => {
     let finish = (): void => {};
     const finished = new Promise<void>((resolve) => (finish = resolve));
     world = await startWorld({
@@ -91,7 +91,7 @@ describe('the end', () => {
     expect(answer).toMatch(/connection: keep-alive/i);
     const idle = await open(world.port);
     const closed = world.server.close({ lingerMs: 1_000 });
-    // Whoever never spoke is let go at once when the time to linger is over.
+    // A connection that never sent a request is closed as soon as the grace period is over.
     await until(() => idle.closed, 'the time to linger');
     finish();
     await until(() => answer.endsWith('0\r\n\r\n'), 'the end of the stream');
@@ -103,7 +103,7 @@ describe('the end', () => {
     await closed;
   });
 
-  test('takes connections until its notice is over', async () => {
+  test('accepts connections until its notice is over', async () => {
     world = await startWorld();
     let isOver = false;
     const closed = world.server.close({ noticeMs: 2_500 }).then(() => (isOver = true));
@@ -115,7 +115,7 @@ describe('the end', () => {
     await expect(fetch(`${world.url}/health`)).rejects.toThrow('fetch failed');
   });
 
-  test('an idle connection is let go when the time for it is over', async () => {
+  test('closes an idle connection after the grace period', async () => {
     world = await startWorld();
     const socket = await open(world.port);
     await world.server.close({ lingerMs: 100 });

@@ -41,7 +41,7 @@ interface ErrorBody {
 const errorOf = async (response: Response) => (await response.json()) as ErrorBody;
 
 describe('answers', () => {
-  test('bear an id of ours, the caller id beside it, and the headers of caution', async () => {
+  test("carry our request id, the caller's id and security headers", async () => {
     const { url, lines } = await world();
     const response = await fetch(`${url}/v1/ai/models`, {
       headers: {
@@ -71,7 +71,7 @@ describe('answers', () => {
     });
   });
 
-  test('an unprintable or endless caller id is not sent back', async () => {
+  test('an unprintable or overlong caller id is not echoed', async () => {
     const { port } = await world();
     for (const id of ['a\tb', 'x'.repeat(129), 'ä']) {
       const { status, head } = rawAnswer(
@@ -85,7 +85,7 @@ describe('answers', () => {
     }
   });
 
-  test('a handler adds its own headers and timings, and its log carries the trace', async () => {
+  test('a handler adds headers and timings and logs the trace', async () => {
     const { url, lines } = await world({
       handlers: {
         'directory.getHealth': async (call) => {
@@ -108,7 +108,7 @@ describe('answers', () => {
     });
   });
 
-  test('an unknown throw is a 500 without its text, and one line of log with its stack', async () => {
+  test('an unknown throw becomes a 500 and one log line', async () => {
     const { url, lines } = await world({
       handlers: {
         'directory.getHealth': async () => {
@@ -135,7 +135,7 @@ describe('answers', () => {
     });
   });
 
-  test('a Problem keeps its headers and is called permanent unless it may pass', async () => {
+  test('a Problem keeps its headers and says whether it is permanent', async () => {
     const throwing = (problem: Problem) => ({
       handlers: {
         'open.echo': async () => {
@@ -154,7 +154,7 @@ describe('answers', () => {
     expect([second.headers.get('retry-after'), second.headers.get('x-should-retry')]).toEqual(['3', null]);
   });
 
-  test('a reply or an error outside the contract becomes a 500 that the log names', async () => {
+  test('a reply outside the contract becomes a logged 500', async () => {
     const wrong = await world({
       handlers: { 'directory.getHealth': async () => ({ status: 200, body: [] }) },
     });
@@ -180,7 +180,7 @@ describe('answers', () => {
     expect(rawAnswer(await raw(agent.port, 'nonsense\r\n\r\n')).body).toMatchObject({ success: false });
   });
 
-  test('HEAD has the head of GET and no body, OPTIONS 204 with Allow, TRACE and CONNECT 405', async () => {
+  test('HEAD, OPTIONS, TRACE and CONNECT get their standard answers', async () => {
     const { url, port } = await world();
     const [get, head] = [await fetch(`${url}/health`), await fetch(`${url}/health`, { method: 'HEAD' })];
     expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([
@@ -207,7 +207,7 @@ describe('answers', () => {
     });
   });
 
-  test('a page carries a content security policy, also where it is not there', async () => {
+  test('a page carries a content security policy, even as 404', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'pages-'));
     closers.push(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
@@ -222,7 +222,7 @@ describe('answers', () => {
     );
   });
 
-  test('pages are served beside the contract, with the same headers, and what is not there is a 404 of ours', async () => {
+  test('pages get the same headers and 404 as the contract', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'pages-'));
     closers.push(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
@@ -250,7 +250,7 @@ describe('answers', () => {
 });
 
 describe('bodies', () => {
-  test('arrive exactly as sent, also in chunks and after an Expect', async () => {
+  test('arrive as sent, in chunks or after Expect', async () => {
     const bodies: Buffer[] = [];
     const { port, url } = await world({
       handlers: {
@@ -276,7 +276,7 @@ describe('bodies', () => {
     expect(bodies.map((bytes) => bytes.toString())).toEqual([text, text, '{}']);
   });
 
-  test('a client that asks first is refused before it sends', async () => {
+  test('a client with Expect is refused before it sends', async () => {
     const { port } = await world();
     const answer = await raw(
       port,
@@ -330,7 +330,7 @@ describe('bodies', () => {
     expect(duplicate.error).toMatchObject({ code: 'duplicate_member', param: 'model' });
   });
 
-  test('honest JSON that only looks hostile passes unchanged', async () => {
+  test('valid JSON that only looks hostile passes unchanged', async () => {
     const { url } = await world();
     const documents = [
       `{"a":${'['.repeat(63)}${']'.repeat(63)}}`,
@@ -395,7 +395,7 @@ describe('bodies', () => {
     expect(rawAnswer(without).status).toBe(415);
   });
 
-  test('a body beyond the limit is 413, unread, and the connection is closed', async () => {
+  test('an oversized body is 413, unread, and closes the connection', async () => {
     const { port, url } = await world();
     expect((await post(`${url}/v1/open/echo`, `{"a":"${'x'.repeat(200_000)}"}`)).status).toBe(413);
     const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n';
@@ -423,7 +423,7 @@ describe('bodies', () => {
     expect(accepted).toBeLessThan(16 * 1024 * 1024);
   });
 
-  test('an operation without a body takes none, but for an empty object', async () => {
+  test('an operation without a body accepts only an empty object', async () => {
     const { url } = await world();
     for (const body of ['', '{}', ' { } '])
       expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
@@ -431,7 +431,7 @@ describe('bodies', () => {
     expect((await post(`${url}/v1/ai/image/create`, `{${' '.repeat(100)}}`, userHeaders)).status).toBe(400);
   });
 
-  test('a refused body does not spoil the connection for the next request', async () => {
+  test('a refused body leaves the connection usable', async () => {
     const { port } = await world();
     const unauthorizedRequest =
       'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
@@ -442,7 +442,7 @@ describe('bodies', () => {
     expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
 
-  test('line breaks and zeros in a value are refused by their pattern and never reach a header or break a log line', async () => {
+  test('control characters in a value never reach headers or logs', async () => {
     const { url, lines } = await world();
     for (const model of ['a\r\nx-evil: 1', 'a\0b', 'a\nb']) {
       const response = await post(`${url}/v1/ai/text`, JSON.stringify({ model }), userHeaders);
@@ -464,7 +464,7 @@ describe('bodies', () => {
 });
 
 describe('malformed requests', () => {
-  test('are a 400 of the one shape, and the connection is closed', async () => {
+  test('get a 400 problem and a closed connection', async () => {
     const { port } = await world();
     const cases: [string, string][] = [
       ['two Host headers', 'GET /health HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n'],
@@ -535,7 +535,7 @@ describe('malformed requests', () => {
     ).toBe(200);
   });
 
-  test('slow headers and slow bodies are cut off at their deadlines', async () => {
+  test('slow headers and bodies are cut off at their deadlines', async () => {
     const { port } = await world({
       server: { timeouts: { headersMs: 150, requestMs: 300, checkEveryMs: 30 } },
     });
@@ -557,7 +557,7 @@ describe('malformed requests', () => {
 });
 
 describe('a client that goes away', () => {
-  test('aborts the signal of its call within 50 ms and leaves no error in the log', async () => {
+  test('aborts its call within 50 ms without a logged error', async () => {
     let signal: AbortSignal | undefined;
     let abortedAt = 0;
     const { port, lines, server } = await world({
@@ -629,7 +629,7 @@ describe('a client that goes away', () => {
 });
 
 describe('streams', () => {
-  test('an error in the middle is told in the one shape, and the event that breaks the contract too', async () => {
+  test('report a late error or invalid event as a problem', async () => {
     const { url, lines } = await world({
       handlers: {
         'open.stream': async () => ({
@@ -651,7 +651,7 @@ describe('streams', () => {
     expect(JSON.stringify(lines)).toContain('open.stream 200 at /n: must be integer');
   });
 
-  test('bytes that fail before the first one get a status of their own, afterwards a cut', async () => {
+  test('bytes fail with a status before the first, then by a cut', async () => {
     const failing = (first: boolean) =>
       world({
         handlers: {
@@ -683,7 +683,7 @@ describe('cross-origin calls', () => {
       },
     });
 
-  test('are invited only from the configured origins', async () => {
+  test('are allowed only from the configured origins', async () => {
     const { url } = await world({ server: { cors: { origins: ['https://app.test'] } } });
     const invited = await preflight(url, 'https://app.test');
     expect(invited.status).toBe(204);
@@ -706,7 +706,7 @@ describe('cross-origin calls', () => {
     }
   });
 
-  test('without a configuration there is no such header at all', async () => {
+  test('get no CORS header without a configuration', async () => {
     const { url } = await world();
     const { headers } = await preflight(url, 'https://app.test');
     expect(
@@ -721,7 +721,7 @@ describe('the loopback guard', () => {
       await raw(port, `GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`),
     );
 
-  test('lets only its own loopback names with its own port in, on every route', async () => {
+  test('accepts only its loopback names with its port', async () => {
     const { port } = await world({
       server: { surface: 'agent', guard: loopbackGuard({ allowHosts: ['agent.test:8443'] }) },
     });
@@ -764,7 +764,7 @@ describe('the loopback guard', () => {
     );
   });
 
-  test('refuses foreign origins and cross-site fetches, before the credential is looked at', async () => {
+  test('refuses foreign origins before it reads the credential', async () => {
     const { port } = await world({
       server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
@@ -821,8 +821,8 @@ describe('the loopback guard', () => {
   });
 });
 
-describe('the end', () => {
-  test('running requests finish, new connections are refused, and then it is over', async () => {
+describe('draining', () => {
+  test('finishes running requests and refuses new connections', async () => {
     let finish = () => {};
     const { port, server } = await world({
       handlers: {
@@ -849,7 +849,7 @@ describe('the end', () => {
     expect(server.inFlight()).toBe(0);
   });
 
-  test('a request that comes on an open connection while draining is 503 with Retry-After', async () => {
+  test('answers 503 with Retry-After on an open connection', async () => {
     let finish = () => {};
     const { port, server, url } = await world({
       handlers: {
@@ -886,7 +886,7 @@ describe('the end', () => {
     await closed;
   });
 
-  test('what does not finish in time is aborted and hears why; a connection that never spoke does not hold the end up', async () => {
+  test('aborts unfinished requests and ignores silent connections', async () => {
     const { server, url, port } = await world({
       handlers: {
         'open.wait': (call) =>
@@ -916,7 +916,7 @@ describe('the end', () => {
     expect(await stream.text()).toMatch(/"n":1[^]*"code":"draining"/);
   });
 
-  test('an address that is taken is an error of listen', async () => {
+  test('listen rejects for an address in use', async () => {
     const { port } = await world();
     await expect(startWorld({ port })).rejects.toThrow('EADDRINUSE');
   });

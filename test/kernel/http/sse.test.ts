@@ -38,7 +38,7 @@ async function* of<T>(...items: T[]): AsyncGenerator<T> {
 }
 
 describe('writeEvents', () => {
-  test('writes one JSON document a data line, bare line feeds, and the end mark last', async () => {
+  test('writes one JSON document per data line and [DONE] last', async () => {
     const port = await serving((response) =>
       writeEvents(response, of({ data: { a: 'x\r\ny' } }, { data: [1], event: 'step', id: '7' }), {
         end: '[DONE]',
@@ -51,7 +51,7 @@ describe('writeEvents', () => {
     );
   });
 
-  test('the head leaves before the first event exists, and a quiet stream has a heartbeat', async () => {
+  test('sends the head at once and heartbeats while quiet', async () => {
     let go = () => {};
     const started = new Promise<void>((resolve) => {
       go = resolve;
@@ -79,7 +79,7 @@ describe('writeEvents', () => {
     await until(() => output.includes('data: 1\n\n'), 'the event');
   });
 
-  test('an error after the first byte is told in the stream and ends it without the end mark', async () => {
+  test('reports a late error in the stream and omits [DONE]', async () => {
     const port = await serving((response) =>
       writeEvents(
         response,
@@ -97,7 +97,7 @@ describe('writeEvents', () => {
     expect(body(await raw(port, request))).toBe('data: 1\n\ndata: {"told":"inside"}\n\n');
   });
 
-  test('a line break in an event name or an id is an error, not an injected field', async () => {
+  test('refuses a line break in an event name or id', async () => {
     let reportedError: unknown;
     const port = await serving((response) =>
       writeEvents(response, of({ data: 1, event: 'a\ndata: forged' }), {
@@ -112,7 +112,7 @@ describe('writeEvents', () => {
     expect(String(reportedError)).toContain('line break');
   });
 
-  test('a client that goes away stops the producer', async () => {
+  test('stops the producer when the client disconnects', async () => {
     let returned = false;
     let outcome: StreamOutcome | undefined;
     let release = () => {};
@@ -140,7 +140,7 @@ describe('writeEvents', () => {
     expect(outcome).toBe('client_gone');
   });
 
-  test('a reader that takes nothing holds the producer back and is dropped at its deadline', async () => {
+  test('pauses for a stalled reader and drops it at its deadline', async () => {
     let produced = 0;
     let outcome: StreamOutcome | undefined;
     let response: ServerResponse | undefined;
@@ -174,7 +174,7 @@ describe('writeEvents', () => {
     socket.destroy();
   });
 
-  test('a slow reader gets every byte in order', async () => {
+  test('sends a slow reader every byte in order', async () => {
     const port = await serving((response) =>
       writeEvents(
         response,
@@ -200,7 +200,7 @@ describe('writeEvents', () => {
 });
 
 describe('writeContent', () => {
-  test('bytes go through as they are', async () => {
+  test('passes bytes through unchanged', async () => {
     const bytes = [Buffer.from([0, 255, 13, 10]), Buffer.alloc(300_000, 7)];
     const port = await serving((response) =>
       writeContent(response, of(...bytes), { limits, onError: () => {} }),
@@ -209,7 +209,7 @@ describe('writeContent', () => {
     expect(received.equals(Buffer.concat(bytes))).toBe(true);
   });
 
-  test('a producer that fails midway leaves the client with a cut connection, not with an end', async () => {
+  test('cuts the connection when the producer fails midway', async () => {
     const errors: unknown[] = [];
     const port = await serving((response) =>
       writeContent(

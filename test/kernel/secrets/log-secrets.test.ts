@@ -110,7 +110,7 @@ describe('a line of the log', () => {
     });
   });
 
-  test('is looked over as a whole exactly where a text of it would be hidden', () => {
+  test('is scanned whole exactly where one of its texts would be hidden', () => {
     fc.assert(
       fc.property(
         fc.array(secret, { maxLength: 4 }),
@@ -128,7 +128,7 @@ describe('a line of the log', () => {
     expect(seed).toBeGreaterThan(0);
   });
 
-  test('of a request costs the redactor no more than the writing of it', () => {
+  test('costs less to redact than to write', () => {
     const redactor = createRedactor();
     for (let count = 0; count < 200; count += 1)
       redactor.hold(`secret-${count}-${Math.sin(count).toString(36).slice(2)}`);

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 
 describe('a redactor', () => {
-  test('hides five hundred values, of up to 32 KiB, in every form', () => {
+  test('hides 500 values of up to 32 KiB in every form', () => {
     const redactor = createRedactor();
     const values = Array.from({ length: 500 }, (_, index) =>
       randomBytes(index % 50 === 0 ? 16 * 1024 : 24).toString('hex'),
@@ -24,7 +24,7 @@ describe('a redactor', () => {
     }
   });
 
-  test('takes no noticeable time over a text without any', () => {
+  test('skips a text without secrets quickly', () => {
     const redactor = createRedactor();
     for (let count = 0; count < 500; count += 1) redactor.hold(randomBytes(24).toString('base64'));
     const line = 'an answer went out after 12 ms to 127.0.0.1 '.repeat(5);
@@ -34,7 +34,7 @@ describe('a redactor', () => {
     expect(performance.now() - startedMs).toBeLessThan(2_000);
   });
 
-  test('leaves nothing of two secrets that overlap, nor of one behind "Bearer"', () => {
+  test('hides overlapping secrets and those after "Bearer"', () => {
     const redactor = createRedactor();
     redactor.hold('abcdefgh');
     redactor.hold('efghijkl');

@@ -8,7 +8,7 @@ import {
 } from '../../../src/kernel/secrets/secret.ts';
 
 describe('token', () => {
-  test('every minted token has the shape, its kind and a checksum that holds', () => {
+  test('has the expected shape, kind and checksum', () => {
     const tokens = new Set<string>();
     for (let round = 0; round < 500; round += 1) {
       for (const kind of ['usr', 'adm', 'agt'] as const) {
@@ -21,7 +21,7 @@ describe('token', () => {
     expect(tokens.size).toBe(1_500);
   });
 
-  test('one changed character anywhere, another kind, another length or a space is refused by shape', () => {
+  test('refuses any changed character, kind, length or space', () => {
     const credential = token('usr');
     for (let at = 7; at < credential.length; at += 1) {
       const other = credential[at] === 'a' ? 'b' : 'a';
@@ -41,7 +41,7 @@ describe('token', () => {
     }
   });
 
-  test('the digest is the SHA-256 of the text, and comparison knows equal from unequal', () => {
+  test('is compared by the SHA-256 of its text', () => {
     expect(tokenDigest('abc').toString('hex')).toBe(
       'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
     );
@@ -52,7 +52,7 @@ describe('token', () => {
 });
 
 describe('redactor', () => {
-  test('a held value is hidden in all its usual forms until its last holder releases it', () => {
+  test('hides a held value until its last holder releases it', () => {
     const redactor = createRedactor();
     const value = 'CANARY "quoted"/+ä';
     const first = redactor.hold(value);
@@ -75,13 +75,13 @@ describe('redactor', () => {
     expect(redactor.hide(value)).toBe(value);
   });
 
-  test('tokens and bearer credentials are hidden though nobody holds them', () => {
+  test('hides tokens and bearer credentials that are not registered', () => {
     const redactor = createRedactor();
     expect(redactor.hide(`got ${token('adm')}!`)).toBe('got [redacted]!');
     expect(redactor.hide('Authorization: Bearer sk-abc.def_123')).toBe('Authorization: Bearer [redacted]');
   });
 
-  test('of two secrets the longer one is hidden whole, and pattern characters mean themselves', () => {
+  test('hides the longer of two secrets and escapes pattern characters', () => {
     const redactor = createRedactor();
     redactor.hold('secret');
     redactor.hold('secret-and-more');
@@ -90,7 +90,7 @@ describe('redactor', () => {
     expect(redactor.hide('a.*(b)[c]$ aXX(b)[c]$')).toBe('[redacted] aXX(b)[c]$');
   });
 
-  test('a value too short to be one does not blot out words', () => {
+  test('ignores a value too short to be a secret', () => {
     const redactor = createRedactor();
     redactor.hold('on');
     expect(redactor.hide('once upon')).toBe('once upon');

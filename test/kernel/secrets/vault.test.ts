@@ -22,7 +22,7 @@ const reasonOf = (act: () => unknown): unknown => {
 };
 
 describe('a master key', () => {
-  test('is 32 bytes of base64, of either alphabet, and nothing else', () => {
+  test('is exactly 32 bytes of base64 or base64url', () => {
     const bytes = randomBytes(32);
     for (const text of [
       bytes.toString('base64'),
@@ -42,7 +42,7 @@ describe('a master key', () => {
     }
   });
 
-  test('has an id that is its own and says nothing of it', () => {
+  test('has a unique id that reveals nothing', () => {
     const one = key();
     expect(key().kid).not.toBe(one.kid);
     expect(one.kid).toMatch(/^[0-9a-f]{12}$/);
@@ -66,7 +66,7 @@ describe('a sealed value', () => {
     },
   );
 
-  test('opens nowhere but at its place', () => {
+  test('opens only at the location it was sealed for', () => {
     const sealed = vault.seal(main.kid, place, 'value');
     for (const other of [
       { ...place, table: 'gateway.other' },
@@ -100,7 +100,7 @@ describe('a sealed value', () => {
     }
   });
 
-  test('does not open without its master key, and says so', () => {
+  test('reports a missing master key', () => {
     const sealed = vault.seal(main.kid, place, 'value');
     expect(reasonOf(() => createVault(key()).open(place, sealed))).toBe('unknown_key');
     // A key that took another's name does not open it either.
@@ -110,7 +110,7 @@ describe('a sealed value', () => {
     expect(createVault(key(), [main]).open(place, sealed)).toBe('value');
   });
 
-  test('never repeats a nonce: 10,000 seals of one value at one place', () => {
+  test('never repeats a nonce in 10,000 seals', () => {
     const nonces = new Set<string>();
     for (let count = 0; count < 10_000; count += 1) {
       const [, , wrapped = '', nonce = ''] = vault.seal(main.kid, place, 'same').split('.');
@@ -132,7 +132,7 @@ describe('a fingerprint', () => {
 });
 
 describe('a derived key', () => {
-  test('is the same for a master key and a purpose, the primary first, and another for anything else', () => {
+  test('depends only on the master key and the purpose', () => {
     const [main, before] = [key(), key()];
     const [first, second] = createVault(main, [before]).derive('links');
     expect(first).toEqual(createVault(main).derive('links')[0]);
