@@ -2,6 +2,6 @@ export { credits, type Credits, type CreditsOptions } from './credits.ts';
 export { creditsStore, type CreditsStore, type KeyBudget } from './store.ts';
 export { directoryJournal, type Journal } from './journal.ts';
 export { verifyLedger, type LedgerFault, type LedgerVerdict } from './verify.ts';
-export type { LedgerTimes } from './keeper.ts';
+export type { LedgerTimes } from './maintenance.ts';
 export type { LedgerCounters } from './ledger.ts';
 export type { Alongside, Balances, FreeCall, Hold, Ledger, PaidCall } from './ports.ts';

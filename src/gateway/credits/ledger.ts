@@ -5,10 +5,10 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { UsageFacts } from '../usage/index.ts';
-import { isAway, type Lanes } from './lanes.ts';
+import { isAway, type Lanes } from './write-batcher.ts';
 import type { Journal, Settlement } from './journal.ts';
 import type { Alongside, Hold, Ledger } from './ports.ts';
-import { createSpendable } from './spendable.ts';
+import { createSpendable } from './balance-cache.ts';
 import type { Beat, CreditsStore, Verdict } from './store.ts';
 
 export interface LedgerNeeds {
