@@ -14,7 +14,7 @@ import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
 import type { Alongside, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
-import { type AttemptsNeeds, createAttempts, ranHeaders, type WatchAttempt } from './attempts.ts';
+import { type AttemptsOptions, createAttempts, attemptHeaders, type WatchAttempt } from './attempts.ts';
 import { checkModelsFile, openCatalog, viewerOf, type CatalogModel } from './catalog/catalog.ts';
 import { serializeChunks, serializeCompletion } from './formats/chat-completions/answer.ts';
 import { parseResponseFormat, toModelCall } from './formats/chat-completions/request.ts';
@@ -63,7 +63,7 @@ type ChatCall = Call<Operations['ai.createChatCompletion'], Identity>;
 type ChatReply = Reply<Operations['ai.createChatCompletion']>;
 
 /** What the service needs of the world around it. */
-export interface AiNeeds {
+export interface AiOptions {
   /** Provider keys as they are now; asked again at each call. */
   env: { get(key: string): string | undefined };
   /** The operator's providers and models; read at start and on change. */
@@ -78,7 +78,7 @@ export interface AiNeeds {
   log: Log;
   timeouts?: Partial<Timeouts>;
   /** How often and when a provider that fails is asked again. */
-  resilience?: Pick<AttemptsNeeds, 'retry' | 'breaker' | 'random'>;
+  resilience?: Pick<AttemptsOptions, 'retry' | 'breaker' | 'random'>;
   proxies?: Proxies;
   videoLimits?: Partial<VideoLimits>;
   /** Between two comments on a silent stream. */
@@ -115,39 +115,39 @@ export interface AiService extends Service<'ai'> {
 /** Reads the models file as `ai` does, and opens nothing. Throws a SettingError when it cannot be used. */
 export async function requireModelsFile(
   path: string,
-  { clock, guideDirectory }: Pick<AiNeeds, 'clock' | 'guideDirectory'>,
+  { clock, guideDirectory }: Pick<AiOptions, 'clock' | 'guideDirectory'>,
 ): Promise<void> {
   await checkModelsFile(path, localProvider({ clock, guideDirectory }).entries, curatedModels());
 }
 
 /** Opens the service. Throws a ModelsFileError when the models file cannot be used. */
-export async function ai(needs: AiNeeds): Promise<AiService> {
-  const { env, clock, log, heartbeatMs = 15_000, hide = (said) => said } = needs;
-  const timeouts = { ...defaultTimeouts, ...needs.timeouts };
+export async function ai(options: AiOptions): Promise<AiService> {
+  const { env, clock, log, heartbeatMs = 15_000, hide = (content) => content } = options;
+  const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const local =
-    needs.localModels === false
+    options.localModels === false
       ? noLocalModels
-      : localProvider({ clock, guideDirectory: needs.guideDirectory });
+      : localProvider({ clock, guideDirectory: options.guideDirectory });
   const catalog = await openCatalog({
     env,
     builtin: local.entries,
-    curated: needs.curated ?? curatedModels(),
-    modelsFile: needs.modelsFile,
+    curated: options.curated ?? curatedModels(),
+    modelsFile: options.modelsFile,
     log,
   });
   const upstream = createUpstream({
     timeouts,
-    proxies: needs.proxies ?? {},
+    proxies: options.proxies ?? {},
     clock,
     log,
     hide,
-    traceparent: needs.traceparent,
-    requestId: needs.requestId,
+    traceparent: options.traceparent,
+    requestId: options.requestId,
   });
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
-  const foreign = createPassthrough({ providers, clock, heartbeatMs });
-  const attempts = createAttempts({ clock, watch: needs.watch, ...needs.resilience });
-  const metering = createMetering({ ledger: needs.ledger, clock, alarmsToStop: needs.alarmsToStop });
+  const passthrough = createPassthrough({ providers, clock, heartbeatMs });
+  const attempts = createAttempts({ clock, watch: options.watch, ...options.resilience });
+  const metering = createMetering({ ledger: options.ledger, clock, alarmsToStop: options.alarmsToStop });
 
   const media = mediaHandlers({
     catalog,
@@ -155,23 +155,23 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     metering,
     clock,
     providers,
-    jobs: needs.jobs,
-    links: needs.links,
+    jobs: options.jobs,
+    links: options.links,
     local: local.media,
     answerMs: timeouts.answerMs,
-    videoLimits: { ...defaultVideoLimits, ...needs.videoLimits },
+    videoLimits: { ...defaultVideoLimits, ...options.videoLimits },
   });
 
   const deadlineMs = (streams: boolean) => (streams ? timeouts.firstByteMs : timeouts.answerMs);
 
   // What a stream that failed midway says last; nothing when it was the caller that went away.
-  function lastWords(
-    call: Ending,
-  ): (thrown: unknown, model: CatalogModel) => ReturnType<typeof renderProblem> | undefined {
-    return (thrown, model) => {
+  function streamErrorFrame(
+    call: CallContext,
+  ): (error: unknown, model: CatalogModel) => ReturnType<typeof renderProblem> | undefined {
+    return (error, model) => {
       if (call.signal.aborted && !(call.signal.reason instanceof Problem)) return undefined;
-      attempts.brokeOff(model, thrown);
-      const problem = asProblem(call.signal.aborted ? call.signal.reason : thrown);
+      attempts.recordStreamFailure(model, error);
+      const problem = asProblem(call.signal.aborted ? call.signal.reason : error);
       if (problem.kind === 'internal') call.log.error({ err: problem.cause ?? problem }, 'stream failed');
       else
         call.log.warn(
@@ -188,14 +188,14 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
   }
 
   /** One model of the hub, and the call as it is made to it: with a limit that is paid for, where it has none. */
-  function asked(model: CatalogModel, { hub, meter, ...terms }: Asked) {
-    const runs = providers.languageModel(model, {
+  function prepareModelCall(model: CatalogModel, { hub, meter, ...terms }: ModelCallTerms) {
+    const languageModel = providers.languageModel(model, {
       ...terms,
       approveOutputLimit: (tokens) => meter.limitSent(model, tokens),
       onAnswerComplete: () => meter.completed(),
     });
     return {
-      runs,
+      languageModel,
       call: {
         ...hub,
         reasoningEffort: terms.effort,
@@ -205,9 +205,9 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     };
   }
 
-  function specified(call: StreamCall, action: string) {
+  function prepareStreamCall(call: StreamCall, action: string) {
     const { body, headers, identity, signal } = call;
-    const effortAsked = specification.requestedEffort(body);
+    const requestedEffort = specification.requestedEffort(body);
     const hub = specification.toModelCall(body, undefined, signal);
     const limit =
       body.maxOutputTokens === undefined
@@ -216,7 +216,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     return {
       version: headers['ai-language-model-specification-version'] ?? '3',
       hub,
-      meter: meterOf(call, action, {
+      meter: openMeter(call, action, {
         size: sizeOf(body, 'stream'),
         hasTools: (body.tools?.length ?? 0) > 0,
         isKeptLong: isKeptLong(body),
@@ -224,7 +224,11 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
         limitMember: 'maxOutputTokens',
       }),
       task: {
-        chain: catalog.chain(viewerOf(identity), modelNamed(body, headers['ai-language-model-id']), 'stream'),
+        chain: catalog.chain(
+          viewerOf(identity),
+          requireModelId(body, headers['ai-language-model-id']),
+          'stream',
+        ),
         signal,
         fits: (model: CatalogModel) => {
           requirePrice(model, ['input', 'output']);
@@ -233,70 +237,90 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           checkAnswerFormat(model, hub.responseFormat, 'responseFormat');
           checkProviderTools(model, body.tools);
         },
-        effort: (model: CatalogModel) => effortOrDefault(model, effortAsked),
+        effort: (model: CatalogModel) => effortOrDefault(model, requestedEffort),
       },
     };
   }
 
-  async function streamed(call: StreamCall, action: string) {
-    const { hub, version, meter, task } = specified(call, action);
-    const ran = await meter.run(attempts, {
+  async function streamAnswer(call: StreamCall, action: string) {
+    const { hub, version, meter, task } = prepareStreamCall(call, action);
+    const result = await meter.run(attempts, {
       ...task,
       deadlineMs: deadlineMs(true),
       prepare: (model, effort) => (firstMs) => {
-        const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
-        return specification.serializeStream(meteredParts(runs.stream(made), meter, call.signal), {
-          version,
-          modelId: model.id,
-          responseId: id('msg'),
-          now: clock.now(),
-          renderError: (thrown) => lastWords(call)(thrown, model)?.error,
+        const { languageModel, call: modelCall } = prepareModelCall(model, {
+          effort,
+          firstMs,
+          hub,
+          meter,
         });
+        return specification.serializeStream(
+          meteredParts(languageModel.stream(modelCall), meter, call.signal),
+          {
+            version,
+            modelId: model.id,
+            responseId: id('msg'),
+            now: clock.now(),
+            renderError: (error) => streamErrorFrame(call)(error, model)?.error,
+          },
+        );
       },
     });
-    return { status: 200 as const, events: asEvents(ran.answer), end: '[DONE]', headers: ranHeaders(ran) };
+    return {
+      status: 200 as const,
+      events: asEvents(result.answer),
+      end: '[DONE]',
+      headers: attemptHeaders(result),
+    };
   }
 
-  async function whole(call: StreamCall, action: string) {
-    const { hub, version, meter, task } = specified(call, action);
-    const ran = await meter.run(attempts, {
+  async function generateAnswer(call: StreamCall, action: string) {
+    const { hub, version, meter, task } = prepareStreamCall(call, action);
+    const result = await meter.run(attempts, {
       ...task,
       deadlineMs: deadlineMs(false),
-      prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }),
+      prepare: (model, effort) => (firstMs) => generateMetered(model, { effort, firstMs, hub, meter }),
     });
     const now = clock.now();
-    const options = { version, modelId: ran.model.id, responseId: id('msg'), now };
-    const { body, credits } = await paidBody(call, meter, (price) =>
+    const options = { version, modelId: result.model.id, responseId: id('msg'), now };
+    const { body, credits } = await settleAndRender(call, meter, (price) =>
       specification.serializeAnswer(
-        { ...ran.answer, providerMetadata: { ...ran.answer.providerMetadata, townhall: { credits: price } } },
+        {
+          ...result.answer,
+          providerMetadata: { ...result.answer.providerMetadata, townhall: { credits: price } },
+        },
         options,
       ),
     );
-    return { status: 200 as const, body, headers: { ...ranHeaders(ran), ...creditsHeader(credits) } };
+    return { status: 200 as const, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
   }
 
   /** A whole answer, of which the meter was told. */
-  async function generated(model: CatalogModel, terms: Asked): Promise<Answer> {
-    const { runs, call } = asked(model, terms);
-    const answer = await runs.generate(call);
+  async function generateMetered(model: CatalogModel, terms: ModelCallTerms): Promise<Answer> {
+    const { languageModel, call } = prepareModelCall(model, terms);
+    const answer = await languageModel.generate(call);
     meterAnswer(terms.meter, answer);
     return answer;
   }
 
-  function meterOf(call: Ending & Keyed & { identity: Identity }, action: string, demand: Demand): Meter {
+  function openMeter(
+    call: CallContext & ReplayableCall & { identity: Identity },
+    action: string,
+    demand: Demand,
+  ): Meter {
     const { requestId, identity, signal, log: callLog, remember } = call;
     if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
     return metering.open({ requestId, identity, action, signal, log: callLog, demand, remember });
   }
 
-  function translated(
+  function translateChatCall(
     call: ChatCall,
     model: CatalogModel,
     { effort, meter }: { effort: string | undefined; meter: Meter },
   ): (firstMs: number) => Promise<ChatReply> {
     const { body, signal } = call;
     const hub = toModelCall(body, { provider: model.providerEntry, effort, signal });
-    const unsaid = droppedMemberWarnings(body);
+    const droppedWarnings = droppedMemberWarnings(body);
     const options = {
       modelId: model.id,
       completionId: id('chatcmpl').replace('_', '-'),
@@ -305,36 +329,41 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     return async (firstMs) => {
       let warnings: readonly Warning[] = [];
       if (body.stream !== true) {
-        const answer = await generated(model, { effort, firstMs, hub, meter });
-        const { body: completed, credits } = await paidBody(call, meter, () =>
+        const answer = await generateMetered(model, { effort, firstMs, hub, meter });
+        const { body: completion, credits } = await settleAndRender(call, meter, () =>
           serializeCompletion(answer, options),
         );
         return {
           status: 200,
-          body: completed,
-          headers: { ...warningHeaders([...unsaid, ...answer.warnings]), ...creditsHeader(credits) },
+          body: completion,
+          headers: { ...warningHeaders([...droppedWarnings, ...answer.warnings]), ...creditsHeader(credits) },
         };
       }
-      const { runs, call: made } = asked(model, { effort, firstMs, hub, meter });
+      const { languageModel, call: modelCall } = prepareModelCall(model, {
+        effort,
+        firstMs,
+        hub,
+        meter,
+      });
       const includeUsage = body.stream_options?.include_usage === true;
-      const chunks = await begun(
-        serializeChunks(meteredParts(runs.stream(made), meter, signal), {
+      const chunks = await waitForFirst(
+        serializeChunks(meteredParts(languageModel.stream(modelCall), meter, signal), {
           ...options,
           includeUsage,
-          onWarnings: (given) => (warnings = given),
+          onWarnings: (streamWarnings) => (warnings = streamWarnings),
         }),
       );
       return {
         status: 200,
-        events: asEvents(chunks, (thrown) => attempts.brokeOff(model, thrown)),
+        events: asEvents(chunks, (error) => attempts.recordStreamFailure(model, error)),
         end: '[DONE]',
-        headers: warningHeaders([...unsaid, ...warnings]),
+        headers: warningHeaders([...droppedWarnings, ...warnings]),
       };
     };
   }
 
-  function foreignCall(
-    call: PassedCall,
+  function toPassthroughCall(
+    call: PassthroughRequest,
     meter: Meter,
     formatHeaders: Record<string, string> = {},
   ): PassthroughCall {
@@ -346,43 +375,46 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
       formatHeaders,
       meter,
       timing: (name, durationMs) => call.timing(name, durationMs),
-      streamErrorBody: lastWords(call),
-      saveForReplay: (answer: unknown) => keptAnswer(call, answer),
+      streamErrorBody: streamErrorFrame(call),
+      saveForReplay: (answer: unknown) => answerForReplay(call, answer),
     };
   }
 
   /** A call that nothing translates: it runs on models whose provider speaks its format. */
-  async function passed(
-    wanted: format.PassthroughFormat,
-    call: PassedCall,
-    { effort, formatHeaders }: Passing,
+  async function passThrough(
+    callFormat: format.PassthroughFormat,
+    call: PassthroughRequest,
+    { effort, formatHeaders }: PassthroughSettings,
   ): Promise<PassthroughReply> {
     const { body, identity, signal } = call;
     const [requested, ...fallbacks] = catalog.chain(viewerOf(identity), body.model);
-    if (requested !== undefined) requireFormat(requested, wanted);
-    const meter = meterOf(call, wanted.name, foreignDemand(body, wanted, requested));
-    const ran = await meter.run(attempts, {
+    if (requested !== undefined) requireFormat(requested, callFormat);
+    const meter = openMeter(call, callFormat.name, passthroughDemand(body, callFormat, requested));
+    const result = await meter.run(attempts, {
       chain: [
         ...(requested === undefined ? [] : [requested]),
-        ...fallbacks.filter((model) => model.providerEntry.formats.includes(wanted.name)),
+        ...fallbacks.filter((model) => model.providerEntry.formats.includes(callFormat.name)),
       ],
       signal,
       deadlineMs: deadlineMs(body.stream === true),
       fits: (model) => requirePrice(model, ['input', 'output']),
       effort: (model) => checkEffort(model, effort),
-      prepare: (model, checked) => {
-        refuseUnsafeMembers(body, model.providerEntry, { limits: wanted.limitMembers });
+      prepare: (model, checkedEffort) => {
+        refuseUnsafeMembers(body, model.providerEntry, { limits: callFormat.limitMembers });
         if (model.rates !== null) refusePricedTools(body);
         return (firstMs) =>
-          foreign.send(wanted, foreignCall(call, meter, formatHeaders), model, { effort: checked, firstMs });
+          passthrough.send(callFormat, toPassthroughCall(call, meter, formatHeaders), model, {
+            effort: checkedEffort,
+            firstMs,
+          });
       },
     });
-    return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
+    return { ...result.answer, headers: { ...result.answer.headers, ...attemptHeaders(result) } };
   }
 
-  const message = async (call: Call<Operations['ai.createMessage'], Identity>) => {
-    refuseAccounts(call.request.headers);
-    return passed(format.messages, call, {
+  const createMessage = async (call: Call<Operations['ai.createMessage'], Identity>) => {
+    refuseAccountHeaders(call.request.headers);
+    return passThrough(format.messages, call, {
       effort: call.body.output_config?.effort,
       formatHeaders: messageHeaders(call.headers),
     });
@@ -396,8 +428,7 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
     },
     breakers: () => attempts.breakers(),
     usageAlarms: () => metering.alarms(),
-    checkProviders: () =>
-      checkProviders({ env, models: () => catalog.all(), providers, passthrough: foreign, clock }),
+    checkProviders: () => checkProviders({ env, models: () => catalog.all(), providers, passthrough, clock }),
     async close() {
       catalog.close();
       await upstream.close();
@@ -426,13 +457,13 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
           body.max_output_tokens === undefined
             ? undefined
             : { tokens: body.max_output_tokens, member: 'max_output_tokens' };
-        const meter = meterOf(call, 'text', {
+        const meter = openMeter(call, 'text', {
           size: sizeOf(body, 'text'),
           hasTools: (body.tools?.length ?? 0) > 0,
           limit,
           limitMember: 'max_output_tokens',
         });
-        const ran = await meter.run(attempts, {
+        const result = await meter.run(attempts, {
           chain: catalog.chain(viewerOf(identity), body.model, 'text'),
           signal,
           deadlineMs: deadlineMs(false),
@@ -443,28 +474,31 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
             checkAnswerFormat(model, hub.responseFormat, 'response_format');
           },
           effort: (model) => effortOrDefault(model, body.reasoning_effort),
-          prepare: (model, effort) => (firstMs) => generated(model, { effort, firstMs, hub, meter }),
+          prepare: (model, effort) => (firstMs) => generateMetered(model, { effort, firstMs, hub, meter }),
         });
         const messageId = id('msg');
-        const { body: answered } = await paidBody(call, meter, (credits) =>
-          text.serializeMessage(ran.answer, {
+        const { body: messageBody } = await settleAndRender(call, meter, (credits) =>
+          text.serializeMessage(result.answer, {
             id: messageId,
-            result: { model: ran.model.id, attempts: ran.attempts, credits },
+            result: { model: result.model.id, attempts: result.attempts, credits },
           }),
         );
-        return { status: 200, body: answered };
+        return { status: 200, body: messageBody };
       },
 
-      'ai.streamText': (call) => streamed(call, 'stream'),
+      'ai.streamText': (call) => streamAnswer(call, 'stream'),
 
       'ai.createLanguageModelAnswer': (call) =>
-        (call.headers['ai-language-model-streaming'] === 'false' ? whole : streamed)(call, 'language-model'),
+        (call.headers['ai-language-model-streaming'] === 'false' ? generateAnswer : streamAnswer)(
+          call,
+          'language-model',
+        ),
 
       'ai.createChatCompletion': async (call) => {
         const { identity, body, signal } = call;
         const chain = catalog.chain(viewerOf(identity), body.model, 'openai');
-        const meter = meterOf(call, 'chat/completions', foreignDemand(body, format.chat, chain[0]));
-        const ran = await meter.run(attempts, {
+        const meter = openMeter(call, 'chat/completions', passthroughDemand(body, format.chat, chain[0]));
+        const result = await meter.run(attempts, {
           chain,
           signal,
           deadlineMs: deadlineMs(body.stream === true),
@@ -480,35 +514,35 @@ export async function ai(needs: AiNeeds): Promise<AiService> {
             refuseUnsafeMembers(body, model.providerEntry, { limits: format.chat.limitMembers });
             checkChatTools(model, body);
             if (!model.providerEntry.formats.includes('chat'))
-              return translated(call, model, { effort, meter });
+              return translateChatCall(call, model, { effort, meter });
             return (firstMs) =>
-              foreign.send(format.chat, foreignCall(call, meter), model, { effort, firstMs });
+              passthrough.send(format.chat, toPassthroughCall(call, meter), model, { effort, firstMs });
           },
         });
-        return { ...ran.answer, headers: { ...ran.answer.headers, ...ranHeaders(ran) } };
+        return { ...result.answer, headers: { ...result.answer.headers, ...attemptHeaders(result) } };
       },
 
       'ai.embedText': async (call) => {
         refuseManyInputs(call.body);
-        return passed(format.embeddings, call, {});
+        return passThrough(format.embeddings, call, {});
       },
 
       'ai.createResponse': async (call) => {
         refuseBackground(call.body);
-        return passed(format.responses, call, { effort: call.body.reasoning?.effort });
+        return passThrough(format.responses, call, { effort: call.body.reasoning?.effort });
       },
 
-      'ai.createMessage': message,
+      'ai.createMessage': createMessage,
 
-      'ai.createMessageUnderVersion': message,
+      'ai.createMessageUnderVersion': createMessage,
 
-      'ai.rerankDocuments': (call) => passed(format.rerank, call, {}),
+      'ai.rerankDocuments': (call) => passThrough(format.rerank, call, {}),
     },
   };
 }
 
 /** What of a call the end of its stream is told with. */
-interface Ending {
+interface CallContext {
   operationId: string;
   signal: AbortSignal;
   requestId: string;
@@ -517,22 +551,22 @@ interface Ending {
 }
 
 /** A call whose answer may be kept for its repetition. */
-interface Keyed {
+interface ReplayableCall {
   remember: Remember;
 }
 
-interface StreamCall extends Ending, Keyed {
+interface StreamCall extends CallContext, ReplayableCall {
   body: StreamRequest;
   headers: Operations['ai.streamText']['headers'];
   identity: Identity;
 }
 
-type PassedCall = Pick<PassthroughCall, 'rawBody' | 'timing'> &
-  Ending &
-  Keyed & { identity: Identity; body: PassthroughCall['body'] & { model: string } };
+type PassthroughRequest = Pick<PassthroughCall, 'rawBody' | 'timing'> &
+  CallContext &
+  ReplayableCall & { identity: Identity; body: PassthroughCall['body'] & { model: string } };
 
 /** What is asked of a model of the hub, and on which terms. */
-interface Asked {
+interface ModelCallTerms {
   hub: ModelCall;
   effort: string | undefined;
   firstMs: number;
@@ -540,35 +574,35 @@ interface Asked {
 }
 
 /** Keeps a whole answer for a repetition of the call, with its charge. */
-function keptAnswer({ remember }: Keyed, body: unknown): Alongside | undefined {
+function answerForReplay({ remember }: ReplayableCall, body: unknown): Alongside | undefined {
   const answer = remember.inSettlement({ status: 200, body });
   return answer && { answer };
 }
 
 /** Settles a call and makes its answer, which may tell the price; the two and what a repetition is answered with are one. */
-async function paidBody<T>(
-  call: Keyed,
+async function settleAndRender<T>(
+  call: ReplayableCall,
   meter: Meter,
-  bodyAt: (credits: number) => T,
+  renderBody: (credits: number) => T,
 ): Promise<{ body: T; credits: number }> {
   const price = Number(meter.price());
   let body: T;
   try {
-    body = bodyAt(price);
-  } catch (thrown) {
+    body = renderBody(price);
+  } catch (error) {
     // An answer that we cannot hand over is ours to bear.
     await meter.settle('rejected');
-    throw thrown;
+    throw error;
   }
-  const credits = await meter.settle('completed', keptAnswer(call, body));
+  const credits = await meter.settle('completed', answerForReplay(call, body));
   // They differ only where the house has to bear a part.
-  return { body: credits === price ? body : bodyAt(credits), credits };
+  return { body: credits === price ? body : renderBody(credits), credits };
 }
 
 /** What a call in a foreign format asks for. */
-function foreignDemand(
+function passthroughDemand(
   body: PassthroughCall['body'],
-  wanted: format.PassthroughFormat,
+  callFormat: format.PassthroughFormat,
   model: CatalogModel | undefined,
 ): Demand {
   const { tools, n, query, documents } = body as {
@@ -578,36 +612,36 @@ function foreignDemand(
     documents?: unknown;
   };
   return {
-    size: sizeOf(body, wanted.name),
+    size: sizeOf(body, callFormat.name),
     hasTools: Array.isArray(tools) && tools.length > 0,
-    isKeptLong: wanted.name === 'messages' && isKeptLong(body),
-    limit: model && requestedOutputLimit(body, model, wanted),
-    limitMember: model?.providerEntry.output_limit_member ?? wanted.limitMembers[0],
+    isKeptLong: callFormat.name === 'messages' && isKeptLong(body),
+    limit: model && requestedOutputLimit(body, model, callFormat),
+    limitMember: model?.providerEntry.output_limit_member ?? callFormat.limitMembers[0],
     // The contract bounds it there; no other format has it.
-    choices: wanted.name === 'chat' && typeof n === 'number' ? n : 1,
-    hasOutput: wanted.limitMembers.length > 0,
+    choices: callFormat.name === 'chat' && typeof n === 'number' ? n : 1,
+    hasOutput: callFormat.limitMembers.length > 0,
     // The question stands beside each document.
     repeatedBytes:
       typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,
   };
 }
 
-interface Passing {
+interface PassthroughSettings {
   effort?: string | null | undefined;
   formatHeaders?: Record<string, string>;
 }
 
-function modelNamed(body: StreamRequest, header: string | undefined): string {
-  const named = body.model ?? header;
-  if (named !== undefined && (body.model === undefined || header === undefined || body.model === header))
-    return named;
-  const fault =
-    named === undefined
+function requireModelId(body: StreamRequest, header: string | undefined): string {
+  const modelId = body.model ?? header;
+  if (modelId !== undefined && (body.model === undefined || header === undefined || body.model === header))
+    return modelId;
+  const explanation =
+    modelId === undefined
       ? 'is required, here or in the header ai-language-model-id'
       : 'differs from the header ai-language-model-id';
-  throw new Problem('bad_request', 'invalid_request', `The member model ${fault}.`, {
+  throw new Problem('bad_request', 'invalid_request', `The member model ${explanation}.`, {
     param: 'model',
-    details: [{ path: 'model', message: fault }],
+    details: [{ path: 'model', message: explanation }],
   });
 }
 
@@ -623,31 +657,35 @@ function refuseBackground({ background }: ResponseRequest): void {
 }
 
 // What OpenAI takes. An answer has a vector for each input, so a longer list would make an answer of any size.
-const mostInputs = 2_048;
+const maximumInputs = 2_048;
 
 /** Throws a 400 for too many texts or lists of tokens. A list of numbers is the tokens of one input. */
 function refuseManyInputs({ input }: { input: unknown }): void {
-  if (!Array.isArray(input) || input.length <= mostInputs || input.every((item) => typeof item === 'number'))
+  if (
+    !Array.isArray(input) ||
+    input.length <= maximumInputs ||
+    input.every((item) => typeof item === 'number')
+  )
     return;
   throw new Problem(
     'bad_request',
     'invalid_request',
-    `input may have ${mostInputs} items at most; send more of them in further requests.`,
+    `input may have ${maximumInputs} items at most; send more of them in further requests.`,
     { param: 'input' },
   );
 }
 
 // They say who answers for a call at the provider, and that is whose key is configured.
-function refuseAccounts(headers: Readonly<Record<string, unknown>>): void {
-  const named = ['anthropic-workspace-id', 'anthropic-user-profile-id'].find(
+function refuseAccountHeaders(headers: Readonly<Record<string, unknown>>): void {
+  const headerName = ['anthropic-workspace-id', 'anthropic-user-profile-id'].find(
     (name) => headers[name] !== undefined,
   );
-  if (named === undefined) return;
+  if (headerName === undefined) return;
   throw new Problem(
     'bad_request',
     'invalid_request',
-    `The header ${named} is refused: accounts at providers are configured on the server.`,
-    { param: named },
+    `The header ${headerName} is refused: accounts at providers are configured on the server.`,
+    { param: headerName },
   );
 }
 
@@ -664,12 +702,12 @@ function messageHeaders(
 // Chat completions have no member for what could not be honoured.
 function warningHeaders(warnings: readonly Warning[]): Record<string, string> {
   if (warnings.length === 0) return {};
-  const said = warnings.map(text.describeWarning).join('; ');
-  return { 'x-townhall-warnings': said.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 1000) };
+  const headerText = warnings.map(text.describeWarning).join('; ');
+  return { 'x-townhall-warnings': headerText.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 1000) };
 }
 
 // Waits for the first item, so that what fails before it is still answered with a status.
-async function begun<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
+async function waitForFirst<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
   const first = await items.next();
   return (async function* () {
     if (first.done !== true) yield first.value;
@@ -679,12 +717,12 @@ async function begun<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
 
 async function* asEvents<T>(
   items: AsyncIterable<T>,
-  onThrow: (thrown: unknown) => void = () => {},
+  onThrow: (error: unknown) => void = () => {},
 ): AsyncGenerator<{ data: T }> {
   try {
     for await (const data of items) yield { data };
-  } catch (thrown) {
-    onThrow(thrown);
-    throw thrown;
+  } catch (error) {
+    onThrow(error);
+    throw error;
   }
 }

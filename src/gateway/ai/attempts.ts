@@ -44,7 +44,7 @@ export interface Task<T> {
   prepare: (model: CatalogModel, effort: string | undefined) => (firstMs: number) => Promise<T>;
 }
 
-export interface Ran<T> {
+export interface RunResult<T> {
   answer: T;
   model: CatalogModel;
   attempts: Attempt[];
@@ -52,11 +52,11 @@ export interface Ran<T> {
 
 export interface Attempts {
   /** Throws the Problem of the last model that was tried; its headers tell of the attempts. */
-  run<T>(task: Task<T>): Promise<Ran<T>>;
+  run<T>(task: Task<T>): Promise<RunResult<T>>;
   /** How the breaker of each model that was called stands, by the id under which it was called first. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
   /** Counts against the model that its answer broke off after it had begun. */
-  brokeOff(model: CatalogModel, thrown: unknown): void;
+  recordStreamFailure(model: CatalogModel, error: unknown): void;
 }
 
 /** Follows one call of a model, for whoever counts them; gives back, and throws, what the call does. */
@@ -65,7 +65,7 @@ export type WatchAttempt = <T>(
   call: () => Promise<T>,
 ) => Promise<T>;
 
-export interface AttemptsNeeds {
+export interface AttemptsOptions {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   watch?: WatchAttempt | undefined;
   random?: () => number;
@@ -84,29 +84,29 @@ export function createAttempts({
   clock,
   random = Math.random,
   watch = (_attempt, call) => call(),
-  ...given
-}: AttemptsNeeds): Attempts {
-  const retry = { ...defaultRetrySettings, ...given.retry };
-  const breaker = { ...defaultBreakerSettings, ...given.breaker };
+  ...overrides
+}: AttemptsOptions): Attempts {
+  const retry = { ...defaultRetrySettings, ...overrides.retry };
+  const breaker = { ...defaultBreakerSettings, ...overrides.breaker };
   const healths = new Map<string, Health>();
 
   function healthOf({ id, provider, upstream_model: name }: CatalogModel): Health {
     const key = `${provider} ${name}`;
-    const known = healths.get(key) ?? {
+    const health = healths.get(key) ?? {
       model: id,
       provider,
       breaker: createBreaker({ clock, settings: breaker }),
       budget: createRetryBudget({ clock, settings: retry }),
     };
-    healths.set(key, known);
-    return known;
+    healths.set(key, health);
+    return health;
   }
 
   /** The retries of one model: its answer, or the failure after which the next model has its turn. */
   async function tryModel<T>(
     task: Task<T>,
     model: CatalogModel,
-    { endsMs, isLast, attempts }: Turn,
+    { endsMs, isLast, attempts }: ChainPosition,
   ): Promise<{ answer: T } | { failure: Problem }> {
     const call = task.prepare(model, task.effort(model));
     await task.reserve?.(model);
@@ -116,7 +116,7 @@ export function createAttempts({
       const permit = health.breaker.tryAcquire();
       if (permit === undefined) {
         attempts.push({ model: model.id, outcome: 'breaker_open' });
-        return { failure: heldOff(health.breaker.waitMs()) };
+        return { failure: breakerOpenProblem(health.breaker.waitMs()) };
       }
       let failure: Problem;
       try {
@@ -126,15 +126,15 @@ export function createAttempts({
         permit.recordSuccess();
         attempts.push({ model: model.id, outcome: 'answered' });
         return { answer };
-      } catch (thrown) {
-        if (task.signal.aborted || !(thrown instanceof Problem)) {
+      } catch (error) {
+        if (task.signal.aborted || !(error instanceof Problem)) {
           permit.release();
-          throw thrown;
+          throw error;
         }
-        failure = thrown;
+        failure = error;
       }
       attempts.push({ model: model.id, outcome: failure.code });
-      if (speaksAgainst(failure, model)) permit.recordFailure();
+      if (countsAsFailure(failure, model)) permit.recordFailure();
       // A provider that refuses a request is well; one that limits them, or was not asked at all, proves nothing.
       else if (failure.code === 'upstream_refused') permit.recordSuccess();
       else permit.release();
@@ -148,7 +148,7 @@ export function createAttempts({
     }
   }
 
-  async function run<T>(task: Task<T>): Promise<Ran<T>> {
+  async function run<T>(task: Task<T>): Promise<RunResult<T>> {
     const { chain, signal } = task;
     const [requested] = chain;
     const attempts: Attempt[] = [];
@@ -160,7 +160,7 @@ export function createAttempts({
       if (requested !== undefined) task.effort(requested);
       for (const [position, model] of chain.entries()) {
         signal.throwIfAborted();
-        const unfit = misfitOf(task, model);
+        const unfit = findMisfit(task, model);
         if (unfit !== undefined) {
           attempts.push({ model: model.id, outcome: unfit.code });
           misfit ??= unfit;
@@ -175,49 +175,48 @@ export function createAttempts({
         failure = outcome.failure;
       }
       throw failure ?? misfit ?? new Error('A call without a model was made.');
-    } catch (thrown) {
-      if (thrown instanceof Problem && attempts.length > 0)
-        thrown.headers['x-townhall-attempts'] = attemptsHeader(attempts);
-      throw thrown;
+    } catch (error) {
+      if (error instanceof Problem && attempts.length > 0)
+        error.headers['x-townhall-attempts'] = attemptsHeader(attempts);
+      throw error;
     }
   }
 
   return {
     run,
     breakers: () =>
-      [...healths.values()].map(({ model, provider, breaker: held }) => ({
+      [...healths.values()].map(({ model, provider, breaker: circuit }) => ({
         model,
         provider,
-        isOpen: held.waitMs() > 0,
+        isOpen: circuit.waitMs() > 0,
       })),
-    brokeOff(model, thrown) {
+    recordStreamFailure(model, error) {
       const isFailure =
-        thrown instanceof Problem &&
-        (thrown.kind === 'upstream_failed' || thrown.kind === 'upstream_timeout');
+        error instanceof Problem && (error.kind === 'upstream_failed' || error.kind === 'upstream_timeout');
       if (isFailure && model.providerEntry.kind !== 'local') healthOf(model).breaker.recordLateFailure();
     },
   };
 }
 
-interface Turn {
+interface ChainPosition {
   endsMs: number;
   isLast: boolean;
   attempts: Attempt[];
 }
 
-function misfitOf<T>(task: Task<T>, model: CatalogModel): Problem | undefined {
+function findMisfit<T>(task: Task<T>, model: CatalogModel): Problem | undefined {
   try {
     task.fits(model);
     return undefined;
-  } catch (thrown) {
-    if (thrown instanceof Problem && thrown.code === 'unsupported_by_model') return thrown;
-    throw thrown;
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
+    throw error;
   }
 }
 
 // A refused key is the operator's fault and stays until it is mended; the provider is there and answers. A model in
 // this process has no provider to spare, and one user's failures (@fail) must not close it for the others.
-function speaksAgainst(problem: Problem, model: CatalogModel): boolean {
+function countsAsFailure(problem: Problem, model: CatalogModel): boolean {
   if (model.providerEntry.kind === 'local') return false;
   return (
     problem.code === 'upstream_failed' ||
@@ -226,7 +225,7 @@ function speaksAgainst(problem: Problem, model: CatalogModel): boolean {
   );
 }
 
-function heldOff(waitMs: number): Problem {
+function breakerOpenProblem(waitMs: number): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_failed',
@@ -242,9 +241,9 @@ function attemptsHeader(attempts: readonly Attempt[]): string {
 }
 
 /** What every answer that has no member for it says in its headers. */
-export function ranHeaders({
+export function attemptHeaders({
   model,
   attempts,
-}: Pick<Ran<unknown>, 'model' | 'attempts'>): Record<string, string> {
+}: Pick<RunResult<unknown>, 'model' | 'attempts'>): Record<string, string> {
   return { 'x-townhall-model': model.id, 'x-townhall-attempts': attemptsHeader(attempts) };
 }

@@ -3,7 +3,7 @@ import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Call, Handlers, Reply } from '../../kernel/contract/operation.ts';
 import type { Alongside } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
-import { ranHeaders, type Attempts, type Ran } from './attempts.ts';
+import { attemptHeaders, type Attempts, type RunResult } from './attempts.ts';
 import { viewerOf, type Catalog } from './catalog/catalog.ts';
 import { creditsHeader } from './formats/passthrough/calls.ts';
 import type { SpeechAnswer, SpeechFormat, TranscriptionAnswer } from './hub/media-model.ts';
@@ -47,9 +47,11 @@ async function synthesizeSpeech(
   const result = await runSpeech(options, call, meter);
   const { content, format } = result.answer;
   const mediaType = speechMediaTypes[format];
-  const headers = ranHeaders(result);
+  const headers = attemptHeaders(result);
   if (!prefersJson(call.request.headers.accept)) {
-    const charged = chargedStream(content, meter, (error) => options.attempts.brokeOff(result.model, error));
+    const charged = chargedStream(content, meter, (error) =>
+      options.attempts.recordStreamFailure(result.model, error),
+    );
     return { status: 200, content: charged, mediaType: mediaType as 'audio/wav', headers };
   }
   // A JSON answer is complete when it is charged, so it can be stored for its idempotency key in the same transaction.
@@ -71,7 +73,7 @@ function runSpeech(
   { catalog, attempts, models, answerMs }: AudioOptions,
   { identity, body, signal }: SpeechCall,
   meter: Meter,
-): Promise<Ran<SpeechAnswer>> {
+): Promise<RunResult<SpeechAnswer>> {
   const { model: modelId, text, voice, format, speed, language, instructions } = body;
   const input = { text, voice, format, speed, language, instructions, owner: ownerName(ownerOf(identity)) };
   return meter.run(
@@ -130,14 +132,14 @@ async function transcribeAudio(
     duration_seconds: charge.source === 'provider' ? charge.seconds : audioSeconds(audio.content),
   };
   const credits = await meter.settle('completed', answerForKey(call, body));
-  return { status: 200, body, headers: { ...ranHeaders(result), ...creditsHeader(credits) } };
+  return { status: 200, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
 }
 
 function runTranscription(
   { catalog, attempts, models, answerMs }: AudioOptions,
   { identity, body, signal }: TranscriptionCall,
   { audio, fileName, meter }: ReturnType<typeof audioInputOf> & { meter: Meter },
-): Promise<Ran<TranscriptionAnswer>> {
+): Promise<RunResult<TranscriptionAnswer>> {
   const { model: modelId, language, prompt } = body;
   return meter.run(
     attempts,

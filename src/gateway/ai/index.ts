@@ -1,4 +1,4 @@
-export { ai, requireModelsFile, type AiNeeds, type AiService } from './ai.ts';
+export { ai, requireModelsFile, type AiOptions, type AiService } from './ai.ts';
 export { curatedModels } from './catalog/curated.ts';
 export type { ProviderCheck } from './provider-check.ts';
 export { jobPayments } from './jobs/payments.ts';

@@ -10,7 +10,7 @@ import type { GeneratedMedia, JobInput, JobRun, MediaGenerator } from './jobs/ru
 import { mediaTask } from './media-task.ts';
 import { generatedUnits, requestedUnits } from './media/units.ts';
 import { imageCallOf, videoCallOf } from './media/visual-input.ts';
-import { dearest, noTokens, priceOf } from './metering/price.ts';
+import { maximumPrice, noTokens, priceOf } from './metering/price.ts';
 import type { MediaModels } from './providers/media-models.ts';
 
 export interface MediaGenerationOptions {
@@ -31,7 +31,7 @@ export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator 
       const units = requestedUnits(kind, request);
       const prices = catalog
         .chain(viewerOfJob({ owner, request }), request.model, kind)
-        .map((model) => dearest(model, { input: 0, output: 0, units }));
+        .map((model) => maximumPrice(model, { input: 0, output: 0, units }));
       return prices.reduce((most, price) => (price > most ? price : most), 0n);
     },
     cancelUpstreamJob({ model, id }) {

@@ -7,32 +7,32 @@ import type { CreditsStore } from './store.ts';
 export function createBalances(store: Pick<CreditsStore, 'post' | 'takeBack'>): Balances {
   return {
     async post(tx, entry) {
-      requireWhole(entry.credits);
+      requireNonNegative(entry.credits);
       const isNew = await store.post(tx, entry);
       if (isNew === null) throw userNotFound();
       return { isNew };
     },
     async takeBack(tx, entry) {
-      requireWhole(entry.credits);
+      requireNonNegative(entry.credits);
       const result = await store.takeBack(tx, entry);
       if (result === null) throw userNotFound();
-      const { taken, owed, lacking } = result;
+      const { taken: takenCredits, owed: debt, lacking } = result;
       if (lacking > 0n) {
-        const there = entry.credits - lacking;
+        const available = entry.credits - lacking;
         throw new Problem(
           'insufficient_credits',
           'insufficient_credits',
-          `The account has ${there} credits available, not ${entry.credits}.`,
+          `The account has ${available} credits available, not ${entry.credits}.`,
           {
             param: 'credits',
             details: [
               { path: 'needed_credits', message: String(entry.credits) },
-              { path: 'affordable_credits', message: String(there) },
+              { path: 'affordable_credits', message: String(available) },
             ],
           },
         );
       }
-      return { taken, owed };
+      return { taken: takenCredits, owed: debt };
     },
   };
 }
@@ -41,6 +41,6 @@ export function userNotFound(): Problem {
   return new Problem('not_found', 'user_not_found', 'There is no such user.', { param: 'user_id' });
 }
 
-function requireWhole(credits: bigint): void {
+function requireNonNegative(credits: bigint): void {
   if (credits < 0n) throw new Error('An amount of credits is not negative; its kind says its direction.');
 }

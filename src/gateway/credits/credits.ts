@@ -11,10 +11,10 @@ import type { AuditEntry } from '../audit/index.ts';
 import type { Service } from '../service.ts';
 import { createBalances, userNotFound } from './balances.ts';
 import type { Journal } from './journal.ts';
-import { createKeeper, defaultTimes, type LedgerTimes } from './maintenance.ts';
-import { createLanes } from './write-batcher.ts';
+import { createLedgerMaintenance, defaultTimes, type LedgerTimes } from './maintenance.ts';
+import { createWriteBatcher } from './write-batcher.ts';
 import { createLedger, type LedgerCounters } from './ledger.ts';
-import { showLedger } from './ledger-metrics.ts';
+import { registerLedgerMetrics } from './ledger-metrics.ts';
 import type { Balances, Ledger } from './ports.ts';
 import type { Account, Change, CreditsStore, KeyBudget } from './store.ts';
 import { verifyLedger, type LedgerVerdict } from './verify.ts';
@@ -35,7 +35,7 @@ export interface CreditsOptions {
   /** How long resolved holds are kept, as long as usage records. */
   retentionDays: number;
   /** Batches that may be on their way at once; each takes a connection. */
-  lanes?: number;
+  concurrentBatches?: number;
   times?: Partial<LedgerTimes>;
 }
 
@@ -59,29 +59,38 @@ export interface Credits extends Service<'credits'> {
   close(): Promise<void>;
 }
 
-export function credits(needs: CreditsOptions): Credits {
-  const { store, journal, users, audit, log, clock, isAlone, retentionDays } = needs;
-  const times = { ...defaultTimes, ...needs.times };
-  const lanes = createLanes({
+export function credits(options: CreditsOptions): Credits {
+  const { store, journal, users, audit, log, clock, isAlone, retentionDays } = options;
+  const times = { ...defaultTimes, ...options.times };
+  const batcher = createWriteBatcher({
     store,
     clock,
     leaseMs: times.leaseMs,
-    lanes: needs.lanes ?? (isAlone ? 1 : 2),
-    onReached: () => keeper.noteReached(),
+    concurrentBatches: options.concurrentBatches ?? (isAlone ? 1 : 2),
+    onDatabaseAnswer: () => maintenance.recordDatabaseContact(),
   });
   const ledger = createLedger({
     store,
-    lanes,
+    batcher,
     journal,
     log,
     clock,
     leaseMs: times.leaseMs,
     renewEveryMs: times.renewEveryMs,
-    beatSoon: () => keeper.beatSoon(),
+    renewSoon: () => maintenance.renewSoon(),
   });
-  const keeper = createKeeper({ ledger, store, journal, log, clock, times, isAlone, retentionDays });
+  const maintenance = createLedgerMaintenance({
+    ledger,
+    store,
+    journal,
+    log,
+    clock,
+    times,
+    isAlone,
+    retentionDays,
+  });
   const balances = createBalances(store);
-  if (needs.metrics !== undefined) showLedger(needs.metrics, ledger);
+  if (options.metrics !== undefined) registerLedgerMetrics(options.metrics, ledger);
 
   /** One change of a user's balance by an administrator, with its entry in the audit log and its answer kept. */
   async function adjust(
@@ -102,7 +111,7 @@ export function credits(needs: CreditsOptions): Credits {
         outcome: 'ok',
         diff: { credits: amount, reason },
       });
-      const answer = { status: 200 as const, body: wireAccount(account) };
+      const answer = { status: 200 as const, body: serializeAccount(account) };
       await call.remember(tx, answer);
       return answer;
     });
@@ -116,7 +125,7 @@ export function credits(needs: CreditsOptions): Credits {
       'credits.getBalance': async ({ identity: { userId } }) => {
         return {
           status: 200,
-          body: wireBalance(
+          body: serializeBalance(
             (await store.findAccount(userId)) ?? { accountId: userId, posted: 0n, held: 0n, owed: 0n },
           ),
         };
@@ -129,7 +138,7 @@ export function credits(needs: CreditsOptions): Credits {
           limit,
           ({ txId }) => String(txId),
         );
-        return { status: 200, body: { items: items.map(wireChange), next_cursor } };
+        return { status: 200, body: { items: items.map(serializeChange), next_cursor } };
       },
       'credits.grantCredits': (call) =>
         adjust(call, (tx, entry) => balances.post(tx, { ...entry, kind: 'grant' })),
@@ -138,19 +147,19 @@ export function credits(needs: CreditsOptions): Credits {
       'credits.listAccounts': async ({ identity, query }) => {
         const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
         const limit = pageLimit(query);
-        const found = await store.listAccounts(
+        const accounts = await store.listAccounts(
           { bureauId: identity.bureauId ?? query.bureau_id },
           { after, limit },
         );
-        const { items, next_cursor } = pageOf(found, limit, ({ accountId }) => accountId);
-        return { status: 200, body: { items: items.map(wireAccount), next_cursor } };
+        const { items, next_cursor } = pageOf(accounts, limit, ({ accountId }) => accountId);
+        return { status: 200, body: { items: items.map(serializeAccount), next_cursor } };
       },
     },
     ledger,
     balances,
     async openAccount(tx, { userId, bureauId, startingCredits }) {
       await store.openAccount(tx, userId, bureauId);
-      const starting = startingCredits ?? needs.startingCredits;
+      const starting = startingCredits ?? options.startingCredits;
       if (starting > 0n)
         await balances.post(tx, {
           userId,
@@ -165,10 +174,10 @@ export function credits(needs: CreditsOptions): Credits {
     counters: () => ledger.counters(),
     openHolds: () => ledger.openHolds(),
     verify: () => verifyLedger(store, retentionDays),
-    start: () => keeper.start(),
+    start: () => maintenance.start(),
     async close() {
-      await keeper.close();
-      await lanes.settled();
+      await maintenance.close();
+      await batcher.waitForIdle();
     },
   };
 }
@@ -190,30 +199,30 @@ function isTransaction(value: unknown): value is string {
 }
 
 // Balances stay below 2^53: what can be granted at once is bounded by the contract.
-function wireBalance({
+function serializeBalance({
   accountId,
   posted,
-  held,
-  owed,
+  held: heldCredits,
+  owed: debt,
 }: Pick<Account, 'accountId' | 'posted' | 'held' | 'owed'>): Balance {
   return {
     user_id: accountId,
-    available: Number(posted - held),
-    held: Number(held),
+    available: Number(posted - heldCredits),
+    held: Number(heldCredits),
     posted: Number(posted),
-    owed: Number(owed),
+    owed: Number(debt),
   };
 }
 
-function wireAccount(account: Account): CreditAccount {
+function serializeAccount(account: Account): CreditAccount {
   return {
-    ...wireBalance(account),
+    ...serializeBalance(account),
     bureau_id: account.bureauId,
     created_at: account.createdAt.toISOString(),
   };
 }
 
-function wireChange({ kind, ref, credits: amount, reason, createdAt }: Change): CreditChange {
+function serializeChange({ kind, ref, credits: amount, reason, createdAt }: Change): CreditChange {
   return {
     kind: kind as CreditChange['kind'],
     ref,

@@ -55,7 +55,7 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
   }
 
   /** Null when the file is put aside, or when another process has settled it a moment ago. */
-  async function readOne(
+  async function readSettlement(
     name: string,
     report: (name: string, error: unknown) => void,
   ): Promise<Settlement | null> {
@@ -70,7 +70,7 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
       return null;
     }
     try {
-      const settlement = parse(text);
+      const settlement = parseSettlement(text);
       if (settlement.holdId + suffix === name) return settlement;
       throw new Error('The file is named after another hold.');
     } catch (error) {
@@ -97,7 +97,7 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
     async list(report) {
       const settlements: Settlement[] = [];
       for (const name of (await readdir(directory)).filter((one) => one.endsWith(suffix)).sort()) {
-        const settlement = await readOne(name, report);
+        const settlement = await readSettlement(name, report);
         if (settlement !== null) settlements.push(settlement);
       }
       return settlements;
@@ -110,7 +110,7 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
 }
 
 /** Throws for what is no settlement: half a file of a disk that lost power, or one that was edited. */
-function parse(text: string): Settlement {
+function parseSettlement(text: string): Settlement {
   const value = JSON.parse(text) as Partial<Record<keyof Settlement, unknown>> | null;
   const { holdId, accountId, credits, facts } = value ?? {};
   if (

@@ -2,7 +2,7 @@
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
 import type { LedgerCounters } from './ledger.ts';
 
-export function showLedger(
+export function registerLedgerMetrics(
   metrics: Metrics,
   { openHolds, counters }: { openHolds(): number; counters(): LedgerCounters },
 ): void {
@@ -16,14 +16,14 @@ export function showLedger(
     'townhall_ledger_incidents',
     'What went wrong with money since the start, by what it was.',
     () => {
-      const { overruns, lateSettlements, recovered, journaled, unreadable, faults } = counters();
+      const { overruns, lateSettlements, recovered, journaled, unreadable, mismatches } = counters();
       return [
         { labels: ['overrun'], value: overruns },
         { labels: ['late_settlement'], value: lateSettlements },
         { labels: ['recovered_hold'], value: recovered },
         { labels: ['journaled_settlement'], value: journaled },
         { labels: ['unreadable_journal'], value: unreadable },
-        { labels: ['verify_fault'], value: faults },
+        { labels: ['verify_fault'], value: mismatches },
       ];
     },
     ['kind'],

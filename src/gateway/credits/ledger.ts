@@ -5,15 +5,15 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { UsageFacts } from '../usage/index.ts';
-import { isAway, type Lanes } from './write-batcher.ts';
+import { isDatabaseUnavailable, type WriteBatcher } from './write-batcher.ts';
 import type { Journal, Settlement } from './journal.ts';
 import type { Alongside, Hold, Ledger } from './ports.ts';
-import { createSpendable } from './balance-cache.ts';
-import type { Beat, CreditsStore, Verdict } from './store.ts';
+import { createBalanceCache } from './balance-cache.ts';
+import type { LeaseRenewal, CreditsStore, Verdict } from './store.ts';
 
-export interface LedgerNeeds {
+export interface LedgerOptions {
   store: CreditsStore;
-  lanes: Lanes;
+  batcher: WriteBatcher;
   journal: Journal;
   log: Log;
   clock: Pick<Clock, 'monotonicMs'>;
@@ -21,7 +21,7 @@ export interface LedgerNeeds {
   /** How old a lease may be before it is renewed. */
   renewEveryMs: number;
   /** Asks for a heartbeat now. */
-  beatSoon(): void;
+  renewSoon(): void;
 }
 
 /** What went wrong with money since the start; for alarms. */
@@ -38,24 +38,24 @@ export interface LedgerCounters {
   /** Files of the journal that could not be read. */
   unreadable: number;
   /** Rows that did not fit when the ledger was verified last. */
-  faults: number;
+  mismatches: number;
 }
 
-export interface OpenLedger extends Ledger {
+export interface ManagedLedger extends Ledger {
   counters(): LedgerCounters;
   /** Holds that this process keeps alive. */
   openHolds(): number;
   /** One heartbeat for all of them. */
-  beat(): Promise<void>;
+  renewLeases(): Promise<void>;
   /** Settles what is in the journal; throws when the database is away. */
   replay(): Promise<void>;
   /** Whether the journal may hold something of this process. */
-  hasJournaled(): boolean;
-  noteRecovered(verdicts: readonly Verdict[]): void;
-  noteVerified(faults: number): void;
+  hasJournalEntries(): boolean;
+  countRecovered(verdicts: readonly Verdict[]): void;
+  recordVerification(mismatches: number): void;
 }
 
-interface Kept {
+interface OpenHold {
   hold: Hold;
   holdId: string;
   renewedAtMs: number;
@@ -66,13 +66,13 @@ const checkpointTokens = 256;
 // What the wire carries exactly; a price beyond it is a mistake, and an alarm is raised for it.
 const maximumCredits = BigInt(Number.MAX_SAFE_INTEGER);
 
-export function createLedger(needs: LedgerNeeds): OpenLedger {
-  const { store, lanes, journal, log, clock, leaseMs, renewEveryMs, beatSoon } = needs;
-  const spendable = createSpendable({ clock });
-  const kept = new Map<string, Kept>();
+export function createLedger(options: LedgerOptions): ManagedLedger {
+  const { store, batcher, journal, log, clock, leaseMs, renewEveryMs, renewSoon } = options;
+  const balanceCache = createBalanceCache({ clock });
+  const trackedHolds = new Map<string, OpenHold>();
   // Settlements that are neither in the database nor on the disk; only a full disk makes one wait here.
   const unwritten = new Map<string, Settlement>();
-  let mayHaveJournaled = false;
+  let mayHaveEntries = false;
   const counters: LedgerCounters = {
     overruns: 0,
     overrunCredits: 0n,
@@ -80,10 +80,10 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     recovered: 0,
     journaled: 0,
     unreadable: 0,
-    faults: 0,
+    mismatches: 0,
   };
 
-  function noteSettled(holdId: string, credits: bigint, { verdict, amount, overrun }: Verdict): void {
+  function countSettlement(holdId: string, credits: bigint, { verdict, amount, overrun }: Verdict): void {
     if (overrun > 0n) {
       counters.overruns += 1;
       counters.overrunCredits += overrun;
@@ -103,7 +103,7 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
   }
 
-  function noteUnreadable(file: string, error: unknown): void {
+  function countUnreadable(file: string, error: unknown): void {
     counters.unreadable += 1;
     log.error(
       { alarm: 'unreadable_journal', err: error, file },
@@ -111,8 +111,8 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     );
   }
 
-  async function writeDown(settlement: Settlement): Promise<void> {
-    mayHaveJournaled = true;
+  async function writeToJournal(settlement: Settlement): Promise<void> {
+    mayHaveEntries = true;
     try {
       await journal.write(settlement);
       counters.journaled += 1;
@@ -129,22 +129,22 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
     }
   }
 
-  function keep(
+  function trackHold(
     holdId: string,
     { accountId, tokenId }: { accountId: string; tokenId: string },
-    held: bigint,
+    initialAmount: bigint,
   ): Hold {
     const payer = { userId: accountId, tokenId };
-    let amount = held;
+    let amount = initialAmount;
     let settling: Promise<{ charged: bigint }> | undefined;
     let tokensWritten = 0;
 
     async function settle(
-      given: bigint,
+      price: bigint,
       facts: UsageFacts,
       alongside?: Alongside,
     ): Promise<{ charged: bigint }> {
-      const credits = withinBounds(holdId, given);
+      const credits = clampPrice(holdId, price);
       const work = alongside !== undefined && 'work' in alongside ? alongside.work : undefined;
       const answer = alongside !== undefined && 'answer' in alongside ? alongside.answer() : null;
       const settlement: Settlement = {
@@ -157,15 +157,15 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
         isHeldOnly: false,
       };
       try {
-        const verdict = await lanes.run(settlement, work);
-        kept.delete(holdId);
-        spendable.note(payer, verdict.available);
-        noteSettled(holdId, credits, verdict);
+        const verdict = await batcher.run(settlement, work);
+        trackedHolds.delete(holdId);
+        balanceCache.recordAvailable(payer, verdict.available);
+        countSettlement(holdId, credits, verdict);
         return { charged: verdict.amount };
       } catch (error) {
-        if (!isAway(error)) throw error;
+        if (!isDatabaseUnavailable(error)) throw error;
         // The hold is kept alive until the journal was replayed, so that nobody resolves it otherwise.
-        await writeDown({ ...settlement, isHeldOnly: work !== undefined });
+        await writeToJournal({ ...settlement, isHeldOnly: work !== undefined });
         return { charged: credits < amount ? credits : amount };
       }
     }
@@ -175,15 +175,15 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
       get amount() {
         return amount;
       },
-      async raise(wanted) {
-        if (wanted <= amount) return;
-        const { verdict, amount: granted } = await lanes.run({
+      async raise(newAmount) {
+        if (newAmount <= amount) return;
+        const { verdict, amount: granted } = await batcher.run({
           kind: 'raise',
           holdId,
           accountId,
-          amount: bounded(wanted),
+          amount: clampCredits(newAmount),
         });
-        if (verdict === 'short') throw notEnough(wanted, granted);
+        if (verdict === 'short') throw insufficientCredits(newAmount, granted);
         if (verdict !== 'raised')
           throw new Problem(
             'unavailable',
@@ -191,19 +191,19 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
             'The credits held for this call were set free meanwhile.',
             { headers: { 'retry-after': '2' } },
           );
-        spendable.spend(payer, granted - amount);
+        balanceCache.recordRaise(payer, granted - amount);
         amount = granted;
       },
       checkpoint(credits, facts, outputTokens) {
-        const entry = kept.get(holdId);
+        const entry = trackedHolds.get(holdId);
         if (entry === undefined || settling !== undefined) return;
         entry.checkpoint = {
-          credits: withinBounds(holdId, credits),
+          credits: clampPrice(holdId, credits),
           facts: { ...entry.checkpoint?.facts, ...facts },
         };
         if (outputTokens - tokensWritten < checkpointTokens) return;
         tokensWritten = outputTokens;
-        beatSoon();
+        renewSoon();
       },
       settle(credits, facts, alongside) {
         settling ??= settle(credits, facts, alongside).catch((error: unknown) => {
@@ -213,94 +213,97 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
         return settling;
       },
     };
-    kept.set(holdId, { hold, holdId, renewedAtMs: clock.monotonicMs(), checkpoint: null });
+    trackedHolds.set(holdId, { hold, holdId, renewedAtMs: clock.monotonicMs(), checkpoint: null });
     return hold;
   }
 
-  function withinBounds(holdId: string, credits: bigint): bigint {
+  function clampPrice(holdId: string, credits: bigint): bigint {
     if (credits >= 0n && credits <= maximumCredits) return credits;
     log.error({ hold_id: holdId, credits: String(credits) }, 'a price is out of all bounds');
-    return bounded(credits);
+    return clampCredits(credits);
   }
 
-  async function replayOne(settlement: Settlement): Promise<void> {
+  async function replaySettlement(settlement: Settlement): Promise<void> {
     const { holdId } = settlement;
-    const verdict = await lanes.run(settlement);
-    noteSettled(holdId, settlement.credits, verdict);
-    kept.delete(holdId);
+    const verdict = await batcher.run(settlement);
+    countSettlement(holdId, settlement.credits, verdict);
+    trackedHolds.delete(holdId);
     unwritten.delete(holdId);
     // One that is not of this database is left to the process that knows better.
     if (verdict.verdict !== 'unknown') await journal.remove(holdId);
   }
 
   return {
-    async hold(call, wanted, { isSent = true } = {}) {
-      const amount = wanted < 0n ? 0n : wanted;
+    async hold(call, requestedAmount, { isSent = true } = {}) {
+      const amount = requestedAmount < 0n ? 0n : requestedAmount;
       const [holdId, accountId] = [id('hld'), call.userId];
-      if (amount > maximumCredits) throw notEnough(amount, await store.available(call.userId, call.tokenId));
-      const wasSure = spendable.isSure(call, amount);
-      const end = spendable.begin(call, amount);
+      if (amount > maximumCredits)
+        throw insufficientCredits(amount, await store.available(call.userId, call.tokenId));
+      const couldSkipWait = balanceCache.canSkipHoldWait(call, amount);
+      const endHold = balanceCache.beginHold(call, amount);
       try {
         const {
           verdict,
           amount: granted,
           available,
-        } = await lanes.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
-        spendable.note(call, available);
+        } = await batcher.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
+        balanceCache.recordAvailable(call, available);
         if (verdict === 'short') {
-          if (wasSure) spendable.refuse(call);
-          throw notEnough(amount, granted);
+          if (couldSkipWait) balanceCache.recordRefusal(call);
+          throw insufficientCredits(amount, granted);
         }
-        return keep(holdId, { accountId, tokenId: call.tokenId }, amount);
+        return trackHold(holdId, { accountId, tokenId: call.tokenId }, amount);
       } finally {
-        end();
+        endHold();
       }
     },
-    canSkipHoldWait: (call, amount) => spendable.isSure(call, amount),
+    canSkipHoldWait: (call, amount) => balanceCache.canSkipHoldWait(call, amount),
     async available(userId, tokenId) {
       const available = await store.available(userId, tokenId);
       return available > 0n ? available : 0n;
     },
     async record(call, facts) {
-      await lanes.run({ kind: 'record', usageId: id('use'), call, facts });
+      await batcher.run({ kind: 'record', usageId: id('use'), call, facts });
     },
     async resume(holdId) {
-      const found = await store.resume(holdId, leaseMs);
-      if (found === null) return null;
-      return kept.get(holdId)?.hold ?? keep(holdId, found, found.amount);
+      const row = await store.resume(holdId, leaseMs);
+      if (row === null) return null;
+      return trackedHolds.get(holdId)?.hold ?? trackHold(holdId, row, row.amount);
     },
     counters: () => ({ ...counters }),
-    openHolds: () => kept.size,
-    async beat() {
+    openHolds: () => trackedHolds.size,
+    async renewLeases() {
       const nowMs = clock.monotonicMs();
-      const due = [...kept.values()].filter(
+      const due = [...trackedHolds.values()].filter(
         ({ checkpoint, renewedAtMs }) => checkpoint !== null || nowMs - renewedAtMs >= renewEveryMs,
       );
       if (due.length === 0) return;
-      const beats: Beat[] = due.map(({ holdId, checkpoint }) => ({
+      const renewals: LeaseRenewal[] = due.map(({ holdId, checkpoint }) => ({
         holdId,
         ...(checkpoint !== null && { checkpoint }),
       }));
-      const { resolved } = await store.keep(beats, leaseMs);
+      const { resolved } = await store.renewLeases(renewals, leaseMs);
       for (const [index, entry] of due.entries()) {
         entry.renewedAtMs = nowMs;
         // Another checkpoint may have come meanwhile; it is for the next heartbeat.
-        if (entry.checkpoint === beats[index]?.checkpoint) entry.checkpoint = null;
+        if (entry.checkpoint === renewals[index]?.checkpoint) entry.checkpoint = null;
       }
-      for (const holdId of resolved) kept.delete(holdId);
+      for (const holdId of resolved) trackedHolds.delete(holdId);
     },
     async replay() {
-      mayHaveJournaled = false;
+      mayHaveEntries = false;
       try {
-        await Promise.all([...unwritten.values(), ...(await journal.list(noteUnreadable))].map(replayOne));
+        await Promise.all(
+          [...unwritten.values(), ...(await journal.list(countUnreadable))].map(replaySettlement),
+        );
       } catch (error) {
-        mayHaveJournaled = true;
+        mayHaveEntries = true;
         throw error;
       }
     },
-    hasJournaled: () => mayHaveJournaled,
-    noteVerified: (faults) => void (counters.faults = faults),
-    noteRecovered(verdicts) {
+    hasJournalEntries: () => mayHaveEntries,
+    recordVerification: (mismatches) => void (counters.mismatches = mismatches),
+    countRecovered(verdicts) {
       for (const { verdict, overrun } of verdicts) {
         if (verdict === 'recovered' || verdict === 'voided') counters.recovered += 1;
         if (overrun === 0n) continue;
@@ -315,22 +318,22 @@ export function createLedger(needs: LedgerNeeds): OpenLedger {
   };
 }
 
-function bounded(credits: bigint): bigint {
+function clampCredits(credits: bigint): bigint {
   if (credits < 0n) return 0n;
   return credits > maximumCredits ? maximumCredits : credits;
 }
 
 /** 402 with what is there, for people and for programs. */
-function notEnough(needed: bigint, affordable: bigint): Problem {
-  const there = affordable > 0n ? affordable : 0n;
+function insufficientCredits(price: bigint, affordable: bigint): Problem {
+  const available = affordable > 0n ? affordable : 0n;
   return new Problem(
     'insufficient_credits',
     'insufficient_credits',
-    `This call may cost ${needed} credits, and ${there} are available.`,
+    `This call may cost ${price} credits, and ${available} are available.`,
     {
       details: [
-        { path: 'needed_credits', message: String(needed) },
-        { path: 'affordable_credits', message: String(there) },
+        { path: 'needed_credits', message: String(price) },
+        { path: 'affordable_credits', message: String(available) },
       ],
     },
   );

@@ -3,7 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Journal } from './journal.ts';
-import type { OpenLedger } from './ledger.ts';
+import type { ManagedLedger } from './ledger.ts';
 import type { CreditsStore } from './store.ts';
 import { verifyLedger } from './verify.ts';
 
@@ -14,7 +14,7 @@ export interface LedgerTimes {
   /** How old a lease may be before it is renewed. */
   renewEveryMs: number;
   /** How often checkpoints are written. */
-  beatEveryMs: number;
+  checkpointEveryMs: number;
   sweepEveryMs: number;
   verifyEveryMs: number;
 }
@@ -22,13 +22,13 @@ export interface LedgerTimes {
 export const defaultTimes: LedgerTimes = {
   leaseMs: 45_000,
   renewEveryMs: 10_000,
-  beatEveryMs: 2_000,
+  checkpointEveryMs: 2_000,
   sweepEveryMs: 15_000,
   verifyEveryMs: 3_600_000,
 };
 
-export interface KeeperNeeds {
-  ledger: OpenLedger;
+export interface LedgerMaintenanceOptions {
+  ledger: ManagedLedger;
   store: CreditsStore;
   journal: Journal;
   log: Log;
@@ -39,13 +39,13 @@ export interface KeeperNeeds {
   retentionDays: number;
 }
 
-export interface Keeper {
+export interface LedgerMaintenance {
   /** Settles and resolves what an earlier process left, then begins. */
   start(): Promise<void>;
   /** A heartbeat before its time. */
-  beatSoon(): void;
+  renewSoon(): void;
   /** The database has answered just now. */
-  noteReached(): void;
+  recordDatabaseContact(): void;
   /** One round of recovery; says how many holds it resolved. */
   sweep(): Promise<number>;
   close(): Promise<void>;
@@ -54,53 +54,54 @@ export interface Keeper {
 const sweepLimit = 200;
 const dropLimit = 1_000;
 // Many streams together reach their next 256 tokens at every moment.
-const beatGapMs = 100;
+const renewalGapMs = 100;
 const firstVerifyMs = 2_000;
 
-export function createKeeper(needs: KeeperNeeds): Keeper {
-  const { ledger, store, journal, log, clock, times, isAlone, retentionDays } = needs;
-  const stopping = new AbortController();
-  const { signal } = stopping;
+export function createLedgerMaintenance(options: LedgerMaintenanceOptions): LedgerMaintenance {
+  const { ledger, store, journal, log, clock, times, isAlone, retentionDays } = options;
+  const shutdown = new AbortController();
+  const { signal } = shutdown;
   const loops: Promise<void>[] = [];
-  let waking = new AbortController();
-  let reachedAtMs = clock.monotonicMs();
-  let quietUntilMs = Number.NEGATIVE_INFINITY;
+  let wakeUp = new AbortController();
+  let lastContactMs = clock.monotonicMs();
+  let recoveryPausedUntilMs = Number.NEGATIVE_INFINITY;
 
-  function noteReached(): void {
+  function recordDatabaseContact(): void {
     const nowMs = clock.monotonicMs();
     // So long without the database, others may not have been able to renew their leases either: they get the time to.
-    if (nowMs - reachedAtMs > times.leaseMs - times.renewEveryMs - times.beatEveryMs)
-      quietUntilMs = nowMs + times.leaseMs;
-    reachedAtMs = nowMs;
+    if (nowMs - lastContactMs > times.leaseMs - times.renewEveryMs - times.checkpointEveryMs)
+      recoveryPausedUntilMs = nowMs + times.leaseMs;
+    lastContactMs = nowMs;
   }
 
   const pause = (ms: number): Promise<void> => clock.sleep(ms, signal).catch(() => undefined);
 
   /** Nothing here may end a loop: what fails is tried again in the next round. */
-  async function attempt(what: string, work: () => Promise<unknown>): Promise<void> {
+  async function runAndLog(failureMessage: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
     } catch (error) {
-      if (!signal.aborted) log.warn({ err: error }, what);
+      if (!signal.aborted) log.warn({ err: error }, failureMessage);
     }
   }
 
-  async function beatLoop(): Promise<void> {
+  async function renewLoop(): Promise<void> {
     while (!signal.aborted) {
-      await pause(beatGapMs);
+      await pause(renewalGapMs);
       await clock
-        .sleep(times.beatEveryMs - beatGapMs, AbortSignal.any([signal, waking.signal]))
+        .sleep(times.checkpointEveryMs - renewalGapMs, AbortSignal.any([signal, wakeUp.signal]))
         .catch(() => undefined);
-      waking = new AbortController();
-      await attempt('the open holds could not be renewed', () => ledger.beat());
-      if (ledger.hasJournaled()) await attempt('the journal could not be settled yet', () => ledger.replay());
+      wakeUp = new AbortController();
+      await runAndLog('the open holds could not be renewed', () => ledger.renewLeases());
+      if (ledger.hasJournalEntries())
+        await runAndLog('the journal could not be settled yet', () => ledger.replay());
     }
   }
 
-  async function recover(isForced: boolean): Promise<number> {
+  async function recoverHolds(isForced: boolean): Promise<number> {
     for (let resolved = 0; ;) {
       const verdicts = await store.recover({ isForced, limit: sweepLimit });
-      ledger.noteRecovered(verdicts);
+      ledger.countRecovered(verdicts);
       resolved += verdicts.filter(({ verdict }) => verdict !== 'alive').length;
       if (verdicts.length < sweepLimit) {
         if (resolved > 0) log.warn({ holds: resolved }, 'resolved holds whose process was gone');
@@ -111,32 +112,32 @@ export function createKeeper(needs: KeeperNeeds): Keeper {
 
   async function sweep(): Promise<number> {
     await store.ping();
-    noteReached();
-    if (clock.monotonicMs() < quietUntilMs) return 0;
-    await ledger.beat();
-    return recover(false);
+    recordDatabaseContact();
+    if (clock.monotonicMs() < recoveryPausedUntilMs) return 0;
+    await ledger.renewLeases();
+    return recoverHolds(false);
   }
 
   async function sweepLoop(): Promise<void> {
     while (!signal.aborted) {
       await pause(times.sweepEveryMs);
-      if (!signal.aborted) await attempt('holds could not be recovered', sweep);
+      if (!signal.aborted) await runAndLog('holds could not be recovered', sweep);
     }
   }
 
   async function verifyLoop(): Promise<void> {
     await pause(Math.min(firstVerifyMs, times.verifyEveryMs));
     while (!signal.aborted) {
-      await attempt('the ledger could not be verified', async () => {
-        const { ok, faults } = await verifyLedger(store, retentionDays, signal);
-        ledger.noteVerified(faults.length);
-        if (!ok) log.error({ faults }, 'the ledger does not agree with itself');
+      await runAndLog('the ledger could not be verified', async () => {
+        const { ok, faults: mismatches } = await verifyLedger(store, retentionDays, signal);
+        ledger.recordVerification(mismatches.length);
+        if (!ok) log.error({ faults: mismatches }, 'the ledger does not agree with itself');
       });
-      await attempt('old holds could not be dropped', async () => {
+      await runAndLog('old holds could not be dropped', async () => {
         while ((await store.dropOldHolds(retentionDays, dropLimit)) === dropLimit);
       });
       // A file that another process has left, on a disk that outlived it.
-      await attempt('the journal could not be settled yet', () => ledger.replay());
+      await runAndLog('the journal could not be settled yet', () => ledger.replay());
       await pause(times.verifyEveryMs);
     }
   }
@@ -144,18 +145,18 @@ export function createKeeper(needs: KeeperNeeds): Keeper {
   return {
     async start() {
       await journal.prepare();
-      await attempt('the journal could not be settled yet', () => ledger.replay());
-      if (isAlone) await recover(true);
+      await runAndLog('the journal could not be settled yet', () => ledger.replay());
+      if (isAlone) await recoverHolds(true);
       // It may be the database's own start too, after which the others have not come back yet.
-      else quietUntilMs = clock.monotonicMs() + times.leaseMs;
-      reachedAtMs = clock.monotonicMs();
-      loops.push(beatLoop(), sweepLoop(), verifyLoop());
+      else recoveryPausedUntilMs = clock.monotonicMs() + times.leaseMs;
+      lastContactMs = clock.monotonicMs();
+      loops.push(renewLoop(), sweepLoop(), verifyLoop());
     },
-    beatSoon: () => waking.abort(),
-    noteReached,
+    renewSoon: () => wakeUp.abort(),
+    recordDatabaseContact,
     sweep,
     async close() {
-      stopping.abort();
+      shutdown.abort();
       await Promise.all(loops);
     },
   };

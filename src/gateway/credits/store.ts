@@ -70,7 +70,7 @@ export interface KeyBudget {
 }
 
 /** What a heartbeat writes of an open hold; without a checkpoint it renews the lease alone. */
-export interface Beat {
+export interface LeaseRenewal {
   holdId: string;
   checkpoint?: { credits: bigint; facts: Partial<UsageFacts> };
 }
@@ -88,7 +88,7 @@ export interface CreditsStore extends LedgerReader {
   /** One transaction; the answers are in the order of the operations. */
   apply(operations: readonly Operation[], leaseMs: number, within?: Tx): Promise<Verdict[]>;
   /** Renews leases and writes checkpoints; answers which of them are resolved. */
-  keep(beats: readonly Beat[], leaseMs: number): Promise<{ resolved: string[] }>;
+  renewLeases(renewals: readonly LeaseRenewal[], leaseMs: number): Promise<{ resolved: string[] }>;
   /** Resolves some holds whose lease has run out, or all that are open; says how many. One replica at a time, the others do nothing. */
   recover(options: { isForced: boolean; limit: number }): Promise<Verdict[]>;
   /** Marks an open hold as sent and renews its lease; null when it is resolved. */
@@ -128,9 +128,9 @@ export function creditsStore(database: Database): CreditsStore {
     leaseMs: number,
     within: Sql = sql,
   ): Promise<Verdict[]> {
-    const given = JSON.stringify(operations.map(wireOperation), bigintsAsText);
+    const operationsJson = JSON.stringify(operations.map(serializeOperation), bigintToText);
     const rows = await within<(Verdict & { op: number })[]>`
-      select op, verdict, amount, overrun, available from gateway.credits_apply(${given}::text::jsonb, ${leaseMs / 1_000})`;
+      select op, verdict, amount, overrun, available from gateway.credits_apply(${operationsJson}::text::jsonb, ${leaseMs / 1_000})`;
     const byOp = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
     return operations.map((_, op) => {
       const verdict = byOp.get(op);
@@ -143,18 +143,18 @@ export function creditsStore(database: Database): CreditsStore {
     tx: (work) => database.tx(work),
     ping: () => database.ping(),
     apply,
-    async keep(beats, leaseMs) {
-      const given = JSON.stringify(
-        beats.map(({ holdId, checkpoint }) => ({
+    async renewLeases(renewals, leaseMs) {
+      const renewalsJson = JSON.stringify(
+        renewals.map(({ holdId, checkpoint }) => ({
           hold_id: holdId,
           credits: checkpoint?.credits ?? null,
           facts: checkpoint?.facts ?? null,
         })),
-        bigintsAsText,
+        bigintToText,
       );
       // A row that is locked is being settled or renewed by another; to wait for it could make two wait for one another.
       const rows = await sql<{ holdId: string }[]>`
-        with beats as (select * from jsonb_to_recordset(${given}::text::jsonb) as b (hold_id text, credits bigint, facts jsonb)),
+        with beats as (select * from jsonb_to_recordset(${renewalsJson}::text::jsonb) as b (hold_id text, credits bigint, facts jsonb)),
         open as (
           select h.hold_id from gateway.credits_holds h
           where h.hold_id = any(array(select hold_id from beats)) and h.state = 'held'
@@ -173,29 +173,29 @@ export function creditsStore(database: Database): CreditsStore {
         const [lock] = await tx<{ isOurs: boolean }[]>`
           select pg_try_advisory_xact_lock(hashtextextended('townhall.credits.recover', 0)) as "isOurs"`;
         if (lock?.isOurs !== true) return [];
-        const found = await tx<{ holdId: string; accountId: string }[]>`
+        const holds = await tx<{ holdId: string; accountId: string }[]>`
           select hold_id as "holdId", account_id as "accountId" from gateway.credits_holds
           where state = 'held' ${isForced ? tx`` : tx`and lease_until < gateway.townhall_now()`}
           order by lease_until limit ${limit}`;
-        if (found.length === 0) return [];
-        const operations = found.map((hold) => ({ kind: 'recover' as const, ...hold, isForced }));
+        if (holds.length === 0) return [];
+        const operations = holds.map((hold) => ({ kind: 'recover' as const, ...hold, isForced }));
         return apply(operations, 0, tx);
       });
     },
     async resume(holdId, leaseMs) {
-      const [found] = await sql<{ amount: bigint; accountId: string; tokenId: string }[]>`
+      const [row] = await sql<{ amount: bigint; accountId: string; tokenId: string }[]>`
         update gateway.credits_holds
         set phase = 'sent', lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000})
         where hold_id = ${holdId} and state = 'held'
         returning amount, account_id as "accountId", token_id as "tokenId"`;
-      return found ?? null;
+      return row ?? null;
     },
     async available(userId, tokenId) {
-      const [found] = await sql<{ available: bigint }[]>`
+      const [row] = await sql<{ available: bigint }[]>`
         select least(a.posted - a.held, k.cap - k.spent - k.held) as available
         from gateway.credits_accounts a left join gateway.credits_keys k on k.token_id = ${tokenId}
         where a.account_id = ${userId}`;
-      return found?.available ?? 0n;
+      return row?.available ?? 0n;
     },
     async post(tx, { userId, kind, ref, credits, reason }) {
       const [row] = await tx<{ isNew: boolean | null }[]>`
@@ -221,10 +221,10 @@ export function creditsStore(database: Database): CreditsStore {
       ];
     },
     async findAccount(userId, within = sql) {
-      const [found] = await within<
+      const [row] = await within<
         Account[]
       >`select ${accountColumns(within)} from gateway.credits_accounts where account_id = ${userId}`;
-      return found ?? null;
+      return row ?? null;
     },
     async listAccounts({ bureauId }, { after, limit }) {
       return [
@@ -252,7 +252,7 @@ export function creditsStore(database: Database): CreditsStore {
           order by resolved_at limit ${limit} for update skip locked)`;
       return dropped.count;
     },
-    async verifying(work) {
+    async withVerification(work) {
       const session = database.session({ deadlineMs: verifyMs });
       try {
         return await work(async (part, { after, size, days }) => [
@@ -272,7 +272,7 @@ function accountColumns(sql: Sql) {
 }
 
 /** The members that the function reads. */
-function wireOperation(operation: Operation, op: number): object {
+function serializeOperation(operation: Operation, op: number): object {
   switch (operation.kind) {
     case 'hold': {
       const { holdId, accountId, call, amount, isSent } = operation;
@@ -330,6 +330,6 @@ function callMembers({ tokenId, requestId, action, model, provider }: PaidCall |
 }
 
 // JSON has no integers of 64 bits; the database reads them from text.
-function bigintsAsText(_key: string, value: unknown): unknown {
+function bigintToText(_key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? String(value) : value;
 }

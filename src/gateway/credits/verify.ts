@@ -23,7 +23,7 @@ const ledgerParts = ['txs', 'accounts', 'keys', 'holds', 'usage'] as const;
 export type LedgerPart = (typeof ledgerParts)[number];
 
 const chunkSize = 1_000;
-const maximumFaults = 100;
+const maximumMismatches = 100;
 
 /** One chunk of one part. The last row has the key to go on from, if any, and the chunk's size in `expected`. */
 export type ReadChunk = (
@@ -33,7 +33,7 @@ export type ReadChunk = (
 
 export interface LedgerReader {
   /** Gives the work a connection whose statements may take long. */
-  verifying<T>(work: (chunkOf: ReadChunk) => Promise<T>): Promise<T>;
+  withVerification<T>(work: (readChunk: ReadChunk) => Promise<T>): Promise<T>;
 }
 
 /** `days` is how long holds and usage are kept: what is older need not be there any more. */
@@ -42,20 +42,20 @@ export async function verifyLedger(
   days: number,
   signal?: AbortSignal,
 ): Promise<LedgerVerdict> {
-  const faults: LedgerFault[] = [];
+  const mismatches: LedgerFault[] = [];
   const counts: Record<LedgerPart, number> = { txs: 0, accounts: 0, keys: 0, holds: 0, usage: 0 };
-  await store.verifying(async (chunkOf) => {
+  await store.withVerification(async (readChunk) => {
     for (const part of ledgerParts) {
       for (let after: string | null = null, isFirst = true; isFirst || after !== null; isFirst = false) {
         signal?.throwIfAborted();
-        const rows: LedgerFault[] = await chunkOf(part, { after, size: chunkSize, days });
+        const rows: LedgerFault[] = await readChunk(part, { after, size: chunkSize, days });
         const last = rows.pop();
-        faults.push(...rows.slice(0, maximumFaults - faults.length));
+        mismatches.push(...rows.slice(0, maximumMismatches - mismatches.length));
         counts[part] += Number(last?.expected ?? 0);
         after = last?.row ?? null;
       }
     }
   });
   const { txs: transactions, ...others } = counts;
-  return { ok: faults.length === 0, transactions, ...others, faults };
+  return { ok: mismatches.length === 0, transactions, ...others, faults: mismatches };
 }

@@ -9,32 +9,32 @@ import type { CreditsStore, Operation, Verdict } from './store.ts';
 /** What another slice does in the transaction of an operation. */
 export type Work = (tx: Tx) => Promise<void>;
 
-export interface LanesNeeds {
+export interface WriteBatcherOptions {
   store: Pick<CreditsStore, 'apply' | 'tx'>;
   clock: Pick<Clock, 'monotonicMs'>;
   leaseMs: number;
   /** How many batches may be on their way at once. */
-  lanes: number;
+  concurrentBatches: number;
   /** Told whenever the database has answered. */
-  onReached(): void;
+  onDatabaseAnswer(): void;
 }
 
-export interface Lanes {
+export interface WriteBatcher {
   /** Rejects with 503 `database_unavailable` when the database is away; whether the operation was done is not known then. */
   run(operation: Operation, work?: Work): Promise<Verdict>;
   /** Resolves once nothing is on its way. */
-  settled(): Promise<void>;
+  waitForIdle(): Promise<void>;
 }
 
-interface Item {
+interface PendingOperation {
   operation: Operation;
   work: Work | undefined;
   resolve(verdict: Verdict): void;
   reject(error: unknown): void;
 }
 
-interface Lane {
-  waiting: Item[];
+interface BatchQueue {
+  waiting: PendingOperation[];
   running: Promise<void> | null;
   /** Until then nothing is tried: the database was away a moment ago. */
   pausedUntilMs: number;
@@ -44,10 +44,20 @@ interface Lane {
 const maximumBatch = 200;
 const pauseMs = 250;
 
-export function createLanes({ store, clock, leaseMs, lanes: count, onReached }: LanesNeeds): Lanes {
-  const lanes = Array.from({ length: count }, (): Lane => ({ waiting: [], running: null, pausedUntilMs: 0 }));
+export function createWriteBatcher({
+  store,
+  clock,
+  leaseMs,
+  concurrentBatches: count,
+  onDatabaseAnswer,
+}: WriteBatcherOptions): WriteBatcher {
+  const queues = Array.from({ length: count }, (): BatchQueue => ({
+    waiting: [],
+    running: null,
+    pausedUntilMs: 0,
+  }));
 
-  async function apply(batch: readonly Item[]): Promise<Verdict[]> {
+  async function apply(batch: readonly PendingOperation[]): Promise<Verdict[]> {
     const operations = batch.map(({ operation }) => operation);
     if (batch.every(({ work }) => work === undefined)) return store.apply(operations, leaseMs);
     return store.tx(async (tx) => {
@@ -57,68 +67,68 @@ export function createLanes({ store, clock, leaseMs, lanes: count, onReached }: 
     });
   }
 
-  async function runBatch(lane: Lane, batch: readonly Item[]): Promise<void> {
+  async function runBatch(queue: BatchQueue, batch: readonly PendingOperation[]): Promise<void> {
     try {
       const verdicts = await apply(batch);
-      onReached();
+      onDatabaseAnswer();
       // In the order in which the function applies them, so that the newest balance is the last that a caller hears of.
       const answers = batch.map((item, index) => ({ item, verdict: verdicts[index] as Verdict }));
-      answers.sort((a, b) => rankOf(a.item.operation) - rankOf(b.item.operation));
+      answers.sort((a, b) => applyOrder(a.item.operation) - applyOrder(b.item.operation));
       for (const { item, verdict } of answers) item.resolve(verdict);
     } catch (error) {
-      if (isAway(error)) {
-        lane.pausedUntilMs = clock.monotonicMs() + pauseMs;
+      if (isDatabaseUnavailable(error)) {
+        queue.pausedUntilMs = clock.monotonicMs() + pauseMs;
         // Those that wait would wait for the same deadline once more.
-        for (const item of [...batch, ...lane.waiting.splice(0)]) item.reject(error);
+        for (const item of [...batch, ...queue.waiting.splice(0)]) item.reject(error);
       } else if (batch.length > 1) {
         // One of them is at fault; the others must not suffer for it.
-        for (const item of batch) await runBatch(lane, [item]);
+        for (const item of batch) await runBatch(queue, [item]);
       } else {
         for (const item of batch) item.reject(error);
       }
     }
   }
 
-  async function drain(lane: Lane): Promise<void> {
+  async function drain(queue: BatchQueue): Promise<void> {
     // What arrives in the same turn goes along.
     await new Promise((resolve) => setImmediate(resolve));
-    while (lane.waiting.length > 0) await runBatch(lane, lane.waiting.splice(0, maximumBatch));
-    lane.running = null;
+    while (queue.waiting.length > 0) await runBatch(queue, queue.waiting.splice(0, maximumBatch));
+    queue.running = null;
   }
 
   return {
     run(operation, work) {
-      const lane = lanes[laneOf(operation, count)] as Lane;
-      if (clock.monotonicMs() < lane.pausedUntilMs) return Promise.reject(away());
+      const queue = queues[queueIndex(operation, count)] as BatchQueue;
+      if (clock.monotonicMs() < queue.pausedUntilMs) return Promise.reject(databaseUnavailable());
       return new Promise((resolve, reject) => {
-        lane.waiting.push({ operation, work, resolve, reject });
-        lane.running ??= drain(lane);
+        queue.waiting.push({ operation, work, resolve, reject });
+        queue.running ??= drain(queue);
       });
     },
-    async settled() {
-      for (const lane of lanes) while (lane.running !== null) await lane.running;
+    async waitForIdle() {
+      for (const queue of queues) while (queue.running !== null) await queue.running;
     },
   };
 }
 
-export function isAway(error: unknown): boolean {
+export function isDatabaseUnavailable(error: unknown): boolean {
   return error instanceof Problem && error.code === 'database_unavailable';
 }
 
-function away(): Problem {
+function databaseUnavailable(): Problem {
   return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.', {
     headers: { 'retry-after': '2' },
   });
 }
 
 /** As `credits_apply` orders the operations of one account. */
-function rankOf({ kind }: Operation): number {
+function applyOrder({ kind }: Operation): number {
   if (kind === 'hold') return 3;
   return kind === 'raise' ? 2 : 1;
 }
 
 /** FNV-1a of the account, so that an account has the same lane for good. */
-function laneOf(operation: Operation, count: number): number {
+function queueIndex(operation: Operation, count: number): number {
   const text = operation.kind === 'record' ? operation.usageId : operation.accountId;
   let hash = 0x811c9dc5;
   for (let index = 0; index < text.length; index += 1)

@@ -328,7 +328,7 @@ describe('a model that keeps failing', () => {
     const fast = model('acme/fast');
     for (let call = 0; call < 10; call += 1) {
       await runWith(attempts, { outcomes: ['ok'] }).run;
-      attempts.brokeOff(fast, new Problem('upstream_failed', 'upstream_truncated', 'x'));
+      attempts.recordStreamFailure(fast, new Problem('upstream_failed', 'upstream_truncated', 'x'));
     }
     await expect(runWith(attempts, { outcomes: ['ok'] }).run).rejects.toMatchObject({
       headers: { 'x-townhall-attempts': 'acme/fast;breaker_open' },

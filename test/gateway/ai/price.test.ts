@@ -1,6 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { dearest, outputFor, priceOf, type Tokens } from '../../../src/gateway/ai/metering/price.ts';
+import {
+  maximumPrice,
+  affordableOutputTokens,
+  priceOf,
+  type Tokens,
+} from '../../../src/gateway/ai/metering/price.ts';
 import type { Rates } from '../../../src/gateway/ai/catalog/rates.ts';
 
 /** A fraction of whole numbers: the arithmetic that the prices are held against. */
@@ -189,12 +194,12 @@ describe(`the dearest a call can be (seed ${seed})`, () => {
           const most = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
           expect(
             priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <=
-              dearest(priced, most),
+              maximumPrice(priced, most),
           ).toBe(true);
           expect(
             priceOf(priced, {
               tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning },
-            }) <= dearest(priced, { ...most, isKeptLong: true }),
+            }) <= maximumPrice(priced, { ...most, isKeptLong: true }),
           ).toBe(true);
         },
       ),
@@ -206,11 +211,11 @@ describe(`the dearest a call can be (seed ${seed})`, () => {
     fc.assert(
       fc.property(tiered, small, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
         const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
-        const output = outputFor(priced, { input, credits });
-        if (output < 0) expect(dearest(priced, { input, output: 0 }) > credits).toBe(true);
+        const output = affordableOutputTokens(priced, { input, credits });
+        if (output < 0) expect(maximumPrice(priced, { input, output: 0 }) > credits).toBe(true);
         else if (output < Number.MAX_SAFE_INTEGER) {
-          expect(dearest(priced, { input, output }) <= credits).toBe(true);
-          expect(dearest(priced, { input, output: output + 1 }) > credits).toBe(true);
+          expect(maximumPrice(priced, { input, output }) <= credits).toBe(true);
+          expect(maximumPrice(priced, { input, output: output + 1 }) > credits).toBe(true);
         }
       }),
       runs,

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import OpenAI from 'openai';
 import bundle from '../../../src/contract/gateway/bundle.json' with { type: 'json' };
 import { memoryLedger, type MemoryLedger } from './memory-ledger.ts';
-import { ai, createLinks, type AiNeeds, type MediaJobs } from '../../../src/gateway/ai/index.ts';
+import { ai, createLinks, type AiOptions, type MediaJobs } from '../../../src/gateway/ai/index.ts';
 import type { Identity } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
@@ -46,18 +46,18 @@ export interface WorldOptions {
   /** The text of the models file; without it there is none. */
   models?: string;
   env?: Record<string, string>;
-  timeouts?: AiNeeds['timeouts'];
+  timeouts?: AiOptions['timeouts'];
   heartbeatMs?: number;
-  resilience?: AiNeeds['resilience'];
+  resilience?: AiOptions['resilience'];
   guideDirectory?: string;
   /** False turns the local models off. */
   localModels?: boolean;
   /** The models that every gateway knows; none where nothing is said. */
-  curated?: AiNeeds['curated'];
-  proxies?: AiNeeds['proxies'];
+  curated?: AiOptions['curated'];
+  proxies?: AiOptions['proxies'];
   /** Off for measurements. */
   validateResponses?: boolean;
-  /** As in AiNeeds. Without a value no alarm stops the calls of the one user. */
+  /** As in AiOptions. Without a value no alarm stops the calls of the one user. */
   alarmsToStop?: number;
   /** The user's credits at the start. */
   balance?: bigint;

@@ -30,7 +30,7 @@ afterEach(async () => {
 const quick = {
   leaseMs: 400,
   renewEveryMs: 100,
-  beatEveryMs: 150,
+  checkpointEveryMs: 150,
   sweepEveryMs: 50,
   verifyEveryMs: 3_600_000,
 };
@@ -71,7 +71,7 @@ function fragile(times = lasting): { credits: Credits; away: { is: false | 'befo
   const store: CreditsStore = {
     ...inner,
     apply: guarded(inner.apply),
-    keep: guarded(inner.keep),
+    renewLeases: guarded(inner.renewLeases),
     recover: guarded(inner.recover),
     ping: guarded(inner.ping),
   };

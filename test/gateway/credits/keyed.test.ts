@@ -133,7 +133,7 @@ test('a settlement that could be written nowhere keeps its key', async () => {
   const store = creditsStore(world.place.database);
   const by = world.replica({
     journal,
-    times: { ...stillTimes, beatEveryMs: 200 },
+    times: { ...stillTimes, checkpointEveryMs: 200 },
     store: {
       ...store,
       apply: (...input) =>

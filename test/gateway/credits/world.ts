@@ -36,7 +36,7 @@ export interface LedgerWorld {
 export const stillTimes: LedgerTimes = {
   leaseMs: 45_000,
   renewEveryMs: 3_600_000,
-  beatEveryMs: 3_600_000,
+  checkpointEveryMs: 3_600_000,
   sweepEveryMs: 3_600_000,
   verifyEveryMs: 3_600_000,
 };

@@ -4,7 +4,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Rates } from '../catalog/rates.ts';
 import type { Size } from './measure.ts';
-import { dearest, outputFor, type Units } from './price.ts';
+import { maximumPrice, affordableOutputTokens, type Units } from './price.ts';
 
 /** What a call asks for, in the terms that its price depends on. */
 export interface Demand {
@@ -42,7 +42,7 @@ const tokensPerTurn = 8;
 // Anthropic explains the use of tools in up to 350 tokens of its own.
 const tokensForTools = 512;
 /** An answer shorter than this is no answer, so nothing is begun that cannot pay for it. */
-export const leastOutput = 16;
+export const minimumOutput = 16;
 // For a model whose entry does not say how much it writes: more than answers have, less than any current model refuses.
 const unknownOutput = 32_768;
 const unknownOutputAndWindow = 8_192;
@@ -89,7 +89,7 @@ export function longestOutput({
   if (longest !== null) return longest;
   return window === null
     ? unknownOutputAndWindow
-    : Math.max(Math.min(unknownOutput, Math.floor(window / 2)), leastOutput);
+    : Math.max(Math.min(unknownOutput, Math.floor(window / 2)), minimumOutput);
 }
 
 /** The bound of the call on the model; `limit` is the one that is added where the caller sent none. */
@@ -102,7 +102,12 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
     input,
     output,
     choices,
-    credits: dearest(model, { input, output: output * choices, isKeptLong, ...(units ? { units } : {}) }),
+    credits: maximumPrice(model, {
+      input,
+      output: output * choices,
+      isKeptLong,
+      ...(units ? { units } : {}),
+    }),
   };
 }
 
@@ -110,30 +115,30 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
   const { choices = 1, isKeptLong } = demand;
   const each = models.map((model) =>
-    outputFor(model, { input: inputBound(model, demand), isKeptLong, credits }),
+    affordableOutputTokens(model, { input: inputBound(model, demand), isKeptLong, credits }),
   );
   const least = Math.min(...each);
   return least < 0 ? -1 : Math.floor(least / choices);
 }
 
 /** The 402 that tells what would be affordable. */
-export function tooDear(
+export function insufficientCredits(
   demand: Demand,
   affordable: number,
-  needed: bigint,
+  price: bigint,
   available: bigint,
   cause?: unknown,
 ): Problem {
   const member = demand.limit?.member ?? demand.limitMember;
-  const isLimited = member !== undefined && affordable >= leastOutput;
+  const isLimited = member !== undefined && affordable >= minimumOutput;
   const message = isLimited
-    ? `The credits of this account do not cover the call: it may cost ${needed}, and ${available} are available. They cover an answer of ${affordable} tokens.`
-    : `The credits of this account do not cover the call: it may cost ${needed}, and ${available} are available.`;
+    ? `The credits of this account do not cover the call: it may cost ${price}, and ${available} are available. They cover an answer of ${affordable} tokens.`
+    : `The credits of this account do not cover the call: it may cost ${price}, and ${available} are available.`;
   return new Problem('insufficient_credits', 'insufficient_credits', message, {
     cause,
     param: isLimited ? member : null,
     details: [
-      { path: 'needed_credits', message: String(needed) },
+      { path: 'needed_credits', message: String(price) },
       { path: 'affordable_credits', message: String(available) },
       ...(isLimited ? [{ path: member, message: `at most ${affordable} is affordable` }] : []),
     ],

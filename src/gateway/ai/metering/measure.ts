@@ -194,8 +194,8 @@ function isPdf(base64: string): boolean {
 
 // The pages that a PDF shows without being unpacked; one where it shows none.
 function pagesOf(base64: string): number {
-  const shown = Buffer.from(base64, 'base64')
+  const pageObjects = Buffer.from(base64, 'base64')
     .toString('latin1')
     .match(/\/Type\s*\/Page\b(?!s)/g);
-  return Math.max(shown?.length ?? 0, 1);
+  return Math.max(pageObjects?.length ?? 0, 1);
 }

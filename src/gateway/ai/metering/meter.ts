@@ -8,23 +8,23 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { Alongside, FreeCall, Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { Identity } from '../../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
-import type { Attempts, Ran, Task } from '../attempts.ts';
+import type { Attempts, RunResult, Task } from '../attempts.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import {
   affordableOutput,
   type Bound,
   boundOf,
   type Demand,
-  leastOutput,
+  minimumOutput,
   longestOutput,
-  tooDear,
+  insufficientCredits,
 } from './bound.ts';
 import { noTokens, priceOf, type Tokens, type Units } from './price.ts';
 import { type Claim, isAbsurd, isBeyondLimit, tokensOfRequest, tokensOfText } from './token-count.ts';
 import { createUsageAlarms, type UsageAlarmCounts, type UsageAlarms } from './usage-alarms.ts';
 
 /** What is metered. */
-export interface Metered {
+export interface MeteredCall {
   requestId: string;
   identity: Extract<Identity, { kind: 'user' | 'admin' }>;
   action: string;
@@ -37,7 +37,7 @@ export interface Metered {
 
 export interface Meter {
   /** Runs the call over its models, each of them paid for before it is asked; a call that fails costs nothing. */
-  run<T>(attempts: Attempts, task: Omit<Task<T>, 'reserve'>): Promise<Ran<T>>;
+  run<T>(attempts: Attempts, task: Omit<Task<T>, 'reserve'>): Promise<RunResult<T>>;
   /**
    * Ends the request to the provider: the caller has left, or the credits that the call began with were refused. Where
    * the provider may still send its usage, it comes up to 2 s after the caller has left.
@@ -68,7 +68,7 @@ export interface Meter {
 }
 
 export interface Metering {
-  open(call: Metered): Meter;
+  open(call: MeteredCall): Meter;
   /** Throws a 403 for a user whose paid calls are stopped after repeated alarms. */
   requirePayer(identity: Identity): void;
   alarms(): UsageAlarmCounts;
@@ -76,7 +76,7 @@ export interface Metering {
   settled(): Promise<void>;
 }
 
-export interface MeteringNeeds {
+export interface MeteringOptions {
   ledger: Pick<Ledger, 'hold' | 'canSkipHoldWait' | 'available' | 'record'>;
   clock: Pick<Clock, 'monotonicMs'>;
   /** How many alarms within an hour stop the paid calls of a user; 3 by default. */
@@ -84,20 +84,20 @@ export interface MeteringNeeds {
 }
 
 // Others spend the same credits meanwhile; whoever loses so often in a row is told that there are none.
-const mostTries = 4;
+const maximumHoldTries = 4;
 
 /** What a call has used. */
-interface Count {
+interface UsageCount {
   tokens: Tokens;
   units: Units;
   estimated: boolean;
   /** Whether all tokens are by our own count. */
-  isOwn: boolean;
+  isOwnCount: boolean;
   /** Why the provider's usage is not taken: it is no count, or it is far above the bound. */
   doubt: 'faulty' | 'absurd' | undefined;
 }
 
-export function createMetering({ ledger, clock, alarmsToStop }: MeteringNeeds): Metering {
+export function createMetering({ ledger, clock, alarmsToStop }: MeteringOptions): Metering {
   const open = new Set<Promise<unknown>>();
   const alarms = createUsageAlarms({ clock, alarmsToStop });
   return {
@@ -119,7 +119,7 @@ export function createMetering({ ledger, clock, alarmsToStop }: MeteringNeeds): 
 }
 
 /** A hold that is being written down while the call has begun. */
-interface Coming {
+interface PendingHold {
   hold: Promise<Hold>;
   amount: bigint;
   isFree: boolean;
@@ -130,49 +130,49 @@ interface Coming {
 // How long an answer is read on after the caller has left, where the provider's usage may follow.
 const usageWaitMs = 2_000;
 
-interface MeterNeeds extends MeteringNeeds {
+interface MeterOptions extends MeteringOptions {
   alarms: UsageAlarms;
   track(ending: Promise<unknown>): void;
 }
 
-function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds): Meter {
+function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOptions): Meter {
   const { identity, demand, signal, log, action } = call;
   const startedMs = clock.monotonicMs();
   /** Ends the request to the provider. */
-  const cut = new AbortController();
+  const upstreamAbort = new AbortController();
   let hold: Hold | undefined;
-  let coming: Coming | undefined;
-  let cap = Number.MAX_SAFE_INTEGER;
-  let ran: CatalogModel | undefined;
+  let pendingHold: PendingHold | undefined;
+  let outputCap = Number.MAX_SAFE_INTEGER;
+  let currentModel: CatalogModel | undefined;
   let bound: Bound | undefined;
   let isSent = false;
   let isSentOnce = false;
   let isAccepted = false;
   /** Bytes of text by kind. They are counted as tokens all together, so that the size of the pieces changes nothing. */
-  let made: { output: number; reasoning: number; firstMs: number | null } = {
+  let progress: { output: number; reasoning: number; firstMs: number | null } = {
     output: 0,
     reasoning: 0,
     firstMs: null,
   };
   let isComplete = false;
-  let claimed: Claim | undefined;
-  let used: { units: Units; estimated: boolean } = { units: {}, estimated: false };
+  let lastClaim: Claim | undefined;
+  let mediaUsage: { units: Units; estimated: boolean } = { units: {}, estimated: false };
   let settlement: Promise<number> | undefined;
   let usageWait: { timer: NodeJS.Timeout; end: () => void } | undefined;
-  if (signal.aborted) cut.abort(signal.reason);
-  signal.addEventListener('abort', gone, { once: true });
+  if (signal.aborted) upstreamAbort.abort(signal.reason);
+  signal.addEventListener('abort', onCallerAbort, { once: true });
 
-  function gone(): void {
+  function onCallerAbort(): void {
     // A call that this server ends has a Problem as its reason, and ends at once.
-    if (!mayGetUsage() || signal.reason instanceof Problem) return leave();
+    if (!mayGetUsage() || signal.reason instanceof Problem) return endUpstream();
     const { promise, resolve } = Promise.withResolvers<void>();
     track(promise);
-    usageWait = { timer: setTimeout(leave, usageWaitMs), end: resolve };
+    usageWait = { timer: setTimeout(endUpstream, usageWaitMs), end: resolve };
   }
 
-  function leave(): void {
+  function endUpstream(): void {
     endUsageWait();
-    cut.abort(signal.reason);
+    upstreamAbort.abort(signal.reason);
     // Before anything is held there is nothing to end.
     if (isSent)
       settle('client_closed').catch((error: unknown) =>
@@ -188,16 +188,16 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
 
   // Of a complete answer the usage follows at once. Of media our own count is rough, so it is worth a short wait.
   function mayGetUsage(): boolean {
-    if (!isSent || settlement !== undefined || demand.size === undefined || claimed === 'faulty')
+    if (!isSent || settlement !== undefined || demand.size === undefined || lastClaim === 'faulty')
       return false;
-    return claimed === undefined ? isComplete || demand.size.media > 0 : isComplete && !claimed.isFinal;
+    return lastClaim === undefined ? isComplete || demand.size.media > 0 : isComplete && !lastClaim.isFinal;
   }
 
   const isLimited = demand.limit !== undefined || demand.hasOutput === false || demand.size === undefined;
 
   function limit(model: CatalogModel): number | undefined {
     if (isLimited || model.rates === null || !canLimit(model)) return undefined;
-    return Math.min(cap, longestOutput(model));
+    return Math.min(outputCap, longestOutput(model));
   }
 
   const boundFor = (model: CatalogModel) => boundOf(model, demand, limit(model));
@@ -205,53 +205,57 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
   async function reserve(model: CatalogModel, chain: readonly CatalogModel[]): Promise<void> {
     if (identity.kind === 'user') {
       if (model.rates !== null) alarms.requireFew(identity.userId);
-      if (hold === undefined && coming === undefined)
-        await held(identity, model, chain.slice(chain.indexOf(model) + 1));
-      else if (boundFor(model).credits > amountHeld()) {
-        await standing();
-        await raised(model);
+      if (hold === undefined && pendingHold === undefined)
+        await startHold(identity, model, chain.slice(chain.indexOf(model) + 1));
+      else if (boundFor(model).credits > reservedAmount()) {
+        await waitForHold();
+        await raiseHold(model);
       }
     }
     bound = boundFor(model);
-    ran = model;
+    currentModel = model;
   }
 
   type Payer = Extract<Identity, { kind: 'user' }>;
 
   // Nobody waits for what is sure to be granted to be written down: the provider is asked meanwhile, and its answer
   // waits for the hold where there is something to pay. An amount of nothing is always granted.
-  async function held(payer: Payer, model: CatalogModel, others: readonly CatalogModel[]): Promise<void> {
+  async function startHold(
+    payer: Payer,
+    model: CatalogModel,
+    others: readonly CatalogModel[],
+  ): Promise<void> {
     const models = [model, ...others];
-    const [paid, amount] = [paidCall(payer, model), dearest(models)];
+    const [paid, amount] = [paidCall(payer, model), highestBound(models)];
     const isFree = models.every(({ rates }) => rates === null);
     if (!isFree && !ledger.canSkipHoldWait(paid, amount)) {
       hold = await firstHold(paid, model, others);
       return;
     }
-    const pending: Coming = { hold: ledger.hold(paid, amount), amount, isFree, refusal: undefined };
-    pending.hold.catch((thrown: unknown) => {
+    const pending: PendingHold = { hold: ledger.hold(paid, amount), amount, isFree, refusal: undefined };
+    pending.hold.catch((error: unknown) => {
       if (isFree) return;
-      if (isInsufficient(thrown))
+      if (isInsufficient(error))
         log.warn(
           { model: model.id },
           'a call was begun, and then its credits were refused: others have spent them',
         );
-      pending.refusal = thrown;
-      cut.abort(thrown);
+      pending.refusal = error;
+      upstreamAbort.abort(error);
     });
-    coming = pending;
+    pendingHold = pending;
   }
 
-  const amountHeld = () => hold?.amount ?? coming?.amount ?? 0n;
+  const reservedAmount = () => hold?.amount ?? pendingHold?.amount ?? 0n;
 
   /** Resolves once the call is paid for in advance; throws where that is refused after all. */
-  async function standing(): Promise<void> {
-    if (hold === undefined && coming?.isFree === false) hold = await coming.hold;
+  async function waitForHold(): Promise<void> {
+    if (hold === undefined && pendingHold?.isFree === false) hold = await pendingHold.hold;
   }
 
   /** Forgets a hold that never was. */
-  function withoutHold(): void {
-    [coming, ran, isSentOnce] = [undefined, undefined, false];
+  function discardHold(): void {
+    [pendingHold, currentModel, isSentOnce] = [undefined, undefined, false];
   }
 
   function paidCall({ userId, bureauId, tokenId }: Payer, model: CatalogModel): PaidCall {
@@ -266,7 +270,7 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     };
   }
 
-  const dearest = (models: readonly CatalogModel[]) =>
+  const highestBound = (models: readonly CatalogModel[]) =>
     models.reduce((most, one) => larger(most, boundFor(one).credits), 0n);
 
   // For the dearest of the models that may come to run; where that is too much, for this one alone.
@@ -278,60 +282,66 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     const all = [model, ...others];
     let refusal: unknown;
     try {
-      return await ledger.hold(paid, dearest(all));
-    } catch (thrown) {
-      if (!isInsufficient(thrown)) throw thrown;
-      refusal = thrown;
+      return await ledger.hold(paid, highestBound(all));
+    } catch (error) {
+      if (!isInsufficient(error)) throw error;
+      refusal = error;
     }
     let [available, affordable] = [0n, -1];
-    for (let tries = 0; tries < mostTries; tries += 1) {
+    for (let tries = 0; tries < maximumHoldTries; tries += 1) {
       available = await ledger.available(paid.userId, paid.tokenId);
-      cap = Number.MAX_SAFE_INTEGER;
+      outputCap = Number.MAX_SAFE_INTEGER;
       const models = [all, [model]].find((some) => fits(some, available));
       affordable = affordableOutput([model], demand, available);
       if (models === undefined) break;
       try {
-        return await ledger.hold(paid, dearest(models));
-      } catch (thrown) {
-        if (!isInsufficient(thrown)) throw thrown;
-        refusal = thrown;
+        return await ledger.hold(paid, highestBound(models));
+      } catch (error) {
+        if (!isInsufficient(error)) throw error;
+        refusal = error;
       }
     }
-    cap = Number.MAX_SAFE_INTEGER;
-    throw tooDear(demand, affordable, boundFor(model).credits, available, refusal);
+    outputCap = Number.MAX_SAFE_INTEGER;
+    throw insufficientCredits(demand, affordable, boundFor(model).credits, available, refusal);
 
     // Lowers the limit that we add, when that is what makes it fit.
     function fits(models: readonly CatalogModel[], credits: bigint): boolean {
-      if (dearest(models) <= credits) return true;
+      if (highestBound(models) <= credits) return true;
       if (isLimited || !models.every((one) => one.rates === null || canLimit(one))) return false;
       const most = affordableOutput(models, demand, credits);
-      if (most < leastOutput) return false;
-      cap = most;
-      return dearest(models) <= credits;
+      if (most < minimumOutput) return false;
+      outputCap = most;
+      return highestBound(models) <= credits;
     }
   }
 
-  async function raised(model: CatalogModel): Promise<void> {
-    const held = hold as Hold;
-    const needed = boundFor(model).credits;
+  async function raiseHold(model: CatalogModel): Promise<void> {
+    const currentHold = hold as Hold;
+    const price = boundFor(model).credits;
     try {
-      await held.raise(needed);
-    } catch (thrown) {
-      if (!isInsufficient(thrown)) throw thrown;
+      await currentHold.raise(price);
+    } catch (error) {
+      if (!isInsufficient(error)) throw error;
       // What is held already can be enough for a shorter answer.
-      const affordable = affordableOutput([model], demand, held.amount);
-      if (isLimited || !canLimit(model) || affordable < leastOutput) {
-        const available = await availableWith(held);
-        throw tooDear(demand, affordableOutput([model], demand, available), needed, available, thrown);
+      const affordable = affordableOutput([model], demand, currentHold.amount);
+      if (isLimited || !canLimit(model) || affordable < minimumOutput) {
+        const available = await availableIncludingHold(currentHold);
+        throw insufficientCredits(
+          demand,
+          affordableOutput([model], demand, available),
+          price,
+          available,
+          error,
+        );
       }
-      cap = Math.min(cap, affordable);
+      outputCap = Math.min(outputCap, affordable);
     }
   }
 
   /** What the call may cost at most: its own hold, and what is available beside it. */
-  async function availableWith(held: Hold): Promise<bigint> {
+  async function availableIncludingHold(currentHold: Hold): Promise<bigint> {
     return (
-      held.amount +
+      currentHold.amount +
       (identity.kind === 'user' ? await ledger.available(identity.userId, identity.tokenId) : 0n)
     );
   }
@@ -339,109 +349,112 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
   async function limitSent(model: CatalogModel, tokens: number): Promise<number> {
     const expected = bound?.output ?? 0;
     if (tokens <= expected || model.rates === null) return tokens;
-    await standing();
+    await waitForHold();
     if (hold === undefined) return tokens;
-    const needed = boundOf(model, { ...demand, limit: { tokens, member: '' } }).credits;
+    const price = boundOf(model, { ...demand, limit: { tokens, member: '' } }).credits;
     try {
-      await hold.raise(needed);
-    } catch (thrown) {
-      if (!isInsufficient(thrown)) throw thrown;
+      await hold.raise(price);
+    } catch (error) {
+      if (!isInsufficient(error)) throw error;
       // Ours may be lowered as far as the thinking that the effort asks for leaves room for an answer.
       const thinking = tokens - expected;
-      if (!isLimited && expected - thinking >= leastOutput) return expected;
-      throw tooDear(
+      if (!isLimited && expected - thinking >= minimumOutput) return expected;
+      throw insufficientCredits(
         { ...demand, limit: undefined, limitMember: undefined },
         -1,
-        needed,
-        await availableWith(hold),
-        thrown,
+        price,
+        await availableIncludingHold(hold),
+        error,
       );
     }
-    bound = { ...boundFor(model), output: tokens, credits: needed };
+    bound = { ...boundFor(model), output: tokens, credits: price };
     return tokens;
   }
 
   /** Our own count. The limit of the answer is a limit here too, so it is never above the bound of the call. */
-  function ownTokens(): Tokens {
+  function estimateTokens(): Tokens {
     const limit = outputLimit();
-    const output = Math.min(tokensOfText(made.output), limit);
+    const output = Math.min(tokensOfText(progress.output), limit);
     const input = demand.size === undefined ? 0 : tokensOfRequest(demand.size, demand.repeatedBytes);
     return {
       ...noTokens,
       input: Math.min(input, bound?.input ?? 0),
       output,
-      reasoning: Math.min(tokensOfText(made.reasoning), limit - output),
+      reasoning: Math.min(tokensOfText(progress.reasoning), limit - output),
     };
   }
 
   const outputLimit = () => (bound === undefined ? 0 : bound.output * bound.choices);
 
-  function counted(outcome: UsageOutcome): Count {
-    const result = (tokens: Tokens, estimated: boolean, more: Partial<Count> = {}): Count => ({
+  function countUsage(outcome: UsageOutcome): UsageCount {
+    const result = (tokens: Tokens, estimated: boolean, more: Partial<UsageCount> = {}): UsageCount => ({
       tokens,
-      units: used.units,
-      estimated: estimated || used.estimated,
-      isOwn: false,
+      units: mediaUsage.units,
+      estimated: estimated || mediaUsage.estimated,
+      isOwnCount: false,
       doubt: undefined,
       ...more,
     });
     if (!isSent || outcome === 'rejected') return { ...result(noTokens, false), units: {} };
     if (demand.size === undefined) return result(noTokens, false);
-    if (claimed === undefined) return result(ownTokens(), true, { isOwn: true });
-    if (claimed === 'faulty') return result(ownTokens(), true, { isOwn: true, doubt: 'faulty' });
-    if (bound !== undefined && isAbsurd(claimed.tokens, { input: bound.input, output: outputLimit() })) {
+    if (lastClaim === undefined) return result(estimateTokens(), true, { isOwnCount: true });
+    if (lastClaim === 'faulty') return result(estimateTokens(), true, { isOwnCount: true, doubt: 'faulty' });
+    if (bound !== undefined && isAbsurd(lastClaim.tokens, { input: bound.input, output: outputLimit() })) {
       return result({ ...noTokens, input: bound.input, output: outputLimit() }, true, { doubt: 'absurd' });
     }
-    if (claimed.isFinal) return result(claimed.tokens, false);
+    if (lastClaim.isFinal) return result(lastClaim.tokens, false);
     // What it began with is known, what it had come to is not.
-    const { output, reasoning } = ownTokens();
-    return result({ ...claimed.tokens, output: Math.max(claimed.tokens.output, output), reasoning }, true);
+    const { output, reasoning } = estimateTokens();
+    return result(
+      { ...lastClaim.tokens, output: Math.max(lastClaim.tokens.output, output), reasoning },
+      true,
+    );
   }
 
-  function facts(outcome: UsageOutcome, { tokens, units, estimated }: Count): UsageFacts {
+  function buildFacts(outcome: UsageOutcome, { tokens, units, estimated }: UsageCount): UsageFacts {
     return {
       action,
-      model: ran?.id ?? null,
-      provider: ran?.provider ?? null,
+      model: currentModel?.id ?? null,
+      provider: currentModel?.provider ?? null,
       tokens,
       units,
       outcome,
       estimated,
-      ttftMs: made.firstMs === null ? null : Math.round(made.firstMs - startedMs),
+      ttftMs: progress.firstMs === null ? null : Math.round(progress.firstMs - startedMs),
       durationMs: Math.round(clock.monotonicMs() - startedMs),
     };
   }
 
   // A usage that cannot be is charged at the bound: the request may have cost what the provider claims.
-  function priced(count: Count): bigint {
-    if (ran === undefined) return 0n;
-    if (count.doubt === 'absurd') return smaller(bound?.credits ?? 0n, amountHeld());
-    const price = priceOf(ran, count);
-    return count.isOwn ? smaller(price, amountHeld()) : price;
+  function priceToCharge(count: UsageCount): bigint {
+    if (currentModel === undefined) return 0n;
+    if (count.doubt === 'absurd') return smaller(bound?.credits ?? 0n, reservedAmount());
+    const price = priceOf(currentModel, count);
+    return count.isOwnCount ? smaller(price, reservedAmount()) : price;
   }
 
-  function raiseAlarms({ doubt, isOwn }: Count): void {
+  function raiseAlarms({ doubt, isOwnCount }: UsageCount): void {
     if (doubt !== undefined) {
       const charged = doubt === 'absurd' ? 'the bound of the call is charged' : 'our own count is charged';
       log.error(
         {
           alarm: 'unbelievable_usage',
-          model: ran?.id,
-          provider: ran?.provider,
-          claimed,
-          held: String(amountHeld()),
+          model: currentModel?.id,
+          provider: currentModel?.provider,
+          claimed: lastClaim,
+          held: String(reservedAmount()),
         },
         `a provider told a usage that cannot be; ${charged}`,
       );
     }
     if (doubt === 'absurd') reportAlarm();
-    const output = tokensOfText(made.output) + tokensOfText(made.reasoning);
-    if (isOwn && isBeyondLimit(output, outputLimit())) {
+    const output = tokensOfText(progress.output) + tokensOfText(progress.reasoning);
+    if (isOwnCount && isBeyondLimit(output, outputLimit())) {
       log.error(
         {
           alarm: 'output_beyond_limit',
-          model: ran?.id,
-          provider: ran?.provider,
+          model: currentModel?.id,
+          provider: currentModel?.provider,
           output,
           limit: outputLimit(),
         },
@@ -456,7 +469,7 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
 
   function settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
     if (settlement === undefined) {
-      signal.removeEventListener('abort', gone);
+      signal.removeEventListener('abort', onCallerAbort);
       // Of an answer that was read on for its usage, the caller has heard no end.
       settlement = settleNow(
         usageWait === undefined || outcome === 'rejected' ? outcome : 'client_closed',
@@ -464,55 +477,55 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
       );
       track(settlement);
       endUsageWait();
-      if (signal.aborted) cut.abort(signal.reason);
+      if (signal.aborted) upstreamAbort.abort(signal.reason);
     }
     return settlement;
   }
 
   async function settleNow(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
-    const count = counted(outcome);
+    const count = countUsage(outcome);
     raiseAlarms(count);
-    const known = facts(outcome, count);
-    if (coming !== undefined && hold === undefined) {
+    const usageFacts = buildFacts(outcome, count);
+    if (pendingHold !== undefined && hold === undefined) {
       try {
-        hold = await coming.hold;
-      } catch (thrown) {
+        hold = await pendingHold.hold;
+      } catch (error) {
         // Nothing of it was handed on, so only an answer that is about to be has anything to say.
-        if (outcome === 'completed' || coming.isFree) throw thrown;
+        if (outcome === 'completed' || pendingHold.isFree) throw error;
         return 0;
       }
     }
     if (hold === undefined) {
-      if (identity.kind === 'admin' && ran !== undefined) {
+      if (identity.kind === 'admin' && currentModel !== undefined) {
         const free: FreeCall = {
           requestId: call.requestId,
           userId: null,
           bureauId: null,
           tokenId: identity.tokenId,
           action,
-          model: known.model,
-          provider: known.provider,
+          model: usageFacts.model,
+          provider: usageFacts.provider,
         };
-        await ledger.record(free, known);
+        await ledger.record(free, usageFacts);
       }
       return 0;
     }
-    const price = priced(count);
+    const price = priceToCharge(count);
     const { charged } = await hold.settle(
       price,
-      known,
-      alongside ?? (price > 0n ? withoutAnswer() : undefined),
+      usageFacts,
+      alongside ?? (price > 0n ? replayWithoutAnswer() : undefined),
     );
     return Number(charged);
   }
 
-  function withoutAnswer(): Alongside | undefined {
+  function replayWithoutAnswer(): Alongside | undefined {
     const answer = call.remember?.inSettlement(null);
     return answer && { answer };
   }
 
   return {
-    signal: cut.signal,
+    signal: upstreamAbort.signal,
     limit,
     limitSent,
     get isAccepted() {
@@ -520,31 +533,32 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     },
     async run(attempts, task) {
       try {
-        const done = await attempts.run({
+        const result = await attempts.run({
           ...task,
           reserve: (model) => reserve(model, task.chain),
-          prepare: (model, effort) => sending(task.prepare(model, effort)),
+          prepare: (model, effort) => wrapAttempt(task.prepare(model, effort)),
         });
         isAccepted = true;
-        return done;
-      } catch (thrown) {
-        if (coming?.refusal !== undefined) withoutHold();
+        return result;
+      } catch (error) {
+        if (pendingHold?.refusal !== undefined) discardHold();
         const outcome = signal.aborted ? 'client_closed' : isSentOnce ? 'upstream_failed' : 'rejected';
-        if (hold !== undefined || coming !== undefined || (ran !== undefined && isSentOnce))
+        if (hold !== undefined || pendingHold !== undefined || (currentModel !== undefined && isSentOnce))
           await settle(outcome);
-        signal.removeEventListener('abort', gone);
-        throw thrown;
+        signal.removeEventListener('abort', onCallerAbort);
+        throw error;
       }
     },
     produced(kind, bytes) {
-      made[kind] += bytes;
-      made.firstMs ??= clock.monotonicMs();
-      if (hold === undefined || ran === undefined || hold.amount === 0n || settlement !== undefined) return;
-      const count = counted('completed');
+      progress[kind] += bytes;
+      progress.firstMs ??= clock.monotonicMs();
+      if (hold === undefined || currentModel === undefined || hold.amount === 0n || settlement !== undefined)
+        return;
+      const count = countUsage('completed');
       hold.checkpoint(
-        priced(count),
-        facts('client_closed', count),
-        tokensOfText(made.output + made.reasoning),
+        priceToCharge(count),
+        buildFacts('client_closed', count),
+        tokensOfText(progress.output + progress.reasoning),
       );
     },
     completed() {
@@ -555,36 +569,36 @@ function openMeter(call: Metered, { ledger, clock, alarms, track }: MeterNeeds):
     },
     reportAlarm,
     claims(claim) {
-      if (claim !== undefined) claimed = claim;
+      if (claim !== undefined) lastClaim = claim;
     },
     uses(units, { estimated = false } = {}) {
-      made.firstMs ??= clock.monotonicMs();
-      used = { units: { ...used.units, ...units }, estimated: used.estimated || estimated };
+      progress.firstMs ??= clock.monotonicMs();
+      mediaUsage = { units: { ...mediaUsage.units, ...units }, estimated: mediaUsage.estimated || estimated };
     },
     price() {
-      return hold === undefined && coming === undefined ? 0n : priced(counted('completed'));
+      return hold === undefined && pendingHold === undefined ? 0n : priceToCharge(countUsage('completed'));
     },
     settle,
   };
 
   // Each attempt begins anew; one that failed has used nothing that anybody pays for.
-  function sending<T>(send: (firstMs: number) => Promise<T>): (firstMs: number) => Promise<T> {
+  function wrapAttempt<T>(send: (firstMs: number) => Promise<T>): (firstMs: number) => Promise<T> {
     return async (firstMs) => {
-      made = { output: 0, reasoning: 0, firstMs: null };
+      progress = { output: 0, reasoning: 0, firstMs: null };
       isComplete = false;
-      claimed = undefined;
-      used = { units: {}, estimated: false };
+      lastClaim = undefined;
+      mediaUsage = { units: {}, estimated: false };
       isSent = true;
       isSentOnce = true;
       try {
         const answer = await send(firstMs);
-        await standing();
+        await waitForHold();
         return answer;
-      } catch (thrown) {
+      } catch (error) {
         // An attempt that failed by itself has used nothing, though the caller may have left meanwhile.
-        if (!signal.aborted || !cut.signal.aborted) isSent = false;
+        if (!signal.aborted || !upstreamAbort.signal.aborted) isSent = false;
         // What the provider's adapter makes of being cut off is not why.
-        throw coming?.refusal ?? thrown;
+        throw pendingHold?.refusal ?? error;
       }
     };
   }
@@ -595,8 +609,8 @@ function canLimit({ providerEntry: by }: Pick<CatalogModel, 'providerEntry'>): b
   return by.kind === 'local' || by.output_limit_member !== undefined;
 }
 
-function isInsufficient(thrown: unknown): boolean {
-  return thrown instanceof Problem && thrown.kind === 'insufficient_credits';
+function isInsufficient(error: unknown): boolean {
+  return error instanceof Problem && error.kind === 'insufficient_credits';
 }
 
 function smaller(a: bigint, b: bigint): bigint {

@@ -10,7 +10,7 @@ export async function* meteredParts(
   signal: AbortSignal,
 ): AsyncGenerator<StreamPart> {
   let hasFailed = false;
-  const streamed = new Set<string>();
+  const streamedCallIds = new Set<string>();
   // By hand, so that the parts can be read on for their usage after the reader has left.
   const source = parts[Symbol.asyncIterator]();
   try {
@@ -18,7 +18,7 @@ export async function* meteredParts(
       const next = await source.next();
       if (next.done === true) break;
       const part = next.value;
-      countPart(part, meter, streamed);
+      countPart(part, meter, streamedCallIds);
       if (part.type === 'error') hasFailed = true;
       if (part.type === 'finish') {
         hasFailed ||= part.finishReason.unified === 'error';
@@ -32,18 +32,18 @@ export async function* meteredParts(
       yield part;
     }
     if (meter.isAccepted) await meter.settle('upstream_failed');
-  } catch (thrown) {
+  } catch (error) {
     if (meter.isAccepted && !signal.aborted) await meter.settle('upstream_failed');
-    throw thrown;
+    throw error;
   } finally {
-    await readUsage(source, meter, streamed);
+    await readUsage(source, meter, streamedCallIds);
     // Only who reads no further gets here unsettled: our caller, or a format that ends with the error.
     if (meter.isAccepted) await meter.settle(hasFailed ? 'upstream_failed' : 'client_closed');
     await source.return?.();
   }
 }
 
-function countPart(part: StreamPart, meter: Meter, streamed: Set<string>): void {
+function countPart(part: StreamPart, meter: Meter, streamedCallIds: Set<string>): void {
   switch (part.type) {
     case 'text-delta':
     case 'tool-input-delta':
@@ -53,10 +53,10 @@ function countPart(part: StreamPart, meter: Meter, streamed: Set<string>): void 
       meter.produced('reasoning', Buffer.byteLength(part.delta));
       break;
     case 'tool-input-start':
-      streamed.add(part.id);
+      streamedCallIds.add(part.id);
       break;
     case 'tool-call':
-      if (!streamed.has(part.toolCallId)) meter.produced('output', Buffer.byteLength(part.input));
+      if (!streamedCallIds.has(part.toolCallId)) meter.produced('output', Buffer.byteLength(part.input));
       break;
     case 'finish':
       meter.claims(hubClaim(part.usage));
@@ -70,13 +70,13 @@ function countPart(part: StreamPart, meter: Meter, streamed: Set<string>): void 
 async function readUsage(
   source: AsyncIterator<StreamPart>,
   meter: Meter,
-  streamed: Set<string>,
+  streamedCallIds: Set<string>,
 ): Promise<void> {
   try {
     while (meter.awaitsUsage) {
       const next = await source.next();
       if (next.done === true) return;
-      countPart(next.value, meter, streamed);
+      countPart(next.value, meter, streamedCallIds);
     }
   } catch {
     // The call is charged by what came before.

@@ -4,7 +4,7 @@ import type { UsageFacts } from '../../usage/index.ts';
 import { videoResolutions, type Rates, type Tier } from '../catalog/rates.ts';
 
 /** What of a model the price needs. `rates: null` is free. */
-export interface Priced {
+export interface PricedModel {
   rates: Rates | null;
   tiers: readonly Tier[];
 }
@@ -15,7 +15,7 @@ export type Tokens = UsageFacts['tokens'] & { hourCacheWrite?: number };
 export type Units = UsageFacts['units'] & { videoLines?: number | undefined };
 
 /** What was used: tokens by disjoint kinds, and units of media. */
-export interface Used {
+export interface MeteredUsage {
   tokens: Tokens;
   units?: Units;
 }
@@ -36,11 +36,11 @@ interface FullRates {
 const million = 1_000_000n;
 
 /** The price of a call in credits, rounded up. */
-export function priceOf({ rates, tiers }: Priced, { tokens, units = {} }: Used): bigint {
+export function priceOf({ rates, tiers }: PricedModel, { tokens, units = {} }: MeteredUsage): bigint {
   if (rates === null) return 0n;
   const full = ratesAt(rates, tiers, inputTokens(tokens));
   const { hourCacheWrite = 0 } = tokens;
-  return roundedUp(
+  return roundUp(
     BigInt(tokens.input) * full.input +
       BigInt(tokens.cachedInput) * full.cachedInput +
       BigInt(tokens.cacheWrite - hourCacheWrite) * full.cacheWrite +
@@ -57,7 +57,7 @@ export function inputTokens({ input, cachedInput, cacheWrite }: Tokens): number 
 }
 
 /** How much a call could use at most. `output` counts reasoning too. */
-export interface Most {
+export interface UsageBound {
   input: number;
   output: number;
   /** Whether input may be kept in a cache for an hour. */
@@ -66,13 +66,16 @@ export interface Most {
 }
 
 /** No call within these bounds costs more, whichever kinds its tokens are of and whichever tier it falls into. */
-export function dearest({ rates, tiers }: Priced, { input, output, isKeptLong, units = {} }: Most): bigint {
+export function maximumPrice(
+  { rates, tiers }: PricedModel,
+  { input, output, isKeptLong, units = {} }: UsageBound,
+): bigint {
   if (rates === null) return 0n;
   let most = 0n;
-  for (const full of reachable(rates, tiers, input)) {
-    const price = roundedUp(
-      BigInt(input) * dearestInput(full, isKeptLong) +
-        BigInt(output) * dearestOutput(full) +
+  for (const full of reachableRates(rates, tiers, input)) {
+    const price = roundUp(
+      BigInt(input) * maximumInputRate(full, isKeptLong) +
+        BigInt(output) * maximumOutputRate(full) +
         unitsPrice(full.rates, units),
     );
     if (price > most) most = price;
@@ -81,38 +84,38 @@ export function dearest({ rates, tiers }: Priced, { input, output, isKeptLong, u
 }
 
 /** How many tokens of output the credits are good for beside so much input; negative when the input alone is dearer. */
-export function outputFor(
-  { rates, tiers }: Priced,
-  { input, isKeptLong, credits }: Omit<Most, 'output'> & { credits: bigint },
+export function affordableOutputTokens(
+  { rates, tiers }: PricedModel,
+  { input, isKeptLong, credits }: Omit<UsageBound, 'output'> & { credits: bigint },
 ): number {
   if (rates === null) return Number.MAX_SAFE_INTEGER;
   let least = Number.MAX_SAFE_INTEGER;
-  for (const full of reachable(rates, tiers, input)) {
-    const left = credits * million - BigInt(input) * dearestInput(full, isKeptLong);
-    const rate = dearestOutput(full);
-    if (left < 0n) return -1;
-    if (rate > 0n && left / rate < BigInt(least)) least = Number(left / rate);
+  for (const full of reachableRates(rates, tiers, input)) {
+    const remainder = credits * million - BigInt(input) * maximumInputRate(full, isKeptLong);
+    const rate = maximumOutputRate(full);
+    if (remainder < 0n) return -1;
+    if (rate > 0n && remainder / rate < BigInt(least)) least = Number(remainder / rate);
   }
   return least;
 }
 
 // The rates of every tier that a call with at most so much input can fall into.
-function reachable(rates: Rates, tiers: readonly Tier[], input: number): FullRates[] {
+function reachableRates(rates: Rates, tiers: readonly Tier[], input: number): FullRates[] {
   const thresholds = tiers.map((tier) => tier.above_input_tokens).filter((threshold) => threshold < input);
   return [0, ...thresholds.map((threshold) => threshold + 1)].map((count) => ratesAt(rates, tiers, count));
 }
 
 // The highest tier that the input is above; what it does not name costs what it costs below.
 function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates {
-  let reached: Tier | undefined;
+  let matchingTier: Tier | undefined;
   for (const tier of tiers) {
     if (
       input > tier.above_input_tokens &&
-      (reached === undefined || tier.above_input_tokens > reached.above_input_tokens)
+      (matchingTier === undefined || tier.above_input_tokens > matchingTier.above_input_tokens)
     )
-      reached = tier;
+      matchingTier = tier;
   }
-  const merged = reached === undefined ? rates : { ...rates, ...reached.rates };
+  const merged = matchingTier === undefined ? rates : { ...rates, ...matchingTier.rates };
   const { input: plain = 0, output = 0 } = merged;
   const cacheWrite = BigInt(merged.cache_write ?? plain);
   return {
@@ -130,7 +133,7 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
   };
 }
 
-function dearestInput(
+function maximumInputRate(
   { input, cachedInput, cacheWrite, hourCacheWrite }: FullRates,
   isKeptLong = false,
 ): bigint {
@@ -138,7 +141,7 @@ function dearestInput(
   return isKeptLong ? larger(most, hourCacheWrite) : most;
 }
 
-function dearestOutput({ output, reasoning }: FullRates): bigint {
+function maximumOutputRate({ output, reasoning }: FullRates): bigint {
   return larger(output, reasoning);
 }
 
@@ -152,30 +155,30 @@ function unitsPrice(rates: Rates, units: Units): bigint {
   const whole =
     BigInt(units.image ?? 0) * BigInt(image) + BigInt(units.speechCharacter ?? 0) * BigInt(character);
   const thousandths =
-    milliseconds(units.videoSecond) * BigInt(filmRate(rates, units.videoLines)) +
+    milliseconds(units.videoSecond) * BigInt(videoRate(rates, units.videoLines)) +
     milliseconds(units.audioSecond) * BigInt(audioSecond);
   return whole * million + thousandths * 1_000n;
 }
 
 // Encoders work in blocks of so many lines, so a film may have fewer than its name says.
-const linesOfBlock = 16;
+const encoderBlockLines = 16;
 
 // The highest rate whose lines the film has; the dearest of all where nobody knows how many those are.
-function filmRate(rates: Rates, lines: number | undefined): number {
-  const given = videoResolutions
+function videoRate(rates: Rates, lines: number | undefined): number {
+  const resolutionRates = videoResolutions
     .map((least) => ({ least, rate: rates[`video_second_${least}`] }))
     .filter(
       (one): one is { least: (typeof videoResolutions)[number]; rate: number } => one.rate !== undefined,
     );
-  const { video_second: other = given[0]?.rate ?? 0 } = rates;
-  if (lines === undefined) return Math.max(other, ...given.map(({ rate }) => rate));
-  return given.findLast(({ least }) => least < lines + linesOfBlock)?.rate ?? other;
+  const { video_second: other = resolutionRates[0]?.rate ?? 0 } = rates;
+  if (lines === undefined) return Math.max(other, ...resolutionRates.map(({ rate }) => rate));
+  return resolutionRates.findLast(({ least }) => least < lines + encoderBlockLines)?.rate ?? other;
 }
 
 function milliseconds(seconds = 0): bigint {
   return BigInt(Math.round(seconds * 1_000));
 }
 
-function roundedUp(millionths: bigint): bigint {
+function roundUp(millionths: bigint): bigint {
   return (millionths + million - 1n) / million;
 }

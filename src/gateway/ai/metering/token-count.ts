@@ -17,16 +17,16 @@ export type ReadClaim = (usage: Counts) => Claim | undefined;
  * providers that count it beside, which the total gives away.
  */
 export const chatClaim: ReadClaim = (usage) => {
-  const details = counts(usage['prompt_tokens_details']);
-  const finer = counts(usage['completion_tokens_details']);
+  const inputDetails = counts(usage['prompt_tokens_details']);
+  const outputDetails = counts(usage['completion_tokens_details']);
   return claim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
     // Under three names among those who speak the format.
     const cached =
-      count(details['cached_tokens']) ||
+      count(inputDetails['cached_tokens']) ||
       count(usage['prompt_cache_hit_tokens']) ||
       count(usage['cached_tokens']);
-    const written = count(details['cache_write_tokens']);
-    const reasoning = count(finer['reasoning_tokens']);
+    const writeTokens = count(inputDetails['cache_write_tokens']);
+    const reasoning = count(outputDetails['reasoning_tokens']);
     const total = count(usage['total_tokens']);
     const output = count(usage['completion_tokens']);
     // Those that give a total alone have no output.
@@ -34,9 +34,9 @@ export const chatClaim: ReadClaim = (usage) => {
       usage['prompt_tokens'] === undefined ? Math.max(total - output, 0) : count(usage['prompt_tokens']);
     const isBeside = reasoning > output || (reasoning > 0 && total === input + output + reasoning);
     return {
-      input: Math.max(input - cached - written, 0),
+      input: Math.max(input - cached - writeTokens, 0),
       cachedInput: cached,
-      cacheWrite: written,
+      cacheWrite: writeTokens,
       output: isBeside ? output : output - reasoning,
       reasoning,
     };
@@ -45,16 +45,16 @@ export const chatClaim: ReadClaim = (usage) => {
 
 /** The responses format: as in chat completions, by other names. */
 export const responsesClaim: ReadClaim = (usage) => {
-  const details = counts(usage['input_tokens_details']);
-  const finer = counts(usage['output_tokens_details']);
+  const inputDetails = counts(usage['input_tokens_details']);
+  const outputDetails = counts(usage['output_tokens_details']);
   return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
-    const cached = count(details['cached_tokens']);
-    const written = count(details['cache_write_tokens']);
-    const reasoning = count(finer['reasoning_tokens']);
+    const cached = count(inputDetails['cached_tokens']);
+    const writeTokens = count(inputDetails['cache_write_tokens']);
+    const reasoning = count(outputDetails['reasoning_tokens']);
     return {
-      input: Math.max(count(usage['input_tokens']) - cached - written, 0),
+      input: Math.max(count(usage['input_tokens']) - cached - writeTokens, 0),
       cachedInput: cached,
-      cacheWrite: written,
+      cacheWrite: writeTokens,
       output: Math.max(count(usage['output_tokens']) - reasoning, 0),
       reasoning,
     };
@@ -66,9 +66,9 @@ export const responsesClaim: ReadClaim = (usage) => {
  * shorten the conversation is beside it all.
  */
 export const messagesClaim: ReadClaim = (usage) => {
-  const finer = counts(usage['output_tokens_details']);
+  const outputDetails = counts(usage['output_tokens_details']);
   return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
-    const reasoning = count(finer['thinking_tokens']);
+    const reasoning = count(outputDetails['thinking_tokens']);
     const all = [usage, ...compactions(usage)];
     const sum = (name: string) => all.reduce((total, one) => total + count(one[name]), 0);
     return {
@@ -116,25 +116,28 @@ export const rerankClaim: ReadClaim = (usage) => {
  * The hub's usage; kinds that are not told apart are plain input or output. What Anthropic's package leaves out of it
  * is taken from what the provider said: how long a cache is kept, and the cache of what shortened the conversation.
  */
-export function hubClaim({ inputTokens: given, outputTokens: made, raw }: Usage): Claim | undefined {
+export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usage): Claim | undefined {
   return claim(
-    { input: given.total ?? given.noCache, output: made.total ?? made.text },
+    { input: input.total ?? input.noCache, output: output.total ?? output.text },
     ['input', 'output'],
     (count) => {
-      const cached = count(given.cacheRead);
-      const written = count(given.cacheWrite);
-      const shortened = compactions(counts(raw));
-      const first = { cache_creation_input_tokens: written, cache_creation: counts(raw)['cache_creation'] };
-      const reasoning = count(made.reasoning);
+      const cached = count(input.cacheRead);
+      const writeTokens = count(input.cacheWrite);
+      const compacted = compactions(counts(raw));
+      const first = {
+        cache_creation_input_tokens: writeTokens,
+        cache_creation: counts(raw)['cache_creation'],
+      };
+      const reasoning = count(output.reasoning);
       return {
         input:
-          given.noCache === undefined
-            ? Math.max(count(given.total) - cached - written, 0)
-            : Math.max(count(given.noCache), 0),
+          input.noCache === undefined
+            ? Math.max(count(input.total) - cached - writeTokens, 0)
+            : Math.max(count(input.noCache), 0),
         cachedInput:
-          cached + shortened.reduce((total, one) => total + count(one['cache_read_input_tokens']), 0),
-        ...cacheWrites([first, ...shortened], count),
-        output: made.text === undefined ? Math.max(count(made.total) - reasoning, 0) : count(made.text),
+          cached + compacted.reduce((total, one) => total + count(one['cache_read_input_tokens']), 0),
+        ...cacheWrites([first, ...compacted], count),
+        output: output.text === undefined ? Math.max(count(output.total) - reasoning, 0) : count(output.text),
         reasoning,
       };
     },
@@ -144,10 +147,10 @@ export function hubClaim({ inputTokens: given, outputTokens: made, raw }: Usage)
 // One fault spoils the claim: whoever counts one thing wrong is not to be believed about the next.
 function claim(
   usage: Counts,
-  told: readonly string[],
+  countNames: readonly string[],
   read: (count: (value: unknown) => number) => Tokens,
 ): Claim | undefined {
-  if (told.every((name) => usage[name] === undefined || usage[name] === null)) return undefined;
+  if (countNames.every((name) => usage[name] === undefined || usage[name] === null)) return undefined;
   let isFaulty = false;
   const tokens = read((value) => {
     if (value === undefined || value === null) return 0;
@@ -165,13 +168,13 @@ function counts(value: unknown): Counts {
 /** Far beyond what the call could use, so that it says nothing of what it did use. */
 export function isAbsurd(tokens: Tokens, bound: { input: number; output: number }): boolean {
   return (
-    inputTokens(tokens) > bound.input * beyondBelief + 1_024 ||
-    tokens.output + tokens.reasoning > Math.max(bound.output, 16) * beyondBelief
+    inputTokens(tokens) > bound.input * absurdFactor + 1_024 ||
+    tokens.output + tokens.reasoning > Math.max(bound.output, 16) * absurdFactor
   );
 }
 
 // A bound may be too low by a little, where a provider counts what it never showed; not by this.
-const beyondBelief = 8;
+const absurdFactor = 8;
 
 const bytesPerToken = 4;
 const tokensPerTurn = 4;
@@ -191,5 +194,5 @@ export function tokensOfRequest(
 
 /** Whether so many tokens by our own count are far beyond the limit of the answer. */
 export function isBeyondLimit(tokens: number, limit: number): boolean {
-  return tokens > Math.max(limit, 16) * beyondBelief;
+  return tokens > Math.max(limit, 16) * absurdFactor;
 }
