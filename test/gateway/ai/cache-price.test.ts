@@ -73,15 +73,23 @@ afterAll(async () => {
 });
 beforeEach(() => world.ledger.reset());
 
-const kept = { cache_control: { type: 'ephemeral', ttl: '1h' } };
-const marked = (own: object) => [{ role: 'user', content: [{ type: 'text', text: 'hi', ...own }] }];
+const cachedForAnHour = { cache_control: { type: 'ephemeral', ttl: '1h' } };
+const withOptions = (own: object) => [{ role: 'user', content: [{ type: 'text', text: 'hi', ...own }] }];
 const ways: [string, string, object][] = [
-  ['messages, whole', '/v1/ai/messages', { max_tokens: 50, messages: marked(kept) }],
-  ['messages, streamed', '/v1/ai/messages', { max_tokens: 50, messages: marked(kept), stream: true }],
+  ['messages, whole', '/v1/ai/messages', { max_tokens: 50, messages: withOptions(cachedForAnHour) }],
+  [
+    'messages, streamed',
+    '/v1/ai/messages',
+    { max_tokens: 50, messages: withOptions(cachedForAnHour), stream: true },
+  ],
   [
     'a stream',
     '/v1/ai/stream',
-    { prompt: marked({ providerOptions: { anthropic: { cacheControl: kept.cache_control } } }) },
+    {
+      prompt: withOptions({
+        providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } },
+      }),
+    },
   ],
   ['text', '/v1/ai/text', { prompt: 'hi' }],
   ['chat completions', '/v1/ai/chat/completions', { messages: [{ role: 'user', content: 'hi' }] }],
@@ -104,12 +112,17 @@ test.each(ways)('is charged at twice the input, or at the rate of its own: %s', 
 });
 
 test.each([
-  ['messages', '/v1/ai/messages', (own: object) => ({ max_tokens: 50, messages: marked(own) }), kept],
+  [
+    'messages',
+    '/v1/ai/messages',
+    (own: object) => ({ max_tokens: 50, messages: withOptions(own) }),
+    cachedForAnHour,
+  ],
   [
     'messages, as a whole',
     '/v1/ai/messages',
-    (own: object) => ({ max_tokens: 50, messages: marked({}), ...own }),
-    kept,
+    (own: object) => ({ max_tokens: 50, messages: withOptions({}), ...own }),
+    cachedForAnHour,
   ],
   [
     'the picture of a message',
@@ -125,27 +138,27 @@ test.each([
         },
       ],
     }),
-    kept,
+    cachedForAnHour,
   ],
   [
     'a stream',
     '/v1/ai/stream',
-    (own: object) => ({ prompt: marked(own), maxOutputTokens: 50 }),
-    { providerOptions: { anthropic: { cacheControl: kept.cache_control } } },
+    (own: object) => ({ prompt: withOptions(own), maxOutputTokens: 50 }),
+    { providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } } },
   ],
   [
     'a stream, as a whole',
     '/v1/ai/stream',
-    (own: object) => ({ prompt: marked({}), maxOutputTokens: 50, ...own }),
-    { providerOptions: { anthropic: { cacheControl: kept.cache_control } } },
+    (own: object) => ({ prompt: withOptions({}), maxOutputTokens: 50, ...own }),
+    { providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } } },
   ],
 ])('is held for where it is asked for, and not elsewhere: %s', async (_name, path, body, own) => {
-  const held = async (asked: object) => {
-    await (await world.post(path, { model: 'claude/plain', ...asked })).text();
+  const heldFor = async (requestBody: object) => {
+    await (await world.post(path, { model: 'claude/plain', ...requestBody })).text();
     return world.ledger.last().held ?? 0n;
   };
-  const long = await held(body(own));
-  const short = await held(JSON.parse(JSON.stringify(body(own)).replace('"1h"', '"5m"')) as object);
+  const long = await heldFor(body(own));
+  const short = await heldFor(JSON.parse(JSON.stringify(body(own)).replace('"1h"', '"5m"')) as object);
   const [output, input] = [50n * 5n, (long - 50n * 5n) / 2n];
   expect(long).toBe(input * 2n + output);
   expect(short).toBe((input * 5n + 3n) / 4n + output);

@@ -33,32 +33,32 @@ const rich = 1_000_000_000_000n;
 
 export function memoryLedger(start = rich): MemoryLedger {
   let balance = start;
-  let held = 0n;
+  let heldCredits = 0n;
   let count = 0;
   const charges: Charge[] = [];
   const checkpoints: MemoryLedger['checkpoints'] = [];
   const open = new Map<string, Hold>();
   const watchers = new Set<() => void>();
 
-  function settled(charge: Charge): void {
+  function recordCharge(charge: Charge): void {
     charges.push(charge);
     for (const watcher of watchers) watcher();
   }
 
-  function refuse(needed: bigint): never {
+  function refuse(price: bigint): never {
     throw new Problem(
       'insufficient_credits',
       'insufficient_credits',
-      `This call may cost ${needed} credits, and ${balance - held} are available.`,
+      `This call may cost ${price} credits, and ${balance - heldCredits} are available.`,
     );
   }
 
   return {
-    async hold(call, wanted) {
-      if (wanted > 0n && balance - held < wanted) refuse(wanted);
-      held += wanted;
+    async hold(call, requestedAmount) {
+      if (requestedAmount > 0n && balance - heldCredits < requestedAmount) refuse(requestedAmount);
+      heldCredits += requestedAmount;
       count += 1;
-      let amount = wanted;
+      let amount = requestedAmount;
       let settlement: Promise<{ charged: bigint }> | undefined;
       const hold: Hold = {
         holdId: `hld_${count}`,
@@ -67,8 +67,8 @@ export function memoryLedger(start = rich): MemoryLedger {
         },
         async raise(more) {
           if (more <= amount) return;
-          if (balance - held < more - amount) refuse(more);
-          held += more - amount;
+          if (balance - heldCredits < more - amount) refuse(more);
+          heldCredits += more - amount;
           amount = more;
         },
         checkpoint(credits, _facts, outputTokens) {
@@ -77,12 +77,12 @@ export function memoryLedger(start = rich): MemoryLedger {
         settle(credits, facts, alongside) {
           settlement ??= (async () => {
             if (alongside !== undefined && 'work' in alongside) await alongside.work(undefined as never);
-            const available = balance - held;
+            const available = balance - heldCredits;
             const charged = credits < amount + available ? credits : amount + available;
             balance -= charged;
-            held -= amount;
+            heldCredits -= amount;
             open.delete(hold.holdId);
-            settled({ call, held: amount, charged, overrun: credits - charged, facts });
+            recordCharge({ call, held: amount, charged, overrun: credits - charged, facts });
             return { charged };
           })();
           return settlement;
@@ -91,16 +91,16 @@ export function memoryLedger(start = rich): MemoryLedger {
       open.set(hold.holdId, hold);
       return hold;
     },
-    canSkipHoldWait: (_call, amount) => amount * 2n <= balance - held,
-    available: async () => balance - held,
+    canSkipHoldWait: (_call, amount) => amount * 2n <= balance - heldCredits,
+    available: async () => balance - heldCredits,
     async record(call, facts) {
-      settled({ call, held: null, charged: 0n, overrun: 0n, facts });
+      recordCharge({ call, held: null, charged: 0n, overrun: 0n, facts });
     },
     resume: async (holdId) => open.get(holdId) ?? null,
     get balance() {
       return balance;
     },
-    held: () => held,
+    held: () => heldCredits,
     charges,
     checkpoints,
     last() {
@@ -108,28 +108,29 @@ export function memoryLedger(start = rich): MemoryLedger {
       if (last === undefined) throw new Error('Nothing was charged.');
       return last;
     },
-    until(wanted, deadlineMs = 5_000) {
+    until(settledCount, deadlineMs = 5_000) {
       return new Promise((resolve, reject) => {
         const timer = setTimeout(
-          () => done(() => reject(new Error(`Of ${wanted} calls ${charges.length} were settled in time.`))),
+          () =>
+            done(() => reject(new Error(`Of ${settledCount} calls ${charges.length} were settled in time.`))),
           deadlineMs,
         );
         const done = (act: () => void) => {
           clearTimeout(timer);
-          watchers.delete(look);
+          watchers.delete(checkCharges);
           act();
         };
-        const look = () => {
-          const charge = charges[wanted - 1];
+        const checkCharges = () => {
+          const charge = charges[settledCount - 1];
           if (charge !== undefined) done(() => resolve(charge));
         };
-        watchers.add(look);
-        look();
+        watchers.add(checkCharges);
+        checkCharges();
       });
     },
     reset(fresh = rich) {
       balance = fresh;
-      held = 0n;
+      heldCredits = 0n;
       charges.length = 0;
       checkpoints.length = 0;
     },

@@ -87,14 +87,14 @@ describe('a call that was tried again', () => {
 
   test('costs nothing of what the failed try had made, in words and in units', async () => {
     const usual = await callOf([answers]);
-    const made = await callOf([
+    const reasoningAndImages = await callOf([
       (meter) => {
         meter.produced('reasoning', 4_000);
         meter.uses({ image: 2 });
       },
       answers,
     ]);
-    expect(made.charged).toBe(usual.charged);
-    expect(made.facts).toMatchObject({ tokens: usual.facts.tokens, units: {} });
+    expect(reasoningAndImages.charged).toBe(usual.charged);
+    expect(reasoningAndImages.facts).toMatchObject({ tokens: usual.facts.tokens, units: {} });
   });
 });

@@ -176,7 +176,7 @@ describe('a paid call with an Idempotency-Key', () => {
       const again = () => chat(model, { stream }, key);
       await costOf(async () => {
         const leaving = new AbortController();
-        const left = fetch(`${world.url}/v1/ai/chat/completions`, {
+        const request = fetch(`${world.url}/v1/ai/chat/completions`, {
           method: 'POST',
           signal: leaving.signal,
           headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
@@ -184,7 +184,7 @@ describe('a paid call with an Idempotency-Key', () => {
         });
         await provider.until((calls) => calls.length === 1);
         leaving.abort();
-        await left.then((response) => response.text()).catch(() => undefined);
+        await request.then((response) => response.text()).catch(() => undefined);
         const code = async () => ((await (await again()).json()) as { error: { code: string } }).error.code;
         expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
         await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');

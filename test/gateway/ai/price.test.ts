@@ -65,40 +65,46 @@ const units = fc.record({
 });
 
 function exact(
-  given: Rates,
+  modelRates: Rates,
   used: Tokens,
   media: { image: number; speechCharacter: number; videoSecond: number; audioSecond: number },
 ): bigint {
   const kinds: [number, number][] = [
-    [used.input, given.input ?? 0],
-    [used.cachedInput, given.cached_input ?? given.input ?? 0],
-    [used.cacheWrite - (used.hourCacheWrite ?? 0), given.cache_write ?? given.input ?? 0],
+    [used.input, modelRates.input ?? 0],
+    [used.cachedInput, modelRates.cached_input ?? modelRates.input ?? 0],
+    [used.cacheWrite - (used.hourCacheWrite ?? 0), modelRates.cache_write ?? modelRates.input ?? 0],
     [
       used.hourCacheWrite ?? 0,
-      given.cache_write_1h ?? Math.max((given.input ?? 0) * 2, given.cache_write ?? 0),
+      modelRates.cache_write_1h ?? Math.max((modelRates.input ?? 0) * 2, modelRates.cache_write ?? 0),
     ],
-    [used.output, given.output ?? 0],
-    [used.reasoning, given.reasoning ?? given.output ?? 0],
+    [used.output, modelRates.output ?? 0],
+    [used.reasoning, modelRates.reasoning ?? modelRates.output ?? 0],
   ];
   const parts = kinds.map(([amount, credits]): Fraction => ({
     over: BigInt(amount) * BigInt(credits),
     under: 1_000_000n,
   }));
-  const made: Fraction[] = [
-    { over: BigInt(media.image) * BigInt(given.image ?? 0), under: 1n },
-    { over: BigInt(media.speechCharacter) * BigInt(given.speech_character ?? 0), under: 1n },
-    { over: BigInt(Math.round(media.videoSecond * 1_000)) * BigInt(given.video_second ?? 0), under: 1_000n },
-    { over: BigInt(Math.round(media.audioSecond * 1_000)) * BigInt(given.audio_second ?? 0), under: 1_000n },
+  const unitParts: Fraction[] = [
+    { over: BigInt(media.image) * BigInt(modelRates.image ?? 0), under: 1n },
+    { over: BigInt(media.speechCharacter) * BigInt(modelRates.speech_character ?? 0), under: 1n },
+    {
+      over: BigInt(Math.round(media.videoSecond * 1_000)) * BigInt(modelRates.video_second ?? 0),
+      under: 1_000n,
+    },
+    {
+      over: BigInt(Math.round(media.audioSecond * 1_000)) * BigInt(modelRates.audio_second ?? 0),
+      under: 1_000n,
+    },
   ];
-  return up([...parts, ...made].reduce(sum, zero));
+  return up([...parts, ...unitParts].reduce(sum, zero));
 }
 
 describe(`the price of a call (seed ${seed})`, () => {
   test('is the exact sum of its kinds, rounded up once', () => {
     fc.assert(
-      fc.property(rates, tokens, units, (given, used, media) => {
-        expect(priceOf({ rates: given as Rates, tiers: [] }, { tokens: used, units: media })).toBe(
-          exact(given as Rates, used, media),
+      fc.property(rates, tokens, units, (modelRates, used, media) => {
+        expect(priceOf({ rates: modelRates as Rates, tiers: [] }, { tokens: used, units: media })).toBe(
+          exact(modelRates as Rates, used, media),
         );
       }),
       runs,
@@ -136,7 +142,7 @@ describe(`the price of a call (seed ${seed})`, () => {
 
   test('of what is kept in the cache for an hour is twice the input where no rate is given, and never less than any other writing', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 100, hourCacheWrite: 60, output: 0, reasoning: 0 };
-    const at = (given: Rates) => priceOf({ rates: given, tiers: [] }, { tokens });
+    const at = (modelRates: Rates) => priceOf({ rates: modelRates, tiers: [] }, { tokens });
     expect(at({ input: 1_000_000, cache_write: 1_250_000 })).toBe(50n + 120n);
     expect(at({ input: 1_000_000, cache_write: 3_000_000 })).toBe(300n);
     expect(at({ input: 1_000_000, cache_write: 1_250_000, cache_write_1h: 1_500_000 })).toBe(50n + 90n);
@@ -144,12 +150,12 @@ describe(`the price of a call (seed ${seed})`, () => {
 
   test('of a film goes by its lines, and is the dearest where nobody knows them', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
-    const at = (given: Rates, videoLines?: number) =>
-      Number(priceOf({ rates: given, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
-    const given = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
-    expect([360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((lines) => at(given, lines))).toEqual([
-      15, 15, 15, 30, 30, 60, 60, 60, 60,
-    ]);
+    const at = (modelRates: Rates, videoLines?: number) =>
+      Number(priceOf({ rates: modelRates, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
+    const modelRates = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
+    expect(
+      [360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((lines) => at(modelRates, lines)),
+    ).toEqual([15, 15, 15, 30, 30, 60, 60, 60, 60]);
     expect([360, 720, undefined].map((lines) => at({ video_second: 10 }, lines))).toEqual([15, 15, 15]);
     expect(
       [360, 1080, undefined].map((lines) => at({ video_second_720: 20, video_second_1080: 10 }, lines)),

@@ -153,11 +153,11 @@ describe('finished', () => {
   ])(
     'costs what the provider counted, at the rates of the model that ran: %s',
     async (_wire, call, price) => {
-      const { charged: credits, facts, held, overrun } = await charged(call());
+      const { charged: credits, facts, held: holdAmount, overrun } = await charged(call());
       expect(credits).toBe(price);
       expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
       expect(facts.ttftMs).not.toBeNull();
-      expect(held).toBeGreaterThanOrEqual(price);
+      expect(holdAmount).toBeGreaterThanOrEqual(price);
       expect(overrun).toBe(0n);
     },
   );
@@ -171,15 +171,16 @@ describe('finished', () => {
     ]) {
       world.ledger.reset();
       const response = await call();
-      let heard = '';
+      let receivedText = '';
       const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
         const { value, done } = (await reader?.read()) ?? { value: undefined, done: true };
         if (done) break;
-        heard += value;
-        if (/\[DONE\]|message_stop|"type":"finish"/.test(heard)) expect(world.ledger.charges).toHaveLength(1);
+        receivedText += value;
+        if (/\[DONE\]|message_stop|"type":"finish"/.test(receivedText))
+          expect(world.ledger.charges).toHaveLength(1);
       }
-      expect(heard).toMatch(/\[DONE\]|message_stop/);
+      expect(receivedText).toMatch(/\[DONE\]|message_stop/);
     }
   });
 
@@ -235,7 +236,7 @@ describe('client gone', () => {
   });
 
   const pictures = Array.from({ length: 20 }, () => 'iVBORw0KGgo=');
-  const shown = [
+  const imageMessages = [
     {
       role: 'user',
       content: pictures.map((data) => ({
@@ -270,7 +271,7 @@ describe('client gone', () => {
     [
       'chat completions',
       '/v1/ai/chat/completions',
-      { model: 'acme/slow-late', messages: shown, stream: true },
+      { model: 'acme/slow-late', messages: imageMessages, stream: true },
     ],
     ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: prompted }],
   ])('midway, with pictures: the usage that comes within two seconds: %s', async (_wire, path, body) => {
@@ -284,8 +285,12 @@ describe('client gone', () => {
   });
 
   test.each<[string, string, object]>([
-    ['chat completions', '/v1/ai/chat/completions', { model: 'acme/never', messages: shown, stream: true }],
-    ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: shown }],
+    [
+      'chat completions',
+      '/v1/ai/chat/completions',
+      { model: 'acme/never', messages: imageMessages, stream: true },
+    ],
+    ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: imageMessages }],
     ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: prompted }],
   ])(
     'with pictures, and no usage in time: our own count with the pictures: %s',
@@ -333,14 +338,14 @@ describe('upstream died midway', () => {
 });
 
 describe('usage', () => {
-  const wires: [string, (model: string) => Promise<Response>][] = [
+  const callsByFormat: [string, (model: string) => Promise<Response>][] = [
     ['chat completions, streamed', (model) => chat(model, { stream: true })],
     ['chat completions, whole', (model) => chat(model)],
     ['stream', (model) => stream(model)],
     ['text', (model) => text(model)],
   ];
 
-  describe.each(wires)('of %s', (wire, call) => {
+  describe.each(callsByFormat)('of %s', (wire, call) => {
     test('missing: our own count, flagged, and never nothing where something came', async () => {
       const { charged: credits, facts } = await charged(call('acme/none'));
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
@@ -364,28 +369,31 @@ describe('usage', () => {
       'negative or no number: our own count, never more than the hold, with an alarm: %s',
       async (model) => {
         const before = alarms();
-        const { charged: credits, facts, held, overrun } = await charged(call(model));
+        const { charged: credits, facts, held: holdAmount, overrun } = await charged(call(model));
         expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
         expect(credits).toBeGreaterThan(0n);
-        expect(credits).toBeLessThanOrEqual(held ?? 0n);
+        expect(credits).toBeLessThanOrEqual(holdAmount ?? 0n);
         expect(overrun).toBe(0n);
         expect(alarms()).toBe(before + 1);
       },
     );
   });
 
-  test.each(wires)('far above what was possible: the hold, with an alarm: %s', async (_wire, call) => {
-    const before = alarms();
-    const { charged: credits, facts, held, overrun } = await charged(call('acme/absurd'));
-    expect([credits, overrun]).toEqual([held, 0n]);
-    expect(credits).toBeGreaterThan(2_000n);
-    expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
-    expect(alarms()).toBe(before + 1);
-  });
+  test.each(callsByFormat)(
+    'far above what was possible: the hold, with an alarm: %s',
+    async (_wire, call) => {
+      const before = alarms();
+      const { charged: credits, facts, held: holdAmount, overrun } = await charged(call('acme/absurd'));
+      expect([credits, overrun]).toEqual([holdAmount, 0n]);
+      expect(credits).toBeGreaterThan(2_000n);
+      expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
+      expect(alarms()).toBe(before + 1);
+    },
+  );
 
   test('ten times the limit that was sent: the hold', async () => {
-    const { charged: credits, held } = await charged(chat('acme/tenfold', { max_tokens: 100 }));
-    expect(credits).toBe(held);
+    const { charged: credits, held: holdAmount } = await charged(chat('acme/tenfold', { max_tokens: 100 }));
+    expect(credits).toBe(holdAmount);
   });
 
   test('a little more than was bound: what is available, the rest the house bears', async () => {
@@ -420,9 +428,9 @@ describe('our own count', () => {
     ['stream', () => stream('acme/flood', { maxOutputTokens: 64 })],
   ])('never exceeds the limit that was sent, with an alarm: %s', async (_wire, call) => {
     const before = beyond();
-    const { charged: credits, facts, held } = await charged(call());
+    const { charged: credits, facts, held: holdAmount } = await charged(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
-    expect(credits).toBeLessThanOrEqual(held ?? 0n);
+    expect(credits).toBeLessThanOrEqual(holdAmount ?? 0n);
     expect(beyond()).toBe(before + 1);
   });
 
@@ -434,10 +442,14 @@ describe('our own count', () => {
 
 describe('fallback', () => {
   test('to a dearer model: its price, out of a hold that covers it', async () => {
-    const { charged: credits, held, facts } = await charged(text('acme/to-dear', { max_output_tokens: 10 }));
+    const {
+      charged: credits,
+      held: holdAmount,
+      facts,
+    } = await charged(text('acme/to-dear', { max_output_tokens: 10 }));
     expect(facts.model).toBe('acme/dear');
     expect(credits).toBe(180n);
-    expect(held).toBeGreaterThanOrEqual(400n);
+    expect(holdAmount).toBeGreaterThanOrEqual(400n);
   });
 
   test('to a model that the credits do not cover: 402, and nothing is charged', async () => {
@@ -486,7 +498,7 @@ describe('nothing came', () => {
 });
 
 describe('the limit', () => {
-  const sent = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+  const sentBody = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
 
   test.each<[string, (more?: object) => Promise<Response>, string]>([
     ['chat completions', (more = {}) => chat('acme/ok', { max_tokens: 500, ...more }), 'max_tokens'],
@@ -519,15 +531,15 @@ describe('the limit', () => {
   test('that was not sent is added at what is affordable', async () => {
     world.ledger.reset(300n);
     await charged(chat('acme/ok'));
-    const { max_tokens: limit } = sent();
+    const { max_tokens: limit } = sentBody();
     expect(limit).toBeGreaterThan(100);
     expect(limit).toBeLessThan(150);
     world.ledger.reset(300n);
     await charged(text('acme/ok'));
-    expect(sent()['max_tokens']).toBeGreaterThan(100);
+    expect(sentBody()['max_tokens']).toBeGreaterThan(100);
     world.ledger.reset();
     await charged(text('acme/ok'));
-    expect(sent()['max_tokens']).toBe(1_000);
+    expect(sentBody()['max_tokens']).toBe(1_000);
   });
 
   test('that would be below 16 tokens is none: 402', async () => {
@@ -549,8 +561,8 @@ describe('an administrator', () => {
   test('is recorded and not charged', async () => {
     const response = await chat('acme/ok', {}, { token: adminToken });
     expect(response.headers.get('x-townhall-credits')).toBe('0');
-    const { charged: credits, held, call, facts } = await charged(response);
-    expect([credits, held]).toEqual([0n, null]);
+    const { charged: credits, held: holdAmount, call, facts } = await charged(response);
+    expect([credits, holdAmount]).toEqual([0n, null]);
     expect(call).toMatchObject({ userId: null, bureauId: null, action: 'chat/completions' });
     expect(facts).toMatchObject({ tokens: { input: 10, output: 4 }, outcome: 'completed' });
   });
@@ -570,15 +582,15 @@ describe('replica killed', () => {
 
 describe('begun while its credits are held', () => {
   /** Makes the ledger as slow and as unwilling as wanted; `release` lets the hold be written. */
-  function slowly(refuse = false): { release(): void } {
+  function delayHolds(refuse = false): { release(): void } {
     const gate = Promise.withResolvers<void>();
     const { hold, canSkipHoldWait } = world.ledger;
     world.ledger.canSkipHoldWait = () => true;
-    world.ledger.hold = async (...given) => {
+    world.ledger.hold = async (...parameters) => {
       Object.assign(world.ledger, { hold, canSkipHoldWait });
       await gate.promise;
       if (refuse) world.ledger.reset(0n);
-      return hold(...given);
+      return hold(...parameters);
     };
     return { release: gate.resolve };
   }
@@ -586,7 +598,7 @@ describe('begun while its credits are held', () => {
   test.each(['/v1/ai/chat/completions', '/v1/ai/stream', '/v1/ai/text'])(
     'hands nothing of the answer on before that: %s',
     async (path) => {
-      const { release } = slowly();
+      const { release } = delayHolds();
       let isAnswered = false;
       const body = path.endsWith('completions')
         ? { messages, stream: true }
@@ -614,12 +626,12 @@ describe('begun while its credits are held', () => {
   ])(
     'is ended at the provider and 402 when they are refused after all: %s, %s',
     async (path, script, body) => {
-      const { release } = slowly(true);
+      const { release } = delayHolds(true);
       const answer = world.post(`/v1/ai/${path}`, { model: `acme/${script}`, ...body });
       await provider.until((calls) => calls.length === 1);
       release();
-      const refused = await answer;
-      expect([refused.status, (await errorOf(refused)).type]).toEqual([402, 'insufficient_credits']);
+      const refusal = await answer;
+      expect([refusal.status, (await errorOf(refusal)).type]).toEqual([402, 'insufficient_credits']);
       await provider.until(([call]) => call?.abortedAt !== undefined);
       expect(world.ledger.charges).toEqual([]);
       expect(world.ledger.held()).toBe(0n);

@@ -118,7 +118,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
   });
 
   test('messages: what is kept for an hour is told among all that was written, and what shortened the conversation beside it all', () => {
-    const written = {
+    const cacheUsage = {
       cache_creation_input_tokens: 1_000,
       cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 },
     };
@@ -127,14 +127,14 @@ describe('what a provider says was used, by disjoint kinds', () => {
       isFinal: true,
     };
     expect(
-      messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...written }),
+      messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...cacheUsage }),
     ).toEqual(hour);
     expect(
       messagesClaim({
         input_tokens: 10,
         output_tokens: 4,
         cache_read_input_tokens: 3,
-        ...written,
+        ...cacheUsage,
         cache_creation_input_tokens: null,
       }),
     ).toEqual(hour);
@@ -150,7 +150,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
       input_tokens: 7,
       output_tokens: 2,
       cache_read_input_tokens: 1,
-      ...written,
+      ...cacheUsage,
     };
     const iterations = [
       shortened,

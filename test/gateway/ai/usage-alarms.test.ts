@@ -75,9 +75,9 @@ describe('a stopped user', () => {
     for (let index = 0; index < 4; index += 1) expect((await ask('acme/negative')).status).toBe(200);
     for (let index = 0; index < 3; index += 1) expect((await ask('acme/absurd')).status).toBe(200);
     provider.reset();
-    const refused = await ask('acme/ok');
-    expect([refused.status, await errorOf(refused)]).toMatchObject([403, { code: 'paid_calls_stopped' }]);
-    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(3_500);
+    const refusal = await ask('acme/ok');
+    expect([refusal.status, await errorOf(refusal)]).toMatchObject([403, { code: 'paid_calls_stopped' }]);
+    expect(Number(refusal.headers.get('retry-after'))).toBeGreaterThan(3_500);
     expect(provider.calls).toEqual([]);
     expect(world.ledger.held()).toBe(0n);
     expect((await ask('acme/free')).status).toBe(200);

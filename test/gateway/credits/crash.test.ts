@@ -22,9 +22,9 @@ beforeEach(async () => {
   dead = world.replica();
 });
 afterEach(async () => {
-  const { faults } = await dead.verify();
+  const { faults: mismatches } = await dead.verify();
   await world.close();
-  expect(faults).toEqual([]);
+  expect(mismatches).toEqual([]);
 });
 
 const quick = {
@@ -59,13 +59,13 @@ async function until(condition: () => Promise<boolean>, what: string): Promise<v
 function fragile(times = lasting): { credits: Credits; away: { is: false | 'before' | 'after' } } {
   const away: { is: false | 'before' | 'after' } = { is: false };
   const inner = creditsStore(world.place.database);
-  const gone = () => new Problem('unavailable', 'database_unavailable', 'away');
+  const unavailable = () => new Problem('unavailable', 'database_unavailable', 'away');
   const guarded =
     <Arguments extends unknown[], Result>(work: (...given: Arguments) => Promise<Result>) =>
-    async (...given: Arguments): Promise<Result> => {
-      if (away.is === 'before') throw gone();
-      const result = await work(...given);
-      if (away.is === 'after') throw gone();
+    async (...parameters: Arguments): Promise<Result> => {
+      if (away.is === 'before') throw unavailable();
+      const result = await work(...parameters);
+      if (away.is === 'after') throw unavailable();
       return result;
     };
   const store: CreditsStore = {
@@ -81,9 +81,9 @@ function fragile(times = lasting): { credits: Credits; away: { is: false | 'befo
 describe('a hold whose process is gone', () => {
   test('is charged at its last checkpoint when it was sent, and nothing when it was not', async () => {
     const userId = await world.user(1_000n);
-    const sent = await dead.ledger.hold(callOf(userId), 100n);
+    const sentHold = await dead.ledger.hold(callOf(userId), 100n);
     await dead.ledger.hold(callOf(userId), 50n, { isSent: false });
-    await world.sql`update gateway.credits_holds set checkpoint = 30, facts = '{"tokens": {"input": 3, "output": 7}, "durationMs": 5}' where hold_id = ${sent.holdId}`;
+    await world.sql`update gateway.credits_holds set checkpoint = 30, facts = '{"tokens": {"input": 3, "output": 7}, "durationMs": 5}' where hold_id = ${sentHold.holdId}`;
     await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
     await world.replica({ times: quick }).start();
     await until(async () => (await world.account(userId)).held === 0n, 'both holds are resolved');
@@ -276,21 +276,21 @@ describe('a hold whose process lives', () => {
     const one = await living.ledger.hold(callOf(userId), 100n);
     one.checkpoint(1n, {}, 255);
     one.checkpoint(2n, {}, 256);
-    const written = async () =>
+    const readCheckpoint = async () =>
       (await world.sql<{ checkpoint: bigint }[]>`select checkpoint from gateway.credits_holds`)[0]
         ?.checkpoint;
-    await until(async () => (await written()) === 2n, 'the checkpoint is written');
-    expect(await written()).toBe(2n);
+    await until(async () => (await readCheckpoint()) === 2n, 'the checkpoint is written');
+    expect(await readCheckpoint()).toBe(2n);
   });
 
   test('can be taken up by another process, once it is resolved by nobody', async () => {
     const userId = await world.user(1_000n);
     const queued = await dead.ledger.hold(callOf(userId), 100n, { isSent: false });
     const worker = world.replica();
-    const taken = await worker.ledger.resume(queued.holdId);
-    expect(taken?.amount).toBe(100n);
+    const resumed = await worker.ledger.resume(queued.holdId);
+    expect(resumed?.amount).toBe(100n);
     expect(await world.sql`select phase from gateway.credits_holds`).toEqual([{ phase: 'sent' }]);
-    expect(await taken?.settle(90n, facts())).toEqual({ charged: 90n });
+    expect(await resumed?.settle(90n, facts())).toEqual({ charged: 90n });
     expect(await worker.ledger.resume(queued.holdId)).toBeNull();
     expect(await queued.settle(100n, facts())).toEqual({ charged: 90n });
     expect(await world.account(userId)).toEqual({ posted: 910n, held: 0n, owed: 0n });
@@ -347,10 +347,10 @@ describe('a settlement while the database is away', () => {
     const broken = directoryJournal(join(world.journalPath, 'gone'));
     const store: CreditsStore = {
       ...inner,
-      apply: (...given) =>
+      apply: (...parameters) =>
         away.is
           ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
-          : inner.apply(...given),
+          : inner.apply(...parameters),
     };
     const credits = world.replica({
       store,

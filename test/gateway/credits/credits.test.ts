@@ -138,13 +138,13 @@ describe('credits.listHistory', () => {
     const { userId, client } = await newUser();
     for (let n = 1; n <= 7; n += 1)
       await world.admin.credits.grantCredits({ user_id: userId, credits: n, reason: `grant ${n}` });
-    const seen: number[] = [];
+    const listedCredits: number[] = [];
     for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
       const page = await client.credits.listHistory({ limit: 3, ...(cursor !== undefined && { cursor }) });
-      seen.push(...page.items.map(({ credits }) => credits));
+      listedCredits.push(...page.items.map(({ credits }) => credits));
       cursor = page.next_cursor ?? undefined;
     }
-    expect(seen).toEqual([7, 6, 5, 4, 3, 2, 1, 5000]);
+    expect(listedCredits).toEqual([7, 6, 5, 4, 3, 2, 1, 5000]);
   });
 
   test.each(['nonsense', 'ImFiYyI', 'WzFd'])('refuses the cursor %s', async (cursor) => {
@@ -161,8 +161,8 @@ describe('credits.listAccounts', () => {
       server_url: 'https://many.example',
       starting_credits: 9,
     });
-    const made: string[] = [];
-    for (let n = 0; n < 5; n += 1) made.push((await newUser(bureau_id)).userId);
+    const userIds: string[] = [];
+    for (let n = 0; n < 5; n += 1) userIds.push((await newUser(bureau_id)).userId);
     const first = await world.admin.credits.listAccounts({ bureau_id, limit: 3 });
     const second = await world.admin.credits.listAccounts({
       bureau_id,
@@ -170,7 +170,7 @@ describe('credits.listAccounts', () => {
       cursor: first.next_cursor ?? '',
     });
     expect([...first.items, ...second.items].map(({ user_id, posted }) => [user_id, posted])).toEqual(
-      made.toSorted().map((userId) => [userId, 9]),
+      userIds.toSorted().map((userId) => [userId, 9]),
     );
     expect(second.next_cursor).toBeNull();
     expect((await world.admin.credits.listAccounts({})).items.length).toBeGreaterThan(5);

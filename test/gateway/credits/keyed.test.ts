@@ -39,10 +39,10 @@ beforeEach(async () => {
   userId = await world.user(1_000n);
 });
 afterEach(async () => {
-  const { faults } = await credits.verify();
+  const { faults: mismatches } = await credits.verify();
   await idempotency.close();
   await world.close();
-  expect(faults).toEqual([]);
+  expect(mismatches).toEqual([]);
 });
 
 function keyed(signal = new AbortController().signal): IdempotentCall {

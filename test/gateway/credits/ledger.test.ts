@@ -14,9 +14,9 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   // Whatever a case did, the ledger agrees with itself afterwards.
-  const { faults } = await credits.verify();
+  const { faults: mismatches } = await credits.verify();
   await world.close();
-  expect(faults).toEqual([]);
+  expect(mismatches).toEqual([]);
 });
 
 const hold = (userId: string, amount: bigint, more = {}) => credits.ledger.hold(callOf(userId, more), amount);
@@ -45,10 +45,10 @@ const post = (userId: string, amount: bigint, ref = 'pay_2') =>
 /** How many of so many holds at once were granted; the others must have been refused for want of credits. */
 async function granted(attempts: Promise<Hold>[]): Promise<Hold[]> {
   const results = await Promise.allSettled(attempts);
-  const refused = results.flatMap((result) =>
+  const refusals = results.flatMap((result) =>
     result.status === 'rejected' ? [result.reason as Problem] : [],
   );
-  expect(refused.filter(({ status }) => status !== 402)).toEqual([]);
+  expect(refusals.filter(({ status }) => status !== 402)).toEqual([]);
   return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
 }
 
@@ -75,19 +75,19 @@ describe('a hold', () => {
 
   test('is sure only when there is twice as much, besides what is on its way, and not before anything was heard', async () => {
     const userId = await world.user(100n);
-    const isSure = (amount: bigint, more = {}) =>
+    const canSkip = (amount: bigint, more = {}) =>
       credits.ledger.canSkipHoldWait(callOf(userId, more), amount);
-    expect(isSure(1n)).toBe(false);
+    expect(canSkip(1n)).toBe(false);
     const first = await hold(userId, 20n);
-    expect([isSure(40n), isSure(41n)]).toEqual([true, false]);
+    expect([canSkip(40n), canSkip(41n)]).toEqual([true, false]);
     const coming = hold(userId, 40n);
-    expect([isSure(20n), isSure(21n)]).toEqual([true, false]);
+    expect([canSkip(20n), canSkip(21n)]).toEqual([true, false]);
     const second = await coming;
-    expect([isSure(20n), isSure(21n)]).toEqual([true, false]);
+    expect([canSkip(20n), canSkip(21n)]).toEqual([true, false]);
     await Promise.all([first.settle(5n, facts()), second.settle(5n, facts())]);
-    expect([isSure(45n), isSure(46n)]).toEqual([true, false]);
+    expect([canSkip(45n), canSkip(46n)]).toEqual([true, false]);
     await expect(hold(userId, 91n)).rejects.toMatchObject({ status: 402 });
-    expect([isSure(45n), isSure(46n)]).toEqual([true, false]);
+    expect([canSkip(45n), canSkip(46n)]).toEqual([true, false]);
   });
 
   test('of a key is sure by what its cap leaves', async () => {
@@ -110,14 +110,14 @@ describe('a hold', () => {
     const userId = await world.user(100n);
     const calls = Array.from({ length: 60 }, (_, n) => callOf(userId, { tokenId: `tok_${n}` }));
     for (const call of calls) await (await credits.ledger.hold(call, 1n)).settle(0n, facts());
-    const sent: boolean[] = [];
+    const sentEarly: boolean[] = [];
     const holds = await granted(
       calls.map((call) => {
-        sent.push(credits.ledger.canSkipHoldWait(call, 40n));
+        sentEarly.push(credits.ledger.canSkipHoldWait(call, 40n));
         return credits.ledger.hold(call, 40n);
       }),
     );
-    expect([sent.filter(Boolean).length, holds.length]).toEqual([1, 2]);
+    expect([sentEarly.filter(Boolean).length, holds.length]).toEqual([1, 2]);
   });
 
   test('lowers what is sure when it grows', async () => {
@@ -129,12 +129,12 @@ describe('a hold', () => {
   test('above three cents is written before it is sure, those on their way included', async () => {
     const userId = await world.user(1_000_000n);
     await hold(userId, 1n);
-    const isSure = (amount: bigint) => credits.ledger.canSkipHoldWait(callOf(userId), amount);
-    expect([isSure(30_000n), isSure(30_001n)]).toEqual([true, false]);
+    const canSkip = (amount: bigint) => credits.ledger.canSkipHoldWait(callOf(userId), amount);
+    expect([canSkip(30_000n), canSkip(30_001n)]).toEqual([true, false]);
     const pending = hold(userId, 20_000n);
-    expect([isSure(10_000n), isSure(10_001n)]).toEqual([true, false]);
+    expect([canSkip(10_000n), canSkip(10_001n)]).toEqual([true, false]);
     await pending;
-    expect(isSure(30_000n)).toBe(true);
+    expect(canSkip(30_000n)).toBe(true);
   });
 
   test('that was sure and is refused makes the next ones wait', async () => {
@@ -478,10 +478,10 @@ describe('the entries', () => {
     const userId = await world.user(100n);
     await expect(
       world.place.database.tx(async (tx) => {
-        const [made] = await tx<
+        const [transaction] = await tx<
           { txId: bigint }[]
         >`insert into gateway.credits_txs (kind, ref, account_id, reason) values ('grant', 'forged', ${userId}, '') returning tx_id as "txId"`;
-        await tx`insert into gateway.credits_entries (tx_id, account_id, amount) values (${made?.txId ?? 0n}, ${userId}, 5)`;
+        await tx`insert into gateway.credits_entries (tx_id, account_id, amount) values (${transaction?.txId ?? 0n}, ${userId}, 5)`;
       }),
     ).rejects.toMatchObject({ code: '23514' });
   });

@@ -22,8 +22,9 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-const found = async () => (await credits.verify()).faults.map(({ fault, row }) => `${fault} ${row}`).sort();
-const put = (statement: string) =>
+const verifyRows = async () =>
+  (await credits.verify()).faults.map(({ fault, row }) => `${fault} ${row}`).sort();
+const forceStatement = (statement: string) =>
   force(world.sql, statement.replaceAll('$USER', userId).replaceAll('$HOLD', holdId));
 const charge = `(select tx_id from gateway.credits_txs where kind = 'charge' and ref = '$HOLD')`;
 
@@ -128,8 +129,8 @@ describe('verify', () => {
         .replaceAll('$USER', userId)
         .replaceAll('$HOLD', holdId)
         .replaceAll('$USE', holdId.replace('hld_', 'use_'));
-    await put(fill(statement));
-    expect(await found()).toEqual(expected.map(fill).sort());
+    await forceStatement(fill(statement));
+    expect(await verifyRows()).toEqual(expected.map(fill).sort());
   });
 
   test('does not miss what retention has dropped', async () => {
@@ -148,7 +149,7 @@ describe('verify', () => {
   });
 
   test('runs by itself and raises an alarm', async () => {
-    await put(`update gateway.credits_accounts set posted = posted + 1`);
+    await forceStatement(`update gateway.credits_accounts set posted = posted + 1`);
     await world.replica({ times: { ...stillTimes, verifyEveryMs: 50 } }).start();
     const endMs = performance.now() + 30_000;
     const isAlarmed = () =>
@@ -182,14 +183,14 @@ describe('townhall ledger verify', () => {
   });
 
   test('exits 1 and names the row that was tampered with', async () => {
-    await put(`update gateway.credits_accounts set posted = posted + 7`);
+    await forceStatement(`update gateway.credits_accounts set posted = posted + 7`);
     const { code, complaints } = await run();
     expect(code).toBe(1);
     expect(complaints[1]).toBe(`Account ${userId} has 827 posted, and its entries come to 820.`);
   });
 
   test('says the same as JSON', async () => {
-    await put(`update gateway.credits_accounts set posted = posted + 7`);
+    await forceStatement(`update gateway.credits_accounts set posted = posted + 7`);
     const { code, out } = await run('--json');
     expect(code).toBe(1);
     expect(JSON.parse(out[0] ?? '')).toMatchObject({

@@ -55,7 +55,7 @@ export async function startLedger(): Promise<LedgerWorld> {
   await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
 
   function replica(more: Partial<CreditsOptions> = {}): Credits {
-    const made = credits({
+    const replicaCredits = credits({
       store: creditsStore(place.database),
       journal: directoryJournal(journalPath),
       users: { findUser: async () => ({ state: 'active' }) },
@@ -68,8 +68,8 @@ export async function startLedger(): Promise<LedgerWorld> {
       times: stillTimes,
       ...more,
     });
-    replicas.push(made);
-    return made;
+    replicas.push(replicaCredits);
+    return replicaCredits;
   }
 
   return {
