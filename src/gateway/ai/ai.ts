@@ -1,6 +1,5 @@
-// The service `ai`: the model catalog and the ways to call a model. Each handler resolves the model and its fallbacks,
-// says what it asks of whichever runs, and leaves the rest to the attempts, the wire (text, specification, chat-format,
-// passthrough) and the model's provider.
+// The service `ai`: the model catalog and the operations that call a model. Each handler resolves the model and its
+// fallbacks and describes the call; attempts.ts runs it, formats/ parses and serializes, providers/ talks to upstream.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { ResponseRequest, StreamRequest } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -62,13 +61,13 @@ import { defaultTimeouts, type Timeouts } from './upstream/deadlines.ts';
 type ChatCall = Call<Operations['ai.createChatCompletion'], Identity>;
 type ChatReply = Reply<Operations['ai.createChatCompletion']>;
 
-/** What the service needs of the world around it. */
+/** Settings and dependencies of the service. */
 export interface AiOptions {
-  /** Provider keys as they are now; asked again at each call. */
+  /** Provider keys, read again for each call. */
   env: { get(key: string): string | undefined };
   /** The operator's providers and models; read at start and on change. */
   modelsFile?: string | undefined;
-  /** The models that every gateway knows; those of catalog.json where nothing is said. */
+  /** The built-in models; those of catalog.json by default. */
   curated?: ModelsFile;
   /** The folder of Markdown that `local/guide` answers from. */
   guideDirectory: string;
@@ -77,38 +76,38 @@ export interface AiOptions {
   clock: Clock;
   log: Log;
   timeouts?: Partial<Timeouts>;
-  /** How often and when a provider that fails is asked again. */
+  /** Retries and circuit breakers. */
   resilience?: Pick<AttemptsOptions, 'retry' | 'breaker' | 'random'>;
   proxies?: Proxies;
   videoLimits?: Partial<VideoLimits>;
   /** Between two comments on a silent stream. */
   heartbeatMs?: number;
-  /** Takes live secrets out of a provider's words before a caller sees them. */
+  /** Removes live secrets from a provider's error messages. */
   hide?: (text: string) => string;
-  /** Follows each call of a model. */
+  /** Wraps each call of a model for tracing and metrics. */
   watch?: WatchAttempt;
-  /** How many calls with a usage that cannot be stop the paid calls of a user for an hour; 3 by default. */
+  /** Calls with an impossible usage that stop a user's paid calls for an hour; 3 by default. */
   alarmsToStop?: number | undefined;
-  /** The header by which a provider joins the trace of a call. */
+  /** W3C `traceparent` header of the current call. */
   traceparent?: () => string | undefined;
-  /** Of the request that a call is made for, for the log. */
+  /** Id of the current request, for the log. */
   requestId?: () => string | undefined;
-  /** Who holds and charges the credits of a call. */
+  /** Holds and charges the credits of a call. */
   ledger: Ledger;
-  /** The jobs of pictures and films; started and closed by whoever made them. */
+  /** Jobs for images and videos. The owner starts and closes them. */
   jobs: MediaJobs;
   links: MediaLinks;
 }
 
-/** The service, and what an operator asks of it beside the contract. */
+/** The service, with operations for the operator beside the contract. */
 export interface AiService extends Service<'ai'> {
-  /** Calls each configured provider once and says how it stands. */
+  /** Calls each configured provider once and reports the result. */
   checkProviders(): Promise<ProviderCheck[]>;
   /** Resolves when every call so far is charged. */
   settled(): Promise<void>;
-  /** How many calls had a usage that cannot be, and how many users' paid calls are stopped for it. */
+  /** Counts calls with an impossible usage, and users whose paid calls are stopped for it. */
   usageAlarms(): UsageAlarmCounts;
-  /** Which models are held off after too many failures. */
+  /** State of the circuit breaker of each model. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
 }
 
@@ -164,7 +163,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
 
   const deadlineMs = (streams: boolean) => (streams ? timeouts.firstByteMs : timeouts.answerMs);
 
-  // What a stream that failed midway says last; nothing when it was the caller that went away.
+  // The error frame that ends a failed stream; undefined when the caller has disconnected.
   function streamErrorFrame(
     call: CallContext,
   ): (error: unknown, model: CatalogModel) => ReturnType<typeof renderProblem> | undefined {
@@ -187,7 +186,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     };
   }
 
-  /** One model of the hub, and the call as it is made to it: with a limit that is paid for, where it has none. */
+  /** The language model and its call. A call without an output limit gets one that the caller can pay for. */
   function prepareModelCall(model: CatalogModel, { hub, meter, ...terms }: ModelCallTerms) {
     const languageModel = providers.languageModel(model, {
       ...terms,
@@ -295,7 +294,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     return { status: 200 as const, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
   }
 
-  /** A whole answer, of which the meter was told. */
+  /** Generates a complete answer and records its usage with the meter. */
   async function generateMetered(model: CatalogModel, terms: ModelCallTerms): Promise<Answer> {
     const { languageModel, call } = prepareModelCall(model, terms);
     const answer = await languageModel.generate(call);
@@ -380,7 +379,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     };
   }
 
-  /** A call that nothing translates: it runs on models whose provider speaks its format. */
+  /** Sends a call untranslated. Only models whose provider accepts its format can run it. */
   async function passThrough(
     callFormat: format.PassthroughFormat,
     call: PassthroughRequest,
@@ -541,7 +540,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
   };
 }
 
-/** What of a call the end of its stream is told with. */
+/** The members of a call that its error frame and its log lines need. */
 interface CallContext {
   operationId: string;
   signal: AbortSignal;
@@ -550,7 +549,7 @@ interface CallContext {
   note(fields: CallNote): void;
 }
 
-/** A call whose answer may be kept for its repetition. */
+/** A call whose answer may be stored for replay under its Idempotency-Key. */
 interface ReplayableCall {
   remember: Remember;
 }
@@ -565,7 +564,7 @@ type PassthroughRequest = Pick<PassthroughCall, 'rawBody' | 'timing'> &
   CallContext &
   ReplayableCall & { identity: Identity; body: PassthroughCall['body'] & { model: string } };
 
-/** What is asked of a model of the hub, and on which terms. */
+/** A model call with its effort, its time to the first byte and its meter. */
 interface ModelCallTerms {
   hub: ModelCall;
   effort: string | undefined;
@@ -573,13 +572,13 @@ interface ModelCallTerms {
   meter: Meter;
 }
 
-/** Keeps a whole answer for a repetition of the call, with its charge. */
+/** The complete answer, to be stored with the settlement for an idempotent replay. */
 function answerForReplay({ remember }: ReplayableCall, body: unknown): Alongside | undefined {
   const answer = remember.inSettlement({ status: 200, body });
   return answer && { answer };
 }
 
-/** Settles a call and makes its answer, which may tell the price; the two and what a repetition is answered with are one. */
+/** Renders the answer, which may contain the price, and settles the call; the replay answer commits with the charge. */
 async function settleAndRender<T>(
   call: ReplayableCall,
   meter: Meter,
@@ -590,16 +589,16 @@ async function settleAndRender<T>(
   try {
     body = renderBody(price);
   } catch (error) {
-    // An answer that we cannot hand over is ours to bear.
+    // The gateway failed to render the answer, so the caller does not pay.
     await meter.settle('rejected');
     throw error;
   }
   const credits = await meter.settle('completed', answerForReplay(call, body));
-  // They differ only where the house has to bear a part.
+  // They differ only if the operator absorbs a part.
   return { body: credits === price ? body : renderBody(credits), credits };
 }
 
-/** What a call in a foreign format asks for. */
+/** What a passthrough call demands of a model, for its maximum price. */
 function passthroughDemand(
   body: PassthroughCall['body'],
   callFormat: format.PassthroughFormat,
@@ -617,10 +616,10 @@ function passthroughDemand(
     isKeptLong: callFormat.name === 'messages' && isKeptLong(body),
     limit: model && requestedOutputLimit(body, model, callFormat),
     limitMember: model?.providerEntry.output_limit_member ?? callFormat.limitMembers[0],
-    // The contract bounds it there; no other format has it.
+    // Only chat completions have `n`; the contract limits it.
     choices: callFormat.name === 'chat' && typeof n === 'number' ? n : 1,
     hasOutput: callFormat.limitMembers.length > 0,
-    // The question stands beside each document.
+    // The reranking model reads the query once per document.
     repeatedBytes:
       typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,
   };
@@ -645,7 +644,7 @@ function requireModelId(body: StreamRequest, header: string | undefined): string
   });
 }
 
-// Nobody waits for such an answer, so nobody would count what it cost.
+// A background answer arrives outside of the call, so it could not be metered.
 function refuseBackground({ background }: ResponseRequest): void {
   if (background !== true) return;
   throw new Problem(
@@ -656,7 +655,7 @@ function refuseBackground({ background }: ResponseRequest): void {
   );
 }
 
-// What OpenAI takes. An answer has a vector for each input, so a longer list would make an answer of any size.
+// OpenAI's limit. The answer has one vector per input, so the limit bounds its size.
 const maximumInputs = 2_048;
 
 /** Throws a 400 for too many texts or lists of tokens. A list of numbers is the tokens of one input. */
@@ -675,7 +674,7 @@ function refuseManyInputs({ input }: { input: unknown }): void {
   );
 }
 
-// They say who answers for a call at the provider, and that is whose key is configured.
+// These headers select an account at the provider; the configured key determines it instead.
 function refuseAccountHeaders(headers: Readonly<Record<string, unknown>>): void {
   const headerName = ['anthropic-workspace-id', 'anthropic-user-profile-id'].find(
     (name) => headers[name] !== undefined,
@@ -699,14 +698,14 @@ function messageHeaders(
   };
 }
 
-// Chat completions have no member for what could not be honoured.
+// Chat completions have no member for warnings.
 function warningHeaders(warnings: readonly Warning[]): Record<string, string> {
   if (warnings.length === 0) return {};
   const headerText = warnings.map(text.describeWarning).join('; ');
   return { 'x-townhall-warnings': headerText.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 1000) };
 }
 
-// Waits for the first item, so that what fails before it is still answered with a status.
+// Wait for the first item, so that an earlier failure still gets an HTTP status.
 async function waitForFirst<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
   const first = await items.next();
   return (async function* () {

@@ -1,5 +1,5 @@
-// One call over a chain of models: the one that was asked for, tried again where that can help, then its fallbacks in
-// order. All of it happens before the first byte of an answer; once a model has begun to answer, it is the one.
+// Runs one call over a chain of models: the requested model with retries, then its fallbacks in order. Retries and
+// fallbacks end with the first byte of an answer.
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
@@ -18,7 +18,7 @@ import {
   type RetrySettings,
 } from './upstream/retry.ts';
 
-/** One try, or one that was not made: `outcome` is `answered`, `breaker_open`, or the code of the error. */
+/** One attempt, sent or skipped: `outcome` is `answered`, `breaker_open`, or the code of the error. */
 export interface Attempt {
   model: string;
   outcome: string;
@@ -35,7 +35,7 @@ export interface Task<T> {
   fits: (model: CatalogModel) => void;
   /** The effort to send. Throws a 422, which ends the call: an effort is never dropped. */
   effort: (model: CatalogModel) => string | undefined;
-  /** Pays in advance for what the model may cost, before it is asked anything. Throws a 402, which ends the call. */
+  /** Reserves the maximum price on this model before the request is sent. Throws a 402, which ends the call. */
   reserve?: (model: CatalogModel) => Promise<void>;
   /**
    * Makes the call ready; what it throws is the caller's fault and ends the call. What it returns is run for each
@@ -51,15 +51,15 @@ export interface RunResult<T> {
 }
 
 export interface Attempts {
-  /** Throws the Problem of the last model that was tried; its headers tell of the attempts. */
+  /** Throws the Problem of the last attempt; its headers list the attempts. */
   run<T>(task: Task<T>): Promise<RunResult<T>>;
-  /** How the breaker of each model that was called stands, by the id under which it was called first. */
+  /** State of the circuit breaker of each model that was called, by the id of its first call. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
-  /** Counts against the model that its answer broke off after it had begun. */
+  /** Records with the model's circuit breaker that a stream failed after it had begun. */
   recordStreamFailure(model: CatalogModel, error: unknown): void;
 }
 
-/** Follows one call of a model, for whoever counts them; gives back, and throws, what the call does. */
+/** Wraps one call of a model for tracing and metrics; returns and throws as the call does. */
 export type WatchAttempt = <T>(
   attempt: { model: string; provider: string; retry: number },
   call: () => Promise<T>,
@@ -102,7 +102,7 @@ export function createAttempts({
     return health;
   }
 
-  /** The retries of one model: its answer, or the failure after which the next model has its turn. */
+  /** Calls one model with retries. Returns its answer, or the failure after which the next model is tried. */
   async function tryModel<T>(
     task: Task<T>,
     model: CatalogModel,
@@ -135,12 +135,12 @@ export function createAttempts({
       }
       attempts.push({ model: model.id, outcome: failure.code });
       if (countsAsFailure(failure, model)) permit.recordFailure();
-      // A provider that refuses a request is well; one that limits them, or was not asked at all, proves nothing.
+      // A refused request proves that the provider works. A rate limit, or a request that was never sent, proves nothing.
       else if (failure.code === 'upstream_refused') permit.recordSuccess();
       else permit.release();
       if (!isTransient(failure)) throw failure;
       const waitMs = delayMs(failure, count, { settings: retry, random });
-      // Nobody waits long for a model while another could answer.
+      // Skip a long retry delay while a fallback could answer.
       const tooLong = clock.monotonicMs() + waitMs >= endsMs || (!isLast && waitMs > retry.longestDelayMs);
       if (count >= retry.retries || tooLong || health.breaker.waitMs() > 0 || !health.budget.take())
         return { failure };
@@ -156,7 +156,7 @@ export function createAttempts({
     let failure: Problem | undefined;
     let misfit: Problem | undefined;
     try {
-      // Of the requested model even when it is not the one that runs.
+      // Check the effort of the requested model even if a fallback runs.
       if (requested !== undefined) task.effort(requested);
       for (const [position, model] of chain.entries()) {
         signal.throwIfAborted();
@@ -214,8 +214,8 @@ function findMisfit<T>(task: Task<T>, model: CatalogModel): Problem | undefined 
   }
 }
 
-// A refused key is the operator's fault and stays until it is mended; the provider is there and answers. A model in
-// this process has no provider to spare, and one user's failures (@fail) must not close it for the others.
+// A refused key is a configuration error, not an outage. Local models have no provider to protect, and one user's
+// scripted failures (@fail) must not open the breaker for the others.
 function countsAsFailure(problem: Problem, model: CatalogModel): boolean {
   if (model.providerEntry.kind === 'local') return false;
   return (
@@ -240,7 +240,7 @@ function attemptsHeader(attempts: readonly Attempt[]): string {
   return attempts.map(({ model, outcome }) => `${model};${outcome}`).join(', ');
 }
 
-/** What every answer that has no member for it says in its headers. */
+/** Headers that name the model and the attempts. */
 export function attemptHeaders({
   model,
   attempts,

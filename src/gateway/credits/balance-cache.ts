@@ -1,5 +1,5 @@
-// Cache of balances, which decides one thing: whether a provider may be asked while the hold of the call is still being
-// written. The hold itself decides whether the call is paid for.
+// Cache of balances. It decides whether a request may go to the provider while its hold is still being written; the hold
+// itself decides whether the call is paid for.
 import type { Clock } from '../../kernel/clock.ts';
 
 export interface BalanceCache {

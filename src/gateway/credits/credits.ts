@@ -1,4 +1,4 @@
-// The credits: the ledger and what runs beside it, put together, and the views of balances for users and
+// The service `credits`: wires the ledger, its write batcher and its maintenance, and serves balances to users and
 // administrators.
 import type { Balance, CreditAccount, CreditChange } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -22,19 +22,19 @@ import { verifyLedger, type LedgerVerdict } from './verify.ts';
 export interface CreditsOptions {
   store: CreditsStore;
   journal: Journal;
-  /** Who has a balance: a user of any state but removed. */
+  /** Looks up the owner of a balance; removed users have none. */
   users: { findUser(userId: string): Promise<{ state: string } | null> };
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   log: Log;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   metrics?: Metrics;
-  /** Nobody else has this database open. */
+  /** No other process has this database open. */
   isAlone: boolean;
-  /** What a new user gets where the Bureau does not say otherwise. */
+  /** Credits of a new user, unless the Bureau sets its own amount. */
   startingCredits: bigint;
   /** How long resolved holds are kept, as long as usage records. */
   retentionDays: number;
-  /** Batches that may be on their way at once; each takes a connection. */
+  /** Batches that may run at once; each takes a connection. */
   concurrentBatches?: number;
   times?: Partial<LedgerTimes>;
 }
@@ -42,19 +42,19 @@ export interface CreditsOptions {
 export interface Credits extends Service<'credits'> {
   ledger: Ledger;
   balances: Balances;
-  /** What an account and an API key begin with, in the transaction that makes them. */
+  /** Create the rows of an account and of an API key, in the transaction that creates the user or the key. */
   openAccount(
     tx: Tx,
     user: { userId: string; bureauId: string; startingCredits: bigint | null },
   ): Promise<void>;
   openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
-  /** What went wrong with money since the start. */
+  /** Incidents since the start. */
   counters(): LedgerCounters;
-  /** Holds that this process keeps alive. */
+  /** Number of holds whose leases this process renews. */
   openHolds(): number;
   verify(): Promise<LedgerVerdict>;
-  /** Resolves what an earlier process left, then keeps the ledger until `close`. Throws when the journal cannot be written. */
+  /** Replays the journal, recovers orphaned holds and starts maintenance. Throws when the journal cannot be written. */
   start(): Promise<void>;
   close(): Promise<void>;
 }
@@ -92,7 +92,7 @@ export function credits(options: CreditsOptions): Credits {
   const balances = createBalances(store);
   if (options.metrics !== undefined) registerLedgerMetrics(options.metrics, ledger);
 
-  /** One change of a user's balance by an administrator, with its entry in the audit log and its answer kept. */
+  /** Changes a balance for an administrator; audit entry and idempotent answer commit with the change. */
   async function adjust(
     call: AdjustCall,
     work: (tx: Tx, entry: Adjustment) => Promise<unknown>,
@@ -184,7 +184,7 @@ export function credits(options: CreditsOptions): Credits {
 
 type Adjustment = { userId: string; ref: string; credits: bigint; reason: string };
 
-/** What the two operations of an administrator take of their call. */
+/** The members of a call that grant and deduct use. */
 interface AdjustCall {
   operationId: string;
   body: { user_id: string; credits: number; reason: string };
@@ -198,7 +198,7 @@ function isTransaction(value: unknown): value is string {
   return typeof value === 'string' && /^\d{1,18}$/.test(value);
 }
 
-// Balances stay below 2^53: what can be granted at once is bounded by the contract.
+// Balances stay below 2^53: the contract limits the amount of one grant.
 function serializeBalance({
   accountId,
   posted,

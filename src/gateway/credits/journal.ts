@@ -1,6 +1,5 @@
-// Settlements that could not be written because the database was away: each a file of its own, written whole and
-// synced before the caller hears of it. Any process may settle what it finds here, any number of times, since a
-// hold is settled once; so no file has an owner, and one is removed only after it was settled.
+// Write-ahead journal for settlements during an outage of the database. Each settlement is one file, fsynced before the
+// call is answered. Settling is idempotent by hold, so any process may replay any file; a file is removed afterwards.
 import { randomUUID } from 'node:crypto';
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,13 +11,13 @@ import type { Operation } from './store.ts';
 export type Settlement = Extract<Operation, { kind: 'settle' }>;
 
 export interface Journal {
-  /** Makes the folder, and throws unless files can be written there. */
+  /** Creates the folder. Throws when files cannot be written there. */
   prepare(): Promise<void>;
-  /** Resolves once it is on the disk. */
+  /** Resolves after fsync. */
   write(settlement: Settlement): Promise<void>;
   /**
-   * Settlements to replay. A file that cannot be read stops no other: `report` hears of it, and one that holds no
-   * settlement is renamed to `*.unreadable` first.
+   * Settlements to replay. A file that cannot be read is reported and skipped; one without a valid settlement is
+   * renamed to `*.unreadable` first.
    */
   list(report: (name: string, error: unknown) => void): Promise<Settlement[]>;
   remove(holdId: string): Promise<void>;
@@ -45,7 +44,7 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
       await file.close();
     }
     await rename(`${path}.partial`, path);
-    // The name of a file is part of its folder, which is synced on its own.
+    // fsync the folder too: the rename is an entry of the folder.
     const folder = await openFile(directory, 'r');
     try {
       await folder.sync();
@@ -54,7 +53,7 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
     }
   }
 
-  /** Null when the file is put aside, or when another process has settled it a moment ago. */
+  /** Null when the file is unreadable, or when another process has already settled and removed it. */
   async function readSettlement(
     name: string,
     report: (name: string, error: unknown) => void,
@@ -65,7 +64,7 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
       text = await readFile(path, 'utf8');
     } catch (error) {
       if (isCode(error, 'ENOENT')) return null;
-      // Such as a disk that fails: it is read again the next time.
+      // For example an I/O error. Keep the file; the next replay reads it again.
       report(name, error);
       return null;
     }
@@ -103,13 +102,13 @@ export function directoryJournal(directory: string, { openFile = open }: Journal
       return settlements;
     },
     async remove(holdId) {
-      // Without an error when another process was first.
+      // Another process may have removed it already.
       await rm(pathOf(holdId), { force: true });
     },
   };
 }
 
-/** Throws for what is no settlement: half a file of a disk that lost power, or one that was edited. */
+/** Throws unless the text is a settlement: a power loss may truncate a file, an operator may edit one. */
 function parseSettlement(text: string): Settlement {
   const value = JSON.parse(text) as Partial<Record<keyof Settlement, unknown>> | null;
   const { holdId, accountId, credits, facts } = value ?? {};
@@ -123,7 +122,7 @@ function parseSettlement(text: string): Settlement {
     throw new Error('The file holds no settlement.');
   }
   const answer = isRecord(value?.answer) ? (value.answer as unknown as SettlementAnswer) : null;
-  // Files of older releases have no mark. They may be of a job, which another process does again.
+  // Files of older releases lack the mark. Treat them as a job's, which another process may run again.
   return {
     kind: 'settle',
     holdId,

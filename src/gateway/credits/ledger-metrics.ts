@@ -1,4 +1,4 @@
-// What is seen of the ledger from outside: what is held now, and everything that an operator wants an alarm for.
+// Metrics of the ledger: open holds, and the incidents that an operator should be alerted to.
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
 import type { LedgerCounters } from './ledger.ts';
 

@@ -1,5 +1,5 @@
-// Holds and their settlements: what a call may cost is set aside before anything goes upstream, and what it did
-// cost is charged once. A hold lives by its lease; whoever finds one whose process is gone resolves it.
+// Holds and their settlements. A hold sets aside the maximum price of a call before the request goes upstream; the
+// settlement charges the actual price once. Holds have a lease; maintenance recovers those whose lease has expired.
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -20,24 +20,24 @@ export interface LedgerOptions {
   leaseMs: number;
   /** How old a lease may be before it is renewed. */
   renewEveryMs: number;
-  /** Asks for a heartbeat now. */
+  /** Requests a renewal of leases before the next interval. */
   renewSoon(): void;
 }
 
-/** What went wrong with money since the start; for alarms. */
+/** Incidents since the start, for alarms. */
 export interface LedgerCounters {
-  /** Settlements that the house bore a part of, and how much of it. */
+  /** Settlements that the operator paid a part of, and the sum of those parts. */
   overruns: number;
   overrunCredits: bigint;
-  /** Settlements that came after their hold was resolved without them. */
+  /** Settlements that arrived after their hold was recovered. */
   lateSettlements: number;
-  /** Holds whose process was gone. */
+  /** Holds that were recovered because their process was gone. */
   recovered: number;
-  /** Settlements that were written to the journal, as the database was away. */
+  /** Settlements written to the journal during an outage of the database. */
   journaled: number;
   /** Files of the journal that could not be read. */
   unreadable: number;
-  /** Rows that did not fit when the ledger was verified last. */
+  /** Inconsistent rows of the latest verification. */
   mismatches: number;
 }
 
@@ -45,11 +45,11 @@ export interface ManagedLedger extends Ledger {
   counters(): LedgerCounters;
   /** Holds that this process keeps alive. */
   openHolds(): number;
-  /** One heartbeat for all of them. */
+  /** Renews the leases of all holds of this process that are due, and writes their checkpoints. */
   renewLeases(): Promise<void>;
-  /** Settles what is in the journal; throws when the database is away. */
+  /** Settles the entries of the journal; throws when the database does not answer. */
   replay(): Promise<void>;
-  /** Whether the journal may hold something of this process. */
+  /** Whether the journal may have entries of this process. */
   hasJournalEntries(): boolean;
   countRecovered(verdicts: readonly Verdict[]): void;
   recordVerification(mismatches: number): void;
@@ -63,14 +63,14 @@ interface OpenHold {
 }
 
 const checkpointTokens = 256;
-// What the wire carries exactly; a price beyond it is a mistake, and an alarm is raised for it.
+// JSON numbers are exact up to 2^53 - 1. A higher price is a bug and is logged as an error.
 const maximumCredits = BigInt(Number.MAX_SAFE_INTEGER);
 
 export function createLedger(options: LedgerOptions): ManagedLedger {
   const { store, batcher, journal, log, clock, leaseMs, renewEveryMs, renewSoon } = options;
   const balanceCache = createBalanceCache({ clock });
   const trackedHolds = new Map<string, OpenHold>();
-  // Settlements that are neither in the database nor on the disk; only a full disk makes one wait here.
+  // Settlements that neither the database nor the journal took, for example because the disk is full.
   const unwritten = new Map<string, Settlement>();
   let mayHaveEntries = false;
   const counters: LedgerCounters = {
@@ -164,7 +164,7 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
         return { charged: verdict.amount };
       } catch (error) {
         if (!isDatabaseUnavailable(error)) throw error;
-        // The hold is kept alive until the journal was replayed, so that nobody resolves it otherwise.
+        // Keep renewing the hold until the journal is replayed; otherwise recovery would resolve it.
         await writeToJournal({ ...settlement, isHeldOnly: work !== undefined });
         return { charged: credits < amount ? credits : amount };
       }
@@ -229,7 +229,7 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
     countSettlement(holdId, settlement.credits, verdict);
     trackedHolds.delete(holdId);
     unwritten.delete(holdId);
-    // One that is not of this database is left to the process that knows better.
+    // Keep the file of an unknown hold: it belongs to another database.
     if (verdict.verdict !== 'unknown') await journal.remove(holdId);
   }
 
@@ -285,7 +285,7 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
       const { resolved } = await store.renewLeases(renewals, leaseMs);
       for (const [index, entry] of due.entries()) {
         entry.renewedAtMs = nowMs;
-        // Another checkpoint may have come meanwhile; it is for the next heartbeat.
+        // Keep a checkpoint that arrived during the write; the next renewal writes it.
         if (entry.checkpoint === renewals[index]?.checkpoint) entry.checkpoint = null;
       }
       for (const holdId of resolved) trackedHolds.delete(holdId);
@@ -323,7 +323,7 @@ function clampCredits(credits: bigint): bigint {
   return credits > maximumCredits ? maximumCredits : credits;
 }
 
-/** 402 with what is there, for people and for programs. */
+/** 402 that names the available credits in its message and its details. */
 function insufficientCredits(price: bigint, affordable: bigint): Problem {
   const available = affordable > 0n ? affordable : 0n;
   return new Problem(

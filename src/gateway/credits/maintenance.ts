@@ -1,5 +1,5 @@
-// What keeps the ledger true while nobody looks: one heartbeat for all open holds of the process, the replay of the
-// journal, the recovery of holds whose process is gone, the reconciliation, and the dropping of what is too old.
+// Background maintenance of the ledger: renews the leases of open holds, replays the journal, recovers holds whose
+// process is gone, verifies the ledger hourly and deletes holds beyond their retention.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Journal } from './journal.ts';
@@ -9,7 +9,7 @@ import { verifyLedger } from './verify.ts';
 
 /** Times of the ledger in milliseconds; tests pass small ones. */
 export interface LedgerTimes {
-  /** How long a hold lives without a sign of its process. */
+  /** A hold whose lease is not renewed for this long is recovered. */
   leaseMs: number;
   /** How old a lease may be before it is renewed. */
   renewEveryMs: number;
@@ -34,26 +34,26 @@ export interface LedgerMaintenanceOptions {
   log: Log;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   times: LedgerTimes;
-  /** Nobody else has this database open, so what is open at the start is nobody's. */
+  /** No other process has this database open: every hold that is open at the start is recovered at once. */
   isAlone: boolean;
   retentionDays: number;
 }
 
 export interface LedgerMaintenance {
-  /** Settles and resolves what an earlier process left, then begins. */
+  /** Replays the journal, recovers orphaned holds where no other process runs, then starts the loops. */
   start(): Promise<void>;
-  /** A heartbeat before its time. */
+  /** Renews leases and writes checkpoints before the next interval. */
   renewSoon(): void;
-  /** The database has answered just now. */
+  /** Records that the database has answered. */
   recordDatabaseContact(): void;
-  /** One round of recovery; says how many holds it resolved. */
+  /** Runs one round of recovery. Returns the number of resolved holds. */
   sweep(): Promise<number>;
   close(): Promise<void>;
 }
 
 const sweepLimit = 200;
 const dropLimit = 1_000;
-// Many streams together reach their next 256 tokens at every moment.
+// Parallel streams request early renewals all the time; at most one runs in 100 ms.
 const renewalGapMs = 100;
 const firstVerifyMs = 2_000;
 
@@ -68,7 +68,7 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
 
   function recordDatabaseContact(): void {
     const nowMs = clock.monotonicMs();
-    // So long without the database, others may not have been able to renew their leases either: they get the time to.
+    // After an outage of almost a lease, other processes could not renew either. Wait one lease before recovering.
     if (nowMs - lastContactMs > times.leaseMs - times.renewEveryMs - times.checkpointEveryMs)
       recoveryPausedUntilMs = nowMs + times.leaseMs;
     lastContactMs = nowMs;
@@ -76,7 +76,7 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
 
   const pause = (ms: number): Promise<void> => clock.sleep(ms, signal).catch(() => undefined);
 
-  /** Nothing here may end a loop: what fails is tried again in the next round. */
+  /** Logs a failure instead of ending the loop; the next round retries. */
   async function runAndLog(failureMessage: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
@@ -136,7 +136,7 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
       await runAndLog('old holds could not be dropped', async () => {
         while ((await store.dropOldHolds(retentionDays, dropLimit)) === dropLimit);
       });
-      // A file that another process has left, on a disk that outlived it.
+      // Another process may have left files on a shared disk.
       await runAndLog('the journal could not be settled yet', () => ledger.replay());
       await pause(times.verifyEveryMs);
     }
@@ -147,7 +147,7 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
       await journal.prepare();
       await runAndLog('the journal could not be settled yet', () => ledger.replay());
       if (isAlone) await recoverHolds(true);
-      // It may be the database's own start too, after which the others have not come back yet.
+      // The database may have just started too. Give the other processes one lease to reconnect.
       else recoveryPausedUntilMs = clock.monotonicMs() + times.leaseMs;
       lastContactMs = clock.monotonicMs();
       loops.push(renewLoop(), sweepLoop(), verifyLoop());

@@ -1,4 +1,4 @@
-// What other slices may do with credits: hold and settle for a call, and post to a balance.
+// Interfaces of the ledger for other slices: hold and settle credits for a call, and post to a balance.
 import type { Tx } from '../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
@@ -14,7 +14,7 @@ export interface PaidCall {
   provider: string | null;
 }
 
-/** A call that nobody pays for: an administrator's. */
+/** A call of an administrator, which is not charged. */
 export type FreeCall = Omit<PaidCall, 'userId' | 'bureauId'> & { userId: null; bureauId: null };
 
 /**
@@ -32,15 +32,15 @@ export interface Ledger {
    */
   hold(call: PaidCall, amount: bigint, options?: { isSent?: boolean }): Promise<Hold>;
   /**
-   * Whether the hold will be granted, as far as this process has heard lately: then what it pays for may begin while it
-   * is written down, and nothing of it may be handed on before that. The hold itself can still be refused.
+   * Whether the cached balance lets the request go upstream while its hold is written. The answer must still wait for the
+   * hold, which can be refused.
    */
   canSkipHoldWait(call: PaidCall, amount: bigint): boolean;
   /** What the token may spend now, by its user's balance and its own cap; for sizing an output limit that the caller did not send. */
   available(userId: string, tokenId: string): Promise<bigint>;
-  /** Records a call that costs its caller nothing. */
+  /** Records the usage of a call that is not charged. */
   record(call: FreeCall, facts: UsageFacts): Promise<void>;
-  /** Takes up a hold that outlives its process, such as a job's, and marks it sent; null when it is resolved. */
+  /** Resumes a hold that outlives its process, such as a job's, and marks it sent; null when it is resolved. */
   resume(holdId: string): Promise<Hold | null>;
 }
 

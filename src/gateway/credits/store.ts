@@ -1,12 +1,12 @@
-// The tables of the ledger, and the only file that names them. What changes a balance is a function of the
-// database (see the migrations), so that it is one statement however many rows it touches.
+// Queries on the tables of the ledger; no other file names these tables. Balances change only in database functions
+// (see the migrations), so that each change is one statement.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import type { FreeCall, PaidCall } from './ports.ts';
 import type { LedgerFault, LedgerReader } from './verify.ts';
 
-/** What may be done to holds, many at a time. `op` numbers it within its batch. */
+/** An operation of a batch; `op` is its index in the batch. */
 export type Operation =
   | { kind: 'hold'; holdId: string; accountId: string; call: PaidCall; amount: bigint; isSent: boolean }
   | { kind: 'raise'; holdId: string; accountId: string; amount: bigint }
@@ -22,7 +22,7 @@ export type Operation =
   | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean }
   | { kind: 'record'; usageId: string; call: FreeCall; facts: UsageFacts };
 
-/** The words are explained with the function, in its migration. */
+/** Result of an operation. The migration of `credits_apply` documents each verdict. */
 export interface Verdict {
   verdict:
     | 'held'
@@ -39,7 +39,7 @@ export interface Verdict {
     | 'recorded';
   amount: bigint;
   overrun: bigint;
-  /** What the token may spend after it, where that was looked at. */
+  /** Credits that the token may spend afterwards; null where the function did not compute them. */
   available: bigint | null;
 }
 
@@ -69,7 +69,7 @@ export interface KeyBudget {
   spent: bigint;
 }
 
-/** What a heartbeat writes of an open hold; without a checkpoint it renews the lease alone. */
+/** Renewal of a hold's lease, with its latest checkpoint if there is a new one. */
 export interface LeaseRenewal {
   holdId: string;
   checkpoint?: { credits: bigint; facts: Partial<UsageFacts> };
@@ -78,7 +78,7 @@ export interface LeaseRenewal {
 export type PostKind = 'starting' | 'grant' | 'payment';
 export type TakeKind = 'deduct' | 'refund' | 'dispute';
 
-// For a chunk of the reconciliation, in which one account may have millions of entries.
+// A chunk of the verification may contain an account with millions of entries.
 const verifyMs = 10 * 60_000;
 
 export interface CreditsStore extends LedgerReader {
@@ -87,9 +87,9 @@ export interface CreditsStore extends LedgerReader {
   ping(): Promise<void>;
   /** One transaction; the answers are in the order of the operations. */
   apply(operations: readonly Operation[], leaseMs: number, within?: Tx): Promise<Verdict[]>;
-  /** Renews leases and writes checkpoints; answers which of them are resolved. */
+  /** Renews leases and writes checkpoints. Returns the holds that are already resolved. */
   renewLeases(renewals: readonly LeaseRenewal[], leaseMs: number): Promise<{ resolved: string[] }>;
-  /** Resolves some holds whose lease has run out, or all that are open; says how many. One replica at a time, the others do nothing. */
+  /** Resolves up to `limit` holds with an expired lease, or any open ones if forced. An advisory lock lets one replica run. */
   recover(options: { isForced: boolean; limit: number }): Promise<Verdict[]>;
   /** Marks an open hold as sent and renews its lease; null when it is resolved. */
   resume(
@@ -116,7 +116,7 @@ export interface CreditsStore extends LedgerReader {
     place: { after: string | null; limit: number },
   ): Promise<Account[]>;
   listChanges(userId: string, place: { before: bigint | null; limit: number }): Promise<Change[]>;
-  /** Drops some resolved holds that are older than so many days; says how many. */
+  /** Deletes up to `limit` resolved holds older than `days`. Returns the number of deleted rows. */
   dropOldHolds(days: number, limit: number): Promise<number>;
 }
 
@@ -152,7 +152,7 @@ export function creditsStore(database: Database): CreditsStore {
         })),
         bigintToText,
       );
-      // A row that is locked is being settled or renewed by another; to wait for it could make two wait for one another.
+      // Skip locked rows: another transaction settles or renews them, and waiting could deadlock.
       const rows = await sql<{ holdId: string }[]>`
         with beats as (select * from jsonb_to_recordset(${renewalsJson}::text::jsonb) as b (hold_id text, credits bigint, facts jsonb)),
         open as (
@@ -235,7 +235,7 @@ export function creditsStore(database: Database): CreditsStore {
       ];
     },
     async listChanges(userId, { before, limit }) {
-      // The numbers of one account's transactions grow in the order of their commits: they are drawn under its lock.
+      // tx_id grows in commit order within an account, as it is assigned under the account's lock.
       return [
         ...(await sql<Change[]>`
         select e.tx_id as "txId", t.kind, t.ref, e.amount as credits, t.reason, t.created_at as "createdAt"
@@ -271,7 +271,7 @@ function accountColumns(sql: Sql) {
   return sql`account_id as "accountId", bureau_id as "bureauId", posted, held, owed, created_at as "createdAt"`;
 }
 
-/** The members that the function reads. */
+/** The JSON that `credits_apply` reads. */
 function serializeOperation(operation: Operation, op: number): object {
   switch (operation.kind) {
     case 'hold': {
@@ -329,7 +329,7 @@ function callMembers({ tokenId, requestId, action, model, provider }: PaidCall |
   return { token_id: tokenId, request_id: requestId, action, model, provider };
 }
 
-// JSON has no integers of 64 bits; the database reads them from text.
+// JSON numbers are exact up to 2^53 only; the database casts from text.
 function bigintToText(_key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? String(value) : value;
 }

@@ -1,5 +1,5 @@
-// Holds the ledger against itself: balances against entries, holds against charges, charges against usage. It goes
-// through everything in chunks and beside all traffic; what does not fit is named by its row.
+// Consistency check of the ledger: balances against entries, holds against charges, charges against usage. It reads in
+// chunks of 1,000 rows beside normal traffic and names each inconsistent row.
 
 export interface LedgerFault {
   fault: string;
@@ -25,18 +25,18 @@ export type LedgerPart = (typeof ledgerParts)[number];
 const chunkSize = 1_000;
 const maximumMismatches = 100;
 
-/** One chunk of one part. The last row has the key to go on from, if any, and the chunk's size in `expected`. */
+/** Reads one chunk of one part. Its last row carries the key of the next chunk, if any, and the chunk's size in `expected`. */
 export type ReadChunk = (
   part: LedgerPart,
   place: { after: string | null; size: number; days: number },
 ) => Promise<LedgerFault[]>;
 
 export interface LedgerReader {
-  /** Gives the work a connection whose statements may take long. */
+  /** Runs the work on a connection of its own with a long statement timeout. */
   withVerification<T>(work: (readChunk: ReadChunk) => Promise<T>): Promise<T>;
 }
 
-/** `days` is how long holds and usage are kept: what is older need not be there any more. */
+/** `days` is the retention of holds and usage; older rows may be missing. */
 export async function verifyLedger(
   store: LedgerReader,
   days: number,

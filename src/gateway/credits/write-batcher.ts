@@ -1,28 +1,28 @@
-// The write path of the ledger: operations are collected while a batch is on its way, and each batch is one round
-// trip and one commit. A lane has one batch on its way at a time; an account has one lane, so that no batch of
-// this process waits for the lock of another one, and a hot account holds up its own lane alone.
+// Group commit for the ledger: operations queue up while a batch runs, and each batch is one round trip and one commit.
+// A queue runs one batch at a time. All operations of an account go to the same queue, so batches of this process never
+// wait for each other's account locks, and a busy account delays only its own queue.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CreditsStore, Operation, Verdict } from './store.ts';
 
-/** What another slice does in the transaction of an operation. */
+/** Statements of another slice that run in the transaction of an operation. */
 export type Work = (tx: Tx) => Promise<void>;
 
 export interface WriteBatcherOptions {
   store: Pick<CreditsStore, 'apply' | 'tx'>;
   clock: Pick<Clock, 'monotonicMs'>;
   leaseMs: number;
-  /** How many batches may be on their way at once. */
+  /** Batches that may run at once; each takes a connection. */
   concurrentBatches: number;
-  /** Told whenever the database has answered. */
+  /** Called after each successful batch. */
   onDatabaseAnswer(): void;
 }
 
 export interface WriteBatcher {
-  /** Rejects with 503 `database_unavailable` when the database is away; whether the operation was done is not known then. */
+  /** Rejects with 503 `database_unavailable` during an outage; the operation may have been committed nevertheless. */
   run(operation: Operation, work?: Work): Promise<Verdict>;
-  /** Resolves once nothing is on its way. */
+  /** Resolves once no batch runs or waits. */
   waitForIdle(): Promise<void>;
 }
 
@@ -36,11 +36,11 @@ interface PendingOperation {
 interface BatchQueue {
   waiting: PendingOperation[];
   running: Promise<void> | null;
-  /** Until then nothing is tried: the database was away a moment ago. */
+  /** Operations fail fast until then, after the database did not answer. */
   pausedUntilMs: number;
 }
 
-// Enough to make a commit cheap, few enough that no account is locked for long.
+// 200 rows share the cost of a commit; larger batches would hold account locks longer.
 const maximumBatch = 200;
 const pauseMs = 250;
 
@@ -71,17 +71,17 @@ export function createWriteBatcher({
     try {
       const verdicts = await apply(batch);
       onDatabaseAnswer();
-      // In the order in which the function applies them, so that the newest balance is the last that a caller hears of.
+      // Resolve in the order in which `credits_apply` ran, so that the newest balance reaches the cache last.
       const answers = batch.map((item, index) => ({ item, verdict: verdicts[index] as Verdict }));
       answers.sort((a, b) => applyOrder(a.item.operation) - applyOrder(b.item.operation));
       for (const { item, verdict } of answers) item.resolve(verdict);
     } catch (error) {
       if (isDatabaseUnavailable(error)) {
         queue.pausedUntilMs = clock.monotonicMs() + pauseMs;
-        // Those that wait would wait for the same deadline once more.
+        // Reject waiting operations too: each would run into the same timeout.
         for (const item of [...batch, ...queue.waiting.splice(0)]) item.reject(error);
       } else if (batch.length > 1) {
-        // One of them is at fault; the others must not suffer for it.
+        // One operation failed the batch. Run each alone, so that the others still succeed.
         for (const item of batch) await runBatch(queue, [item]);
       } else {
         for (const item of batch) item.reject(error);
@@ -90,7 +90,7 @@ export function createWriteBatcher({
   }
 
   async function drain(queue: BatchQueue): Promise<void> {
-    // What arrives in the same turn goes along.
+    // Operations of the same event loop turn join the batch.
     await new Promise((resolve) => setImmediate(resolve));
     while (queue.waiting.length > 0) await runBatch(queue, queue.waiting.splice(0, maximumBatch));
     queue.running = null;
@@ -121,13 +121,13 @@ function databaseUnavailable(): Problem {
   });
 }
 
-/** As `credits_apply` orders the operations of one account. */
+/** The order in which `credits_apply` runs the operations of one account. */
 function applyOrder({ kind }: Operation): number {
   if (kind === 'hold') return 3;
   return kind === 'raise' ? 2 : 1;
 }
 
-/** FNV-1a of the account, so that an account has the same lane for good. */
+/** FNV-1a hash of the account, so that its operations always go to the same queue. */
 function queueIndex(operation: Operation, count: number): number {
   const text = operation.kind === 'record' ? operation.usageId : operation.accountId;
   let hash = 0x811c9dc5;

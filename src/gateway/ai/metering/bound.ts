@@ -1,33 +1,33 @@
-// The most that a call can cost, known before it is sent: what its hold is made of. A limit that the caller sent is
-// taken as it is; where there is none, one is added that the caller can afford.
+// Maximum price of a call, computed before it is sent; the hold is made of it. The caller's output limit is used as it
+// is; without one, the gateway adds a limit that the caller can afford.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Rates } from '../catalog/rates.ts';
 import type { Size } from './measure.ts';
 import { maximumPrice, affordableOutputTokens, type Units } from './price.ts';
 
-/** What a call asks for, in the terms that its price depends on. */
+/** The properties of a call that determine its maximum price. */
 export interface Demand {
   /** Undefined for calls that are priced by units alone. */
   size?: Size | undefined;
-  /** Whether tools are offered, which some providers explain to their models at length. */
+  /** Whether tools are offered; some providers add a long system prompt for them. */
   hasTools?: boolean | undefined;
-  /** Texts that the question is read beside again for each, as in reranking; their bytes times how often. */
+  /** Bytes of a text that the model reads repeatedly, such as the query of a reranking, times the repetitions. */
   repeatedBytes?: number | undefined;
   /** Whether the provider is asked to keep input in its cache for an hour. */
   isKeptLong?: boolean | undefined;
-  /** The limit that the caller sent, and the member that it stands in. */
+  /** The caller's output limit and the name of its member. */
   limit?: { tokens: number; member: string } | undefined;
-  /** Where the caller would write a limit. */
+  /** The member in which the caller can send a limit. */
   limitMember?: string | undefined;
-  /** How many answers. */
+  /** Number of answers. */
   choices?: number | undefined;
-  /** Whether the call can be given a limit at all; vectors cannot. */
+  /** Whether the call produces output tokens; embeddings do not. */
   hasOutput?: boolean | undefined;
   units?: Units | undefined;
 }
 
-/** What a call costs at most on one model. */
+/** Maximum usage and price of a call on one model. */
 export interface Bound {
   input: number;
   /** One answer's tokens, reasoning included. */
@@ -36,18 +36,18 @@ export interface Bound {
   credits: bigint;
 }
 
-// What a provider puts around a conversation and around each turn before its model reads them.
+// Tokens that a provider adds around a conversation and around each turn.
 const tokensPerCall = 16;
 const tokensPerTurn = 8;
-// Anthropic explains the use of tools in up to 350 tokens of its own.
+// Anthropic adds up to 350 tokens of instructions for tools.
 const tokensForTools = 512;
-/** An answer shorter than this is no answer, so nothing is begun that cannot pay for it. */
+/** The shortest useful answer. A call that cannot pay for it is refused. */
 export const minimumOutput = 16;
-// For a model whose entry does not say how much it writes: more than answers have, less than any current model refuses.
+// For models without a known output limit: longer than usual answers, and accepted by every current model.
 const unknownOutput = 32_768;
 const unknownOutputAndWindow = 8_192;
 
-/** The most tokens that the provider can read. */
+/** The most input tokens that the provider can count. */
 export function inputBound(
   model: Pick<CatalogModel, 'context_window'>,
   { size, hasTools = false, repeatedBytes = 0 }: Demand,
@@ -60,7 +60,7 @@ export function inputBound(
     size.turns * tokensPerTurn +
     tokensPerCall +
     (hasTools ? tokensForTools : 0);
-  // Nothing reads more than its window; only media are ever counted so high.
+  // A model reads at most its context window; only media are estimated beyond it.
   return size.media > 0 && model.context_window !== null
     ? Math.min(most, Math.max(model.context_window, size.textBytes))
     : most;
@@ -81,7 +81,7 @@ export function requirePrice({ id, rates, tiers }: CatalogModel, kinds: readonly
   );
 }
 
-/** The longest answer that the model gives when nobody limits it. */
+/** The longest answer of the model without a limit. */
 export function longestOutput({
   max_output_tokens: longest,
   context_window: window,
@@ -111,7 +111,7 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
   };
 }
 
-/** The longest answer that the credits are good for on every one of the models; negative when not even its input is. */
+/** The longest answer that the credits cover on every model; -1 when they do not cover the input. */
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
   const { choices = 1, isKeptLong } = demand;
   const each = models.map((model) =>
@@ -121,7 +121,7 @@ export function affordableOutput(models: readonly CatalogModel[], demand: Demand
   return least < 0 ? -1 : Math.floor(least / choices);
 }
 
-/** The 402 that tells what would be affordable. */
+/** 402 that names the affordable output limit. */
 export function insufficientCredits(
   demand: Demand,
   affordable: number,

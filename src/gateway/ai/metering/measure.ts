@@ -13,7 +13,7 @@ import {
 
 export type { RequestFormat } from './media-parts.ts';
 
-/** The size of what a model is given. */
+/** The size of a model's input. */
 export interface Size {
   /** Bytes in UTF-8 of every text and every name. A token is at least a byte. */
   textBytes: number;
@@ -39,8 +39,8 @@ interface MediumTokens {
 const image: MediumTokens = { most: 16_384, usual: 2_048 };
 // A page of a file counts as a picture and as its text.
 const page: MediumTokens = { most: 16_384, usual: 2_048 };
-// What lies at an address, or is stored by the provider, is of any length. The context window is smaller for most
-// models, and then it is the bound.
+// Content at a URL, or stored by the provider, is of unknown length. The context window of most models is smaller and
+// becomes the bound.
 const unknown: MediumTokens = { most: 262_144, usual: 32_768 };
 // Google counts 32 a second, OpenAI 10.
 const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
@@ -187,12 +187,12 @@ function audioTokens(base64: string, bytes: number): MediumTokens {
   return { most: Math.ceil(seconds * most), usual: Math.ceil(seconds * usual) };
 }
 
-// The header may stand anywhere in the first 1,024 bytes.
+// The PDF header may be anywhere in the first 1,024 bytes.
 function isPdf(base64: string): boolean {
   return Buffer.from(base64.slice(0, 1_368), 'base64').includes('%PDF');
 }
 
-// The pages that a PDF shows without being unpacked; one where it shows none.
+// Counts the page objects of a PDF outside of compressed streams; at least one.
 function pagesOf(base64: string): number {
   const pageObjects = Buffer.from(base64, 'base64')
     .toString('latin1')

@@ -1,6 +1,5 @@
-// The meter of one call, the same for every wire: a hold before anything is answered, the price of what came so far
-// while it comes, and one settlement before the caller hears the end. Which end costs what is one table, in
-// docs/guides/what-a-call-costs.md; this file is where it is kept.
+// Meters one call in any format: a hold before the answer, checkpoints of the price while the answer streams, and one
+// settlement before its end is sent. docs/guides/what-a-call-costs.md lists the price of each outcome.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Remember } from '../../../kernel/data/idempotency.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -23,7 +22,7 @@ import { noTokens, priceOf, type Tokens, type Units } from './price.ts';
 import { type Claim, isAbsurd, isBeyondLimit, tokensOfRequest, tokensOfText } from './token-count.ts';
 import { createUsageAlarms, type UsageAlarmCounts, type UsageAlarms } from './usage-alarms.ts';
 
-/** What is metered. */
+/** The call to meter. */
 export interface MeteredCall {
   requestId: string;
   identity: Extract<Identity, { kind: 'user' | 'admin' }>;
@@ -31,39 +30,39 @@ export interface MeteredCall {
   signal: AbortSignal;
   log: Log;
   demand: Demand;
-  /** Of a call with an Idempotency-Key: what is charged without an answer is not done again either. */
+  /** For calls with an Idempotency-Key: a call charged without an answer is not repeated either. */
   remember?: Remember;
 }
 
 export interface Meter {
-  /** Runs the call over its models, each of them paid for before it is asked; a call that fails costs nothing. */
+  /** Runs the call over its models and holds the maximum price of each beforehand. A failed call costs nothing. */
   run<T>(attempts: Attempts, task: Omit<Task<T>, 'reserve'>): Promise<RunResult<T>>;
   /**
-   * Ends the request to the provider: the caller has left, or the credits that the call began with were refused. Where
-   * the provider may still send its usage, it comes up to 2 s after the caller has left.
+   * Aborts the upstream request when the caller disconnects or the hold is refused. If the provider may still send its
+   * usage, the abort comes up to 2 s after the disconnect.
    */
   readonly signal: AbortSignal;
   /** The output limit to send where the caller sent none; undefined where none is needed. */
   limit(model: CatalogModel): number | undefined;
-  /** Tells what limit is really going out; resolves to the one that may. Throws 402. */
+  /** Approves the output limit that is about to be sent, or returns a lower one. Throws 402. */
   limitSent(model: CatalogModel, tokens: number): Promise<number>;
-  /** A piece of the answer has come: so many bytes of text of the kind. */
+  /** Counts bytes of text of the answer. */
   produced(kind: 'output' | 'reasoning', bytes: number): void;
-  /** The answer, or a part of it, is complete; only the usage and the end of the stream may follow. */
+  /** Marks the answer as complete; only its usage and the end of the stream may follow. */
   completed(): void;
-  /** Whether the caller has left and the provider may still send its usage, so that its answer is read on. */
+  /** Whether the caller has disconnected and the stream is still read for the provider's usage. */
   readonly awaitsUsage: boolean;
-  /** The provider says what was used. A later word replaces an earlier one. */
+  /** Records the usage that the provider reports. A later report replaces an earlier one. */
   claims(claim: Claim | undefined): void;
-  /** So much of a medium was used. */
+  /** Records used units of media. */
   uses(units: Units, options?: { estimated?: boolean }): void;
   /** Counts an alarm of the user: the provider claims a usage that cannot be. Repeated alarms stop paid calls. */
   reportAlarm(): void;
-  /** Whether the model's answer has begun to reach the caller, so that no other will be asked. */
+  /** Whether a model has begun to answer, so that no fallback can run. */
   readonly isAccepted: boolean;
-  /** What its caller pays for the call if it ends well now; nothing for an administrator's. */
+  /** The price if the call completes now; 0 for administrators. */
   price(): bigint;
-  /** Ends the call, once; later calls answer as the first. Resolves to what was charged. */
+  /** Settles the call once; later calls return the first result. Resolves to the charged credits. */
   settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number>;
 }
 
@@ -83,17 +82,17 @@ export interface MeteringOptions {
   alarmsToStop?: number | undefined;
 }
 
-// Others spend the same credits meanwhile; whoever loses so often in a row is told that there are none.
+// Concurrent calls may take the balance between read and hold. Give up with 402 after four lost races.
 const maximumHoldTries = 4;
 
-/** What a call has used. */
+/** Usage of a call. */
 interface UsageCount {
   tokens: Tokens;
   units: Units;
   estimated: boolean;
-  /** Whether all tokens are by our own count. */
+  /** Whether all tokens are the gateway's own estimate. */
   isOwnCount: boolean;
-  /** Why the provider's usage is not taken: it is no count, or it is far above the bound. */
+  /** Why the provider's usage is rejected: not a count, or far above the bound. */
   doubt: 'faulty' | 'absurd' | undefined;
 }
 
@@ -118,16 +117,16 @@ export function createMetering({ ledger, clock, alarmsToStop }: MeteringOptions)
   };
 }
 
-/** A hold that is being written down while the call has begun. */
+/** A hold that is being written while the upstream request already runs. */
 interface PendingHold {
   hold: Promise<Hold>;
   amount: bigint;
   isFree: boolean;
-  /** Why there is no hold; what goes on at the provider is over then. */
+  /** The error that refused the hold; the upstream request is aborted then. */
   refusal: unknown;
 }
 
-// How long an answer is read on after the caller has left, where the provider's usage may follow.
+// How long to read the stream for its usage after the caller has disconnected.
 const usageWaitMs = 2_000;
 
 interface MeterOptions extends MeteringOptions {
@@ -138,7 +137,6 @@ interface MeterOptions extends MeteringOptions {
 function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOptions): Meter {
   const { identity, demand, signal, log, action } = call;
   const startedMs = clock.monotonicMs();
-  /** Ends the request to the provider. */
   const upstreamAbort = new AbortController();
   let hold: Hold | undefined;
   let pendingHold: PendingHold | undefined;
@@ -148,7 +146,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
   let isSent = false;
   let isSentOnce = false;
   let isAccepted = false;
-  /** Bytes of text by kind. They are counted as tokens all together, so that the size of the pieces changes nothing. */
+  /** Bytes of text by kind, converted to tokens in total: rounding each chunk would depend on the chunk size. */
   let progress: { output: number; reasoning: number; firstMs: number | null } = {
     output: 0,
     reasoning: 0,
@@ -163,7 +161,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
   signal.addEventListener('abort', onCallerAbort, { once: true });
 
   function onCallerAbort(): void {
-    // A call that this server ends has a Problem as its reason, and ends at once.
+    // An abort by this server carries a Problem as its reason and does not wait for usage.
     if (!mayGetUsage() || signal.reason instanceof Problem) return endUpstream();
     const { promise, resolve } = Promise.withResolvers<void>();
     track(promise);
@@ -173,7 +171,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
   function endUpstream(): void {
     endUsageWait();
     upstreamAbort.abort(signal.reason);
-    // Before anything is held there is nothing to end.
+    // Nothing was sent, so there is nothing to settle.
     if (isSent)
       settle('client_closed').catch((error: unknown) =>
         log.error({ err: error }, 'a call could not be settled'),
@@ -186,7 +184,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
     usageWait = undefined;
   }
 
-  // Of a complete answer the usage follows at once. Of media our own count is rough, so it is worth a short wait.
+  // The usage follows a complete answer at once. For media the own estimate is rough, so a short wait pays off.
   function mayGetUsage(): boolean {
     if (!isSent || settlement !== undefined || demand.size === undefined || lastClaim === 'faulty')
       return false;
@@ -218,8 +216,8 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
 
   type Payer = Extract<Identity, { kind: 'user' }>;
 
-  // Nobody waits for what is sure to be granted to be written down: the provider is asked meanwhile, and its answer
-  // waits for the hold where there is something to pay. An amount of nothing is always granted.
+  // Overlap the hold with the upstream request when the cached balance covers it twice. The answer still waits for the
+  // hold (docs/decisions/2026-11-21-first-byte.md). Free calls never wait.
   async function startHold(
     payer: Payer,
     model: CatalogModel,
@@ -248,12 +246,12 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
 
   const reservedAmount = () => hold?.amount ?? pendingHold?.amount ?? 0n;
 
-  /** Resolves once the call is paid for in advance; throws where that is refused after all. */
+  /** Resolves once the hold is written; throws if it is refused. */
   async function waitForHold(): Promise<void> {
     if (hold === undefined && pendingHold?.isFree === false) hold = await pendingHold.hold;
   }
 
-  /** Forgets a hold that never was. */
+  /** Forgets a hold that was refused. */
   function discardHold(): void {
     [pendingHold, currentModel, isSentOnce] = [undefined, undefined, false];
   }
@@ -273,7 +271,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
   const highestBound = (models: readonly CatalogModel[]) =>
     models.reduce((most, one) => larger(most, boundFor(one).credits), 0n);
 
-  // For the dearest of the models that may come to run; where that is too much, for this one alone.
+  // Hold the highest price of all models in the chain; if unaffordable, that of this model alone.
   async function firstHold(
     paid: PaidCall,
     model: CatalogModel,
@@ -304,7 +302,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
     outputCap = Number.MAX_SAFE_INTEGER;
     throw insufficientCredits(demand, affordable, boundFor(model).credits, available, refusal);
 
-    // Lowers the limit that we add, when that is what makes it fit.
+    // Lowers the output limit that the gateway adds, if that makes the price affordable.
     function fits(models: readonly CatalogModel[], credits: bigint): boolean {
       if (highestBound(models) <= credits) return true;
       if (isLimited || !models.every((one) => one.rates === null || canLimit(one))) return false;
@@ -322,7 +320,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
       await currentHold.raise(price);
     } catch (error) {
       if (!isInsufficient(error)) throw error;
-      // What is held already can be enough for a shorter answer.
+      // The current hold may cover a shorter answer.
       const affordable = affordableOutput([model], demand, currentHold.amount);
       if (isLimited || !canLimit(model) || affordable < minimumOutput) {
         const available = await availableIncludingHold(currentHold);
@@ -338,7 +336,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
     }
   }
 
-  /** What the call may cost at most: its own hold, and what is available beside it. */
+  /** Credits that the call can use: its hold and the available balance. */
   async function availableIncludingHold(currentHold: Hold): Promise<bigint> {
     return (
       currentHold.amount +
@@ -356,7 +354,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
       await hold.raise(price);
     } catch (error) {
       if (!isInsufficient(error)) throw error;
-      // Ours may be lowered as far as the thinking that the effort asks for leaves room for an answer.
+      // An added limit may stay lower if reasoning still leaves room for an answer.
       const thinking = tokens - expected;
       if (!isLimited && expected - thinking >= minimumOutput) return expected;
       throw insufficientCredits(
@@ -371,7 +369,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
     return tokens;
   }
 
-  /** Our own count. The limit of the answer is a limit here too, so it is never above the bound of the call. */
+  /** The gateway's own token estimate, capped by the output limit and thereby by the bound of the call. */
   function estimateTokens(): Tokens {
     const limit = outputLimit();
     const output = Math.min(tokensOfText(progress.output), limit);
@@ -403,7 +401,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
       return result({ ...noTokens, input: bound.input, output: outputLimit() }, true, { doubt: 'absurd' });
     }
     if (lastClaim.isFinal) return result(lastClaim.tokens, false);
-    // What it began with is known, what it had come to is not.
+    // The provider reported its usage at the start of the stream only: estimate the output.
     const { output, reasoning } = estimateTokens();
     return result(
       { ...lastClaim.tokens, output: Math.max(lastClaim.tokens.output, output), reasoning },
@@ -425,7 +423,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
     };
   }
 
-  // A usage that cannot be is charged at the bound: the request may have cost what the provider claims.
+  // Charge an impossible usage at the bound: the request may have cost what the provider claims.
   function priceToCharge(count: UsageCount): bigint {
     if (currentModel === undefined) return 0n;
     if (count.doubt === 'absurd') return smaller(bound?.credits ?? 0n, reservedAmount());
@@ -470,7 +468,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
   function settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
     if (settlement === undefined) {
       signal.removeEventListener('abort', onCallerAbort);
-      // Of an answer that was read on for its usage, the caller has heard no end.
+      // The caller disconnected before the end if the stream was only read for its usage.
       settlement = settleNow(
         usageWait === undefined || outcome === 'rejected' ? outcome : 'client_closed',
         alongside,
@@ -490,7 +488,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
       try {
         hold = await pendingHold.hold;
       } catch (error) {
-        // Nothing of it was handed on, so only an answer that is about to be has anything to say.
+        // No part of the answer was sent, so only a completed call has to report the refusal.
         if (outcome === 'completed' || pendingHold.isFree) throw error;
         return 0;
       }
@@ -581,7 +579,7 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
     settle,
   };
 
-  // Each attempt begins anew; one that failed has used nothing that anybody pays for.
+  // Reset the counts for each attempt; a failed attempt is not charged.
   function wrapAttempt<T>(send: (firstMs: number) => Promise<T>): (firstMs: number) => Promise<T> {
     return async (firstMs) => {
       progress = { output: 0, reasoning: 0, firstMs: null };
@@ -595,16 +593,16 @@ function openMeter(call: MeteredCall, { ledger, clock, alarms, track }: MeterOpt
         await waitForHold();
         return answer;
       } catch (error) {
-        // An attempt that failed by itself has used nothing, though the caller may have left meanwhile.
+        // An attempt that failed by itself is not charged, even if the caller disconnected meanwhile.
         if (!signal.aborted || !upstreamAbort.signal.aborted) isSent = false;
-        // What the provider's adapter makes of being cut off is not why.
+        // Report the refused hold rather than the abort error of the provider adapter.
         throw pendingHold?.refusal ?? error;
       }
     };
   }
 }
 
-// Whether the model's provider takes a limit that we add.
+// Whether the provider accepts an output limit that the gateway adds.
 function canLimit({ providerEntry: by }: Pick<CatalogModel, 'providerEntry'>): boolean {
   return by.kind === 'local' || by.output_limit_member !== undefined;
 }

@@ -1,9 +1,9 @@
-// The parts of a streamed answer on their way through the meter: counted as they pass, settled before the last one.
+// Counts the parts of a streamed answer and settles the call before its last part.
 import type { Answer, StreamPart } from '../hub/language-model.ts';
 import type { Meter } from './meter.ts';
 import { hubClaim } from './token-count.ts';
 
-/** The same parts. The finish leaves only when it is paid for, and says what that was. */
+/** Yields the parts unchanged, except the finish: it waits for the settlement and carries the charged credits. */
 export async function* meteredParts(
   parts: AsyncIterable<StreamPart>,
   meter: Meter,
@@ -11,7 +11,7 @@ export async function* meteredParts(
 ): AsyncGenerator<StreamPart> {
   let hasFailed = false;
   const streamedCallIds = new Set<string>();
-  // By hand, so that the parts can be read on for their usage after the reader has left.
+  // Iterate by hand, so that the stream can still be read for its usage after the reader has stopped.
   const source = parts[Symbol.asyncIterator]();
   try {
     for (;;) {
@@ -37,7 +37,7 @@ export async function* meteredParts(
     throw error;
   } finally {
     await readUsage(source, meter, streamedCallIds);
-    // Only who reads no further gets here unsettled: our caller, or a format that ends with the error.
+    // Still unsettled if the reader stopped early: the caller disconnected, or the format ends at an error.
     if (meter.isAccepted) await meter.settle(hasFailed ? 'upstream_failed' : 'client_closed');
     await source.return?.();
   }
@@ -66,7 +66,7 @@ function countPart(part: StreamPart, meter: Meter, streamedCallIds: Set<string>)
   }
 }
 
-// The meter ends the request to the provider when it has waited long enough, and with it this loop.
+// The meter aborts the upstream request after 2 s, which ends this loop.
 async function readUsage(
   source: AsyncIterator<StreamPart>,
   meter: Meter,
@@ -83,7 +83,7 @@ async function readUsage(
   }
 }
 
-/** Tells the meter of a whole answer. */
+/** Records a complete answer with the meter. */
 export function meterAnswer(meter: Meter, { content, usage }: Answer): void {
   for (const part of content) {
     if (part.type === 'text') meter.produced('output', Buffer.byteLength(part.text));

@@ -1,20 +1,19 @@
-// What a call costs, exactly: integer rates times what was used, in whole numbers all the way, and rounded up once at
-// the end. No float ever holds an amount.
+// Exact price of a call: integer rates times usage in bigint arithmetic, rounded up once at the end. No floating point.
 import type { UsageFacts } from '../../usage/index.ts';
 import { videoResolutions, type Rates, type Tier } from '../catalog/rates.ts';
 
-/** What of a model the price needs. `rates: null` is free. */
+/** The members of a model that determine its price. `rates: null` is free. */
 export interface PricedModel {
   rates: Rates | null;
   tiers: readonly Tier[];
 }
 
-/** The kinds of a record, and what of `cacheWrite` is kept for an hour: it has a price of its own, and no record. */
+/** Token kinds of a usage record, and the part of `cacheWrite` kept for an hour, which is priced but not recorded. */
 export type Tokens = UsageFacts['tokens'] & { hourCacheWrite?: number };
-/** The units of a record, and how many lines a film has: they choose its price, and have no record. */
+/** Units of a usage record, and the lines of a video, which select its rate but are not recorded. */
 export type Units = UsageFacts['units'] & { videoLines?: number | undefined };
 
-/** What was used: tokens by disjoint kinds, and units of media. */
+/** Tokens by disjoint kinds, and units of media. */
 export interface MeteredUsage {
   tokens: Tokens;
   units?: Units;
@@ -51,12 +50,12 @@ export function priceOf({ rates, tiers }: PricedModel, { tokens, units = {} }: M
   );
 }
 
-/** All input, whatever became of it; the tiers go by this. */
+/** All input tokens, cached or not; the tiers depend on this sum. */
 export function inputTokens({ input, cachedInput, cacheWrite }: Tokens): number {
   return input + cachedInput + cacheWrite;
 }
 
-/** How much a call could use at most. `output` counts reasoning too. */
+/** The most that a call can use. `output` includes reasoning. */
 export interface UsageBound {
   input: number;
   output: number;
@@ -65,7 +64,7 @@ export interface UsageBound {
   units?: Units;
 }
 
-/** No call within these bounds costs more, whichever kinds its tokens are of and whichever tier it falls into. */
+/** The highest price within the bound, over all token kinds and tiers. */
 export function maximumPrice(
   { rates, tiers }: PricedModel,
   { input, output, isKeptLong, units = {} }: UsageBound,
@@ -83,7 +82,7 @@ export function maximumPrice(
   return most;
 }
 
-/** How many tokens of output the credits are good for beside so much input; negative when the input alone is dearer. */
+/** Output tokens that the credits cover beside the input; -1 when they do not cover the input. */
 export function affordableOutputTokens(
   { rates, tiers }: PricedModel,
   { input, isKeptLong, credits }: Omit<UsageBound, 'output'> & { credits: bigint },
@@ -105,7 +104,7 @@ function reachableRates(rates: Rates, tiers: readonly Tier[], input: number): Fu
   return [0, ...thresholds.map((threshold) => threshold + 1)].map((count) => ratesAt(rates, tiers, count));
 }
 
-// The highest tier that the input is above; what it does not name costs what it costs below.
+// The highest tier whose threshold the input exceeds; its missing rates fall back to the base rates.
 function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates {
   let matchingTier: Tier | undefined;
   for (const tier of tiers) {
@@ -122,7 +121,7 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
     input: BigInt(plain),
     cachedInput: BigInt(merged.cached_input ?? plain),
     cacheWrite,
-    // Whoever tells an hour apart bills it at twice the input: Anthropic's rule, and that of all who speak its format.
+    // Anthropic bills hour-long cache writes at twice the input rate, as do all providers of its format.
     hourCacheWrite:
       merged.cache_write_1h === undefined
         ? larger(BigInt(plain) * 2n, cacheWrite)
@@ -149,7 +148,7 @@ function larger(a: bigint, b: bigint): bigint {
   return a > b ? a : b;
 }
 
-// In millionths of a credit, as the tokens are. Seconds count to the millisecond.
+// In millionths of a credit, like tokens. Seconds are rounded to milliseconds.
 function unitsPrice(rates: Rates, units: Units): bigint {
   const { image = 0, speech_character: character = 0, audio_second: audioSecond = 0 } = rates;
   const whole =
@@ -160,10 +159,10 @@ function unitsPrice(rates: Rates, units: Units): bigint {
   return whole * million + thousandths * 1_000n;
 }
 
-// Encoders work in blocks of so many lines, so a film may have fewer than its name says.
+// Encoders work in blocks of 16 lines, so a video may have fewer lines than its nominal resolution.
 const encoderBlockLines = 16;
 
-// The highest rate whose lines the film has; the dearest of all where nobody knows how many those are.
+// The rate of the highest resolution that the video reaches; the highest rate of all if its lines are unknown.
 function videoRate(rates: Rates, lines: number | undefined): number {
   const resolutionRates = videoResolutions
     .map((least) => ({ least, rate: rates[`video_second_${least}`] }))

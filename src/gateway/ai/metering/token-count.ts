@@ -1,15 +1,15 @@
-// Tokens as a provider tells them and as we count them ourselves. The provider's word counts wherever it can be one;
-// our own count, flagged as an estimate, stands in where there is no word, and guards against one that cannot be true.
+// Token usage as reported by a provider, and the gateway's own estimate. The report is charged if it is plausible; the
+// estimate replaces a missing report and detects an impossible one.
 import type { Usage } from '../hub/language-model.ts';
 import type { Size } from './measure.ts';
 import { inputTokens, noTokens, type Tokens } from './price.ts';
 
-/** What a provider says that a call used; `faulty` where what it says cannot be a count. */
+/** Usage that a provider reports; `faulty` where a number is not a count. */
 export type Claim = { tokens: Tokens; isFinal: boolean } | 'faulty';
 
 type Counts = Readonly<Record<string, unknown>>;
 
-/** How a format tells its usage. Absent where the object says nothing of it. */
+/** Parses the usage object of a format. Undefined where it reports no tokens. */
 export type ReadClaim = (usage: Counts) => Claim | undefined;
 
 /**
@@ -20,7 +20,7 @@ export const chatClaim: ReadClaim = (usage) => {
   const inputDetails = counts(usage['prompt_tokens_details']);
   const outputDetails = counts(usage['completion_tokens_details']);
   return claim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
-    // Under three names among those who speak the format.
+    // Providers of this format use three names.
     const cached =
       count(inputDetails['cached_tokens']) ||
       count(usage['prompt_cache_hit_tokens']) ||
@@ -29,7 +29,7 @@ export const chatClaim: ReadClaim = (usage) => {
     const reasoning = count(outputDetails['reasoning_tokens']);
     const total = count(usage['total_tokens']);
     const output = count(usage['completion_tokens']);
-    // Those that give a total alone have no output.
+    // A total alone means a call without output, such as embeddings.
     const input =
       usage['prompt_tokens'] === undefined ? Math.max(total - output, 0) : count(usage['prompt_tokens']);
     const isBeside = reasoning > output || (reasoning > 0 && total === input + output + reasoning);
@@ -85,7 +85,7 @@ function compactions({ iterations }: Counts): Counts[] {
   return Array.isArray(iterations) ? iterations.map(counts).filter(({ type }) => type === 'compaction') : [];
 }
 
-// The writes of an hour are among all of them; where only the two kinds are told, they are all.
+// Hour-long writes are included in the total; without a total, the two kinds add up to it.
 function cacheWrites(
   usages: readonly Counts[],
   count: (value: unknown) => number,
@@ -103,7 +103,7 @@ function cacheWrites(
   return { cacheWrite, ...(hourCacheWrite === 0 ? {} : { hourCacheWrite }) };
 }
 
-/** Reranking is told in several ways, and by some in units that are no tokens. */
+/** Reranking providers report usage under several names, some in units other than tokens. */
 export const rerankClaim: ReadClaim = (usage) => {
   const tokens = { ...counts(usage['billed_units']), ...counts(usage['tokens']), ...usage };
   return claim(tokens, ['total_tokens', 'prompt_tokens', 'input_tokens'], (count) => ({
@@ -144,7 +144,7 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
   );
 }
 
-// One fault spoils the claim: whoever counts one thing wrong is not to be believed about the next.
+// One invalid number invalidates the whole report.
 function claim(
   usage: Counts,
   countNames: readonly string[],
@@ -165,7 +165,7 @@ function counts(value: unknown): Counts {
   return typeof value === 'object' && value !== null ? (value as Counts) : {};
 }
 
-/** Far beyond what the call could use, so that it says nothing of what it did use. */
+/** Whether the reported usage is far above the bound of the call and therefore not credible. */
 export function isAbsurd(tokens: Tokens, bound: { input: number; output: number }): boolean {
   return (
     inputTokens(tokens) > bound.input * absurdFactor + 1_024 ||
@@ -173,18 +173,18 @@ export function isAbsurd(tokens: Tokens, bound: { input: number; output: number 
   );
 }
 
-// A bound may be too low by a little, where a provider counts what it never showed; not by this.
+// Hidden tokens of a provider may exceed a bound slightly, but not eightfold.
 const absurdFactor = 8;
 
 const bytesPerToken = 4;
 const tokensPerTurn = 4;
 
-/** Our own count of a text: a token for each four bytes, and one at least where there is any. */
+/** Estimate for a text: one token per four bytes, at least one unless it is empty. */
 export function tokensOfText(bytes: number): number {
   return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / bytesPerToken));
 }
 
-/** Our own count of a request: its text, and what its media usually count for. `repeatedBytes` are read again. */
+/** Estimate for a request: its text and the usual tokens of its media. The model reads `repeatedBytes` in addition. */
 export function tokensOfRequest(
   { textBytes, turns, usualMediaTokens }: Pick<Size, 'textBytes' | 'turns' | 'usualMediaTokens'>,
   repeatedBytes = 0,
@@ -192,7 +192,7 @@ export function tokensOfRequest(
   return Math.ceil((textBytes + repeatedBytes) / bytesPerToken) + turns * tokensPerTurn + usualMediaTokens;
 }
 
-/** Whether so many tokens by our own count are far beyond the limit of the answer. */
+/** Whether the estimated output is far beyond the limit of the answer. */
 export function isBeyondLimit(tokens: number, limit: number): boolean {
   return tokens > Math.max(limit, 16) * absurdFactor;
 }

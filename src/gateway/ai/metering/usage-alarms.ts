@@ -1,6 +1,5 @@
-// Counts usage that cannot be true by the user whose calls it came from. One such usage is a fault of a provider;
-// several in an hour are the sign of requests whose cost is hidden from the gateway, so the user's paid calls stop. The
-// counts are those of this process: each replica counts its own calls, and a restart forgets them.
+// Counts impossible usage reports per user. One may be a provider's bug; several in an hour suggest requests that hide
+// their cost from the gateway, so the user's paid calls stop. Counts are per replica and lost on restart.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
@@ -20,7 +19,7 @@ export interface UsageAlarmCounts {
 }
 
 const windowMs = 3_600_000;
-// Beyond so many users the one with the oldest last alarm is dropped.
+// Beyond this number, the user with the oldest last alarm is dropped.
 const maximumUsers = 10_000;
 
 /** `alarmsToStop` alarms within an hour stop the paid calls of a user. */
