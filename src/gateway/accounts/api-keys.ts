@@ -125,7 +125,7 @@ async function createKey(
 // Keys from before the ledger have no budget.
 function serializeKey(
   token: Token,
-  { cap, spent }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n },
+  { cap, spent: spentCredits }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n },
 ): ApiKey {
   const { token_id, name, last4, models, created_at, expires_at, last_used_at } = serializeToken(token);
   return {
@@ -134,7 +134,7 @@ function serializeKey(
     last4,
     models,
     credit_cap: cap === null ? null : Number(cap),
-    credits_spent: Number(spent),
+    credits_spent: Number(spentCredits),
     created_at,
     expires_at,
     last_used_at,

@@ -183,10 +183,10 @@ describe("Stripe's signature", () => {
       ...(options.scheme ? { scheme: options.scheme } : {}),
     });
   const holds = (
-    given: string | undefined,
+    header: string | undefined,
     of: Uint8Array = body,
     secrets: readonly string[] = [secret],
-  ): boolean => verifyStripeSignature(of, given, { secrets, now });
+  ): boolean => verifyStripeSignature(of, header, { secrets, now });
   const v1 = (of: string): string => /v1=(\w+)/.exec(of)?.[1] ?? '';
 
   test('holds over exactly the bytes that came', () => {
@@ -248,10 +248,9 @@ describe("Creem's signature", () => {
   const hex = (secret: string): string => createHmac('sha256', secret).update(body).digest('hex');
 
   test('is the exact 64 digits of a current or a previous secret', () => {
-    expect([hex('one'), hex('two')].map((given) => verifyCreemSignature(body, given, { secrets }))).toEqual([
-      true,
-      true,
-    ]);
+    expect(
+      [hex('one'), hex('two')].map((signature) => verifyCreemSignature(body, signature, { secrets })),
+    ).toEqual([true, true]);
     const shapes = [
       undefined,
       '',
@@ -263,7 +262,7 @@ describe("Creem's signature", () => {
       `${hex('one')}, ${hex('one')}`,
       ` ${hex('one')}`,
     ];
-    expect(shapes.map((given) => verifyCreemSignature(body, given, { secrets }))).toEqual(
+    expect(shapes.map((signature) => verifyCreemSignature(body, signature, { secrets }))).toEqual(
       shapes.map(() => false),
     );
     expect(verifyCreemSignature(Buffer.from('{"id":"evt_2"}'), hex('one'), { secrets })).toBe(false);

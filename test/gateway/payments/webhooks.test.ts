@@ -506,11 +506,11 @@ describe('the webhook endpoint', () => {
     const startedMs = performance.now();
     const answer = await new Promise<string>((resolve) => {
       const socket = openSocket(Number(new URL(world.url).port), '127.0.0.1');
-      let heard = '';
-      socket.on('data', (data) => (heard += data.toString('latin1')));
+      let response = '';
+      socket.on('data', (data) => (response += data.toString('latin1')));
       // The last write may hit a socket that the server has just closed.
       socket.on('error', () => undefined);
-      socket.on('close', () => resolve(heard));
+      socket.on('close', () => resolve(response));
       socket.write(
         'POST /v1/payments/webhook/stripe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n',
       );
