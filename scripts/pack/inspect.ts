@@ -44,7 +44,7 @@ export async function inspectTarball(
             !name.startsWith('package/build/docs/') &&
             unwanted.some((pattern) => pattern.test(name.replace(/^package\//, ''))),
         )
-        .map((name) => `has ${name}, which nobody needs who installs it`),
+        .map((name) => `has ${name}, which an installation does not need`),
       ...files.flatMap((name) =>
         findSecrets(readFileSync(path.join(folder, name), 'latin1')).map((what) => `has ${what} in ${name}`),
       ),

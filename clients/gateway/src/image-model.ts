@@ -27,7 +27,7 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
         waitMs = job.poll_after_ms ?? pollAfterMs;
       }
     } catch (error) {
-      // Nobody waits for it any more; that it goes on would be paid for. Should this fail as well, it ends by itself.
+      // Cancel the job, as its result has no reader and would be charged. If this fails, the job ends at its deadline.
       if (abortSignal?.aborted) await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
       throw error;
     }

@@ -8,7 +8,7 @@ import type { LoginInput, LoginOutcome, LoginResult, User } from './generated/ty
 
 /** What a login comes to. */
 export interface LoginSuccess {
-  /** The credential; the server shows it to nobody else. */
+  /** The credential. The server shows it once. */
   userToken: string;
   expiresAt: Date;
   user: User;

@@ -1,5 +1,5 @@
 // Reads server-sent events from a fetch body. It never reconnects and never sends anything again, and a stream that
-// ends without `[DONE]` was cut off and is an error. Whoever made the lifeline closes it.
+// ends without `[DONE]` was cut off and is an error. The caller that created the lifeline closes it.
 
 import { createParser } from 'eventsource-parser';
 import type { Failure } from './client-error.ts';

@@ -30,7 +30,7 @@ export async function serveSupervised(env: Environment): Promise<number> {
         reply({ id: message.id, ok: false, message: error instanceof Error ? error.message : String(error) }),
     );
   });
-  // Without a supervisor nobody hands over callers any more.
+  // Without a supervisor no connections are handed over any more.
   process.on('disconnect', () => server.close(0));
   // A terminal or a service manager may signal the whole process group; only the supervisor decides when to end.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});

@@ -14,7 +14,7 @@ export interface SessionSource {
   close(): void;
 }
 
-// Of 500 messages each; nobody reads a longer session from its beginning.
+// Pages of 500 messages; longer sessions are shown from their end.
 const maxPages = 40;
 // The console's limit for one call; older failures show their status without the reason.
 const maxRuns = 100;

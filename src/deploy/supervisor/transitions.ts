@@ -131,7 +131,7 @@ export async function confirm(supervisor: SupervisorData, cityState: CityState):
     const drained = ended.then(() => void draining.delete(drained));
     draining.add(drained);
   }
-  // Refuse callers of the former address instead of leaving them in the queue of a socket that nobody accepts from.
+  // Refuse callers of the former address instead of leaving them in the queue of a socket without an accepting process.
   if (before !== undefined && before.socket !== candidate.socket) before.socket.close();
   await removeOldVersions(folder, cityState);
 }

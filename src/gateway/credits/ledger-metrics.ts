@@ -9,7 +9,7 @@ export function registerLedgerMetrics(
   metrics.gauge('townhall_ledger_open_holds', 'Holds that this process keeps alive.', openHolds);
   metrics.gauge(
     'townhall_ledger_overrun_credits',
-    'Credits that the house bore since the start, as calls cost more than was held and available.',
+    'Credits that the operator absorbed since the start: calls that cost more than was held and available.',
     () => Number(counters().overrunCredits),
   );
   metrics.gauge(

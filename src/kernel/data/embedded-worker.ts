@@ -112,7 +112,7 @@ interface EmscriptenModule {
 }
 
 // In its single-user mode PostgreSQL never makes a checkpoint by itself, so the log would grow for ever and
-// a start after a crash would read all of it. This is looked at while nobody is inside a transaction.
+// a start after a crash would read all of it. The check runs only outside of transactions.
 const checkpointAboveBytes = 32 * 1024 * 1024;
 const askWhetherDue = `select from pg_control_checkpoint() where pg_current_wal_insert_lsn() - redo_lsn > ${checkpointAboveBytes}`;
 

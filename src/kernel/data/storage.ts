@@ -86,7 +86,7 @@ export function directoryStorage(path: string): Storage {
   };
 }
 
-// Nothing is open before the first piece is asked for, so a content that nobody reads costs nothing.
+// The file is opened at the first read, so content without a reader costs nothing.
 async function* pieces(file: string): AsyncGenerator<Uint8Array> {
   const handle = await open(file, 'r');
   try {

@@ -88,7 +88,7 @@ function sendHead(response: ServerResponse): void {
   if (socket) process.nextTick(() => socket.uncork());
 }
 
-/** Stops a producer that nobody reads. Its own failure to stop is of no interest any more. */
+/** Stops a producer whose reader is gone. Errors of the stopping producer are ignored. */
 export function discard(source: AsyncIterable<unknown>): void {
   stop(source[Symbol.asyncIterator]());
 }

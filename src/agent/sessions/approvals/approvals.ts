@@ -53,7 +53,7 @@ export interface Decision {
 }
 
 export interface Approvals {
-  /** Resolves with the decision, whoever takes it. */
+  /** Resolves with the decision of a person or of the expiry. */
   request(request: ApprovalRequest): Promise<ApprovalVerdict>;
   /** Throws 404 for an unknown approval, and 409 when it was decided otherwise. */
   decide(sessionKey: string, approvalId: string, decision: Decision): Promise<ApprovalRecord>;

@@ -233,7 +233,7 @@ async function endInterrupted(
     case 'stopped':
       return context.store.release(job);
     case 'lost':
-      // Whoever ended the job has released its hold and canceled its upstream job.
+      // The process that ended the job has released its hold and canceled its upstream job.
       return;
     case 'failed':
       // When the job is not this run's any more, its hold and its upstream job may be in use by another run.

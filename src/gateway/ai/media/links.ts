@@ -1,4 +1,4 @@
-// Signed links to media files: the holder of a link may follow it until it expires, and nobody can forge one.
+// Signed links to media files: a link works until it expires and cannot be forged.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 export interface MediaLinks {
