@@ -15,7 +15,7 @@ const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-build-'));
 const examples = path.join(root, 'examples');
 
 beforeAll(() => {
-  for (const name of ['docs/guides', 'examples', 'README.md'])
+  for (const name of ['docs', 'examples', 'README.md'])
     cpSync(path.join(root, name), path.join(folder, name), { recursive: true });
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -24,18 +24,16 @@ const connectTimeoutMs = 30_000;
 const firstBackOffMs = 1_000;
 const maxBackOffMs = 60_000;
 
-export function createServer(
-  name: string,
-  config: McpServer,
-  options: {
-    workspace: string;
-    env: Readonly<Record<string, string>>;
-    signal: AbortSignal;
-    fetch: typeof fetch;
-    clock: Clock;
-    log: Log;
-  },
-): ConnectedServer {
+interface ServerOptions {
+  workspace: string;
+  env: Readonly<Record<string, string>>;
+  signal: AbortSignal;
+  fetch: typeof fetch;
+  clock: Clock;
+  log: Log;
+}
+
+export function createServer(name: string, config: McpServer, options: ServerOptions): ConnectedServer {
   const { signal, fetch, clock, log, env, workspace } = options;
   let tools: readonly McpTool[] = [];
   let state: State = { phase: 'away', reason: `The server "${name}" is not connected yet.` };
