@@ -60,7 +60,7 @@ export function describeSettings(table: Readonly<Record<string, Setting<unknown>
 }
 
 interface RowOptions {
-  /** The flag's name; null for none. The key in kebab-case unless input. */
+  /** The flag's name; null for none. The key in kebab-case when absent. */
   flag?: string | null;
   isRepeatable?: boolean;
 }
