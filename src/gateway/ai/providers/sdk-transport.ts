@@ -4,6 +4,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { ReadableStream } from 'node:stream/web';
 import { setImmediate } from 'node:timers/promises';
+import { nextTurn } from '../../../kernel/async.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { maxAnswerBytes, maxEventBytesFor, type UpstreamAnswer } from '../upstream/client.ts';
 import { readAll } from '../upstream/response-body.ts';
@@ -11,6 +12,8 @@ import { redactNestedErrorEdits } from '../upstream/error-text.ts';
 import { completesAnswer, findError, providerEvents } from '../upstream/events.ts';
 import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';
 import type { ModelAccess, ProviderAdapter, SdkTransport, TransportCall } from './adapter.ts';
+
+const largeBodyLength = 256 * 1024;
 
 /** A transport for one SDK model. The model serves many calls, so each call is found by its asynchronous context. */
 export function createSdkTransport(): SdkTransport {
@@ -63,20 +66,26 @@ function formatHeaders(
 
 /**
  * The request with an output limit that is reserved for. Some packages raise max_tokens for reasoning, and the call
- * could then cost more than the hold of its caller.
+ * could then cost more than the hold of its caller. The package has just serialized a large body; encoding and scanning
+ * it take turns of the event loop of their own, as each needs up to 30 ms for 10 MiB of text.
  */
 async function withApprovedLimit(
   body: string,
   { raisedLimit }: ProviderAdapter,
   { approveOutputLimit }: ModelAccess,
 ): Promise<string | Uint8Array> {
-  if (raisedLimit === undefined || approveOutputLimit === undefined) return body;
+  const isLarge = body.length > largeBodyLength;
+  const needsApproval = raisedLimit !== undefined && approveOutputLimit !== undefined;
+  if (!isLarge && !needsApproval) return body;
+  if (isLarge) await nextTurn();
   const bytes = Buffer.from(body, 'utf8');
+  if (!needsApproval) return bytes;
+  if (isLarge) await nextTurn();
   const member = topLevelMembers(bytes)?.members.find(({ name }) => name === raisedLimit);
-  if (member === undefined) return body;
+  if (member === undefined) return bytes;
   const limit = Number(bytes.toString('latin1', member.start, member.end));
   const approved = await approveOutputLimit(limit);
-  return approved === limit ? body : applyEdits(bytes, [{ ...member, text: String(approved) }]);
+  return approved === limit ? bytes : applyEdits(bytes, [{ ...member, text: String(approved) }]);
 }
 
 async function jsonResponse(answer: UpstreamAnswer): Promise<Response> {
