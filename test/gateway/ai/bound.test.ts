@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import {
   affordableOutput,
   boundOf,
@@ -9,34 +8,8 @@ import {
   requirePrice,
 } from '../../../src/gateway/ai/metering/bound.ts';
 import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
+import { catalogModel } from './catalog-model.ts';
 
-const by = {
-  id: 'acme',
-  name: 'Acme',
-  kind: 'openai-compatible',
-  usage: 'ask',
-  unpriced_members: [],
-  formats: ['chat'],
-  output_limit_member: 'max_tokens',
-} as const;
-const entry = (more: Partial<CatalogModel> = {}): CatalogModel => ({
-  id: 'acme/fast',
-  name: 'Fast',
-  description: '',
-  provider: 'acme',
-  upstream_model: 'fast',
-  modalities: ['text'],
-  tags: [],
-  created: 0,
-  meta: {},
-  context_window: null,
-  max_output_tokens: 1_000,
-  rates: { input: 1_000_000, output: 2_000_000 },
-  tiers: [],
-  fallbacks: [],
-  providerEntry: { ...by, unpriced_members: [], formats: ['chat'] },
-  ...more,
-});
 // The same in every run, so that a change fails for what it changed; another SEED looks for more.
 const seed = Number(process.env['SEED'] ?? 20261121);
 const picture = 'iVBORw0KGgo='.repeat(10_000);
@@ -364,7 +337,7 @@ describe(`the size of a request (seed ${seed})`, () => {
     (_what, format, body) => {
       const size = sizeOf({ model: 'x', ...body }, format);
       expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
-      expect(inputBound(entry({ context_window: 128_000 }), { size })).toBe(128_000);
+      expect(inputBound(catalogModel({ context_window: 128_000 }), { size })).toBe(128_000);
     },
   );
 
@@ -630,7 +603,7 @@ describe('the bound of a call', () => {
   const size = sizeOf({ prompt: 'x'.repeat(100) }, 'text');
 
   test('is its input and its limit at the dearest kinds, the cache and thinking among them', () => {
-    const model = entry({
+    const model = catalogModel({
       rates: { input: 1_000_000, cache_write: 1_250_000, output: 2_000_000, reasoning: 3_000_000 },
     });
     const { input, credits } = boundOf(model, { size, limit: { tokens: 10, member: 'max_tokens' } });
@@ -639,17 +612,18 @@ describe('the bound of a call', () => {
   });
 
   test('counts each of several answers', () => {
-    const one = boundOf(entry(), { size, limit: { tokens: 10, member: 'max_tokens' } }).credits;
+    const one = boundOf(catalogModel(), { size, limit: { tokens: 10, member: 'max_tokens' } }).credits;
     expect(
-      boundOf(entry(), { size, limit: { tokens: 10, member: 'max_tokens' }, choices: 3 }).credits - one,
+      boundOf(catalogModel(), { size, limit: { tokens: 10, member: 'max_tokens' }, choices: 3 }).credits -
+        one,
     ).toBe(40n);
   });
 
   test('is the longest answer of the model where nobody says a limit', () => {
-    expect(boundOf(entry(), { size }).output).toBe(1_000);
-    expect(longestOutput(entry({ max_output_tokens: null }))).toBe(8_192);
-    expect(longestOutput(entry({ max_output_tokens: null, context_window: 1_000_000 }))).toBe(32_768);
-    expect(longestOutput(entry({ max_output_tokens: null, context_window: 4_000 }))).toBe(2_000);
+    expect(boundOf(catalogModel(), { size }).output).toBe(1_000);
+    expect(longestOutput(catalogModel({ max_output_tokens: null }))).toBe(8_192);
+    expect(longestOutput(catalogModel({ max_output_tokens: null, context_window: 1_000_000 }))).toBe(32_768);
+    expect(longestOutput(catalogModel({ max_output_tokens: null, context_window: 4_000 }))).toBe(2_000);
   });
 
   test('never takes media for more than the model can read', () => {
@@ -667,19 +641,19 @@ describe('the bound of a call', () => {
       },
       'chat',
     );
-    expect(inputBound(entry({ context_window: 128_000 }), { size: many })).toBe(128_000);
+    expect(inputBound(catalogModel({ context_window: 128_000 }), { size: many })).toBe(128_000);
   });
 
   test('tells the longest answer that credits are good for', () => {
-    expect(affordableOutput([entry()], { size }, 200n)).toBe(38);
-    expect(affordableOutput([entry()], { size, choices: 2 }, 200n)).toBe(19);
-    expect(affordableOutput([entry()], { size }, 100n)).toBe(-1);
+    expect(affordableOutput([catalogModel()], { size }, 200n)).toBe(38);
+    expect(affordableOutput([catalogModel()], { size, choices: 2 }, 200n)).toBe(19);
+    expect(affordableOutput([catalogModel()], { size }, 100n)).toBe(-1);
   });
 
   test('lets nothing be free by omission', () => {
-    expect(() => requirePrice(entry({ rates: { input: 1 } }), ['image'])).toThrow(
+    expect(() => requirePrice(catalogModel({ rates: { input: 1 } }), ['image'])).toThrow(
       'has no price for this kind of call',
     );
-    expect(() => requirePrice(entry({ rates: null }), ['image'])).not.toThrow();
+    expect(() => requirePrice(catalogModel({ rates: null }), ['image'])).not.toThrow();
   });
 });

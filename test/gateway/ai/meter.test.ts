@@ -1,40 +1,16 @@
 // What one call costs when it took several tries: each try begins its count anew.
 import { describe, expect, test } from 'vitest';
 import { createAttempts } from '../../../src/gateway/ai/attempts.ts';
-import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 import { createMetering, type Meter } from '../../../src/gateway/ai/metering/meter.ts';
 import { noTokens } from '../../../src/gateway/ai/metering/price.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { silentLog } from '../../support/template.ts';
+import { catalogModel } from './catalog-model.ts';
 import { memoryLedger } from './memory-ledger.ts';
 
-const model: CatalogModel = {
-  id: 'acme/fast',
-  name: 'Fast',
-  description: '',
-  provider: 'acme',
-  upstream_model: 'fast',
-  modalities: ['text'],
-  tags: [],
-  created: 0,
-  meta: {},
-  context_window: null,
-  max_output_tokens: 1_000,
-  rates: { input: 1_000_000, output: 2_000_000 },
-  tiers: [],
-  fallbacks: [],
-  providerEntry: {
-    id: 'acme',
-    name: 'Acme',
-    kind: 'openai-compatible',
-    usage: 'ask',
-    unpriced_members: [],
-    formats: ['chat'],
-    output_limit_member: 'max_tokens',
-  },
-};
+const model = catalogModel();
 const failure = () =>
   new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { cause: { status: 503 } });
 
