@@ -58,7 +58,7 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
 
       const event = world[method].pay(id);
       expect(await world.deliver(method, event)).toMatchObject({ outcome: 'accepted' });
-      // Nobody touches the page: it asks by itself.
+      // The page polls by itself.
       await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 60_000 });
       expect(await page.locator('main').innerText()).toContain(
         method === 'stripe'

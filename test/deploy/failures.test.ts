@@ -214,7 +214,7 @@ describe(
       const candidate = async () => (await city.supervisor.status())?.candidate;
       await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
       killed.process.kill('SIGKILL');
-      // The trial that it asked for comes to its end, and nobody asks what became of it.
+      // The trial of the former deployment ends, and its result is not read.
       await expect.poll(async () => (await city.supervisor.status())?.step, { timeout: 80_000 }).toBe(null);
       expect(await candidate()).toMatch(/^0\.1\.3/);
       const { code, screen } = await city.run(['deploy']);

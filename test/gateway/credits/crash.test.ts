@@ -322,7 +322,7 @@ describe('a settlement while the database is away', () => {
       await until(async () => (await readdir(world.journalPath)).length === 0, 'the journal is settled');
       expect(await world.account(userId)).toMatchObject({ posted: 994n });
       expect(credits.counters()).toMatchObject({ journaled: 3, lateSettlements: 0 });
-      // What the lost answer left held is nobody's; it goes with its lease.
+      // The hold of the lost answer has no owner and ends with its lease.
       await world.replica({ isAlone: true }).start();
       expect(await world.account(userId)).toEqual({ posted: 994n, held: 0n, owed: 0n });
     },
