@@ -4,4 +4,4 @@ export { directoryJournal, type Journal } from './journal.ts';
 export { verifyLedger, type LedgerFault, type LedgerVerdict } from './verify.ts';
 export type { LedgerTimes } from './maintenance.ts';
 export type { LedgerCounters } from './ledger.ts';
-export type { Alongside, Balances, FreeCall, Hold, Ledger, PaidCall } from './ports.ts';
+export type { Alongside, Balances, FreeCall, Hold, Ledger, PaidCall, Reservation } from './ports.ts';

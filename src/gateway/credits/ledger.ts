@@ -7,7 +7,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import { isDatabaseUnavailable, type WriteBatcher } from './write-batcher.ts';
 import type { Journal, Settlement } from './journal.ts';
-import type { Alongside, Hold, Ledger } from './ports.ts';
+import type { Alongside, Hold, Ledger, PaidCall } from './ports.ts';
 import { createBalanceCache } from './balance-cache.ts';
 import type { LeaseRenewal, CreditsStore, Verdict } from './store.ts';
 
@@ -131,7 +131,7 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
 
   function trackHold(
     holdId: string,
-    { accountId, tokenId }: { accountId: string; tokenId: string },
+    { accountId, tokenId, action }: { accountId: string; tokenId: string; action: string },
     initialAmount: bigint,
   ): Hold {
     const payer = { userId: accountId, tokenId };
@@ -205,12 +205,20 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
         tokensWritten = outputTokens;
         renewSoon();
       },
+      // A hold is written as sent, and its lease is renewed until it is settled.
+      markSent() {},
       settle(credits, facts, alongside) {
         settling ??= settle(credits, facts, alongside).catch((error: unknown) => {
           settling = undefined;
           throw error;
         });
         return settling;
+      },
+      release() {
+        if (settling !== undefined) return;
+        hold.settle(0n, factsOfNothing(action)).catch((error: unknown) => {
+          log.warn({ err: error, hold_id: holdId }, 'a hold could not be released; its lease will end it');
+        });
       },
     };
     trackedHolds.set(holdId, { hold, holdId, renewedAtMs: clock.monotonicMs(), checkpoint: null });
@@ -233,30 +241,37 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
     if (verdict.verdict !== 'unknown') await journal.remove(holdId);
   }
 
-  return {
-    async hold(call, requestedAmount, { isSent = true } = {}) {
-      const amount = requestedAmount < 0n ? 0n : requestedAmount;
-      const [holdId, accountId] = [id('hld'), call.userId];
-      if (amount > maximumCredits)
-        throw insufficientCredits(amount, await store.available(call.userId, call.tokenId));
-      const couldSkipWait = balanceCache.canSkipHoldWait(call, amount);
-      const endHold = balanceCache.beginHold(call, amount);
-      try {
-        const {
-          verdict,
-          amount: granted,
-          available,
-        } = await batcher.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
-        balanceCache.recordAvailable(call, available);
-        if (verdict === 'short') {
-          if (couldSkipWait) balanceCache.recordRefusal(call);
-          throw insufficientCredits(amount, granted);
-        }
-        return trackHold(holdId, { accountId, tokenId: call.tokenId }, amount);
-      } finally {
-        endHold();
+  async function writeHold(
+    call: PaidCall,
+    requestedAmount: bigint,
+    { isSent = true }: { isSent?: boolean } = {},
+  ): Promise<Hold> {
+    const amount = requestedAmount < 0n ? 0n : requestedAmount;
+    const [holdId, accountId] = [id('hld'), call.userId];
+    if (amount > maximumCredits)
+      throw insufficientCredits(amount, await store.available(call.userId, call.tokenId));
+    const couldSkipWait = balanceCache.canSkipHoldWait(call, amount);
+    const endHold = balanceCache.beginHold(call, amount);
+    try {
+      const {
+        verdict,
+        amount: granted,
+        available,
+      } = await batcher.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
+      balanceCache.recordAvailable(call, available);
+      if (verdict === 'short') {
+        if (couldSkipWait) balanceCache.recordRefusal(call);
+        throw insufficientCredits(amount, granted);
       }
-    },
+      return trackHold(holdId, { ...call, accountId }, amount);
+    } finally {
+      endHold();
+    }
+  }
+
+  return {
+    reserve: writeHold,
+    hold: writeHold,
     canSkipHoldWait: (call, amount) => balanceCache.canSkipHoldWait(call, amount),
     async available(userId, tokenId) {
       const available = await store.available(userId, tokenId);
@@ -315,6 +330,21 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
         );
       }
     },
+  };
+}
+
+/** The usage of a call that sent nothing. */
+function factsOfNothing(action: string): UsageFacts {
+  return {
+    action,
+    model: null,
+    provider: null,
+    tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
+    units: {},
+    outcome: 'rejected',
+    estimated: false,
+    ttftMs: null,
+    durationMs: 0,
   };
 }
 

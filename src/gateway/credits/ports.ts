@@ -26,9 +26,16 @@ export type Alongside = { answer: () => SettlementAnswer } | { work: (tx: Tx) =>
 
 export interface Ledger {
   /**
-   * Holds the amount and marks it sent, in one round trip, before anything goes upstream. Batched over
-   * concurrent calls. Throws 402 `insufficient_credits`, its details naming what is affordable. An amount of 0n
-   * needs no balance. `isSent: false` is for a job that waits: until it is resumed, it costs nothing if its process dies.
+   * Reserves the bound of a call before anything goes upstream. Returns at once while the credits that this process has set
+   * aside for the token suffice. Throws 402 `insufficient_credits`, its details naming the affordable amount, 503
+   * `credits_busy` while other gateways do not give back idle credits, and 503 `database_unavailable`. An amount of 0n
+   * needs no balance.
+   */
+  reserve(call: PaidCall, amount: bigint): Reservation | Promise<Reservation>;
+  /**
+   * Writes a hold of exactly this amount to the database and marks it sent, in one round trip: for jobs, and for calls
+   * with an Idempotency-Key. Throws as `reserve` does. `isSent: false` is for a job that waits: until it is resumed, it
+   * costs nothing if its process dies.
    */
   hold(call: PaidCall, amount: bigint, options?: { isSent?: boolean }): Promise<Hold>;
   /**
@@ -36,7 +43,10 @@ export interface Ledger {
    * hold, which can be refused.
    */
   canSkipHoldWait(call: PaidCall, amount: bigint): boolean;
-  /** What the token may spend now, by its user's balance and its own cap; for sizing an output limit that the caller did not send. */
+  /**
+   * Credits that the token may reserve now, by its user's balance and its own cap; for sizing an output limit that the
+   * caller did not send.
+   */
   available(userId: string, tokenId: string): Promise<bigint>;
   /** Records the usage of a call that is not charged. */
   record(call: FreeCall, facts: UsageFacts): Promise<void>;
@@ -44,24 +54,45 @@ export interface Ledger {
   resume(holdId: string): Promise<Hold | null>;
 }
 
-export interface Hold {
-  readonly holdId: string;
+/** An attempt that is about to be sent to a provider. */
+export interface SentAttempt {
+  model: string;
+  provider: string | null;
+  /** Estimated price of the input: charged if this process dies before the answer ends. */
+  inputCredits: bigint;
+  facts: Partial<UsageFacts>;
+}
+
+/** The bound of one call, taken from the payer's credits until the call is settled or the reservation released. */
+export interface Reservation {
   /** Grows with `raise`. */
   readonly amount: bigint;
-  /** Makes the hold at least so large, for a dearer fallback. Throws 402 as `hold` does, and changes nothing then. */
-  raise(amount: bigint): Promise<void>;
+  /** Makes the reservation at least so large, for a dearer fallback. Throws 402 as `reserve` does, and changes nothing then. */
+  raise(amount: bigint): void | Promise<void>;
   /**
-   * The price of what was produced so far, and its facts. Kept in memory and written with the next batched
-   * heartbeat: every 2 s, or at once when 256 output tokens came since the last one; `outputTokens` counts all of the call so far.
+   * To be called before each attempt is written upstream: a call that was sent is charged even if this process dies.
+   * Throws 503 `credits_busy` when the lease on the reserved credits has ended.
+   */
+  markSent(attempt: SentAttempt): void;
+  /**
+   * The price of the answer so far, and its facts: charged if this process dies. Written every 2 s, or at once when 256
+   * output tokens came since the last one; `outputTokens` counts all of the call so far.
    */
   checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void;
   /**
-   * Charges min(credits, hold + available); the operator absorbs the rest, with an alarm. Resolves after the commit,
-   * or after the fsync of the local journal when the database is away. A hold that another process has resolved
-   * meanwhile is charged what is available. A second call has no effect and answers as the first. Nothing was
-   * produced: `settle(0n, …)`.
+   * Charges once; a second call answers as the first. Resolves when the charge is durable: after fsync of the journal, or
+   * after the commit of a hold. A price above the reservation is charged as far as credits are available; the operator
+   * absorbs the rest, with an alarm. `settle(0n, …)` records the usage of a call that produced nothing.
    */
   settle(credits: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }>;
+  /** Gives the amount back: nothing went upstream. Returns at once and never throws; no effect after `settle`. */
+  release(): void;
+}
+
+/** A reservation that is a row of the database. Its lease is renewed until it is settled. */
+export interface Hold extends Reservation {
+  readonly holdId: string;
+  raise(amount: bigint): Promise<void>;
 }
 
 /** Changes of a balance that no call causes, in the transaction of what does: a payment, a grant, a new user. */

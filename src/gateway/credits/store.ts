@@ -75,6 +75,14 @@ export interface LeaseRenewal {
   checkpoint?: { credits: bigint; facts: Partial<UsageFacts> };
 }
 
+/** An open hold of a process that ended. */
+export interface ResumedHold {
+  amount: bigint;
+  accountId: string;
+  tokenId: string;
+  action: string;
+}
+
 export type PostKind = 'starting' | 'grant' | 'payment';
 export type TakeKind = 'deduct' | 'refund' | 'dispute';
 
@@ -92,10 +100,7 @@ export interface CreditsStore extends LedgerReader {
   /** Resolves up to `limit` holds with an expired lease, or any open ones if forced. An advisory lock lets one replica run. */
   recover(options: { isForced: boolean; limit: number }): Promise<Verdict[]>;
   /** Marks an open hold as sent and renews its lease; null when it is resolved. */
-  resume(
-    holdId: string,
-    leaseMs: number,
-  ): Promise<{ amount: bigint; accountId: string; tokenId: string } | null>;
+  resume(holdId: string, leaseMs: number): Promise<ResumedHold | null>;
   available(userId: string, tokenId: string): Promise<bigint>;
   /** Null when there is no such user. */
   post(
@@ -183,11 +188,11 @@ export function creditsStore(database: Database): CreditsStore {
       });
     },
     async resume(holdId, leaseMs) {
-      const [row] = await sql<{ amount: bigint; accountId: string; tokenId: string }[]>`
+      const [row] = await sql<ResumedHold[]>`
         update gateway.credits_holds
         set phase = 'sent', lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000})
         where hold_id = ${holdId} and state = 'held'
-        returning amount, account_id as "accountId", token_id as "tokenId"`;
+        returning amount, account_id as "accountId", token_id as "tokenId", action`;
       return row ?? null;
     },
     async available(userId, tokenId) {

@@ -53,44 +53,54 @@ export function memoryLedger(start = rich): MemoryLedger {
     );
   }
 
+  async function reserve(call: PaidCall, requestedAmount: bigint): Promise<Hold> {
+    if (requestedAmount > 0n && balance - heldCredits < requestedAmount) refuse(requestedAmount);
+    heldCredits += requestedAmount;
+    count += 1;
+    let amount = requestedAmount;
+    let settlement: Promise<{ charged: bigint }> | undefined;
+    const hold: Hold = {
+      holdId: `hld_${count}`,
+      get amount() {
+        return amount;
+      },
+      async raise(more) {
+        if (more <= amount) return;
+        if (balance - heldCredits < more - amount) refuse(more);
+        heldCredits += more - amount;
+        amount = more;
+      },
+      markSent() {},
+      checkpoint(credits, _facts, outputTokens) {
+        checkpoints.push({ credits, outputTokens });
+      },
+      settle(credits, facts, alongside) {
+        settlement ??= (async () => {
+          if (alongside !== undefined && 'work' in alongside) await alongside.work(undefined as never);
+          const available = balance - heldCredits;
+          const charged = credits < amount + available ? credits : amount + available;
+          balance -= charged;
+          heldCredits -= amount;
+          open.delete(hold.holdId);
+          recordCharge({ call, held: amount, charged, overrun: credits - charged, facts });
+          return { charged };
+        })();
+        return settlement;
+      },
+      release() {
+        if (settlement !== undefined) return;
+        settlement = Promise.resolve({ charged: 0n });
+        heldCredits -= amount;
+        open.delete(hold.holdId);
+      },
+    };
+    open.set(hold.holdId, hold);
+    return hold;
+  }
+
   return {
-    async hold(call, requestedAmount) {
-      if (requestedAmount > 0n && balance - heldCredits < requestedAmount) refuse(requestedAmount);
-      heldCredits += requestedAmount;
-      count += 1;
-      let amount = requestedAmount;
-      let settlement: Promise<{ charged: bigint }> | undefined;
-      const hold: Hold = {
-        holdId: `hld_${count}`,
-        get amount() {
-          return amount;
-        },
-        async raise(more) {
-          if (more <= amount) return;
-          if (balance - heldCredits < more - amount) refuse(more);
-          heldCredits += more - amount;
-          amount = more;
-        },
-        checkpoint(credits, _facts, outputTokens) {
-          checkpoints.push({ credits, outputTokens });
-        },
-        settle(credits, facts, alongside) {
-          settlement ??= (async () => {
-            if (alongside !== undefined && 'work' in alongside) await alongside.work(undefined as never);
-            const available = balance - heldCredits;
-            const charged = credits < amount + available ? credits : amount + available;
-            balance -= charged;
-            heldCredits -= amount;
-            open.delete(hold.holdId);
-            recordCharge({ call, held: amount, charged, overrun: credits - charged, facts });
-            return { charged };
-          })();
-          return settlement;
-        },
-      };
-      open.set(hold.holdId, hold);
-      return hold;
-    },
+    reserve,
+    hold: reserve,
     canSkipHoldWait: (_call, amount) => amount * 2n <= balance - heldCredits,
     available: async () => balance - heldCredits,
     async record(call, facts) {
