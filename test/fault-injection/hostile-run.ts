@@ -52,7 +52,7 @@ interface Declared {
 // The reference work of loop-watch.ts, on two quiet cores of 2026. Threads that share a core and its caches take up to
 // three times as much processor time for it.
 const quietReferenceMs = 4;
-const defaultMaxBytes = 1024 * 1024;
+const defaultMaxBytes = 256 * 1024;
 
 /** Those of both servers. */
 export function hostileOperations(): HostileOperation[] {

@@ -65,7 +65,7 @@ const defaultTimeouts: ServerTimeouts = {
 };
 
 const defaultLimits: ServerLimits = {
-  maxBodyBytes: 1024 * 1024,
+  maxBodyBytes: 256 * 1024,
   maxHeaderBytes: 16 * 1024,
   maxHeaders: 100,
   maxUrlBytes: 8 * 1024,
