@@ -1,0 +1,102 @@
+// `npm run bench`: model calls through the gateway beside the provider itself, a bare relay and Portkey, in turns in one run.
+// It installs the peer under build/bench, prints the table with the targets, and writes build/bench/calls.json; with
+// `--write` also docs/benchmarks.md and its plot.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { cpus, loadavg } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { measureTarget } from './calls/measure.ts';
+import { installPortkey } from './calls/peers.ts';
+import {
+  checkTargets,
+  drawPlot,
+  formatTable,
+  formatTargets,
+  type TargetRounds,
+  toResults,
+} from './calls/report.ts';
+import { type Bench, type Engine, openBench, type Target } from './calls/targets.ts';
+
+const { values: options } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    seconds: { type: 'string', default: '4' },
+    engines: { type: 'string', default: 'embedded,postgres' },
+    'no-peer': { type: 'boolean', default: false },
+    write: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+});
+
+const usage = `Usage: npm run bench -- [--rounds N] [--seconds S] [--engines embedded,postgres] [--no-peer] [--write]
+
+Measures chat completions through the gateway beside a bare relay and Portkey: about 90 seconds a round.
+  --rounds N     measured rounds after one that warms up (3)
+  --seconds S    duration of each load (4)
+  --engines LIST databases of the gateway (embedded,postgres)
+  --no-peer      without Portkey; nothing is installed
+  --write        also writes docs/benchmarks.md and docs/diagrams/benchmarks.svg`;
+
+const root = join(import.meta.dirname, '../..');
+
+async function startTargets(bench: Bench): Promise<Target[]> {
+  const targets = [bench.provider, await bench.startRelay()];
+  if (!options['no-peer']) targets.push(await bench.startPortkey(installPortkey()));
+  for (const engine of options.engines.split(',') as Engine[])
+    for (const isPaid of [false, true]) targets.push(await bench.startGateway({ engine, isPaid }));
+  return targets;
+}
+
+async function runRounds(targets: readonly Target[]): Promise<TargetRounds[]> {
+  const all = targets.map(({ name }): TargetRounds => ({ name, rounds: [] }));
+  for (let round = 0; round <= Number(options.rounds); round += 1) {
+    for (const [index, target] of targets.entries()) {
+      const seconds = round === 0 ? 1 : Number(options.seconds);
+      const figures = await measureTarget(target, seconds);
+      // The first round warms up the processes.
+      if (round > 0) all[index]?.rounds.push(figures);
+      console.error(
+        `round ${round} of ${options.rounds}, ${target.name}: ${figures.perSecond.toFixed(0)} calls/s`,
+      );
+    }
+  }
+  return all;
+}
+
+function describeRun(): string {
+  const load = loadavg()
+    .map((value) => value.toFixed(1))
+    .join(' ');
+  return `Node ${process.version}, ${cpus().length} cores (${cpus()[0]?.model ?? 'unknown'}), load ${load}, ${options.rounds} rounds in turns, medians.`;
+}
+
+const introduction = `# Benchmarks
+Each row is a process of its own between one load generator and one scripted provider, on the same cores. All rows are
+measured in turns in one run, so compare rows and ratios, never one figure with one of another machine. The gateway runs
+with its defaults: token, validation, access log, usage record; "paid" adds the reservation and the charge of each call.
+Repeat it with \`npm run bench -- --write\`.
+`;
+
+async function main(): Promise<void> {
+  const bench = await openBench();
+  try {
+    const rounds = await runRounds(await startTargets(bench));
+    const results = toResults(rounds);
+    const targets = checkTargets(results);
+    const text = `${describeRun()}\n\n${formatTable(results)}\n\n${formatTargets(targets)}\n`;
+    console.log(text);
+    mkdirSync(join(root, 'build/bench'), { recursive: true });
+    writeFileSync(join(root, 'build/bench/calls.json'), JSON.stringify({ rounds, targets }, null, 2));
+    if (!options.write) return;
+    writeFileSync(
+      join(root, 'docs/benchmarks.md'),
+      `${introduction}\n![Calls a second](diagrams/benchmarks.svg)\n\n${text}`,
+    );
+    writeFileSync(join(root, 'docs/diagrams/benchmarks.svg'), drawPlot(results));
+  } finally {
+    await bench.close();
+  }
+}
+
+if (options.help) console.log(usage);
+else await main();
