@@ -471,6 +471,19 @@ const scripts: Record<string, Script> = {
     return scripts.status?.(scene);
   },
 
+  // refuses-usage?as=param|message|location|nothing: refuses `stream_options`, named in one of the common places.
+  'refuses-usage': (scene) => {
+    if (scene.asked.stream_options === undefined) return scripts['usage-none']?.(scene);
+    const place = scene.knobs.get('as') ?? 'message';
+    const bodies: Record<string, object> = {
+      message: { error: { message: 'Unrecognized request argument supplied: stream_options' } },
+      param: { error: { message: 'Unknown parameter.', param: 'stream_options.include_usage' } },
+      location: { detail: [{ type: 'extra_forbidden', loc: ['body', 'stream_options'] }] },
+      nothing: { error: { message: 'Bad request.' } },
+    };
+    answer(scene, place === 'location' ? 422 : 400, JSON.stringify(bodies[place]));
+  },
+
   // html?code=502
   html: (scene) =>
     answer(

@@ -14,7 +14,7 @@ export interface ProviderEntry {
   base_url?: string;
   /** The environment variable with the API key; absent if none is needed. */
   api_key_env?: string;
-  /** `ask`: streamed calls need `stream_options.include_usage` to get their usage. */
+  /** `ask`: streamed calls of the chat format request their usage (`stream_options.include_usage`). */
   usage: 'ask' | 'none';
   /** The request member that limits the output, if a limit has to be sent. */
   output_limit_member?: string;
@@ -159,7 +159,8 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
   return {
     providers: (input.providers ?? []).map((provider) => ({
       name: provider.id,
-      usage: 'none',
+      // Without usage a streamed call is charged by the gateway's own count, which hidden reasoning escapes.
+      usage: 'ask',
       ...kindDefaults[provider.kind],
       ...provider,
       ...(provider.base_url === undefined ? {} : { base_url: provider.base_url.replace(/\/+$/, '') }),

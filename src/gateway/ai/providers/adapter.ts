@@ -39,6 +39,8 @@ export interface ProviderAdapter {
   endRule: EndRule;
   /** The member of the request that limits the output, where the package may raise it for reasoning. */
   raisedLimit?: string;
+  /** Whether the package requests the usage of a stream by `stream_options`. */
+  asksForUsage?: boolean;
   /** Whether tool results are text only in this format. */
   hasTextResults?: boolean;
   /** Headers set by the package that belong to the format. */

@@ -38,9 +38,11 @@ async function send(
 ): Promise<Response> {
   const { adapter, access, streams, signal } = call;
   const { upstream, apiKey, idleMs, firstMs } = access;
+  const asksForUsage = streams && adapter.asksForUsage === true;
   const answer = await upstream.send({
     url,
     body: await withApprovedLimit(body, adapter, access),
+    bodyWithoutUsage: asksForUsage ? () => withoutMember(body, 'stream_options') : undefined,
     headers: formatHeaders(adapter, headers),
     streams,
     signal,
@@ -86,6 +88,11 @@ async function withApprovedLimit(
   const limit = Number(bytes.toString('latin1', member.start, member.end));
   const approved = await approveOutputLimit(limit);
   return approved === limit ? bytes : applyEdits(bytes, [{ ...member, text: String(approved) }]);
+}
+
+function withoutMember(body: string, name: string): string {
+  const { [name]: _omitted, ...rest } = JSON.parse(body) as Record<string, unknown>;
+  return JSON.stringify(rest);
 }
 
 async function jsonResponse(answer: UpstreamAnswer): Promise<Response> {

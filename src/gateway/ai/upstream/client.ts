@@ -10,6 +10,7 @@ import type { EndRule } from './events.ts';
 import { problemOfErrorResponse, redactText, toTransportProblem } from './provider-error.ts';
 import { requirePublicUrl } from './public-address.ts';
 import { readErrorBody, readResponseBody } from './response-body.ts';
+import { createUsageRequests } from './usage-requests.ts';
 
 export interface UpstreamRequest {
   url: string;
@@ -21,6 +22,8 @@ export interface UpstreamRequest {
   /** POST by default. */
   method?: 'GET' | 'POST' | 'DELETE' | undefined;
   body?: string | Uint8Array | undefined;
+  /** The same body without the gateway's request for usage, for a provider that refuses `stream_options`. */
+  bodyWithoutUsage?: (() => string | Uint8Array) | undefined;
   streams: boolean;
   /** For URLs that come from a provider instead of the configuration: allows only public https addresses. */
   requiresPublicAddress?: boolean | undefined;
@@ -60,7 +63,7 @@ export interface Upstream {
 export interface UpstreamOptions {
   timeouts: Timeouts;
   proxies: Proxies;
-  clock: Pick<Clock, 'now'>;
+  clock: Pick<Clock, 'now' | 'monotonicMs'>;
   log: Log;
   /** Replaces live secrets in a text that callers see. */
   hide: (text: string) => string;
@@ -82,8 +85,9 @@ export function maxEventBytesFor(rule: EndRule, { modalities }: { modalities: re
 export function createUpstream(options: UpstreamOptions): Upstream {
   const { timeouts, clock, log, hide } = options;
   const connections = createConnections(options);
+  const usageRequests = createUsageRequests({ clock, log });
 
-  async function send(request: UpstreamRequest): Promise<UpstreamAnswer> {
+  async function sendOnce(request: UpstreamRequest): Promise<UpstreamAnswer> {
     request.signal.throwIfAborted();
     if (!URL.canParse(request.url))
       throw new Problem(
@@ -148,7 +152,8 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   }
 
   return {
-    send,
+    send: (request) =>
+      request.bodyWithoutUsage === undefined ? sendOnce(request) : usageRequests.send(request, sendOnce),
     toProblem: (request, { status, message, code }) =>
       problemOfErrorResponse({
         status,

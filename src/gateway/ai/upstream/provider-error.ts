@@ -149,10 +149,16 @@ function forwardMessage(
       ? redact(error.message)
       : 'The model provider refused the request.';
   return new Problem(kind, 'upstream_refused', message, {
-    cause: { status, words },
+    cause: { status, words, ...(refusesUsage(body, redact) ? { refusesUsage: true } : {}) },
     param: typeof error.param === 'string' ? redact(error.param) : null,
     ...(typeof error.code === 'string' && error.code !== '' ? { foreignCode: redact(error.code) } : {}),
   });
+}
+
+// Validators name the member in the message, in `param` or in a list of locations, so the whole body is searched. Its
+// addresses are redacted first: they may be the caller's.
+function refusesUsage(body: string, redact: (text: string) => string): boolean {
+  return /stream_options|include_usage/.test(redact(body));
 }
 
 /** A provider's text without secrets, addresses and keys, cut to the length of a message. */

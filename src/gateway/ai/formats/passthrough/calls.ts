@@ -64,7 +64,7 @@ export function createPassthrough({
   return {
     async send(format, call, model, options) {
       const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, options);
-      const { bytes, wantsUsage } = buildProviderRequest(call.rawBody, call.body, {
+      const { bytes, bytesWithoutUsage, wantsUsage } = buildProviderRequest(call.rawBody, call.body, {
         model,
         format,
         limit: call.meter?.limit(model),
@@ -80,6 +80,7 @@ export function createPassthrough({
         idleMs,
         firstMs,
         body: bytes,
+        bodyWithoutUsage: bytesWithoutUsage,
         streams,
         signal: call.signal,
       });

@@ -20,6 +20,8 @@ export interface PassthroughBody {
 
 export interface ProviderRequest {
   bytes: Buffer;
+  /** The request without the gateway's request for usage; absent where the gateway does not ask. */
+  bytesWithoutUsage?: () => Buffer;
   /** Whether the caller asked for a usage chunk. Otherwise the chunk that the gateway asked for is taken out again. */
   wantsUsage: boolean;
 }
@@ -39,11 +41,17 @@ export function buildProviderRequest(
   if (object === undefined)
     throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
   const wantsUsage = !format.asksForUsage || body.stream_options?.include_usage === true;
-  const edits = modelNameEdits(object.members, model.upstream_model);
-  if (body.stream === true && model.providerEntry.usage === 'ask' && !wantsUsage)
-    edits.push(...includeUsageEdits(bytes, object, body));
-  edits.push(...outputLimitEdits(object, body, { model, format, tokens: limit ?? model.max_output_tokens }));
-  return { bytes: applyEdits(bytes, edits), wantsUsage };
+  const edits = [
+    ...modelNameEdits(object.members, model.upstream_model),
+    ...outputLimitEdits(object, body, { model, format, tokens: limit ?? model.max_output_tokens }),
+  ];
+  if (body.stream !== true || model.providerEntry.usage !== 'ask' || wantsUsage)
+    return { bytes: applyEdits(bytes, edits), wantsUsage };
+  return {
+    bytes: applyEdits(bytes, [...includeUsageEdits(bytes, object, body), ...edits]),
+    bytesWithoutUsage: () => applyEdits(bytes, edits),
+    wantsUsage,
+  };
 }
 
 /** The edits that set the member `model`. */

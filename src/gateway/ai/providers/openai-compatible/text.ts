@@ -11,6 +11,7 @@ export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess):
     {
       keyHeader: 'authorization',
       endRule: 'done',
+      asksForUsage: model.providerEntry.usage === 'ask',
       hasTextResults: true,
       load: (settings) => loadModel(model, settings),
       effort: (reasoningEffort) => ({ providerOptions: { openaiCompatible: { reasoningEffort } } }),

@@ -20,6 +20,7 @@ function chatAdapter({ upstream_model: name }: CatalogModel): ProviderAdapter {
   return {
     keyHeader: 'authorization',
     endRule: 'done',
+    asksForUsage: true,
     hasTextResults: true,
     load: async (settings) => (await import('@ai-sdk/openai')).createOpenAI(settings).chat(name),
     effort: effortOptions,

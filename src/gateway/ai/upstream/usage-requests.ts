@@ -1,0 +1,84 @@
+// Requests for the usage of a stream (`stream_options.include_usage`) at providers that may refuse the member. A refused
+// request is sent again without it, once, and the endpoint is asked without it for an hour.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { Problem } from '../../../kernel/problem.ts';
+
+/** A request that may ask for usage. */
+export interface AskingRequest {
+  url: string;
+  body?: string | Uint8Array | undefined;
+  /** The body without the request for usage. */
+  bodyWithoutUsage?: (() => string | Uint8Array) | undefined;
+  /** Time left to the first byte. */
+  firstMs?: number | undefined;
+}
+
+export interface UsageRequests {
+  /** Sends the request, or its body without the request for usage. Throws what `send` throws at last. */
+  send<Request extends AskingRequest, Answer>(
+    request: Request,
+    send: (request: Request) => Promise<Answer>,
+  ): Promise<Answer>;
+}
+
+const rememberedMs = 3_600_000;
+// Beyond this number the endpoint that refused first is forgotten.
+const maximumEndpoints = 1_000;
+
+export function createUsageRequests({
+  clock,
+  log,
+}: {
+  clock: Pick<Clock, 'monotonicMs'>;
+  log: Pick<Log, 'warn'>;
+}): UsageRequests {
+  /** When the refusal of an endpoint is forgotten, by URL and in the order of the refusals. */
+  const forgottenAtMs = new Map<string, number>();
+
+  function isRefused(url: string): boolean {
+    const endMs = forgottenAtMs.get(url);
+    if (endMs === undefined) return false;
+    if (clock.monotonicMs() < endMs) return true;
+    forgottenAtMs.delete(url);
+    return false;
+  }
+
+  function remember(url: string): void {
+    forgottenAtMs.delete(url);
+    forgottenAtMs.set(url, clock.monotonicMs() + rememberedMs);
+    const [oldest] = forgottenAtMs.keys();
+    if (forgottenAtMs.size > maximumEndpoints && oldest !== undefined) forgottenAtMs.delete(oldest);
+    log.warn(
+      { provider: new URL(url).host },
+      'a provider refuses stream_options; its streamed calls are charged by our own count for an hour',
+    );
+  }
+
+  return {
+    async send(request, send) {
+      const { url, bodyWithoutUsage, firstMs } = request;
+      const withoutUsage = () => ({ ...request, body: bodyWithoutUsage?.() });
+      if (isRefused(url)) return send(withoutUsage());
+      const startedMs = clock.monotonicMs();
+      try {
+        return await send(request);
+      } catch (error) {
+        if (!refusesUsage(error)) throw error;
+      }
+      const leftMs =
+        firstMs === undefined ? undefined : Math.max(firstMs - (clock.monotonicMs() - startedMs), 1);
+      const answer = await send({ ...withoutUsage(), firstMs: leftMs });
+      // Only a success proves that the member was the reason.
+      remember(url);
+      return answer;
+    },
+  };
+}
+
+/** Whether the provider refused the request and named the member: 400, or the 422 of common validators. */
+function refusesUsage(error: unknown): boolean {
+  return (
+    error instanceof Problem && (error.cause as { refusesUsage?: unknown } | undefined)?.refusesUsage === true
+  );
+}
