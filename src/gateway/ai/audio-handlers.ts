@@ -1,36 +1,28 @@
 // Handlers of speech synthesis and transcription, which answer at once.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Call, Handlers, Reply } from '../../kernel/contract/operation.ts';
-import type { Alongside } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
-import { attemptHeaders, type Attempts, type RunResult } from './attempts.ts';
-import { viewerOf, type Catalog } from './catalog/catalog.ts';
-import { creditsHeader } from './formats/passthrough/calls.ts';
+import { type AiContext, answerForReplay, creditsHeader, openBill } from './ai-context.ts';
+import type { Bill } from './billing/bill.ts';
+import { attemptHeaders, callModel, type ModelResult } from './call.ts';
+import { viewerOf } from './catalog/catalog.ts';
 import type { SpeechAnswer, SpeechFormat, TranscriptionAnswer } from './hub/media-model.ts';
 import { ownerName, ownerOf } from './jobs/job.ts';
-import { mediaTask } from './media-task.ts';
+import { mediaRequest } from './media-request.ts';
 import { audioSeconds, billableSeconds } from './media/audio-duration.ts';
 import { audioInputOf } from './media/audio-input.ts';
 import { audioCharge, maxAudioSeconds } from './media/units.ts';
-import type { Meter, Metering } from './metering/meter.ts';
-import type { Units } from './metering/price.ts';
 import type { MediaModels } from './providers/media-models.ts';
 import { maxAnswerBytes } from './upstream/client.ts';
 import { readAll } from './upstream/response-body.ts';
 
-export interface AudioOptions {
-  catalog: Catalog;
-  attempts: Attempts;
-  metering: Metering;
+export interface AudioOptions extends AiContext {
   models: MediaModels;
-  /** To the first byte of an answer, over all attempts. */
-  answerMs: number;
 }
 
 type AudioHandlers = Pick<Handlers<Operations, 'ai', Identity>, 'ai.synthesizeSpeech' | 'ai.transcribeAudio'>;
 type SpeechCall = Call<Operations['ai.synthesizeSpeech'], Identity>;
 type TranscriptionCall = Call<Operations['ai.transcribeAudio'], Identity>;
-type AudioCall = Pick<SpeechCall, 'requestId' | 'identity' | 'signal' | 'log' | 'remember'>;
 
 export function audioHandlers(options: AudioOptions): AudioHandlers {
   return {
@@ -43,20 +35,21 @@ async function synthesizeSpeech(
   options: AudioOptions,
   call: SpeechCall,
 ): Promise<Reply<Operations['ai.synthesizeSpeech']>> {
-  const meter = openMeter(options, call, 'tts', { speechCharacter: [...call.body.text].length });
-  const result = await runSpeech(options, call, meter);
+  const demand = { units: { speechCharacter: [...call.body.text].length } };
+  const bill = openBill(options, call, { action: 'tts', demand });
+  const result = await runSpeech(options, call, bill);
   const { content, format } = result.answer;
   const mediaType = speechMediaTypes[format];
   const headers = attemptHeaders(result);
   if (!prefersJson(call.request.headers.accept)) {
-    const charged = chargedStream(content, meter, (error) =>
-      options.attempts.recordStreamFailure(result.model, error),
+    const charged = chargedStream(content, bill, (error) =>
+      options.health.recordStreamFailure(result.model, error),
     );
     return { status: 200, content: charged, mediaType: mediaType as 'audio/wav', headers };
   }
   // A JSON answer is complete when it is charged, so it can be stored for its idempotency key in the same transaction.
   const audio = await readAll(content, maxAnswerBytes).catch(async (error: unknown) => {
-    await settleForNothing(meter);
+    await settleForNothing(bill);
     throw error;
   });
   const body = {
@@ -65,33 +58,28 @@ async function synthesizeSpeech(
     audio: audio.toString('base64'),
     duration_seconds: audioSeconds(audio),
   };
-  const credits = await meter.settle('completed', answerForKey(call, body));
+  const credits = await bill.settle('completed', answerForReplay(call, body));
   return { status: 200, body, headers: { ...headers, ...creditsHeader(credits) } };
 }
 
-function runSpeech(
-  { catalog, attempts, models, answerMs }: AudioOptions,
-  { identity, body, signal }: SpeechCall,
-  meter: Meter,
-): Promise<RunResult<SpeechAnswer>> {
+function runSpeech(options: AudioOptions, call: SpeechCall, bill: Bill): Promise<ModelResult<SpeechAnswer>> {
+  const { identity, body, signal } = call;
   const { model: modelId, text, voice, format, speed, language, instructions } = body;
   const input = { text, voice, format, speed, language, instructions, owner: ownerName(ownerOf(identity)) };
-  return meter.run(
-    attempts,
-    mediaTask(catalog, {
-      viewer: viewerOf(identity),
-      modelId,
-      modality: 'tts',
-      signal,
-      deadlineMs: answerMs,
-      async call(model, firstMs) {
-        const answer = await models.speech(model, firstMs).generate({ ...input, signal: meter.signal });
-        // From here on the provider synthesizes and charges the whole text, even if the client leaves.
-        meter.uses({ speechCharacter: [...text].length });
-        return answer;
-      },
-    }),
-  );
+  const request = mediaRequest(options.catalog, {
+    viewer: viewerOf(identity),
+    modelId,
+    modality: 'tts',
+    signal,
+    deadlineMs: options.timeouts.answerMs,
+    async call(model, firstMs) {
+      const answer = await options.models.speech(model, firstMs).generate({ ...input, signal: bill.signal });
+      // From here on the provider synthesizes and charges the whole text, even if the client leaves.
+      bill.recordUnits({ speechCharacter: [...text].length });
+      return answer;
+    },
+  });
+  return callModel(request, { ...options, bill });
 }
 
 async function transcribeAudio(
@@ -101,8 +89,9 @@ async function transcribeAudio(
   const { audio, fileName } = audioInputOf(call.body);
   const bytes = audio.content.byteLength;
   const headerSeconds = billableSeconds(audio.content);
-  const meter = openMeter(options, call, 'asr', { audioSecond: maxAudioSeconds(bytes, headerSeconds) });
-  const result = await runTranscription(options, call, { audio, fileName, meter });
+  const demand = { units: { audioSecond: maxAudioSeconds(bytes, headerSeconds) } };
+  const bill = openBill(options, call, { action: 'asr', demand });
+  const result = await runTranscription(options, call, { audio, fileName, bill });
   const { text, segments, language, durationSeconds: reportedSeconds } = result.answer;
   const charge = audioCharge({ reportedSeconds, headerSeconds, bytes });
   if (charge.source === 'implausible') {
@@ -115,9 +104,9 @@ async function transcribeAudio(
       },
       'a provider told a duration that cannot be; what was held is charged',
     );
-    if (reportedSeconds !== null && reportedSeconds > 0) meter.reportAlarm();
+    if (reportedSeconds !== null && reportedSeconds > 0) bill.reportAlarm();
   }
-  meter.uses(
+  bill.recordUnits(
     { audioSecond: charge.seconds },
     { estimated: charge.source === 'implausible' || charge.source === 'size' },
   );
@@ -131,36 +120,28 @@ async function transcribeAudio(
     language,
     duration_seconds: charge.source === 'provider' ? charge.seconds : audioSeconds(audio.content),
   };
-  const credits = await meter.settle('completed', answerForKey(call, body));
+  const credits = await bill.settle('completed', answerForReplay(call, body));
   return { status: 200, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
 }
 
 function runTranscription(
-  { catalog, attempts, models, answerMs }: AudioOptions,
+  options: AudioOptions,
   { identity, body, signal }: TranscriptionCall,
-  { audio, fileName, meter }: ReturnType<typeof audioInputOf> & { meter: Meter },
-): Promise<RunResult<TranscriptionAnswer>> {
+  { audio, fileName, bill }: ReturnType<typeof audioInputOf> & { bill: Bill },
+): Promise<ModelResult<TranscriptionAnswer>> {
   const { model: modelId, language, prompt } = body;
-  return meter.run(
-    attempts,
-    mediaTask(catalog, {
-      viewer: viewerOf(identity),
-      modelId,
-      modality: 'asr',
-      signal,
-      deadlineMs: answerMs,
-      call: (model, firstMs) =>
-        models
-          .transcription(model, firstMs)
-          .generate({ audio, fileName, language, prompt, signal: meter.signal }),
-    }),
-  );
-}
-
-/** The meter of a call whose price depends on these units. */
-function openMeter({ metering }: AudioOptions, call: AudioCall, action: string, units: Units): Meter {
-  const { requestId, identity, signal, log, remember } = call;
-  return metering.open({ requestId, identity, action, signal, log, demand: { units }, remember });
+  const request = mediaRequest(options.catalog, {
+    viewer: viewerOf(identity),
+    modelId,
+    modality: 'asr',
+    signal,
+    deadlineMs: options.timeouts.answerMs,
+    call: (model, firstMs) =>
+      options.models
+        .transcription(model, firstMs)
+        .generate({ audio, fileName, language, prompt, signal: bill.signal }),
+  });
+  return callModel(request, { ...options, bill });
 }
 
 /**
@@ -169,30 +150,25 @@ function openMeter({ metering }: AudioOptions, call: AudioCall, action: string, 
  */
 async function* chargedStream(
   content: AsyncIterable<Uint8Array>,
-  meter: Meter,
+  bill: Bill,
   onError: (error: unknown) => void,
 ): AsyncGenerator<Uint8Array> {
   try {
     yield* content;
-    await meter.settle('completed');
+    await bill.settle('completed');
   } catch (error) {
-    await settleForNothing(meter);
+    await settleForNothing(bill);
     onError(error);
     throw error;
   } finally {
     // Without effect on a call that is settled; reached first when the client leaves.
-    await meter.settle('client_closed');
+    await bill.settle('client_closed');
   }
 }
 
-async function settleForNothing(meter: Meter): Promise<void> {
-  meter.uses({ speechCharacter: 0 });
-  await meter.settle('upstream_failed');
-}
-
-function answerForKey({ remember }: AudioCall, body: unknown): Alongside | undefined {
-  const answer = remember.inSettlement({ status: 200, body });
-  return answer && { answer };
+async function settleForNothing(bill: Bill): Promise<void> {
+  bill.recordUnits({ speechCharacter: 0 });
+  await bill.settle('upstream_failed');
 }
 
 const speechMediaTypes = {

@@ -2,24 +2,25 @@
 // their time, and prices the result.
 import type { CreateImageRequest, StartVideoRequest } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Attempts } from './attempts.ts';
+import { callModel } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from './catalog/catalog.ts';
 import type { MediaFile } from './hub/media-model.ts';
 import type { JobKind, UpstreamJob } from './jobs/job.ts';
 import type { GeneratedMedia, JobInput, JobRun, MediaGenerator } from './jobs/run.ts';
-import { mediaTask } from './media-task.ts';
+import { mediaRequest } from './media-request.ts';
 import { generatedUnits, requestedUnits } from './media/units.ts';
 import { imageCallOf, videoCallOf } from './media/visual-input.ts';
 import { maximumPrice, noTokens, priceOf } from './metering/price.ts';
 import type { MediaModels } from './providers/media-models.ts';
+import type { Timeouts } from './upstream/deadlines.ts';
+import type { ModelHealth } from './upstream/model-health.ts';
 
 export interface MediaGenerationOptions {
   catalog: Catalog;
-  attempts: Attempts;
+  health: ModelHealth;
   models: MediaModels;
   clock: Pick<Clock, 'monotonicMs'>;
-  /** To the first byte of an answer, over all attempts. */
-  answerMs: number;
+  timeouts: Pick<Timeouts, 'answerMs'>;
 }
 
 export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator {
@@ -45,19 +46,20 @@ async function generateImages(
   job: JobInput,
   run: JobRun,
 ): Promise<GeneratedMedia> {
-  const { catalog, attempts, models, clock, answerMs } = options;
+  const { catalog, models, clock, timeouts } = options;
   const startedMs = clock.monotonicMs();
   const call = imageCallOf(job.request as CreateImageRequest);
-  const { answer, model } = await attempts.run(
-    mediaTask(catalog, {
+  const { answer, model } = await callModel(
+    mediaRequest(catalog, {
       viewer: viewerOfJob(job),
       modelId: job.request.model,
       modality: 'image',
       signal: run.signal,
-      deadlineMs: answerMs,
+      deadlineMs: timeouts.answerMs,
       check: (candidate) => models.checkImage(candidate, call),
       call: (candidate, firstMs) => models.image(candidate, firstMs).generate(call, run),
     }),
+    options,
   );
   return charged(options, job, { files: answer, model, startedMs });
 }
@@ -79,20 +81,21 @@ async function generateVideo(
 }
 
 function startVideo(
-  { catalog, attempts, models, answerMs }: MediaGenerationOptions,
+  options: MediaGenerationOptions,
   job: JobInput,
   run: JobRun,
 ): Promise<{ answer: VideoStart; model: CatalogModel }> {
+  const { catalog, models, timeouts } = options;
   const call = videoCallOf(job.request as unknown as StartVideoRequest);
   // A submission under way is never aborted: it would be unknown whether the provider has accepted, and charges for it.
   const { signal: neverAborted } = new AbortController();
-  return attempts.run(
-    mediaTask<VideoStart>(catalog, {
+  return callModel(
+    mediaRequest<VideoStart>(catalog, {
       viewer: viewerOfJob(job),
       modelId: job.request.model,
       modality: 'video',
       signal: neverAborted,
-      deadlineMs: answerMs,
+      deadlineMs: timeouts.answerMs,
       check: (candidate) => models.checkVideo(candidate, call),
       async call(candidate, firstMs) {
         run.signal.throwIfAborted();
@@ -102,6 +105,7 @@ function startVideo(
         return { kind: 'submitted', upstreamJob: { model: candidate.id, id } };
       },
     }),
+    options,
   );
 }
 

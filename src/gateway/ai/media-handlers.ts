@@ -4,59 +4,34 @@ import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, StartVideoRequest } from '../../contract/gateway/types.gen.ts';
 import type { Call, Handlers, Reply } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Clock } from '../../kernel/clock.ts';
 import type { Identity } from '../identity.ts';
-import type { Attempts } from './attempts.ts';
-import { audioHandlers } from './audio-handlers.ts';
+import type { Billing } from './billing/billing.ts';
 import { viewerOf, type Catalog, type CatalogModel } from './catalog/catalog.ts';
 import { ownerOf, type JobKind } from './jobs/job.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
-import { mediaGenerator } from './media-generation.ts';
-import { ratesByModality } from './media-task.ts';
+import { ratesByModality } from './media-request.ts';
 import { imageJobView, pollAfterMs, videoJobView } from './media/job-views.ts';
 import type { MediaLinks } from './media/links.ts';
 import { imageCallOf, videoCallOf } from './media/visual-input.ts';
 import { requirePrice } from './metering/bound.ts';
-import type { Metering } from './metering/meter.ts';
-import type { VideoLimits } from './providers/async-video.ts';
-import type { LocalMediaModels } from './providers/local/media-models.ts';
-import { createMediaModels } from './providers/media-models.ts';
-import type { ProviderModels } from './providers/text-models.ts';
+import type { MediaModels } from './providers/media-models.ts';
 
 export interface MediaOptions {
   catalog: Catalog;
-  attempts: Attempts;
-  metering: Metering;
-  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  billing: Billing;
+  models: MediaModels;
   jobs: MediaJobs;
   links: MediaLinks;
-  local: LocalMediaModels;
-  providers: Pick<ProviderModels, 'access'>;
-  /** To the first byte of an answer, over all attempts. */
-  answerMs: number;
-  videoLimits: VideoLimits;
 }
 
 type MediaHandlers = Pick<
   Handlers<Operations, 'ai', Identity>,
-  | 'ai.createImage'
-  | 'ai.getImage'
-  | 'ai.cancelImage'
-  | 'ai.startVideo'
-  | 'ai.getMedia'
-  | 'ai.synthesizeSpeech'
-  | 'ai.transcribeAudio'
+  'ai.createImage' | 'ai.getImage' | 'ai.cancelImage' | 'ai.startVideo' | 'ai.getMedia'
 >;
 
-/** The handlers. Connects the generator of all media jobs, so it is called once and before the jobs start. */
 export function mediaHandlers(options: MediaOptions): MediaHandlers {
-  const { jobs, links } = options;
-  const models = createMediaModels(options);
-  jobs.useGenerator(mediaGenerator({ ...options, models }));
-
+  const { jobs, links, models } = options;
   return {
-    ...audioHandlers({ ...options, models }),
-
     'ai.createImage': async (call) => {
       requireCapableModel(options, call, 'image', (model) =>
         models.checkImage(model, imageCallOf(call.body)),
@@ -94,7 +69,7 @@ export function mediaHandlers(options: MediaOptions): MediaHandlers {
 
 /** Throws the 422 of the first model when neither it nor a fallback of it can take the call. */
 function requireCapableModel(
-  { catalog, metering }: Pick<MediaOptions, 'catalog' | 'metering'>,
+  { catalog, billing }: Pick<MediaOptions, 'catalog' | 'billing'>,
   { identity, body }: { identity: JobCreation['identity']; body: { model: string } },
   kind: JobKind,
   check: (model: CatalogModel) => void,
@@ -104,7 +79,7 @@ function requireCapableModel(
     try {
       requirePrice(model, ratesByModality[kind]);
       check(model);
-      if (model.rates !== null) metering.requirePayer(identity);
+      if (model.rates !== null) billing.requirePayer(identity);
       return;
     } catch (error) {
       if (!(error instanceof Problem) || error.code !== 'unsupported_by_model') throw error;

@@ -87,8 +87,7 @@ async function callOnce(
   await passthrough.send(
     embeddings,
     { body: {}, rawBody, signal, timing: () => {}, streamErrorBody: () => undefined },
-    model,
-    { effort: undefined },
+    { model, effort: undefined },
   );
 }
 

@@ -1,6 +1,6 @@
 // A ledger in memory, for worlds without a database: it keeps the promises of the real one for one process, and tells
 // what was held and charged. What the database adds (crashes, replicas) is the matter of the tests of credits.
-import type { FreeCall, Hold, Ledger, PaidCall } from '../../../src/gateway/credits/index.ts';
+import type { FreeCall, Hold, Ledger, PaidCall, Reservation } from '../../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../../src/gateway/usage/index.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 
@@ -24,8 +24,10 @@ export interface MemoryLedger extends Ledger {
   last(): Charge;
   /** Resolves to the settled call once there are so many. */
   until(count: number, deadlineMs?: number): Promise<Charge>;
-  /** The last checkpoint of each open call. */
+  /** The checkpoints of all calls, in order. */
   readonly checkpoints: { credits: bigint; outputTokens: number }[];
+  /** The attempts that were marked as sent, in order. */
+  readonly sent: Parameters<Reservation['markSent']>[0][];
   reset(balance?: bigint): void;
 }
 
@@ -37,6 +39,7 @@ export function memoryLedger(start = rich): MemoryLedger {
   let count = 0;
   const charges: Charge[] = [];
   const checkpoints: MemoryLedger['checkpoints'] = [];
+  const sentAttempts: MemoryLedger['sent'][number][] = [];
   const open = new Map<string, Hold>();
   const watchers = new Set<() => void>();
 
@@ -70,7 +73,7 @@ export function memoryLedger(start = rich): MemoryLedger {
         heldCredits += more - amount;
         amount = more;
       },
-      markSent() {},
+      markSent: (attempt) => void sentAttempts.push(attempt),
       checkpoint(credits, _facts, outputTokens) {
         checkpoints.push({ credits, outputTokens });
       },
@@ -113,6 +116,7 @@ export function memoryLedger(start = rich): MemoryLedger {
     held: () => heldCredits,
     charges,
     checkpoints,
+    sent: sentAttempts,
     last() {
       const last = charges.at(-1);
       if (last === undefined) throw new Error('Nothing was charged.');
@@ -143,6 +147,7 @@ export function memoryLedger(start = rich): MemoryLedger {
       heldCredits = 0n;
       charges.length = 0;
       checkpoints.length = 0;
+      sentAttempts.length = 0;
     },
   };
 }

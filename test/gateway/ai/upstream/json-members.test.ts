@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { applyEdits, topLevelMembers } from '../../../../src/gateway/ai/upstream/json-members.ts';
-import { createEventMeter } from '../../../../src/gateway/ai/formats/passthrough/usage.ts';
+import { createEventCounter } from '../../../../src/gateway/ai/formats/passthrough/usage.ts';
 import { chat } from '../../../../src/gateway/ai/formats/passthrough/formats.ts';
-import type { Meter } from '../../../../src/gateway/ai/metering/meter.ts';
+import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import { generator } from '../generator.ts';
 
 function values(text: string): Record<string, string> | undefined {
@@ -129,12 +129,12 @@ test('merges a bounded number of usage members of a stream', () => {
     ...chat,
     readClaim: (usage: Readonly<Record<string, unknown>>) => void claims.push(Object.keys(usage).length),
   };
-  const meter = createEventMeter(read, { claims: () => {} } as unknown as Meter);
+  const count = createEventCounter(read, { recordUsage: () => {} } as unknown as Bill);
   for (let event = 0; event < 3; event += 1) {
     const bytes = Buffer.from(
       `{"usage":{${Array.from({ length: 900 }, (_, index) => `"${event}-${index}":1`).join(',')}}}`,
     );
-    meter({ bytes, data: { kind: 'object', members: topLevelMembers(bytes)?.members ?? [] } });
+    count({ bytes, data: { kind: 'object', members: topLevelMembers(bytes)?.members ?? [] } });
   }
   expect(claims).toEqual([900, 1_000, 1_000]);
 });

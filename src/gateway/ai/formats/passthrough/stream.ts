@@ -1,7 +1,7 @@
 // Forwards the event stream of a provider that speaks the caller's format: the model's name, errors and an unrequested
 // usage chunk are edited in the bytes, and heartbeats fill silence.
-import { settlesWithin } from '../../../../kernel/async.ts';
 import { Problem } from '../../../../kernel/problem.ts';
+import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { maxEventBytesFor, type UpstreamAnswer } from '../../upstream/client.ts';
 import { redactErrorEdits } from '../../upstream/error-text.ts';
@@ -9,6 +9,8 @@ import { providerEvents, type ProviderEvent } from '../../upstream/events.ts';
 import { concatEdited, topLevelMembers, type Edit, type EditedBytes } from '../../upstream/json-members.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
+import { SilenceTimer } from './silence-timer.ts';
+import { createEventCounter } from './usage.ts';
 
 export interface PassthroughStreamOptions {
   model: Pick<CatalogModel, 'id' | 'modalities'>;
@@ -18,15 +20,8 @@ export interface PassthroughStreamOptions {
   heartbeatMs: number;
   /** Renders the frame that ends a stream which failed midway; undefined when the caller has disconnected. */
   errorFrame: (error: unknown) => string | undefined;
-  /** Counts the events, and charges before the caller gets the end. */
-  meter?: StreamMeter | undefined;
-}
-
-export interface StreamMeter {
-  event(event: ProviderEvent): void;
-  /** Whether the caller has disconnected and the usage may still come, so that the stream is read on. */
-  awaitsUsage(): boolean;
-  ended(outcome: 'completed' | 'upstream_failed' | 'client_closed'): Promise<void>;
+  /** Counts the events, and is settled before the caller gets the end. Absent for calls of the gateway itself. */
+  bill?: Bill | undefined;
 }
 
 /**
@@ -80,28 +75,34 @@ async function* forward(
   groups: AsyncGenerator<ProviderEvent[]>,
   options: ForwardOptions,
 ): AsyncGenerator<Uint8Array> {
-  const { heartbeatMs, errorFrame, meter } = options;
+  const { format, heartbeatMs, errorFrame, bill } = options;
+  const count = bill === undefined ? () => {} : createEventCounter(format, bill);
+  const silence = new SilenceTimer(heartbeatMs);
   let pending: NextGroup | undefined;
   try {
     for (let group = first; ;) {
+      group.forEach(count);
       yield* forwardGroup(group, options);
       pending = groups.next();
+      let next = await silence.orSettled(pending);
       // A comment may only stand between two events.
-      while (!(await settlesWithin(pending, { ms: heartbeatMs }))) yield heartbeat;
-      const next = await pending;
+      for (; next === undefined; next = await silence.orSettled(pending)) yield heartbeat;
       pending = undefined;
       if (next.done === true) return;
       group = next.value;
     }
   } catch (error) {
     pending = undefined;
-    await meter?.ended('upstream_failed');
+    await bill?.settle('upstream_failed');
     const frame = errorFrame(error);
     if (frame !== undefined) yield Buffer.from(frame, 'utf8');
   } finally {
-    if (meter !== undefined) await readUsage(pending, groups, meter);
-    // The first outcome counts, so this applies to a caller that stopped reading.
-    await meter?.ended('client_closed');
+    silence.stop();
+    if (bill !== undefined) {
+      await readUsage(pending, groups, { bill, count });
+      // The first outcome counts, so this applies to a caller that stopped reading.
+      await bill.settle('client_closed');
+    }
     await groups.return(undefined);
   }
 }
@@ -110,16 +111,15 @@ async function* forwardGroup(
   group: readonly ProviderEvent[],
   options: ForwardOptions,
 ): AsyncGenerator<Uint8Array> {
-  const { meter } = options;
-  if (meter !== undefined) for (const event of group) meter.event(event);
+  const { bill } = options;
   const last = group.at(-1);
-  if (meter === undefined || last?.isEnd !== true) {
+  if (bill === undefined || last?.isEnd !== true) {
     yield* editedGroup(group, options);
     return;
   }
   // A short answer arrives in one piece with its end. Only the end waits for the charge.
   yield* editedGroup(group.slice(0, -1), options);
-  await meter.ended(last.hasFailed === true ? 'upstream_failed' : 'completed');
+  await bill.settle(last.hasFailed === true ? 'upstream_failed' : 'completed');
   yield* editedGroup([last], options);
 }
 
@@ -128,18 +128,18 @@ function* editedGroup(events: readonly ProviderEvent[], options: ForwardOptions)
   if (parts.length > 0) yield concatEdited(parts);
 }
 
-// Reads on for the usage after the caller has left. The meter ends the upstream request after its own deadline, which
+// Reads on for the usage after the caller has left. The bill ends the upstream request after its own deadline, which
 // ends this loop.
 async function readUsage(
   pending: NextGroup | undefined,
   groups: AsyncGenerator<ProviderEvent[]>,
-  meter: StreamMeter,
+  { bill, count }: { bill: Bill; count: (event: ProviderEvent) => void },
 ): Promise<void> {
   try {
-    for (let next = pending; meter.awaitsUsage(); next = undefined) {
+    for (let next = pending; bill.awaitsUsage; next = undefined) {
       const group = await (next ?? groups.next());
       if (group.done === true) return;
-      for (const event of group.value) meter.event(event);
+      group.value.forEach(count);
     }
   } catch {
     // The call is charged by the events so far.

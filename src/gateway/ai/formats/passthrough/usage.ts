@@ -1,16 +1,16 @@
-// Feeds the meter from answers that pass through as bytes: it reads the usage that the provider reports, and counts the
+// Counts answers that pass through as bytes for their bill: reads the usage that the provider reports, and counts the
 // text of events in place, without parsing them.
 import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { topLevelMembers, type Member } from '../../upstream/json-members.ts';
 import { completesAnswer, type ProviderEvent } from '../../upstream/events.ts';
-import type { Meter } from '../../metering/meter.ts';
+import type { Bill } from '../../billing/bill.ts';
 import { noTokens } from '../../metering/price.ts';
 
 /** Returns a function for the events of one stream, in order. */
-export function createEventMeter(
+export function createEventCounter(
   { usageMember, nestedUsage, readClaim, textMembers, endRule }: PassthroughFormat,
-  meter: Meter,
+  bill: Bill,
 ): (event: ProviderEvent) => void {
   const usage: Record<string, unknown> = {};
   let usageMembers = 0;
@@ -25,7 +25,7 @@ export function createEventMeter(
       usage[name] = value;
     }
     const claim = readClaim(usage);
-    meter.claims(claim === undefined || claim === 'faulty' ? claim : { ...claim, isFinal });
+    bill.recordUsage(claim === undefined || claim === 'faulty' ? claim : { ...claim, isFinal });
   }
 
   return (event) => {
@@ -38,29 +38,29 @@ export function createEventMeter(
           ({ name }) => name === usageMember,
         );
         addUsage(bytes, nested, nestedUsage.isFinal);
-      } else if (textMembers.includes(member.name)) countText(bytes, member, data.members, meter);
+      } else if (textMembers.includes(member.name)) countText(bytes, member, data.members, bill);
     }
-    if (completesAnswer(event, endRule)) meter.completed();
+    if (completesAnswer(event, endRule)) bill.markComplete();
   };
 }
 
-/** Feeds the meter from a whole answer. */
-export function meterPassthroughAnswer(
+/** Counts a whole answer. */
+export function countPassthroughAnswer(
   { usageMember, readClaim, textMembers, hasFailed }: PassthroughFormat,
   value: Readonly<Record<string, unknown>>,
-  meter: Meter,
+  bill: Bill,
 ): void {
   // Some rerank servers report their billed units in `meta`.
   const claim = readClaim({ ...asRecord(value['meta']), ...asRecord(value[usageMember]) });
   // A failed answer costs what the provider reports, and nothing if it reports no usage.
-  meter.claims(claim ?? (hasFailed?.(value) === true ? { tokens: noTokens, isFinal: true } : undefined));
+  bill.recordUsage(claim ?? (hasFailed?.(value) === true ? { tokens: noTokens, isFinal: true } : undefined));
   if (claim === undefined) {
     const bytes = Buffer.from(JSON.stringify(value));
     const members = topLevelMembers(bytes)?.members ?? [];
-    for (const member of members) if (textMembers.includes(member.name)) countText(bytes, member, [], meter);
+    for (const member of members) if (textMembers.includes(member.name)) countText(bytes, member, [], bill);
   }
   // A whole answer is also its own first piece, for the time to the first output.
-  meter.produced('output', 0);
+  bill.countText('output', 0);
 }
 
 // The formats have about 12 members of usage. The bound keeps a provider from growing the merged object without end.
@@ -76,14 +76,14 @@ const textMember =
   /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"/g;
 const reasoningMember = /^(?:reasoning|thinking)/;
 
-function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Member[], meter: Meter): void {
+function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Member[], bill: Bill): void {
   const source = bytes.toString('latin1', start, end);
   if (bytes[start] === quote) {
     // A delta that is a plain string; the event's type says whether it is reasoning.
     const type = siblings.find(({ name }) => name === 'type');
     const isReasoning =
       type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
-    meter.produced(isReasoning ? 'reasoning' : 'output', readText(source, 1).bytes);
+    bill.countText(isReasoning ? 'reasoning' : 'output', readText(source, 1).bytes);
     return;
   }
   let hasReasoning = false;
@@ -96,7 +96,7 @@ function countText(bytes: Buffer, { start, end }: Member, siblings: readonly Mem
     // Some servers repeat the same reasoning under `reasoning` and `reasoning_content`.
     if (isReasoning && hasReasoning) continue;
     hasReasoning ||= isReasoning;
-    meter.produced(isReasoning ? 'reasoning' : 'output', text.bytes);
+    bill.countText(isReasoning ? 'reasoning' : 'output', text.bytes);
   }
 }
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createUsageAlarms } from '../../../src/gateway/ai/metering/usage-alarms.ts';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { adminToken, errorOf, startAi, type World } from './world.ts';
+import { createUsageAlarms } from '../../../../src/gateway/ai/billing/usage-alarms.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { adminToken, errorOf, startAi, type World } from '../world.ts';
 
 describe('repeated usage alarms', () => {
   let nowMs = 0;

@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { type Attempts, createAttempts, type Task } from '../../../src/gateway/ai/attempts.ts';
+import { callModel } from '../../../src/gateway/ai/call.ts';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { createBreaker, defaultBreakerSettings } from '../../../src/gateway/ai/upstream/breaker.ts';
+import {
+  createModelHealth,
+  type ModelHealth,
+  type ModelHealthOptions,
+} from '../../../src/gateway/ai/upstream/model-health.ts';
 import {
   ConnectionFailure,
   problemOfErrorResponse,
@@ -43,29 +48,40 @@ interface Run {
   chain?: CatalogModel[];
   deadlineMs?: number;
   signal?: AbortSignal;
-  fits?: (model: CatalogModel) => void;
+  check?: (model: CatalogModel) => void;
   effort?: (model: CatalogModel) => string | undefined;
-  /** What each attempt does, in order; the last is repeated. */
+  /** The outcome of each attempt, in order; the last is repeated. */
   outcomes: (Problem | 'ok')[];
 }
 
-function runWith(attempts: Attempts, { outcomes, ...task }: Run) {
+/** Calls of one gateway: their models share breakers and retry budgets. */
+function createCalls(options: ModelHealthOptions): {
+  health: ModelHealth;
+  clock: ModelHealthOptions['clock'];
+} {
+  return { health: createModelHealth(options), clock: options.clock };
+}
+
+function runWith(calls: ReturnType<typeof createCalls>, { outcomes, ...request }: Run) {
   let count = 0;
   const calledModels: string[] = [];
-  const run = attempts.run({
-    chain: task.chain ?? [model('acme/fast')],
-    signal: task.signal ?? new AbortController().signal,
-    deadlineMs: task.deadlineMs ?? 60_000,
-    fits: task.fits ?? (() => {}),
-    effort: task.effort ?? (() => undefined),
-    prepare: (model) => async () => {
-      calledModels.push(model.id);
-      const outcome = outcomes[Math.min(count, outcomes.length - 1)];
-      count += 1;
-      if (outcome instanceof Problem) throw outcome;
-      return `from ${model.id}`;
+  const run = callModel(
+    {
+      chain: request.chain ?? [model('acme/fast')],
+      signal: request.signal ?? new AbortController().signal,
+      deadlineMs: request.deadlineMs ?? 60_000,
+      check: request.check ?? (() => {}),
+      effort: request.effort ?? (() => undefined),
+      send: async (attempt) => {
+        calledModels.push(attempt.model.id);
+        const outcome = outcomes[Math.min(count, outcomes.length - 1)];
+        count += 1;
+        if (outcome instanceof Problem) throw outcome;
+        return `from ${attempt.model.id}`;
+      },
     },
-  } satisfies Task<string>);
+    calls,
+  );
   return { run, calledModels };
 }
 
@@ -83,7 +99,7 @@ describe('a call that fails before its first byte', () => {
     ['a connection that cannot be had', unreached()],
   ])('is retried twice, after 0.5 and 1 second less jitter: %s', async (_name, failure) => {
     const clock = stillClock();
-    const { run, calledModels } = runWith(createAttempts({ clock, random: middle }), {
+    const { run, calledModels } = runWith(createCalls({ clock, random: middle }), {
       outcomes: [failure, failure, 'ok'],
     });
     expect(await run).toMatchObject({
@@ -97,7 +113,7 @@ describe('a call that fails before its first byte', () => {
   test.each([400, 401, 402, 403, 404, 409, 413, 418, 422, 501])(
     'is not retried and has no fallback for status %i',
     async (status) => {
-      const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
+      const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
         chain: [model('acme/fast'), model('acme/slow')],
         outcomes: [errorResponse(status), 'ok'],
       });
@@ -107,7 +123,7 @@ describe('a call that fails before its first byte', () => {
   );
 
   test('is not retried after its deadline', async () => {
-    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
       outcomes: [late(), 'ok'],
     });
     await expect(run).rejects.toMatchObject({ kind: 'upstream_timeout' });
@@ -117,10 +133,10 @@ describe('a call that fails before its first byte', () => {
   test('waits for the Retry-After within the deadline', async () => {
     const clock = stillClock();
     expect(
-      await runWith(createAttempts({ clock }), { outcomes: [errorResponse(429, '7'), 'ok'] }).run,
+      await runWith(createCalls({ clock }), { outcomes: [errorResponse(429, '7'), 'ok'] }).run,
     ).toMatchObject({ answer: 'from acme/fast' });
     expect(clock.slept).toEqual([7_000]);
-    const { run, calledModels } = runWith(createAttempts({ clock }), {
+    const { run, calledModels } = runWith(createCalls({ clock }), {
       outcomes: [errorResponse(429, '7'), 'ok'],
       deadlineMs: 5_000,
     });
@@ -130,7 +146,7 @@ describe('a call that fails before its first byte', () => {
 
   test('goes to the fallbacks in order after its retries', async () => {
     const chain = ['acme/fast', 'acme/slow', 'acme/last'].map((id) => model(id));
-    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
       chain,
       outcomes: [...Array<Problem>(6).fill(errorResponse(503)), 'ok'],
     });
@@ -148,7 +164,7 @@ describe('a call that fails before its first byte', () => {
 
   test('does not wait long for a model that has a fallback', async () => {
     const clock = stillClock();
-    const { run } = runWith(createAttempts({ clock }), {
+    const { run } = runWith(createCalls({ clock }), {
       chain: [model('acme/fast'), model('acme/slow')],
       outcomes: [errorResponse(429, '30'), 'ok'],
     });
@@ -157,7 +173,7 @@ describe('a call that fails before its first byte', () => {
   });
 
   test('throws the last failure with all attempts in its headers', async () => {
-    const { run } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/fast'), model('acme/slow')],
       outcomes: [errorResponse(503)],
     });
@@ -175,7 +191,7 @@ describe('a call that fails before its first byte', () => {
   test('ends at once when the caller disconnects during a wait', async () => {
     const caller = new AbortController();
     const { run, calledModels } = runWith(
-      createAttempts({
+      createCalls({
         clock: { ...stillClock(), sleep: async (_ms, signal) => (caller.abort(), signal?.throwIfAborted()) },
       }),
       {
@@ -194,9 +210,9 @@ describe('a chain of models', () => {
   };
 
   test('skips a model that does not take the media', async () => {
-    const { run } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind'), model('acme/seeing')],
-      fits: unfit('acme/blind'),
+      check: unfit('acme/blind'),
       outcomes: ['ok'],
     });
     expect(await run).toMatchObject({
@@ -206,9 +222,9 @@ describe('a chain of models', () => {
   });
 
   test('throws a 422 when no model takes the media', async () => {
-    const { run } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind')],
-      fits: unfit('acme/blind'),
+      check: unfit('acme/blind'),
       outcomes: ['ok'],
     });
     await expect(run).rejects.toMatchObject({ status: 422, code: 'unsupported_by_model' });
@@ -220,7 +236,7 @@ describe('a chain of models', () => {
         throw new Problem('impossible', 'unsupported_reasoning_effort', 'allowed are low');
       return 'deep';
     };
-    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/thinker'), model('acme/plain'), model('acme/last')],
       effort,
       outcomes: [errorResponse(503)],
@@ -235,9 +251,9 @@ describe('a chain of models', () => {
         throw new Problem('impossible', 'unsupported_reasoning_effort', 'allowed are low');
       return 'deep';
     };
-    const { run, calledModels } = runWith(createAttempts({ clock: stillClock() }), {
+    const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind'), model('acme/seeing')],
-      fits: unfit('acme/blind'),
+      check: unfit('acme/blind'),
       effort,
       outcomes: ['ok'],
     });
@@ -249,12 +265,12 @@ describe('a chain of models', () => {
 describe('a model that keeps failing', () => {
   test('opens its breaker after five failures and probes once after 15 seconds', async () => {
     const clock = stillClock();
-    const attempts = createAttempts({ clock, retry: { retries: 0 } });
+    const calls = createCalls({ clock, retry: { retries: 0 } });
     for (let call = 0; call < 5; call += 1)
-      await expect(runWith(attempts, { outcomes: [errorResponse(503)] }).run).rejects.toMatchObject({
+      await expect(runWith(calls, { outcomes: [errorResponse(503)] }).run).rejects.toMatchObject({
         status: 502,
       });
-    const openBreaker = runWith(attempts, { outcomes: ['ok'] });
+    const openBreaker = runWith(calls, { outcomes: ['ok'] });
     await expect(openBreaker.run).rejects.toMatchObject({
       status: 502,
       code: 'upstream_failed',
@@ -262,20 +278,20 @@ describe('a model that keeps failing', () => {
     });
     expect(openBreaker.calledModels).toEqual([]);
     clock.advance(15_000);
-    const probe = runWith(attempts, { outcomes: [errorResponse(503)] });
+    const probe = runWith(calls, { outcomes: [errorResponse(503)] });
     await expect(probe.run).rejects.toMatchObject({ status: 502 });
     expect(probe.calledModels).toHaveLength(1);
-    await expect(runWith(attempts, { outcomes: ['ok'] }).run).rejects.toMatchObject({ status: 502 });
+    await expect(runWith(calls, { outcomes: ['ok'] }).run).rejects.toMatchObject({ status: 502 });
     clock.advance(15_000);
-    expect(await runWith(attempts, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
-    expect(await runWith(attempts, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
+    expect(await runWith(calls, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
+    expect(await runWith(calls, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
   });
 
   test('gives way to its fallback while its breaker is open', async () => {
-    const attempts = createAttempts({ clock: stillClock(), retry: { retries: 0 } });
+    const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
     for (let call = 0; call < 5; call += 1)
-      await runWith(attempts, { outcomes: [errorResponse(503)] }).run.catch(() => {});
-    const { run, calledModels } = runWith(attempts, {
+      await runWith(calls, { outcomes: [errorResponse(503)] }).run.catch(() => {});
+    const { run, calledModels } = runWith(calls, {
       chain: [model('acme/fast'), model('acme/slow')],
       outcomes: ['ok'],
     });
@@ -288,20 +304,20 @@ describe('a model that keeps failing', () => {
 
   test('gets at most a fifth more calls by retries, and few with an open breaker', async () => {
     const clock = stillClock();
-    const attempts = createAttempts({
+    const calls = createCalls({
       clock,
       breaker: { consecutiveFailures: Number.POSITIVE_INFINITY, failureShare: 2 },
     });
     let callCount = 0;
     for (let call = 0; call < 1_000; call += 1) {
-      const { run, calledModels } = runWith(attempts, { outcomes: [errorResponse(503)] });
+      const { run, calledModels } = runWith(calls, { outcomes: [errorResponse(503)] });
       await run.catch(() => {});
       callCount += calledModels.length;
       clock.advance(5);
     }
     expect(callCount).toBeLessThanOrEqual(1_250);
 
-    const guarded = createAttempts({ clock });
+    const guarded = createCalls({ clock });
     callCount = 0;
     for (let call = 0; call < 1_000; call += 1) {
       const { run, calledModels } = runWith(guarded, { outcomes: [errorResponse(503)] });
@@ -313,24 +329,24 @@ describe('a model that keeps failing', () => {
   });
 
   test('does not count rate limits, refusals and aborts as failures', async () => {
-    const attempts = createAttempts({ clock: stillClock(), retry: { retries: 0 } });
+    const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
     const caller = AbortSignal.abort();
     for (let call = 0; call < 10; call += 1) {
-      await runWith(attempts, { outcomes: [errorResponse(429)] }).run.catch(() => {});
-      await runWith(attempts, { outcomes: [errorResponse(400)] }).run.catch(() => {});
-      await runWith(attempts, { signal: caller, outcomes: [unreached()] }).run.catch(() => {});
+      await runWith(calls, { outcomes: [errorResponse(429)] }).run.catch(() => {});
+      await runWith(calls, { outcomes: [errorResponse(400)] }).run.catch(() => {});
+      await runWith(calls, { signal: caller, outcomes: [unreached()] }).run.catch(() => {});
     }
-    expect(await runWith(attempts, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
+    expect(await runWith(calls, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
   });
 
   test('opens its breaker when half of its streams break off', async () => {
-    const attempts = createAttempts({ clock: stillClock() });
+    const calls = createCalls({ clock: stillClock() });
     const fast = model('acme/fast');
     for (let call = 0; call < 10; call += 1) {
-      await runWith(attempts, { outcomes: ['ok'] }).run;
-      attempts.recordStreamFailure(fast, new Problem('upstream_failed', 'upstream_truncated', 'x'));
+      await runWith(calls, { outcomes: ['ok'] }).run;
+      calls.health.recordStreamFailure(fast, new Problem('upstream_failed', 'upstream_truncated', 'x'));
     }
-    await expect(runWith(attempts, { outcomes: ['ok'] }).run).rejects.toMatchObject({
+    await expect(runWith(calls, { outcomes: ['ok'] }).run).rejects.toMatchObject({
       headers: { 'x-townhall-attempts': 'acme/fast;breaker_open' },
     });
   });

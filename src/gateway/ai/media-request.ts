@@ -1,5 +1,5 @@
-// A media call as a task of the attempts: the chain of models that may run it and what each of them is asked.
-import type { Task } from './attempts.ts';
+// A media call: the chain of models that may run it, and how each is called.
+import type { ModelRequest } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from './catalog/catalog.ts';
 import type { Modality } from './catalog/models-file.ts';
 import { videoResolutions, type Rates } from './catalog/rates.ts';
@@ -15,33 +15,32 @@ export const ratesByModality = {
 
 export type MediaModality = keyof typeof ratesByModality;
 
-export interface MediaTask<T> {
+export interface MediaRequest<T> {
   viewer: Viewer;
   modelId: string;
   modality: MediaModality;
   signal: AbortSignal;
   /** For all attempts together, to the first byte. */
   deadlineMs: number;
-  /** Throws a 422 for a call that the model cannot take; the attempts go on with its fallbacks. */
+  /** Throws a 422 for a call that the model cannot take; its fallbacks may. */
   check?: (model: CatalogModel) => void;
   /** Calls the model; `firstMs` is the time left to the first byte. */
   call: (model: CatalogModel, firstMs: number) => Promise<T>;
 }
 
 /** Throws a 404 for a model that the viewer may not use or that has another modality. */
-export function mediaTask<T>(
+export function mediaRequest<T>(
   catalog: Pick<Catalog, 'chain'>,
-  { viewer, modelId, modality, signal, deadlineMs, check, call }: MediaTask<T>,
-): Task<T> {
+  { viewer, modelId, modality, signal, deadlineMs, check, call }: MediaRequest<T>,
+): ModelRequest<T> {
   return {
     chain: catalog.chain(viewer, modelId, modality),
     signal,
     deadlineMs,
-    fits(model) {
+    check(model) {
       requirePrice(model, ratesByModality[modality]);
       check?.(model);
     },
-    effort: () => undefined,
-    prepare: (model) => (firstMs) => call(model, firstMs),
+    send: ({ model, firstMs }) => call(model, firstMs),
   };
 }

@@ -1,0 +1,128 @@
+// What the handlers of all formats share: the parts of the service, the bill of a call, and how its answer ends.
+import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import { failureNote } from '../../kernel/contract/failure-note.ts';
+import type { CallNote, Handlers } from '../../kernel/contract/operation.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Remember } from '../../kernel/data/idempotency.ts';
+import { toErrorDialect } from '../../kernel/error-dialects.ts';
+import type { Log } from '../../kernel/log.ts';
+import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
+import type { Alongside } from '../credits/index.ts';
+import type { Identity } from '../identity.ts';
+import type { Bill } from './billing/bill.ts';
+import type { Billing } from './billing/billing.ts';
+import type { Catalog, CatalogModel } from './catalog/catalog.ts';
+import type { Passthrough } from './formats/passthrough/calls.ts';
+import type { Demand } from './metering/bound.ts';
+import type { ProviderModels } from './providers/text-models.ts';
+import type { Timeouts } from './upstream/deadlines.ts';
+import type { ModelHealth } from './upstream/model-health.ts';
+
+/** The parts of the service. */
+export interface AiContext {
+  catalog: Catalog;
+  billing: Billing;
+  health: ModelHealth;
+  providers: ProviderModels;
+  passthrough: Passthrough;
+  clock: Clock;
+  timeouts: Timeouts;
+}
+
+export type AiHandlers = Handlers<Operations, 'ai', Identity>;
+
+/** The members of a call that every format needs. */
+export interface PaidRequest {
+  operationId: string;
+  requestId: string;
+  identity: Identity;
+  signal: AbortSignal;
+  log: Log;
+  note(fields: CallNote): void;
+  remember: Remember;
+}
+
+/** How long an answer may take to its first byte, over all attempts, in milliseconds. */
+export function firstByteDeadlineMs({ timeouts }: Pick<AiContext, 'timeouts'>, streams: boolean): number {
+  return streams ? timeouts.firstByteMs : timeouts.answerMs;
+}
+
+export function openBill(
+  { billing }: Pick<AiContext, 'billing'>,
+  call: Pick<PaidRequest, 'requestId' | 'identity' | 'signal' | 'log' | 'remember'>,
+  { action, demand }: { action: string; demand: Demand },
+): Bill {
+  const { requestId, identity, signal, log, remember } = call;
+  if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
+  return billing.open({ requestId, identity, action, signal, log, demand, remember });
+}
+
+export type StreamErrorBody = ReturnType<typeof renderProblem>;
+
+/** Renders the error that ends a failed stream; undefined when the caller has disconnected. */
+export function streamErrorBody(
+  { health }: Pick<AiContext, 'health'>,
+  call: PaidRequest,
+  { error, model }: { error: unknown; model: CatalogModel },
+): StreamErrorBody | undefined {
+  const { signal, log } = call;
+  if (signal.aborted && !(signal.reason instanceof Problem)) return undefined;
+  health.recordStreamFailure(model, error);
+  const problem = asProblem(signal.aborted ? signal.reason : error);
+  if (problem.kind === 'internal') log.error({ err: problem.cause ?? problem }, 'stream failed');
+  else
+    log.warn(
+      { model: model.id, provider: model.provider, code: problem.code, err: problem.cause },
+      'stream failed',
+    );
+  call.note({ model: model.id, provider: model.provider, ...failureNote(problem) });
+  const dialect = call.operationId.startsWith('ai.createMessage') ? 'anthropic' : undefined;
+  return toErrorDialect(renderProblem(problem, call.requestId), problem, dialect);
+}
+
+/** The whole answer, to be stored with the charge for a replay under its Idempotency-Key; undefined without a key. */
+export function answerForReplay(
+  { remember }: Pick<PaidRequest, 'remember'>,
+  body: unknown,
+): Alongside | undefined {
+  const answer = remember.inSettlement({ status: 200, body });
+  return answer && { answer };
+}
+
+/** Renders the answer, which may contain the price, and settles the bill; the answer for a replay commits with the charge. */
+export async function settleAndRender<T>(
+  call: Pick<PaidRequest, 'remember'>,
+  bill: Bill,
+  renderBody: (credits: number) => T,
+): Promise<{ body: T; credits: number }> {
+  const price = Number(bill.price);
+  let body: T;
+  try {
+    body = renderBody(price);
+  } catch (error) {
+    // The gateway failed to render the answer, so the caller does not pay.
+    await bill.settle('rejected');
+    throw error;
+  }
+  const credits = await bill.settle('completed', answerForReplay(call, body));
+  // They differ only if the operator absorbs a part.
+  return { body: credits === price ? body : renderBody(credits), credits };
+}
+
+/** The price of a whole answer, for formats that have no member for it. */
+export function creditsHeader(credits: number): Record<string, string> {
+  return { 'x-townhall-credits': String(credits) };
+}
+
+/** The items as server-sent events. */
+export async function* asEvents<T>(
+  items: AsyncIterable<T>,
+  onThrow: (error: unknown) => void = () => {},
+): AsyncGenerator<{ data: T }> {
+  try {
+    for await (const data of items) yield { data };
+  } catch (error) {
+    onThrow(error);
+    throw error;
+  }
+}

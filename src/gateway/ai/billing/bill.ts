@@ -1,0 +1,385 @@
+// The bill of one call: a reservation of its highest possible price before the request is sent, checkpoints of the price
+// while the answer streams, and one settlement before its end is sent. docs/guides/what-a-call-costs.md lists the charge
+// of each outcome. The state is `open → reserved → sent → streaming → settled | released`, with a method per transition.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Remember } from '../../../kernel/data/idempotency.ts';
+import type { Log } from '../../../kernel/log.ts';
+import type { Alongside, FreeCall, Ledger, PaidCall, Reservation } from '../../credits/index.ts';
+import type { Identity } from '../../identity.ts';
+import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import { type Bound, boundOf, type Demand, minimumOutput } from '../metering/bound.ts';
+import type { Units } from '../metering/price.ts';
+import { type Claim, tokensOfText } from '../metering/token-count.ts';
+import { countUsage, inputPrice, nothingUsed, priceToCharge, type UsageCount } from './count.ts';
+import { logDoubts } from './doubts.ts';
+import { usageFacts } from './facts.ts';
+import { newProgress, type Progress, takeCheckpoint, type TextKind } from './progress.ts';
+import { addedLimit, isUnlimited } from './reservable.ts';
+import { isInsufficient, raiseReservation, refuseRaisedLimit, reserveHighest } from './reserve.ts';
+import { UpstreamAbort } from './upstream-abort.ts';
+import type { UsageAlarms } from './usage-alarms.ts';
+
+/** The call to bill. */
+export interface BilledCall {
+  requestId: string;
+  identity: Extract<Identity, { kind: 'user' | 'admin' }>;
+  action: string;
+  signal: AbortSignal;
+  log: Log;
+  demand: Demand;
+  /** For calls with an Idempotency-Key: a call that is charged without an answer is not executed again. */
+  remember?: Remember;
+}
+
+export interface BillOptions {
+  ledger: Pick<Ledger, 'reserve' | 'hold' | 'available' | 'record'>;
+  clock: Pick<Clock, 'monotonicMs'>;
+  alarms: UsageAlarms;
+  /** Receives what must settle before the service closes. */
+  track(ending: Promise<unknown>): void;
+}
+
+/** The model that is called, its bound, and what is reserved for it; an administrator's call reserves nothing. */
+interface Terms {
+  model: CatalogModel;
+  bound: Bound;
+  /** The output limit to add to the request, in tokens. */
+  limit: number | undefined;
+  reservation: Reservation | undefined;
+}
+
+export type BillState =
+  | { phase: 'open' }
+  /** `wasSent`: an attempt was sent and failed. */
+  | (Terms & { phase: 'reserved'; wasSent: boolean })
+  | (Terms & { phase: 'sent'; progress: Progress })
+  | (Terms & { phase: 'streaming'; progress: Progress })
+  | { phase: 'settled'; charge: Promise<number> }
+  | { phase: 'released' };
+
+type ActiveState = Extract<BillState, { progress: Progress }>;
+type TermedState = Extract<BillState, Terms>;
+
+export class Bill {
+  readonly #call: BilledCall;
+  readonly #options: BillOptions;
+  readonly #upstream: UpstreamAbort;
+  readonly #startedMs: number;
+  #state: BillState = { phase: 'open' };
+
+  constructor(call: BilledCall, options: BillOptions) {
+    this.#call = call;
+    this.#options = options;
+    this.#startedMs = options.clock.monotonicMs();
+    this.#upstream = new UpstreamAbort(call.signal, {
+      mayGetUsage: () => this.#mayGetUsage(),
+      onAbort: () => this.#settleAbandoned(),
+      track: (wait) => options.track(wait),
+    });
+  }
+
+  get phase(): BillState['phase'] {
+    return this.#state.phase;
+  }
+
+  /** Aborts the upstream request when the caller leaves, up to 2 s later if the provider may still send its usage. */
+  get signal(): AbortSignal {
+    return this.#upstream.signal;
+  }
+
+  /** Whether the caller has left and the answer is still read for the provider's usage. */
+  get awaitsUsage(): boolean {
+    return this.#upstream.isWaiting && this.#mayGetUsage();
+  }
+
+  /**
+   * open | reserved → reserved. Reserves the highest price of the model and its fallbacks, or of the model alone where the
+   * credits do not cover that. Throws a 402, a 403 after repeated alarms, and the 503 of the ledger.
+   */
+  async reserve(model: CatalogModel, fallbacks: readonly CatalogModel[]): Promise<void> {
+    const state = this.#state;
+    if (state.phase !== 'open' && state.phase !== 'reserved') throw unexpectedPhase(state, 'reserve');
+    const reservation = await this.#reservationFor(state, model, fallbacks);
+    const { demand } = this.#call;
+    const limit = addedLimit(model, demand, reservation?.amount);
+    this.#state = {
+      phase: 'reserved',
+      model,
+      bound: boundOf(model, demand, limit),
+      limit,
+      reservation,
+      wasSent: state.phase === 'reserved' && state.wasSent,
+    };
+  }
+
+  async #reservationFor(
+    state: Extract<BillState, { phase: 'open' | 'reserved' }>,
+    model: CatalogModel,
+    fallbacks: readonly CatalogModel[],
+  ): Promise<Reservation | undefined> {
+    const { identity, demand } = this.#call;
+    if (identity.kind === 'admin') return undefined;
+    if (model.rates !== null) this.#options.alarms.requireFew(identity.userId);
+    const { ledger } = this.#options;
+    if (state.phase === 'open' || state.reservation === undefined)
+      return reserveHighest(this.#paidCall(identity, model), {
+        ledger,
+        models: [model, ...fallbacks],
+        demand,
+        isKeyed: this.#isKeyed(),
+      });
+    await raiseReservation(state.reservation, { ledger, model, demand, payer: identity });
+    return state.reservation;
+  }
+
+  /** reserved → sent. To be called before each attempt. Throws a 503 when the lease on the credits has ended. */
+  markSent(): void {
+    const state = this.#state;
+    if (state.phase !== 'reserved') throw unexpectedPhase(state, 'markSent');
+    const { model, bound, limit, reservation } = state;
+    reservation?.markSent({
+      model: model.id,
+      provider: model.provider,
+      inputCredits: inputPrice(model, this.#call.demand, bound),
+      facts: { action: this.#call.action, model: model.id, provider: model.provider },
+    });
+    this.#state = { phase: 'sent', model, bound, limit, reservation, progress: newProgress() };
+  }
+
+  /**
+   * sent → reserved. An attempt that failed by itself is not charged. One that was aborted because the caller left stays
+   * sent: the provider has read its input.
+   */
+  failAttempt(): void {
+    const state = this.#state;
+    if (state.phase !== 'sent') return;
+    if (this.#call.signal.aborted && this.#upstream.signal.aborted) return;
+    const { model, bound, limit, reservation } = state;
+    this.#state = { phase: 'reserved', model, bound, limit, reservation, wasSent: true };
+  }
+
+  /** sent → streaming. The answer has begun: it is charged from here on, and no retry or fallback follows. */
+  follow(): void {
+    const state = this.#state;
+    if (state.phase === 'sent') this.#state = { ...state, phase: 'streaming' };
+  }
+
+  /** open | reserved → released, sent → settled: ends the bill of a call without an answer. Never throws. */
+  async close(): Promise<void> {
+    const state = this.#state;
+    if (state.phase === 'settled') await state.charge.catch(() => undefined);
+    else if (state.phase === 'sent' || (state.phase === 'reserved' && state.wasSent))
+      await this.#settleFailed();
+    else this.#release(state);
+  }
+
+  #release(state: BillState): void {
+    if (state.phase === 'reserved') state.reservation?.release();
+    this.#state = { phase: 'released' };
+    this.#upstream.end();
+  }
+
+  async #settleFailed(): Promise<void> {
+    try {
+      await this.settle(this.#call.signal.aborted ? 'client_closed' : 'upstream_failed');
+    } catch (error) {
+      this.#logUnsettled(error);
+    }
+  }
+
+  /**
+   * sent | streaming → settled. Charges once, in credits; a later call returns the first result. `alongside` is stored with
+   * the charge. Throws the 503 of a ledger that could not store the charge.
+   */
+  settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
+    const state = this.#state;
+    if (state.phase === 'settled') return state.charge;
+    if (state.phase === 'open' || state.phase === 'released') throw unexpectedPhase(state, 'settle');
+    // The caller had left if the answer was only read for its usage.
+    const hasLeft = this.#upstream.isWaiting && outcome !== 'rejected';
+    const charge = this.#charge(state, hasLeft ? 'client_closed' : outcome, alongside);
+    this.#state = { phase: 'settled', charge };
+    this.#options.track(charge);
+    this.#upstream.end();
+    return charge;
+  }
+
+  /** The output limit to send where the caller sent none, in tokens; undefined where none is needed. */
+  get outputLimit(): number | undefined {
+    return 'limit' in this.#state ? this.#state.limit : undefined;
+  }
+
+  /**
+   * Returns the output limit that may be sent where an SDK package raises it for reasoning: that limit, once it is
+   * reserved for, or the lower one that is reserved. Throws a 402.
+   */
+  async approveOutputLimit(tokens: number): Promise<number> {
+    const state = this.#state;
+    if (!('bound' in state)) return tokens;
+    const { model, bound, reservation } = state;
+    if (tokens <= bound.output || model.rates === null || reservation === undefined) return tokens;
+    const { demand, identity } = this.#call;
+    const raisedBound = boundOf(model, { ...demand, limit: { tokens, member: '' } });
+    try {
+      await reservation.raise(raisedBound.credits);
+    } catch (error) {
+      if (!isInsufficient(error) || identity.kind !== 'user') throw error;
+      // An added limit may stay lower if reasoning still leaves room for an answer.
+      const thinking = tokens - bound.output;
+      if (isUnlimited(demand) && bound.output - thinking >= minimumOutput) return bound.output;
+      throw await refuseRaisedLimit(error, {
+        ledger: this.#options.ledger,
+        payer: identity,
+        reserved: reservation.amount,
+        demand,
+        price: raisedBound.credits,
+      });
+    }
+    if (this.#state === state) this.#state = { ...state, bound: raisedBound };
+    return tokens;
+  }
+
+  /** Counts bytes of text of the answer. */
+  countText(kind: TextKind, bytes: number): void {
+    const state = this.#state;
+    if (!isActive(state)) return;
+    const { progress } = state;
+    const nowMs = this.#options.clock.monotonicMs();
+    progress.bytes[kind] += bytes;
+    progress.firstMs ??= nowMs;
+    if (state.phase === 'streaming' && takeCheckpoint(progress, nowMs)) this.#checkpoint(state);
+  }
+
+  #checkpoint(state: ActiveState): void {
+    const { reservation, progress } = state;
+    if (reservation === undefined || reservation.amount === 0n) return;
+    const count = countUsage('completed', { ...state, demand: this.#call.demand });
+    reservation.checkpoint(
+      this.#priceOf(state, count),
+      this.#facts(state, 'client_closed', count),
+      tokensOfText(progress.bytes.output + progress.bytes.reasoning),
+    );
+  }
+
+  /** Marks the answer as complete; only its usage and the end of the stream may follow. */
+  markComplete(): void {
+    if (isActive(this.#state)) this.#state.progress.isComplete = true;
+  }
+
+  /** Records the usage that the provider reports. A later report replaces an earlier one. */
+  recordUsage(claim: Claim | undefined): void {
+    if (claim !== undefined && isActive(this.#state)) this.#state.progress.claim = claim;
+  }
+
+  /** Records used units of media. */
+  recordUnits(units: Units, { estimated = false }: { estimated?: boolean } = {}): void {
+    if (!isActive(this.#state)) return;
+    const { progress } = this.#state;
+    progress.firstMs ??= this.#options.clock.monotonicMs();
+    progress.media = {
+      units: { ...progress.media.units, ...units },
+      estimated: progress.media.estimated || estimated,
+    };
+  }
+
+  /** Counts an alarm of the user: the provider reports an impossible usage. Repeated alarms stop paid calls. */
+  reportAlarm(): void {
+    const { identity } = this.#call;
+    if (identity.kind === 'user') this.#options.alarms.report(identity.userId);
+  }
+
+  /** The price in credits if the call completes now; 0 for administrators. */
+  get price(): bigint {
+    const state = this.#state;
+    if (!isActive(state) || state.reservation === undefined) return 0n;
+    return this.#priceOf(state, countUsage('completed', { ...state, demand: this.#call.demand }));
+  }
+
+  async #charge(state: TermedState, outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
+    const { reservation } = state;
+    const count = this.#finalCount(state, outcome);
+    const facts = this.#facts(state, outcome, count);
+    if (reservation === undefined) {
+      await this.#recordFree(facts);
+      return 0;
+    }
+    const price = this.#priceOf(state, count);
+    const replay = alongside ?? (price > 0n ? this.#replayWithoutAnswer() : undefined);
+    const { charged } = await reservation.settle(price, facts, replay);
+    return Number(charged);
+  }
+
+  #finalCount(state: TermedState, outcome: UsageOutcome): UsageCount {
+    if (!isActive(state)) return nothingUsed;
+    const input = { ...state, demand: this.#call.demand };
+    const count = countUsage(outcome, input);
+    logDoubts(this.#call.log, count, { ...input, reserved: state.reservation?.amount ?? 0n });
+    if (count.doubt === 'absurd') this.reportAlarm();
+    return count;
+  }
+
+  #priceOf({ model, bound, reservation }: Terms, count: UsageCount): bigint {
+    return priceToCharge(model, count, { bound, reserved: reservation?.amount ?? 0n });
+  }
+
+  #facts(state: TermedState, outcome: UsageOutcome, count: UsageCount): UsageFacts {
+    return usageFacts({ action: this.#call.action, model: state.model }, outcome, count, {
+      startedMs: this.#startedMs,
+      firstMs: isActive(state) ? state.progress.firstMs : null,
+      nowMs: this.#options.clock.monotonicMs(),
+    });
+  }
+
+  async #recordFree(facts: UsageFacts): Promise<void> {
+    const { requestId, identity, action } = this.#call;
+    const { model, provider } = facts;
+    const { tokenId } = identity;
+    const call: FreeCall = { requestId, userId: null, bureauId: null, tokenId, action, model, provider };
+    await this.#options.ledger.record(call, facts);
+  }
+
+  #paidCall(
+    { userId, bureauId, tokenId }: Extract<Identity, { kind: 'user' }>,
+    { id, provider }: CatalogModel,
+  ): PaidCall {
+    const { requestId, action } = this.#call;
+    return { requestId, userId, bureauId, tokenId, action, model: id, provider };
+  }
+
+  #isKeyed(): boolean {
+    return this.#replayWithoutAnswer() !== undefined;
+  }
+
+  #replayWithoutAnswer(): Alongside | undefined {
+    const answer = this.#call.remember?.inSettlement(null);
+    return answer && { answer };
+  }
+
+  // The usage follows a complete answer at once. For media the own estimate is rough, so a short wait pays off.
+  #mayGetUsage(): boolean {
+    const { size } = this.#call.demand;
+    if (!isActive(this.#state) || size === undefined) return false;
+    const { claim, isComplete } = this.#state.progress;
+    if (claim === 'faulty') return false;
+    return claim === undefined ? isComplete || size.media > 0 : isComplete && !claim.isFinal;
+  }
+
+  // Settles what a caller that left has caused. What was not sent is released by `close`.
+  #settleAbandoned(): void {
+    if (isActive(this.#state))
+      this.settle('client_closed').catch((error: unknown) => this.#logUnsettled(error));
+  }
+
+  #logUnsettled(error: unknown): void {
+    this.#call.log.error({ err: error }, 'a call could not be settled');
+  }
+}
+
+function isActive(state: BillState): state is ActiveState {
+  return state.phase === 'sent' || state.phase === 'streaming';
+}
+
+function unexpectedPhase({ phase }: BillState, transition: string): Error {
+  return new Error(`A bill cannot ${transition} in the phase ${phase}.`);
+}

@@ -1,0 +1,43 @@
+// Opens the bill of each call, stops the paid calls of users with repeated alarms, and waits for open bills at the end.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Ledger } from '../../credits/index.ts';
+import type { Identity } from '../../identity.ts';
+import { Bill, type BilledCall } from './bill.ts';
+import { createUsageAlarms, type UsageAlarmCounts } from './usage-alarms.ts';
+
+export interface Billing {
+  open(call: BilledCall): Bill;
+  /** Throws a 403 for a user whose paid calls are stopped after repeated alarms. */
+  requirePayer(identity: Identity): void;
+  alarms(): UsageAlarmCounts;
+  /** Resolves when the charge of every call so far is settled. */
+  settled(): Promise<void>;
+}
+
+export interface BillingOptions {
+  ledger: Pick<Ledger, 'reserve' | 'hold' | 'available' | 'record'>;
+  clock: Pick<Clock, 'monotonicMs'>;
+  /** How many alarms within an hour stop the paid calls of a user; 3 by default. */
+  alarmsToStop?: number | undefined;
+}
+
+export function createBilling({ ledger, clock, alarmsToStop }: BillingOptions): Billing {
+  const alarms = createUsageAlarms({ clock, alarmsToStop });
+  const endings = new Set<Promise<unknown>>();
+  const track = (ending: Promise<unknown>): void => {
+    const forget = () => void endings.delete(ending);
+    endings.add(ending);
+    ending.then(forget, forget);
+  };
+  const options = { ledger, clock, alarms, track };
+  return {
+    open: (call) => new Bill(call, options),
+    requirePayer(identity) {
+      if (identity.kind === 'user') alarms.requireFew(identity.userId);
+    },
+    alarms: alarms.counts,
+    async settled() {
+      await Promise.allSettled(endings);
+    },
+  };
+}

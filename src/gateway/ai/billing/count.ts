@@ -1,0 +1,102 @@
+// The usage of a call that is charged: what the provider reported where that is plausible, else the gateway's own count.
+import type { UsageOutcome } from '../../usage/index.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { Bound, Demand } from '../metering/bound.ts';
+import { noTokens, priceOf, type Tokens, type Units } from '../metering/price.ts';
+import { isAbsurd, tokensOfRequest, tokensOfText } from '../metering/token-count.ts';
+import type { Progress } from './progress.ts';
+
+export interface UsageCount {
+  tokens: Tokens;
+  units: Units;
+  estimated: boolean;
+  /** Whether all tokens are the gateway's own estimate. */
+  isOwnCount: boolean;
+  /** Why the provider's usage is rejected: not a count, or far above the bound. */
+  doubt: 'faulty' | 'absurd' | undefined;
+}
+
+/** What was sent, and what came of it. */
+export interface CountInput {
+  demand: Demand;
+  bound: Bound;
+  progress: Progress;
+}
+
+export const nothingUsed: UsageCount = {
+  tokens: noTokens,
+  units: {},
+  estimated: false,
+  isOwnCount: false,
+  doubt: undefined,
+};
+
+/** The usage of the answer as far as it has come. A call that the gateway itself rejected used nothing. */
+export function countUsage(outcome: UsageOutcome, input: CountInput): UsageCount {
+  if (outcome === 'rejected') return nothingUsed;
+  const count = countTokens(input);
+  const { units, estimated } = input.progress.media;
+  return { ...count, units, estimated: count.estimated || estimated };
+}
+
+function countTokens(input: CountInput): UsageCount {
+  const { demand, bound, progress } = input;
+  const { claim } = progress;
+  if (demand.size === undefined) return nothingUsed;
+  if (claim === undefined || claim === 'faulty')
+    return { ...nothingUsed, tokens: estimateTokens(input), estimated: true, isOwnCount: true, doubt: claim };
+  const limit = outputLimit(bound);
+  if (isAbsurd(claim.tokens, { input: bound.input, output: limit })) {
+    const tokens = { ...noTokens, input: bound.input, output: limit };
+    return { ...nothingUsed, tokens, estimated: true, doubt: 'absurd' };
+  }
+  if (claim.isFinal) return { ...nothingUsed, tokens: claim.tokens };
+  // The provider reported its usage at the start of the stream only: estimate the output.
+  const { output, reasoning } = estimateTokens(input);
+  const tokens = { ...claim.tokens, output: Math.max(claim.tokens.output, output), reasoning };
+  return { ...nothingUsed, tokens, estimated: true };
+}
+
+/** Output tokens of all answers together that were reserved. */
+export function outputLimit({ output, choices }: Bound): number {
+  return output * choices;
+}
+
+/** The gateway's own estimate, capped by the output limit and thereby by the bound of the call. */
+function estimateTokens({ demand, bound, progress: { bytes } }: CountInput): Tokens {
+  const limit = outputLimit(bound);
+  const output = Math.min(tokensOfText(bytes.output), limit);
+  return {
+    ...noTokens,
+    input: estimateInput(demand, bound),
+    output,
+    reasoning: Math.min(tokensOfText(bytes.reasoning), limit - output),
+  };
+}
+
+function estimateInput({ size, repeatedBytes }: Demand, bound: Bound): number {
+  return size === undefined ? 0 : Math.min(tokensOfRequest(size, repeatedBytes), bound.input);
+}
+
+/** The price of the input alone, by the gateway's own count: the least that a request costs once it is sent. */
+export function inputPrice(model: CatalogModel, demand: Demand, bound: Bound): bigint {
+  return priceOf(model, { tokens: { ...noTokens, input: estimateInput(demand, bound) } });
+}
+
+/**
+ * The credits to charge. An absurd usage is charged at the bound, as the request may have cost what the provider claims;
+ * the gateway's own count is charged within the reservation.
+ */
+export function priceToCharge(
+  model: CatalogModel,
+  count: UsageCount,
+  { bound, reserved }: { bound: Bound; reserved: bigint },
+): bigint {
+  if (count.doubt === 'absurd') return smaller(bound.credits, reserved);
+  const price = priceOf(model, count);
+  return count.isOwnCount ? smaller(price, reserved) : price;
+}
+
+function smaller(a: bigint, b: bigint): bigint {
+  return a < b ? a : b;
+}

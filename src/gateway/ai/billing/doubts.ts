@@ -1,0 +1,34 @@
+// Log lines for a usage that cannot be, which an operator's alarms look for.
+import type { Log } from '../../../kernel/log.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import { isBeyondLimit, tokensOfText } from '../metering/token-count.ts';
+import { type CountInput, outputLimit, type UsageCount } from './count.ts';
+
+/** Logs what is wrong with the provider's usage, or with the length of its answer. */
+export function logDoubts(
+  log: Log,
+  count: UsageCount,
+  { model, bound, progress, reserved }: CountInput & { model: CatalogModel; reserved: bigint },
+): void {
+  const { id, provider } = model;
+  if (count.doubt !== undefined) {
+    const charge = count.doubt === 'absurd' ? 'the bound of the call is charged' : 'our own count is charged';
+    log.error(
+      {
+        alarm: 'unbelievable_usage',
+        model: id,
+        provider,
+        claimed: progress.claim,
+        held: String(reserved),
+      },
+      `a provider reported an impossible usage; ${charge}`,
+    );
+  }
+  const output = tokensOfText(progress.bytes.output) + tokensOfText(progress.bytes.reasoning);
+  const limit = outputLimit(bound);
+  if (count.isOwnCount && isBeyondLimit(output, limit))
+    log.error(
+      { alarm: 'output_beyond_limit', model: id, provider, output, limit },
+      'a provider sent far more than the limit of the answer; the limit is charged',
+    );
+}

@@ -1,0 +1,45 @@
+// What one attempt has produced so far and what its provider reported. Each attempt starts anew: a failed attempt is not
+// charged.
+import type { Claim } from '../metering/token-count.ts';
+import type { Units } from '../metering/price.ts';
+
+export type TextKind = 'output' | 'reasoning';
+
+export interface Progress {
+  /** Bytes of text, converted to tokens in total: rounding each piece would depend on how the stream splits them. */
+  bytes: Record<TextKind, number>;
+  /** When the first piece of the answer came, by the monotonic clock. */
+  firstMs: number | null;
+  /** Whether the answer is complete, so that only its usage and the end of the stream may follow. */
+  isComplete: boolean;
+  /** The latest usage that the provider reported. */
+  claim: Claim | undefined;
+  media: { units: Units; estimated: boolean };
+  /** The bytes of text and the time of the latest checkpoint. */
+  checkpoint: { bytes: number; atMs: number };
+}
+
+export function newProgress(): Progress {
+  return {
+    bytes: { output: 0, reasoning: 0 },
+    firstMs: null,
+    isComplete: false,
+    claim: undefined,
+    media: { units: {}, estimated: false },
+    checkpoint: { bytes: 0, atMs: Number.NEGATIVE_INFINITY },
+  };
+}
+
+// The ledger writes a checkpoint every 2 s or 256 tokens. Pricing one costs more than counting a piece of a stream, so
+// it happens only this often.
+const checkpointMs = 250;
+const checkpointBytes = 256;
+
+/** Whether the price so far is due to be told to the ledger; records that it is. */
+export function takeCheckpoint({ bytes, checkpoint }: Progress, nowMs: number): boolean {
+  const total = bytes.output + bytes.reasoning;
+  if (total - checkpoint.bytes < checkpointBytes && nowMs - checkpoint.atMs < checkpointMs) return false;
+  checkpoint.bytes = total;
+  checkpoint.atMs = nowMs;
+  return true;
+}

@@ -1,0 +1,80 @@
+// How much a call reserves, and the output limit that the gateway adds to a call without one: what the reservation covers.
+import type { CatalogModel } from '../catalog/catalog.ts';
+import {
+  affordableOutput,
+  type Bound,
+  boundOf,
+  type Demand,
+  longestOutput,
+  minimumOutput,
+} from '../metering/bound.ts';
+
+/** Whether the call has no output limit of its own although it produces output. */
+export function isUnlimited(demand: Demand): boolean {
+  return demand.limit === undefined && demand.hasOutput !== false && demand.size !== undefined;
+}
+
+/** Whether the provider accepts an output limit that the gateway adds. */
+export function acceptsLimit({
+  providerEntry: { kind, output_limit_member: member },
+}: CatalogModel): boolean {
+  return kind === 'local' || member !== undefined;
+}
+
+/**
+ * The output limit to add to the request, in tokens: the model's longest answer, or what the granted credits cover.
+ * Undefined where none is needed. `granted` is undefined for a call that is not paid for.
+ */
+export function addedLimit(model: CatalogModel, demand: Demand, granted?: bigint): number | undefined {
+  if (!isUnlimited(demand) || model.rates === null || !acceptsLimit(model)) return undefined;
+  const longest = longestOutput(model);
+  if (granted === undefined || boundOf(model, demand, longest).credits <= granted) return longest;
+  return Math.min(longest, affordableOutput([model], demand, granted));
+}
+
+/** The bound of the call on the model, with the output limit that the granted credits cover. */
+export function boundWithin(model: CatalogModel, demand: Demand, granted?: bigint): Bound {
+  return boundOf(model, demand, addedLimit(model, demand, granted));
+}
+
+/** The highest bound of the models, each at its longest answer. */
+export function highestBound(models: readonly CatalogModel[], demand: Demand): bigint {
+  return highest(models, (model) => boundWithin(model, demand).credits);
+}
+
+/**
+ * The amount to reserve for the models out of the available credits: their highest bound, or less for a shorter answer.
+ * Undefined where the credits do not cover an answer of 16 tokens, or the limit that the caller sent.
+ */
+export function amountWithin(
+  models: readonly CatalogModel[],
+  demand: Demand,
+  available: bigint,
+): bigint | undefined {
+  const full = highestBound(models, demand);
+  if (full <= available) return full;
+  if (!isUnlimited(demand) || !models.every((model) => model.rates === null || acceptsLimit(model)))
+    return undefined;
+  const tokens = affordableOutput(models, demand, available);
+  if (tokens < minimumOutput) return undefined;
+  return highest(models, (model) => {
+    const limit = addedLimit(model, demand);
+    return boundOf(model, demand, limit && Math.min(limit, tokens)).credits;
+  });
+}
+
+/** Whether the granted credits cover a useful answer of the model at some output limit that the gateway may add. */
+export function coversShorterAnswer(model: CatalogModel, demand: Demand, granted: bigint): boolean {
+  return (
+    isUnlimited(demand) && acceptsLimit(model) && affordableOutput([model], demand, granted) >= minimumOutput
+  );
+}
+
+function highest(models: readonly CatalogModel[], price: (model: CatalogModel) => bigint): bigint {
+  let most = 0n;
+  for (const model of models) {
+    const credits = price(model);
+    if (credits > most) most = credits;
+  }
+  return most;
+}

@@ -1,0 +1,115 @@
+// Reserves credits for a call, and explains what is affordable where they do not suffice.
+import { Problem } from '../../../kernel/problem.ts';
+import type { Ledger, PaidCall, Reservation } from '../../credits/index.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import { affordableOutput, type Demand, insufficientCredits } from '../metering/bound.ts';
+import { amountWithin, boundWithin, coversShorterAnswer, highestBound } from './reservable.ts';
+
+type ReservingLedger = Pick<Ledger, 'reserve' | 'hold' | 'available'>;
+type Payer = Pick<PaidCall, 'userId' | 'tokenId'>;
+
+export interface ReserveOptions {
+  ledger: ReservingLedger;
+  /** The model that is called, then its fallbacks. */
+  models: readonly CatalogModel[];
+  demand: Demand;
+  /** Whether the call has an Idempotency-Key: its answer commits with the charge of an exact hold. */
+  isKeyed: boolean;
+}
+
+// Concurrent calls may take the balance between read and reservation. Give up with 402 after four lost races.
+const maximumTries = 4;
+
+/** Reserves the highest bound of the models, or what the credits cover. Throws a 402 that names the affordable limit. */
+export async function reserveHighest(call: PaidCall, options: ReserveOptions): Promise<Reservation> {
+  const { models, demand } = options;
+  try {
+    return await reserveAmount(call, highestBound(models, demand), options);
+  } catch (error) {
+    if (!isInsufficient(error)) throw error;
+    return reserveAffordable(call, options, error);
+  }
+}
+
+function reserveAmount(
+  call: PaidCall,
+  amount: bigint,
+  { ledger, isKeyed }: ReserveOptions,
+): Reservation | Promise<Reservation> {
+  return isKeyed ? ledger.hold(call, amount) : ledger.reserve(call, amount);
+}
+
+/** Reserves for all models at an affordable output limit, else for the first one alone. */
+async function reserveAffordable(
+  call: PaidCall,
+  options: ReserveOptions,
+  refusal: Problem,
+): Promise<Reservation> {
+  const { ledger, models, demand } = options;
+  const requested = models.slice(0, 1);
+  let lastRefusal = refusal;
+  let available = 0n;
+  for (let tries = 0; tries < maximumTries; tries += 1) {
+    available = await ledger.available(call.userId, call.tokenId);
+    const amount = amountWithin(models, demand, available) ?? amountWithin(requested, demand, available);
+    if (amount === undefined) break;
+    try {
+      return await reserveAmount(call, amount, options);
+    } catch (error) {
+      if (!isInsufficient(error)) throw error;
+      lastRefusal = error;
+    }
+  }
+  const affordable = affordableOutput(requested, demand, available);
+  throw insufficientCredits(demand, affordable, highestBound(requested, demand), available, lastRefusal);
+}
+
+export interface RaiseOptions {
+  ledger: Pick<Ledger, 'available'>;
+  model: CatalogModel;
+  demand: Demand;
+  payer: Payer;
+}
+
+/** Raises the reservation to the bound of a fallback, or leaves it where it covers a shorter answer. Throws a 402. */
+export async function raiseReservation(
+  reservation: Reservation,
+  { ledger, model, demand, payer }: RaiseOptions,
+): Promise<void> {
+  const price = boundWithin(model, demand).credits;
+  if (price <= reservation.amount) return;
+  try {
+    await reservation.raise(price);
+  } catch (error) {
+    if (!isInsufficient(error)) throw error;
+    if (coversShorterAnswer(model, demand, reservation.amount)) return;
+    const available = reservation.amount + (await ledger.available(payer.userId, payer.tokenId));
+    const affordable = affordableOutput([model], demand, available);
+    throw insufficientCredits(demand, affordable, price, available, error);
+  }
+}
+
+/** The 402 for an output limit that an SDK package raised beyond what the credits cover. */
+export async function refuseRaisedLimit(
+  refusal: Problem,
+  {
+    ledger,
+    payer,
+    reserved,
+    demand,
+    price,
+  }: Omit<RaiseOptions, 'model'> & { reserved: bigint; price: bigint },
+): Promise<Problem> {
+  const available = reserved + (await ledger.available(payer.userId, payer.tokenId));
+  return insufficientCredits(
+    { ...demand, limit: undefined, limitMember: undefined },
+    -1,
+    price,
+    available,
+    refusal,
+  );
+}
+
+export function isInsufficient(error: unknown): error is Problem {
+  return error instanceof Problem && error.kind === 'insufficient_credits';
+}

@@ -1,0 +1,66 @@
+// The abort signal of a call's upstream requests. It follows the caller's signal, up to 2 s later where the provider may
+// still send the usage of an answer that it charges for.
+import { Problem } from '../../../kernel/problem.ts';
+
+export interface UpstreamAbortOptions {
+  /** Whether reading on may bring the provider's usage. */
+  mayGetUsage(): boolean;
+  /** Called once the upstream request is aborted because the caller left. */
+  onAbort(): void;
+  /** Receives a promise that resolves when the wait for the usage is over. */
+  track(wait: Promise<void>): void;
+}
+
+// How long to read the answer for its usage after the caller has disconnected.
+const usageWaitMs = 2_000;
+
+export class UpstreamAbort {
+  readonly #caller: AbortSignal;
+  readonly #options: UpstreamAbortOptions;
+  readonly #controller = new AbortController();
+  readonly #onCallerAbort = () => this.#callerLeft();
+  #wait: { timer: NodeJS.Timeout; end: () => void } | undefined;
+
+  constructor(caller: AbortSignal, options: UpstreamAbortOptions) {
+    this.#caller = caller;
+    this.#options = options;
+    if (caller.aborted) this.#controller.abort(caller.reason);
+    else caller.addEventListener('abort', this.#onCallerAbort, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Whether the caller has left and the answer is still read for its usage. */
+  get isWaiting(): boolean {
+    return this.#wait !== undefined;
+  }
+
+  /** Ends the wait for the usage and stops following the caller. Aborts upstream if the caller has left. */
+  end(): void {
+    this.#caller.removeEventListener('abort', this.#onCallerAbort);
+    this.#endWait();
+    if (this.#caller.aborted) this.#controller.abort(this.#caller.reason);
+  }
+
+  #callerLeft(): void {
+    // An abort by this server carries a Problem as its reason and does not wait for usage.
+    if (!this.#options.mayGetUsage() || this.#caller.reason instanceof Problem) return this.#abort();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wait = { timer: setTimeout(() => this.#abort(), usageWaitMs), end: resolve };
+    this.#options.track(promise);
+  }
+
+  #abort(): void {
+    this.#endWait();
+    this.#controller.abort(this.#caller.reason);
+    this.#options.onAbort();
+  }
+
+  #endWait(): void {
+    clearTimeout(this.#wait?.timer);
+    this.#wait?.end();
+    this.#wait = undefined;
+  }
+}

@@ -1,0 +1,140 @@
+// The way of one model call: for the requested model and then each fallback, check, reserve, send with retries; then
+// follow the answer, whose end settles the bill. docs/architecture.md walks through this file.
+import type { Clock } from '../../kernel/clock.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { Bill } from './billing/bill.ts';
+import type { CatalogModel } from './catalog/catalog.ts';
+import type { Attempt, ModelHealth } from './upstream/model-health.ts';
+
+/** A call of a model: what each model of the chain is checked for, and how it is sent. `T` is the answer. */
+export interface ModelRequest<T, Content = undefined> {
+  /** The requested model, then its fallbacks; never empty. */
+  chain: readonly CatalogModel[];
+  /** The caller's. */
+  signal: AbortSignal;
+  /** For all attempts together, to the first byte. */
+  deadlineMs: number;
+  /** Throws a 422 `unsupported_by_model` where the model does not support the call; the next one may. */
+  check: (model: CatalogModel) => void;
+  /** The effort to send. Throws a 422, which ends the call: an effort is never dropped. */
+  effort?: (model: CatalogModel) => string | undefined;
+  /**
+   * The content to send where it depends on the model. Throws a 400 or 422 for members that must not reach its provider,
+   * which ends the call.
+   */
+  content?: (model: CatalogModel, effort: string | undefined) => Content;
+  /** Sends one attempt. Resolves at the first byte of a stream, or at the end of a whole answer. */
+  send: (attempt: ModelAttempt<Content>) => Promise<T>;
+}
+
+/** What is sent to one model. */
+interface Plan<Content> {
+  model: CatalogModel;
+  effort: string | undefined;
+  content: Content;
+}
+
+export interface ModelAttempt<Content = unknown> extends Plan<Content> {
+  /** Time left to the first byte, in milliseconds. */
+  firstMs: number;
+}
+
+export interface ModelResult<T> {
+  answer: T;
+  model: CatalogModel;
+  attempts: readonly Attempt[];
+}
+
+export interface CallOptions {
+  health: ModelHealth;
+  clock: Pick<Clock, 'monotonicMs'>;
+  /** Absent for jobs, which have a hold of their own. */
+  bill?: Bill | undefined;
+}
+
+/** Throws the Problem of the last attempt, with all attempts in its headers. A call without an answer is not charged. */
+export async function callModel<T, Content>(
+  request: ModelRequest<T, Content>,
+  options: CallOptions,
+): Promise<ModelResult<T>> {
+  const { chain, signal, deadlineMs } = request;
+  const { health, clock, bill } = options;
+  const endsMs = clock.monotonicMs() + deadlineMs;
+  const attempts: Attempt[] = [];
+  let misfit: Problem | undefined;
+  let failure: Problem | undefined;
+  try {
+    requireEffort(request);
+    for (const [index, model] of chain.entries()) {
+      signal.throwIfAborted();
+      const plan = check(model, request);
+      if (plan instanceof Problem) {
+        attempts.push({ model: model.id, outcome: plan.code });
+        misfit ??= plan;
+        continue;
+      }
+      const fallbacks = chain.slice(index + 1);
+      await bill?.reserve(model, fallbacks);
+      const send = (firstMs: number) => sendAttempt(request, { ...plan, firstMs }, bill);
+      const isLast = fallbacks.length === 0;
+      const outcome = await health.retrying({ model, signal, endsMs, isLast, attempts, send });
+      if ('answer' in outcome) {
+        bill?.follow();
+        return { answer: outcome.answer, model, attempts };
+      }
+      failure = outcome.failure;
+    }
+    throw failure ?? misfit ?? new Error('A call without a model was made.');
+  } catch (error) {
+    await bill?.close();
+    if (error instanceof Problem && attempts.length > 0)
+      error.headers['x-townhall-attempts'] = attemptsHeader(attempts);
+    throw error;
+  }
+}
+
+/** Checks the effort of the requested model, even if a fallback runs. */
+function requireEffort<T, Content>({ chain: [requested], effort }: ModelRequest<T, Content>): void {
+  if (requested !== undefined) effort?.(requested);
+}
+
+/** What to send to the model, or the 422 of a model that does not support the call. Other errors are thrown. */
+function check<T, Content>(model: CatalogModel, request: ModelRequest<T, Content>): Plan<Content> | Problem {
+  try {
+    request.check(model);
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
+    throw error;
+  }
+  const effort = request.effort?.(model);
+  return { model, effort, content: request.content?.(model, effort) as Content };
+}
+
+/** Tells the bill of one attempt before it is sent, and of its failure. */
+async function sendAttempt<T, Content>(
+  request: ModelRequest<T, Content>,
+  attempt: ModelAttempt<Content>,
+  bill: Bill | undefined,
+): Promise<T> {
+  // A caller that left before the request was sent does not pay for it.
+  request.signal.throwIfAborted();
+  bill?.markSent();
+  try {
+    return await request.send(attempt);
+  } catch (error) {
+    bill?.failAttempt();
+    throw error;
+  }
+}
+
+function attemptsHeader(attempts: readonly Attempt[]): string {
+  return attempts.map(({ model, outcome }) => `${model};${outcome}`).join(', ');
+}
+
+/** Headers that name the model and the attempts. */
+export function attemptHeaders({
+  model,
+  attempts,
+}: Pick<ModelResult<unknown>, 'model' | 'attempts'>): Record<string, string> {
+  return { 'x-townhall-model': model.id, 'x-townhall-attempts': attemptsHeader(attempts) };
+}

@@ -1,0 +1,159 @@
+// The handler of chat completions. Providers that speak the format get the caller's bytes; for all others the call is
+// translated.
+import type { ChatCompletion, ChatCompletionChunk } from '../../contract/gateway/types.gen.ts';
+import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import type { Call, Reply } from '../../kernel/contract/operation.ts';
+import { id } from '../../kernel/ids.ts';
+import type { Identity } from '../identity.ts';
+import {
+  type AiContext,
+  type AiHandlers,
+  asEvents,
+  creditsHeader,
+  firstByteDeadlineMs,
+  openBill,
+  settleAndRender,
+} from './ai-context.ts';
+import type { Bill } from './billing/bill.ts';
+import { attemptHeaders, callModel, type ModelAttempt } from './call.ts';
+import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
+import { checkEffort } from './catalog/reasoning.ts';
+import { serializeChunks, serializeCompletion } from './formats/chat-completions/answer.ts';
+import { droppedMemberWarnings } from './formats/chat-completions/dropped-members.ts';
+import { parseResponseFormat, toModelCall } from './formats/chat-completions/request.ts';
+import { checkAnswerFormat, checkChatInputs, checkLocalInput } from './formats/input-checks.ts';
+import type { PassthroughResult } from './formats/passthrough/calls.ts';
+import * as format from './formats/passthrough/formats.ts';
+import { describeWarning } from './formats/text.ts';
+import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
+import { requirePrice } from './metering/bound.ts';
+import { generate, streamParts } from './model-calls.ts';
+import { passthroughDemand, passthroughReply, toPassthroughCall } from './passthrough-reply.ts';
+import { refuseUnsafeMembers } from './upstream/request-guard.ts';
+import { checkChatTools } from './upstream/tool-guard.ts';
+
+type ChatCall = Call<Operations['ai.createChatCompletion'], Identity>;
+type ChatReply = Reply<Operations['ai.createChatCompletion']>;
+
+/** What came of an attempt: the provider's bytes, or an answer to translate. */
+type ChatResult =
+  | PassthroughResult
+  | { kind: 'answer'; answer: Answer }
+  | { kind: 'chunks'; chunks: AsyncIterable<ChatCompletionChunk>; warnings: readonly Warning[] };
+
+export function chatHandlers(context: AiContext): Pick<AiHandlers, 'ai.createChatCompletion'> {
+  return {
+    'ai.createChatCompletion': async (call): Promise<ChatReply> => {
+      const { identity, body, signal } = call;
+      const chain = context.catalog.chain(viewerOf(identity), body.model, 'openai');
+      const demand = passthroughDemand(body, format.chat, chain[0]);
+      const bill = openBill(context, call, { action: 'chat/completions', demand });
+      const result = await callModel(
+        {
+          chain,
+          signal,
+          deadlineMs: firstByteDeadlineMs(context, body.stream === true),
+          check: (model) => checkModel(model, body),
+          effort: (model) => checkEffort(model, body.reasoning_effort),
+          content: (model, effort) => translate(call, model, effort),
+          send: (attempt) => send(context, call, { attempt, bill }),
+        },
+        { ...context, bill },
+      );
+      const reply = await render(context, call, { ...result, result: result.answer, bill });
+      return { ...reply, headers: { ...reply.headers, ...attemptHeaders(result) } };
+    },
+  };
+}
+
+function speaksChat({ providerEntry }: CatalogModel): boolean {
+  return providerEntry.formats.includes('chat');
+}
+
+function checkModel(model: CatalogModel, body: ChatCall['body']): void {
+  requirePrice(model, ['input', 'output']);
+  checkChatInputs(model, body.messages);
+  checkLocalInput(model, body);
+  if (!speaksChat(model)) checkAnswerFormat(model, parseResponseFormat(body), 'response_format');
+}
+
+/** The translated call; undefined for a provider that gets the caller's bytes. Throws a 400 or 422. */
+function translate(
+  { body, signal }: ChatCall,
+  model: CatalogModel,
+  effort: string | undefined,
+): ModelCall | undefined {
+  refuseUnsafeMembers(body, model.providerEntry, { limits: format.chat.limitMembers });
+  checkChatTools(model, body);
+  return speaksChat(model) ? undefined : toModelCall(body, { provider: model.providerEntry, effort, signal });
+}
+
+async function send(
+  context: AiContext,
+  call: ChatCall,
+  { attempt, bill }: { attempt: ModelAttempt<ModelCall | undefined>; bill: Bill },
+): Promise<ChatResult> {
+  const { body } = call;
+  const { model, content: hub } = attempt;
+  if (hub === undefined)
+    return context.passthrough.send(format.chat, toPassthroughCall(context, call, { bill }), attempt);
+  if (body.stream !== true)
+    return { kind: 'answer', answer: await generate(context, attempt, { hub, bill }) };
+  let warnings: readonly Warning[] = [];
+  const chunks = await waitForFirst(
+    serializeChunks(streamParts(context, attempt, { hub, bill }), {
+      ...serializeOptions(context, model),
+      includeUsage: body.stream_options?.include_usage === true,
+      onWarnings: (streamWarnings) => (warnings = streamWarnings),
+    }),
+  );
+  return { kind: 'chunks', chunks, warnings };
+}
+
+async function render(
+  context: AiContext,
+  call: ChatCall,
+  { result, model, bill }: { result: ChatResult; model: CatalogModel; bill: Bill },
+): Promise<ChatReply> {
+  if (result.kind === 'whole' || result.kind === 'stream')
+    return passthroughReply(format.chat, call, { result, bill });
+  const dropped = droppedMemberWarnings(call.body);
+  if (result.kind === 'chunks')
+    return {
+      status: 200,
+      events: asEvents(result.chunks, (error) => context.health.recordStreamFailure(model, error)),
+      end: '[DONE]',
+      headers: warningHeaders([...dropped, ...result.warnings]),
+    };
+  const { answer } = result;
+  const options = serializeOptions(context, model);
+  const { body, credits } = await settleAndRender<ChatCompletion>(call, bill, () =>
+    serializeCompletion(answer, options),
+  );
+  const headers = { ...warningHeaders([...dropped, ...answer.warnings]), ...creditsHeader(credits) };
+  return { status: 200, body, headers };
+}
+
+function serializeOptions({ clock }: AiContext, model: CatalogModel) {
+  return {
+    modelId: model.id,
+    completionId: id('chatcmpl').replace('_', '-'),
+    createdSeconds: Math.floor(clock.now().getTime() / 1000),
+  };
+}
+
+// Chat completions have no member for warnings.
+function warningHeaders(warnings: readonly Warning[]): Record<string, string> {
+  if (warnings.length === 0) return {};
+  const headerText = warnings.map(describeWarning).join('; ');
+  return { 'x-townhall-warnings': headerText.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 1000) };
+}
+
+// Wait for the first item, so that an earlier failure still gets an HTTP status.
+async function waitForFirst<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
+  const first = await items.next();
+  return (async function* () {
+    if (first.done !== true) yield first.value;
+    yield* items;
+  })();
+}

@@ -1,0 +1,95 @@
+// What the handlers of chat completions and of the pass-through formats share: what such a call demands of a model, and
+// the reply with the provider's bytes.
+import type { Alongside } from '../credits/index.ts';
+import {
+  type AiContext,
+  answerForReplay,
+  creditsHeader,
+  type PaidRequest,
+  streamErrorBody,
+} from './ai-context.ts';
+import type { Bill } from './billing/bill.ts';
+import type { CatalogModel } from './catalog/catalog.ts';
+import type { PassthroughCall, PassthroughResult } from './formats/passthrough/calls.ts';
+import type { PassthroughFormat } from './formats/passthrough/formats.ts';
+import { requestedOutputLimit } from './formats/passthrough/request.ts';
+import type { Demand } from './metering/bound.ts';
+import { isKeptLong, sizeOf } from './metering/measure.ts';
+
+export interface PassthroughRequest extends PaidRequest, Pick<PassthroughCall, 'rawBody' | 'timing'> {
+  body: PassthroughCall['body'] & { model: string };
+}
+
+export interface PassthroughReply {
+  status: 200;
+  content: Uint8Array | AsyncIterable<Uint8Array>;
+  mediaType: string;
+  headers: Record<string, string>;
+}
+
+export function toPassthroughCall(
+  context: Pick<AiContext, 'health'>,
+  call: PassthroughRequest,
+  { bill, formatHeaders = {} }: { bill: Bill; formatHeaders?: Record<string, string> | undefined },
+): PassthroughCall {
+  return {
+    body: call.body,
+    rawBody: call.rawBody,
+    signal: bill.signal,
+    formatHeaders,
+    bill,
+    timing: (name, durationMs) => call.timing(name, durationMs),
+    streamErrorBody: (error, model) => streamErrorBody(context, call, { error, model }),
+  };
+}
+
+/** The reply with the provider's bytes. A whole answer is settled here, a stream before its last event. */
+export async function passthroughReply(
+  { hasFailed }: PassthroughFormat,
+  call: PassthroughRequest,
+  { result, bill }: { result: PassthroughResult; bill: Bill },
+): Promise<PassthroughReply> {
+  if (result.kind === 'stream')
+    return {
+      status: 200,
+      content: result.content,
+      mediaType: 'text/event-stream; charset=utf-8',
+      headers: { 'x-accel-buffering': 'no' },
+    };
+  const { bytes, value, isComplete } = result.answer;
+  const replay: Alongside | undefined = isComplete ? answerForReplay(call, value) : undefined;
+  const credits = await bill.settle(hasFailed?.(value) === true ? 'upstream_failed' : 'completed', replay);
+  return {
+    status: 200,
+    content: bytes,
+    mediaType: 'application/json; charset=utf-8',
+    headers: creditsHeader(credits),
+  };
+}
+
+/** What a pass-through call demands of a model, for its maximum price. */
+export function passthroughDemand(
+  body: PassthroughCall['body'],
+  format: PassthroughFormat,
+  model: CatalogModel | undefined,
+): Demand {
+  const { tools, n, query, documents } = body as {
+    tools?: unknown;
+    n?: unknown;
+    query?: unknown;
+    documents?: unknown;
+  };
+  return {
+    size: sizeOf(body, format.name),
+    hasTools: Array.isArray(tools) && tools.length > 0,
+    isKeptLong: format.name === 'messages' && isKeptLong(body),
+    limit: model && requestedOutputLimit(body, model, format),
+    limitMember: model?.providerEntry.output_limit_member ?? format.limitMembers[0],
+    // Only chat completions have `n`; the contract limits it.
+    choices: format.name === 'chat' && typeof n === 'number' ? n : 1,
+    hasOutput: format.limitMembers.length > 0,
+    // The reranking model reads the query once per document.
+    repeatedBytes:
+      typeof query === 'string' && Array.isArray(documents) ? Buffer.byteLength(query) * documents.length : 0,
+  };
+}

@@ -1,0 +1,275 @@
+// The bill of one call: what is reserved, told to the ledger and charged, over retries and outcomes.
+import { describe, expect, test } from 'vitest';
+import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
+import { createBilling } from '../../../../src/gateway/ai/billing/billing.ts';
+import { callModel } from '../../../../src/gateway/ai/call.ts';
+import { sizeOf } from '../../../../src/gateway/ai/metering/measure.ts';
+import { noTokens } from '../../../../src/gateway/ai/metering/price.ts';
+import { createModelHealth } from '../../../../src/gateway/ai/upstream/model-health.ts';
+import type { Remember } from '../../../../src/kernel/data/idempotency.ts';
+import { systemClock } from '../../../../src/kernel/clock.ts';
+import { Problem } from '../../../../src/kernel/problem.ts';
+import { silentLog } from '../../../support/template.ts';
+import { catalogModel } from '../catalog-model.ts';
+import { memoryLedger, type MemoryLedger } from '../memory-ledger.ts';
+
+const model = catalogModel();
+const failure = () =>
+  new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { cause: { status: 503 } });
+
+interface BillSettings {
+  ledger?: MemoryLedger;
+  clock?: Pick<typeof systemClock, 'monotonicMs'>;
+  signal?: AbortSignal;
+  remember?: Remember;
+  limit?: number;
+}
+
+function openBill(settings: BillSettings = {}): Bill {
+  const { ledger = memoryLedger(), clock = systemClock, limit, remember } = settings;
+  return createBilling({ ledger, clock }).open({
+    requestId: 'req_a',
+    identity: { kind: 'user', userId: 'usr_a', bureauId: 'local', tokenId: 'tok_a' },
+    action: 'ai.generateText',
+    signal: settings.signal ?? new AbortController().signal,
+    log: silentLog,
+    demand: {
+      size: sizeOf({ model: 'acme/fast', prompt: 'Good morning' }, 'text'),
+      ...(limit === undefined ? {} : { limit: { tokens: limit, member: 'max_tokens' } }),
+    },
+    ...(remember === undefined ? {} : { remember }),
+  });
+}
+
+/** Makes a call with these attempts, in order; the last one answers. Returns its charge. */
+async function chargeOf(attempts: readonly ((bill: Bill) => void)[]) {
+  const ledger = memoryLedger();
+  const bill = openBill({ ledger });
+  const clock = { ...systemClock, sleep: async () => {} };
+  let count = 0;
+  await callModel(
+    {
+      chain: [model],
+      signal: new AbortController().signal,
+      deadlineMs: 60_000,
+      check: () => {},
+      async send() {
+        const attempt = attempts[count] as (bill: Bill) => void;
+        count += 1;
+        attempt(bill);
+        if (count < attempts.length) throw failure();
+      },
+    },
+    { health: createModelHealth({ clock }), clock, bill },
+  );
+  await bill.settle('completed');
+  expect(ledger.held()).toBe(0n);
+  return ledger.last();
+}
+
+describe('a retried call', () => {
+  const answers = (bill: Bill): void => bill.countText('output', 40);
+
+  test('costs nothing for the usage that a failed attempt reported', async () => {
+    const usual = await chargeOf([answers]);
+    const retried = await chargeOf([
+      (bill) => bill.recordUsage({ tokens: { ...noTokens, input: 900, output: 900 }, isFinal: true }),
+      answers,
+    ]);
+    expect(retried.charged).toBe(usual.charged);
+    expect(retried.facts).toMatchObject({ tokens: usual.facts.tokens, estimated: true });
+  });
+
+  test('costs nothing for the text and units of a failed attempt', async () => {
+    const usual = await chargeOf([answers]);
+    const retried = await chargeOf([
+      (bill) => {
+        bill.countText('reasoning', 4_000);
+        bill.recordUnits({ image: 2 });
+      },
+      answers,
+    ]);
+    expect(retried.charged).toBe(usual.charged);
+    expect(retried.facts).toMatchObject({ tokens: usual.facts.tokens, units: {} });
+  });
+});
+
+describe('a bill', () => {
+  test('goes through its phases', async () => {
+    const bill = openBill();
+    const phases: string[] = [bill.phase];
+    await bill.reserve(model, []);
+    phases.push(bill.phase);
+    bill.markSent();
+    phases.push(bill.phase);
+    bill.failAttempt();
+    phases.push(bill.phase);
+    bill.markSent();
+    bill.follow();
+    phases.push(bill.phase);
+    await bill.settle('completed');
+    phases.push(bill.phase);
+    expect(phases).toEqual(['open', 'reserved', 'sent', 'reserved', 'streaming', 'settled']);
+  });
+
+  test('refuses a transition out of order', async () => {
+    const bill = openBill();
+    expect(() => bill.markSent()).toThrow('phase open');
+    expect(() => bill.settle('completed')).toThrow('phase open');
+    await bill.close();
+    await expect(bill.reserve(model, [])).rejects.toThrow('phase released');
+  });
+
+  test('marks each attempt as sent, with the price of its input', async () => {
+    const ledger = memoryLedger();
+    const bill = openBill({ ledger });
+    await bill.reserve(model, []);
+    bill.markSent();
+    bill.failAttempt();
+    bill.markSent();
+    expect(ledger.sent).toHaveLength(2);
+    expect(ledger.sent[0]).toMatchObject({ model: 'acme/fast', provider: 'acme' });
+    bill.follow();
+    const { charged } = await bill.settle('client_closed').then(() => ledger.last());
+    expect(ledger.sent[0]?.inputCredits).toBe(charged);
+  });
+
+  test('releases what was reserved and not sent, without a usage record', async () => {
+    const ledger = memoryLedger();
+    const bill = openBill({ ledger });
+    await bill.reserve(model, []);
+    expect(ledger.held()).toBeGreaterThan(0n);
+    await bill.close();
+    expect(bill.phase).toBe('released');
+    expect([ledger.held(), ledger.charges.length]).toEqual([0n, 0]);
+  });
+
+  test('charges once', async () => {
+    const ledger = memoryLedger();
+    const bill = openBill({ ledger });
+    await bill.reserve(model, []);
+    bill.markSent();
+    bill.follow();
+    bill.countText('output', 40);
+    const [first, second] = await Promise.all([bill.settle('completed'), bill.settle('client_closed')]);
+    expect(second).toBe(first);
+    expect(ledger.charges).toHaveLength(1);
+  });
+
+  test('charges the input when the caller leaves before the first byte', async () => {
+    const ledger = memoryLedger();
+    const caller = new AbortController();
+    const bill = openBill({ ledger, signal: caller.signal });
+    await bill.reserve(model, []);
+    bill.markSent();
+    caller.abort();
+    expect(bill.signal.aborted).toBe(true);
+    const { facts } = await ledger.until(1);
+    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true, tokens: { output: 0 } });
+    expect(facts.tokens.input).toBeGreaterThan(0);
+  });
+
+  test('reads on for the usage when the caller leaves after a complete answer', async () => {
+    const ledger = memoryLedger();
+    const caller = new AbortController();
+    const bill = openBill({ ledger, signal: caller.signal });
+    await bill.reserve(model, []);
+    bill.markSent();
+    bill.follow();
+    bill.markComplete();
+    caller.abort();
+    expect([bill.awaitsUsage, bill.signal.aborted]).toEqual([true, false]);
+    bill.recordUsage({ tokens: { ...noTokens, input: 5, output: 3 }, isFinal: true });
+    expect(bill.awaitsUsage).toBe(false);
+    expect(await bill.settle('completed')).toBe(11);
+    expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', estimated: false });
+    expect(bill.signal.aborted).toBe(true);
+  });
+
+  test('uses a hold of the database for a call with an Idempotency-Key', async () => {
+    const ledger = memoryLedger();
+    const answer = { scope: 'a', run: 'b', status: null, body: null };
+    const remember: Remember = Object.assign(async () => {}, { inSettlement: () => () => answer });
+    const kinds: string[] = [];
+    const { hold, reserve } = ledger;
+    ledger.hold = (...parameters) => (kinds.push('hold'), hold(...parameters));
+    ledger.reserve = (...parameters) => (kinds.push('reserve'), reserve(...parameters));
+    for (const settings of [{ ledger }, { ledger, remember }]) {
+      const bill = openBill(settings);
+      await bill.reserve(model, []);
+      await bill.close();
+    }
+    expect(kinds).toEqual(['reserve', 'hold']);
+  });
+});
+
+describe('the output limit of a bill', () => {
+  test("is the model's longest answer where the credits suffice", async () => {
+    const bill = openBill();
+    await bill.reserve(model, []);
+    expect(bill.outputLimit).toBe(1_000);
+  });
+
+  test('is not added where the caller sent one', async () => {
+    const bill = openBill({ limit: 50 });
+    await bill.reserve(model, []);
+    expect(bill.outputLimit).toBeUndefined();
+  });
+
+  test('is what the reserved credits cover', async () => {
+    const ledger = memoryLedger(300n);
+    const bill = openBill({ ledger });
+    await bill.reserve(model, []);
+    const limit = bill.outputLimit ?? 0;
+    expect(limit).toBeGreaterThan(100);
+    expect(limit).toBeLessThan(150);
+    expect(ledger.held()).toBeLessThanOrEqual(300n);
+  });
+
+  test('covers a dearer fallback with what is reserved', async () => {
+    const ledger = memoryLedger(300n);
+    const dear = catalogModel({ id: 'acme/dear', rates: { input: 2_000_000, output: 4_000_000 } });
+    const bill = openBill({ ledger });
+    await bill.reserve(model, []);
+    const limit = bill.outputLimit ?? 0;
+    bill.markSent();
+    bill.failAttempt();
+    await bill.reserve(dear, []);
+    expect(bill.outputLimit).toBeLessThan(limit / 2);
+    expect(bill.outputLimit).toBeGreaterThanOrEqual(16);
+    expect(ledger.held()).toBeLessThanOrEqual(300n);
+  });
+
+  test('below 16 tokens is a 402', async () => {
+    const bill = openBill({ ledger: memoryLedger(50n) });
+    await expect(bill.reserve(model, [])).rejects.toMatchObject({ status: 402 });
+  });
+});
+
+describe('checkpoints', () => {
+  test('come with the first piece, then every 256 bytes or 250 ms', async () => {
+    const ledger = memoryLedger();
+    let nowMs = 0;
+    const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs } });
+    await bill.reserve(model, []);
+    bill.markSent();
+    bill.follow();
+    const count = (bytes: number, atMs: number): number => {
+      nowMs = atMs;
+      bill.countText('output', bytes);
+      return ledger.checkpoints.length;
+    };
+    expect([
+      count(40, 0),
+      count(40, 10),
+      count(200, 20),
+      count(56, 30),
+      count(4, 269),
+      count(4, 280),
+    ]).toEqual([1, 1, 1, 2, 2, 3]);
+    expect(ledger.checkpoints.map(({ outputTokens }) => outputTokens)).toEqual([10, 84, 86]);
+    const credits = ledger.checkpoints.map((checkpoint) => checkpoint.credits);
+    expect(credits[0]).toBeGreaterThan(0n);
+    expect(credits[1]).toBeGreaterThan(credits[0] ?? 0n);
+  });
+});
