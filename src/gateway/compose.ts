@@ -44,7 +44,7 @@ import { isStartupKey } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { loginPaths, reservedServiceIds } from './contract-paths.ts';
 import { createControlHandlers } from './control.ts';
-import { credits, creditsStore, directoryJournal } from './credits/index.ts';
+import { credits, creditsStore, settlementJournal } from './credits/index.ts';
 import type { Ledger, LedgerTimes } from './credits/index.ts';
 import { directory } from './directory.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
@@ -400,7 +400,7 @@ function openTenants(
   const creditsService = defer(
     credits({
       store: creditsStore(database),
-      journal: directoryJournal(
+      journal: settlementJournal(
         config.journalPath ?? (isLocalEdition ? join(config.databasePath, 'journal') : './data/journal'),
       ),
       users,

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import {
   credits,
   creditsStore,
-  directoryJournal,
+  settlementJournal,
   type Credits,
   type LedgerVerdict,
 } from '../../src/gateway/credits/index.ts';
@@ -103,7 +103,7 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   await migrateAll(database);
   const service = credits({
     store: creditsStore(database),
-    journal: directoryJournal(journalPath),
+    journal: settlementJournal(journalPath),
     users: { findUser: async () => null },
     audit: { record: async () => undefined },
     log: silentLog,

@@ -10,7 +10,7 @@ import { originOf } from '../identity.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Service } from '../service.ts';
 import { createBalances, userNotFound } from './balances.ts';
-import type { Journal } from './journal.ts';
+import type { SettlementJournal } from './journal/settlements.ts';
 import { createLedgerMaintenance, defaultTimes, type LedgerTimes } from './maintenance.ts';
 import { createWriteBatcher } from './write-batcher.ts';
 import { createLedger, type LedgerCounters } from './ledger.ts';
@@ -21,7 +21,7 @@ import { verifyLedger, type LedgerVerdict } from './verify.ts';
 
 export interface CreditsOptions {
   store: CreditsStore;
-  journal: Journal;
+  journal: SettlementJournal;
   /** Looks up the owner of a balance; removed users have none. */
   users: { findUser(userId: string): Promise<{ state: string } | null> };
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };

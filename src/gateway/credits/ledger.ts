@@ -6,7 +6,7 @@ import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import { isDatabaseUnavailable, type WriteBatcher } from './write-batcher.ts';
-import type { Journal, Settlement } from './journal.ts';
+import type { SettlementJournal, Settlement } from './journal/settlements.ts';
 import type { Alongside, Hold, Ledger, PaidCall } from './ports.ts';
 import { createBalanceCache } from './balance-cache.ts';
 import type { LeaseRenewal, CreditsStore, Verdict } from './store.ts';
@@ -14,7 +14,7 @@ import type { LeaseRenewal, CreditsStore, Verdict } from './store.ts';
 export interface LedgerOptions {
   store: CreditsStore;
   batcher: WriteBatcher;
-  journal: Journal;
+  journal: SettlementJournal;
   log: Log;
   clock: Pick<Clock, 'monotonicMs'>;
   leaseMs: number;

@@ -2,7 +2,7 @@
 // process is gone, verifies the ledger hourly and deletes holds beyond their retention.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Journal } from './journal.ts';
+import type { SettlementJournal } from './journal/settlements.ts';
 import type { ManagedLedger } from './ledger.ts';
 import type { CreditsStore } from './store.ts';
 import { verifyLedger } from './verify.ts';
@@ -30,7 +30,7 @@ export const defaultTimes: LedgerTimes = {
 export interface LedgerMaintenanceOptions {
   ledger: ManagedLedger;
   store: CreditsStore;
-  journal: Journal;
+  journal: SettlementJournal;
   log: Log;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   times: LedgerTimes;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   creditsStore,
-  directoryJournal,
+  settlementJournal,
   type Credits,
   type CreditsStore,
   type Hold,
@@ -230,7 +230,7 @@ describe('a settlement after the recovery of its hold', () => {
     away.is = 'before';
     await one.settle(60n, facts(), { work: async () => undefined });
     await world
-      .replica({ isAlone: true, journal: { ...directoryJournal(world.journalPath), list: async () => [] } })
+      .replica({ isAlone: true, journal: { ...settlementJournal(world.journalPath), list: async () => [] } })
       .start();
     await world.replica().start();
     expect(await readdir(world.journalPath)).toEqual([]);
@@ -344,7 +344,7 @@ describe('a settlement while the database is away', () => {
     const userId = await world.user(1_000n);
     const away = { is: false };
     const inner = creditsStore(world.place.database);
-    const broken = directoryJournal(join(world.journalPath, 'gone'));
+    const broken = settlementJournal(join(world.journalPath, 'gone'));
     const store: CreditsStore = {
       ...inner,
       apply: (...parameters) =>
@@ -367,7 +367,7 @@ describe('a settlement while the database is away', () => {
 
   test('of another database is left alone', async () => {
     const { holdId } = await dead.ledger.hold(callOf(await world.user(10n)), 5n);
-    const journal = directoryJournal(world.journalPath);
+    const journal = settlementJournal(world.journalPath);
     await journal.write({
       kind: 'settle',
       holdId: 'hld_of_another',
@@ -426,7 +426,7 @@ describe('a settlement while the database is away', () => {
         },
       });
     };
-    await directoryJournal(world.journalPath, { openFile }).write({
+    await settlementJournal(world.journalPath, { openFile }).write({
       kind: 'settle',
       holdId: 'hld_1',
       accountId: 'usr_x',
@@ -445,7 +445,7 @@ describe('a settlement while the database is away', () => {
   test('needs a journal that can be written, or the start is refused', async () => {
     await writeFile(join(world.journalPath, 'file'), '');
     await expect(
-      world.replica({ journal: directoryJournal(join(world.journalPath, 'file', 'folder')) }).start(),
+      world.replica({ journal: settlementJournal(join(world.journalPath, 'file', 'folder')) }).start(),
     ).rejects.toThrow('JOURNAL_PATH');
   });
 });

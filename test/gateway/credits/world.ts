@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import {
   credits,
   creditsStore,
-  directoryJournal,
+  settlementJournal,
   type Credits,
   type CreditsOptions,
   type LedgerTimes,
@@ -57,7 +57,7 @@ export async function startLedger(): Promise<LedgerWorld> {
   function replica(more: Partial<CreditsOptions> = {}): Credits {
     const replicaCredits = credits({
       store: creditsStore(place.database),
-      journal: directoryJournal(journalPath),
+      journal: settlementJournal(journalPath),
       users: { findUser: async () => ({ state: 'active' }) },
       audit: { record: async () => undefined },
       log,

@@ -3,14 +3,14 @@
 import { randomUUID } from 'node:crypto';
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
-import { makeSettingFolder } from '../../kernel/folder.ts';
-import type { UsageFacts } from '../usage/index.ts';
-import type { Operation } from './store.ts';
+import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
+import { makeSettingFolder } from '../../../kernel/folder.ts';
+import type { UsageFacts } from '../../usage/index.ts';
+import type { Operation } from '../store.ts';
 
 export type Settlement = Extract<Operation, { kind: 'settle' }>;
 
-export interface Journal {
+export interface SettlementJournal {
   /** Creates the folder. Throws when files cannot be written there. */
   prepare(): Promise<void>;
   /** Resolves after fsync. */
@@ -27,12 +27,15 @@ const suffix = '.settlement.json';
 
 const unreadableSuffix = '.unreadable';
 
-export interface JournalOptions {
+export interface SettlementJournalOptions {
   /** For a test: opens files and folders. */
   openFile?: typeof open;
 }
 
-export function directoryJournal(directory: string, { openFile = open }: JournalOptions = {}): Journal {
+export function settlementJournal(
+  directory: string,
+  { openFile = open }: SettlementJournalOptions = {},
+): SettlementJournal {
   const pathOf = (holdId: string): string => join(directory, holdId + suffix);
 
   async function writeSynced(path: string, text: string): Promise<void> {
