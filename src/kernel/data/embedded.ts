@@ -7,7 +7,7 @@ import { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { assetExists, assetPath, startThread } from '../assets.ts';
 import { makeFolder } from '../folder.ts';
-import { lockFolder } from './embedded-lock.ts';
+import { lockFolder } from './folder-lock.ts';
 import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
 import type { Log } from '../log.ts';
 

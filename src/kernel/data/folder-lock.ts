@@ -1,4 +1,4 @@
-// One process a data folder. The lock is a file lock of the operating system, taken through node:sqlite
+// One process a folder. The lock is a file lock of the operating system, taken through node:sqlite
 // because Node has no flock of its own: the kernel drops it with the process, so a killed holder leaves
 // nothing behind, a reused process id deceives nobody, and two starters cannot both take over.
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,6 +9,7 @@ import { Problem } from '../problem.ts';
 const lockFile = 'townhall.lock';
 // The process id is written beside the lock, for the refused opener's message alone; nothing is decided by it.
 const holderFile = 'townhall.pid';
+const sqliteBusy = 5;
 
 export interface FolderLock {
   release(): void;
@@ -20,20 +21,27 @@ export interface FolderLock {
  * the lock.
  */
 export function lockFolder(folder: string): FolderLock {
+  const lock = tryLockFolder(folder);
+  if (lock !== null) return lock;
+  throw new Problem(
+    'unavailable',
+    'database_unavailable',
+    `The data folder ${folder} is held by ${holderName(join(folder, holderFile))}. It takes one process at a time: stop that one, or give this one a folder of its own.`,
+  );
+}
+
+/** As `lockFolder`, but null where the folder is held. Throws the system's error where the folder is unusable, or gone. */
+export function tryLockFolder(folder: string): FolderLock | null {
   const holder = join(folder, holderFile);
   const lock = new DatabaseSync(join(folder, lockFile), { timeout: 0 });
   try {
     lock.exec('BEGIN EXCLUSIVE');
-  } catch (cause) {
+    writeFileSync(holder, `${process.pid}\n`, { mode: 0o600 });
+  } catch (error) {
     lock.close();
-    throw new Problem(
-      'unavailable',
-      'database_unavailable',
-      `The data folder ${folder} is held by ${holderName(holder)}. It takes one process at a time: stop that one, or give this one a folder of its own.`,
-      { cause },
-    );
+    if ((error as { errcode?: number }).errcode === sqliteBusy) return null;
+    throw error;
   }
-  writeFileSync(holder, `${process.pid}\n`, { mode: 0o600 });
   return {
     release() {
       rmSync(holder, { force: true });
