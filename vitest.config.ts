@@ -10,7 +10,9 @@ import { defineConfig } from 'vitest/config';
 const withDatabase = [
   'test/{agent,cli,deploy,fault-injection}/**/*.test.ts',
   'test/gateway/*.test.ts',
-  'test/gateway/!(ai)/**/*.test.ts',
+  'test/gateway/!(ai|credits)/**/*.test.ts',
+  'test/gateway/credits/*.test.ts',
+  'test/gateway/credits/!(journal)/**/*.test.ts',
   // Of the tests of models only these have a database; the rest run on a ledger in memory.
   'test/gateway/ai/**/{asr,async-video,gateway,image,jobs,media,paid,tts,video}.test.ts',
   'test/clients/real-gateway.test.ts',
@@ -30,7 +32,8 @@ const onBothEngines = [
   'test/gateway/audit/chain.test.ts',
   'test/gateway/bureaus/bureaus.test.ts',
   'test/gateway/cities/cities.test.ts',
-  'test/gateway/credits/**/*.test.ts',
+  'test/gateway/credits/*.test.ts',
+  'test/gateway/credits/!(journal)/**/*.test.ts',
   'test/gateway/env/{rotation,variables}.test.ts',
   'test/gateway/payments/{order-of-events,orders,webhooks}.test.ts',
   'test/gateway/services/charge.test.ts',

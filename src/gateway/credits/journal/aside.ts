@@ -1,0 +1,143 @@
+// Journals that only an operator applies or discards, in the folder `aside` of JOURNAL_PATH: those of another generation of the
+// ledger, and copies of damaged segments. `townhall ledger journal` lists them.
+import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { makeFolder } from '../../../kernel/folder.ts';
+import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
+import { clearAppliedAt, readGeneration, writeGeneration } from './folder-facts.ts';
+import type { AsideReason } from './journal.ts';
+import { damagedSegments, emptyFacts, readLines } from './journal-reader.ts';
+import { syncFolder } from './segment-file.ts';
+
+const asideName = 'aside';
+const reasonName = 'reason.json';
+
+/** Moves a whole journal aside. The caller holds its lock. */
+export async function moveAside(
+  directory: string,
+  journalId: string,
+  reason: AsideReason,
+  at: Date,
+): Promise<void> {
+  const folder = join(directory, journalId);
+  await writeReason(folder, reason, at);
+  await makeFolder(join(directory, asideName));
+  await rename(folder, join(directory, asideName, journalId));
+  await syncFolder(join(directory, asideName));
+  await syncFolder(directory);
+}
+
+/** Copies a damaged segment, so that it outlives its journal. Returns false when that was done before. */
+export async function copyAside(
+  directory: string,
+  journalId: string,
+  segment: string,
+  at: Date,
+): Promise<boolean> {
+  const name = `${journalId}-${Number.parseInt(segment, 10)}`;
+  const target = join(directory, asideName, name);
+  await makeFolder(join(directory, asideName));
+  try {
+    await mkdir(target, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+  await writeReason(target, 'damaged', at);
+  await cp(join(directory, journalId, segment), join(target, segment)).catch((error: unknown) => {
+    // A segment that is gone is damage too.
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  });
+  await syncFolder(target);
+  return true;
+}
+
+async function writeReason(folder: string, reason: AsideReason, at: Date): Promise<void> {
+  await writeFile(join(folder, reasonName), `${JSON.stringify({ reason, at: at.toISOString() })}\n`, {
+    mode: 0o600,
+  });
+}
+
+export interface AsideJournal {
+  /** The journal's id; for a copy of a damaged segment, with the segment's first number. */
+  name: string;
+  reason: string;
+  at: string;
+  generation: string | null;
+  /** Final lines that can be read, and their credits. */
+  charges: number;
+  credits: bigint;
+  /** Calls that were sent and have no final line. */
+  unfinished: number;
+  isDamaged: boolean;
+}
+
+export async function listAside(directory: string): Promise<AsideJournal[]> {
+  const names = await asideNames(directory);
+  return Promise.all(names.map((name) => describeAside(directory, name)));
+}
+
+async function asideNames(directory: string): Promise<string[]> {
+  try {
+    return (await readdir(join(directory, asideName))).sort((left, right) => left.localeCompare(right, 'en'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+async function describeAside(directory: string, name: string): Promise<AsideJournal> {
+  const folder = join(directory, asideName, name);
+  const reasonText = await readFile(join(folder, reasonName), 'utf8').catch(() => '');
+  const { reason, at } = asRecord(parseJsonOrUndefined(reasonText));
+  const facts = emptyFacts();
+  const unfinished = new Set<string>();
+  let charges = 0;
+  let credits = 0n;
+  for await (const lines of readLines(folder, facts))
+    for (const { line } of lines) {
+      if (line.kind === 'sent') unfinished.add(line.usageId);
+      if (line.kind !== 'final') continue;
+      unfinished.delete(line.usageId);
+      charges += 1;
+      credits += line.credits;
+    }
+  return {
+    name,
+    reason: typeof reason === 'string' ? reason : 'unknown',
+    at: typeof at === 'string' ? at : '',
+    generation: await readGeneration(folder),
+    charges,
+    credits,
+    unfinished: unfinished.size,
+    isDamaged: damagedSegments(facts).length > 0,
+  };
+}
+
+/**
+ * Gives a journal that was put aside to the ledger of this generation: the next gateway that looks for abandoned journals
+ * applies it. Throws for an unknown name and for a copy of a damaged segment, whose readable lines are applied already.
+ */
+export async function restoreFromAside(directory: string, name: string, generation: string): Promise<void> {
+  const folder = await requireAside(directory, name);
+  if ((await readGeneration(folder)) === null)
+    throw new Error(
+      `${name} is a copy of a damaged segment. Its readable lines are applied with their journal; read it and discard it.`,
+    );
+  await writeGeneration(folder, generation);
+  await clearAppliedAt(folder);
+  await rm(join(folder, reasonName), { force: true });
+  await rename(folder, join(directory, name));
+  await syncFolder(directory);
+}
+
+/** Deletes a journal that was put aside. Throws for an unknown name. */
+export async function discardAside(directory: string, name: string): Promise<void> {
+  await rm(await requireAside(directory, name), { recursive: true });
+}
+
+async function requireAside(directory: string, name: string): Promise<string> {
+  if (!(await asideNames(directory)).includes(name))
+    throw new Error(`No journal named ${name} was put aside in ${directory}.`);
+  return join(directory, asideName, name);
+}

@@ -1,0 +1,59 @@
+// The files of a journal's folder that say to which ledger it belongs and since when all of it is applied.
+import { open, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
+import { listSegments, syncFolder } from './segment-file.ts';
+
+const identityName = 'journal.json';
+const appliedName = 'applied';
+
+/** Generation of the ledger that the journal belongs to; null when the file is missing or unreadable. */
+export async function readGeneration(folder: string): Promise<string | null> {
+  const text = await readText(join(folder, identityName));
+  const { generation } = asRecord(parseJsonOrUndefined(text ?? ''));
+  return typeof generation === 'string' ? generation : null;
+}
+
+/** On disk when this resolves. */
+export async function writeGeneration(folder: string, generation: string): Promise<void> {
+  await writeSynced(join(folder, identityName), `${JSON.stringify({ format: 1, generation })}\n`);
+  await syncFolder(folder);
+}
+
+/** When the journal was first read to be applied completely; null when it was not. */
+export async function readAppliedAt(folder: string): Promise<Date | null> {
+  const text = await readText(join(folder, appliedName));
+  const at = new Date(text?.trim() ?? '');
+  return Number.isNaN(at.getTime()) ? null : at;
+}
+
+export async function writeAppliedAt(folder: string, at: Date): Promise<void> {
+  await writeSynced(join(folder, appliedName), `${at.toISOString()}\n`);
+}
+
+export async function clearAppliedAt(folder: string): Promise<void> {
+  await rm(join(folder, appliedName), { force: true });
+}
+
+/** Segments first: a folder with segments and without its generation counts as damaged. */
+export async function removeFolder(folder: string): Promise<void> {
+  for (const { path } of await listSegments(folder)) await rm(path, { force: true });
+  await rm(folder, { recursive: true, force: true });
+}
+
+async function writeSynced(path: string, text: string): Promise<void> {
+  const file = await open(path, 'w', 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function readText(path: string): Promise<string | null> {
+  return readFile(path, 'utf8').catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  });
+}

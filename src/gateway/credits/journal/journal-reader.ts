@@ -1,0 +1,104 @@
+// Reads the segments of a journal in the order of their lines, one segment in memory at a time. A number is delivered once,
+// although a segment that failed and its replacement may both have it.
+import { readFile } from 'node:fs/promises';
+import { nextTurn } from '../../../kernel/async.ts';
+import type { ChargeLine, JournalLine } from './journal.ts';
+import { readFrames } from './line-format.ts';
+import { textToLine, toCharge } from './line-text.ts';
+import { listSegments, type SegmentPath } from './segment-file.ts';
+
+export interface NumberedLine {
+  seq: number;
+  line: JournalLine;
+}
+
+/** Numbers that no intact line has. */
+interface Gap {
+  from: number;
+  to: number;
+  /** The segment that should have them. */
+  segment: string;
+}
+
+/** What a reading has learnt so far; complete once its lines are all read. */
+export interface JournalFacts {
+  lastSeq: number;
+  /** The writer knew all lines up to here to be on disk. */
+  syncedSeq: number;
+  gaps: Gap[];
+}
+
+const batchLines = 500;
+
+export function emptyFacts(): JournalFacts {
+  return { lastSeq: 0, syncedSeq: 0, gaps: [] };
+}
+
+/**
+ * Segments with numbers that are missing although they were on disk. A number above `syncedSeq` may be missing: a power loss
+ * keeps pages of an unsynced write in any order.
+ */
+export function damagedSegments({ gaps, syncedSeq }: JournalFacts): string[] {
+  return [...new Set(gaps.filter(({ from }) => from <= syncedSeq).map(({ segment }) => segment))];
+}
+
+/** Lines in order, at most 500 at a time. Segments that another reader deletes meanwhile are skipped. */
+export async function* readLines(folder: string, facts: JournalFacts): AsyncGenerator<NumberedLine[]> {
+  const segments = await listSegments(folder);
+  facts.lastSeq = (segments[0]?.firstSeq ?? 1) - 1;
+  for (const [index, segment] of segments.entries()) {
+    const bytes = await readSegment(segment);
+    if (bytes === null) continue;
+    noteGap(facts, segment.firstSeq, segments[index - 1]?.name ?? segment.name);
+    facts.lastSeq = Math.max(facts.lastSeq, segment.firstSeq - 1);
+    yield* readSegmentLines(bytes, segment, facts);
+  }
+}
+
+async function* readSegmentLines(
+  bytes: Buffer,
+  segment: SegmentPath,
+  facts: JournalFacts,
+): AsyncGenerator<NumberedLine[]> {
+  let batch: NumberedLine[] = [];
+  for (const { seq, syncedSeq, text } of readFrames(bytes)) {
+    facts.syncedSeq = Math.max(facts.syncedSeq, syncedSeq);
+    if (seq <= facts.lastSeq) continue;
+    const line = textToLine(text);
+    if (line === null) continue;
+    noteGap(facts, seq, segment.name);
+    facts.lastSeq = seq;
+    batch.push({ seq, line });
+    if (batch.length < batchLines) continue;
+    yield batch;
+    batch = [];
+    // Parsing a whole segment takes some 40 ms; calls go on between batches.
+    await nextTurn();
+  }
+  if (batch.length > 0) yield batch;
+}
+
+function noteGap(facts: JournalFacts, seq: number, segment: string): void {
+  if (seq > facts.lastSeq + 1) facts.gaps.push({ from: facts.lastSeq + 1, to: seq - 1, segment });
+}
+
+async function readSegment({ path }: SegmentPath): Promise<Buffer | null> {
+  return readFile(path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  });
+}
+
+/** Final lines between two numbers: above the first, up to the second. */
+export async function* readCharges(
+  folder: string,
+  range: { after: number; upTo: number },
+): AsyncGenerator<ChargeLine[]> {
+  for await (const lines of readLines(folder, emptyFacts())) {
+    const charges = lines.flatMap(({ seq, line }) =>
+      line.kind === 'final' && seq > range.after && seq <= range.upTo ? [toCharge(seq, line)] : [],
+    );
+    if (charges.length > 0) yield charges;
+    if ((lines.at(-1)?.seq ?? 0) >= range.upTo) return;
+  }
+}

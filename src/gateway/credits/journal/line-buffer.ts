@@ -1,0 +1,48 @@
+// Lines of one turn of the event loop, framed into one block of bytes for one write. A block is held until its lines are known
+// to be on disk, so that they can be written to another file.
+import { type Frame, maxFrameBytes, writeFrame } from './line-format.ts';
+
+export interface Block {
+  firstSeq: number;
+  lastSeq: number;
+  bytes: Buffer;
+}
+
+// A block is at most so large, and so is what one call of write(2) blocks the event loop for.
+const blockBytes = 256 * 1024;
+
+export interface LineBuffer {
+  add(frame: Frame): void;
+  /** The blocks since the last call, in the order of their lines. */
+  take(): Block[];
+}
+
+export function createLineBuffer(): LineBuffer {
+  let target = Buffer.allocUnsafe(blockBytes);
+  let length = 0;
+  let firstSeq = 0;
+  let lastSeq = 0;
+  let blocks: Block[] = [];
+
+  function cut(): void {
+    if (length > 0) blocks.push({ firstSeq, lastSeq, bytes: Buffer.from(target.subarray(0, length)) });
+    length = 0;
+  }
+
+  return {
+    add(frame) {
+      const most = maxFrameBytes(frame.text.length);
+      if (length + most > target.length) cut();
+      if (most > target.length) target = Buffer.allocUnsafe(most);
+      if (length === 0) firstSeq = frame.seq;
+      lastSeq = frame.seq;
+      length = writeFrame(target, length, frame);
+    },
+    take() {
+      cut();
+      const ready = blocks;
+      blocks = [];
+      return ready;
+    },
+  };
+}

@@ -1,0 +1,85 @@
+// The frame of one line of a segment: `CRC LENGTH NUMBER SYNCED TEXT` and a line feed. Four numbers of fixed width in hexadecimal,
+// so that an operator can read a segment with `less`. The CRC32 covers everything between itself and the line feed. SYNCED is the
+// number up to which the writer knew its lines to be on disk: a line that is missing at or below it is damage, one above it
+// may be the torn end of a write.
+import { crc32 } from 'node:zlib';
+
+export interface Frame {
+  seq: number;
+  syncedSeq: number;
+  text: string;
+}
+
+export const maxTextBytes = 1024 * 1024;
+
+const lineFeed = 10;
+const space = 32;
+const crcDigits = 8;
+const numberDigits = 12;
+const crcEnd = crcDigits + 1;
+const lengthEnd = crcEnd + crcDigits + 1;
+const seqEnd = lengthEnd + numberDigits + 1;
+const headerBytes = seqEnd + numberDigits + 1;
+
+/** The most bytes that a frame of so many UTF-16 units can take. */
+export function maxFrameBytes(units: number): number {
+  return headerBytes + units * 3 + 1;
+}
+
+/** Writes a frame at an offset of a buffer with enough room, and returns the offset after it. The text has no line feed. */
+export function writeFrame(target: Buffer, at: number, { seq, syncedSeq, text }: Frame): number {
+  const length = target.write(text, at + headerBytes, 'utf8');
+  const end = at + headerBytes + length;
+  const numbers = ` ${hex(length, crcDigits)} ${hex(seq, numberDigits)} ${hex(syncedSeq, numberDigits)} `;
+  target.write(numbers, at + crcDigits, 'latin1');
+  target.write(hex(crc32(target.subarray(at + crcEnd, end)), crcDigits), at, 'latin1');
+  target[end] = lineFeed;
+  return end + 1;
+}
+
+/** The frame at an offset and the offset after it; null where there is no whole, intact frame. */
+export function readFrame(source: Buffer, at: number): (Frame & { next: number }) | null {
+  if (at + headerBytes > source.length) return null;
+  const length = parseHex(source, at + crcEnd, crcDigits);
+  if (length === null || length > maxTextBytes) return null;
+  const end = at + headerBytes + length;
+  if (source[end] !== lineFeed) return null;
+  if (parseHex(source, at, crcDigits) !== crc32(source.subarray(at + crcEnd, end))) return null;
+  const seq = parseHex(source, at + lengthEnd, numberDigits);
+  const syncedSeq = parseHex(source, at + seqEnd, numberDigits);
+  if (seq === null || syncedSeq === null) return null;
+  return { seq, syncedSeq, text: source.toString('utf8', at + headerBytes, end), next: end + 1 };
+}
+
+/** All intact frames of a segment in their order. Damaged bytes are skipped up to the next line feed. */
+export function* readFrames(segment: Buffer): Generator<Frame> {
+  for (let at = 0; at < segment.length;) {
+    const frame = readFrame(segment, at);
+    if (frame !== null) yield frame;
+    const next = frame?.next ?? segment.indexOf(lineFeed, at) + 1;
+    if (next === 0) return;
+    at = next;
+  }
+}
+
+function hex(value: number, digits: number): string {
+  return value.toString(16).padStart(digits, '0');
+}
+
+/** Null unless there are so many lower-case digits with a space after them. */
+function parseHex(source: Buffer, at: number, digits: number): number | null {
+  if (source[at + digits] !== space) return null;
+  let value = 0;
+  for (let index = at; index < at + digits; index += 1) {
+    const digit = hexDigit(source[index] ?? 0);
+    if (digit === null) return null;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+function hexDigit(code: number): number | null {
+  if (code >= 48 && code <= 57) return code - 48;
+  if (code >= 97 && code <= 102) return code - 87;
+  return null;
+}

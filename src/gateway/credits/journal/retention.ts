@@ -1,0 +1,91 @@
+// Deletes segments ten minutes after the database was read to have applied them. The delay is for a database that loses its last
+// commits, as a promoted standby does: its charges are applied again from here.
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pause } from '../../../kernel/async.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { segmentName } from './segment-file.ts';
+
+export const keepMs = 10 * 60_000;
+
+export interface RetentionOptions {
+  folder: string;
+  log: Log;
+  clock: Pick<Clock, 'sleep' | 'monotonicMs'>;
+  /** Makes the lines of open calls up to this number durable in a later segment. */
+  copyForward(upTo: number): Promise<void>;
+}
+
+export interface Retention {
+  addSegment(firstSeq: number): void;
+  applied(seq: number): void;
+  close(): Promise<void>;
+}
+
+interface Segment {
+  firstSeq: number;
+  appliedAtMs: number | null;
+}
+
+export function createRetention({ folder, log, clock, copyForward }: RetentionOptions): Retention {
+  const shutdown = new AbortController();
+  // The last one is being written.
+  const segments: Segment[] = [];
+  let appliedSeq = 0;
+  let loop = Promise.resolve();
+  let isRunning = false;
+
+  async function deleteWhenDue(): Promise<void> {
+    for (;;) {
+      const [oldest, following] = segments;
+      const appliedAtMs = oldest?.appliedAtMs ?? null;
+      if (oldest === undefined || appliedAtMs === null || following === undefined) return;
+      if (shutdown.signal.aborted) return;
+      const waitMs = appliedAtMs + keepMs - clock.monotonicMs();
+      if (waitMs > 0) {
+        await pause(waitMs, { clock, signal: shutdown.signal });
+        continue;
+      }
+      await copyForward(following.firstSeq - 1);
+      await rm(join(folder, segmentName(oldest.firstSeq)), { force: true });
+      segments.shift();
+    }
+  }
+
+  function markApplied(): void {
+    for (const [index, segment] of segments.entries()) {
+      const next = segments[index + 1];
+      if (next !== undefined && next.firstSeq - 1 <= appliedSeq) segment.appliedAtMs ??= clock.monotonicMs();
+    }
+    if (!isRunning) loop = run();
+  }
+
+  async function run(): Promise<void> {
+    isRunning = true;
+    try {
+      await deleteWhenDue();
+    } catch (error) {
+      log.warn({ err: error, folder }, 'segments of the journal were not deleted');
+    } finally {
+      isRunning = false;
+    }
+  }
+
+  return {
+    addSegment(firstSeq) {
+      // A replacement of a segment without one synced line has its name.
+      if (segments.at(-1)?.firstSeq !== firstSeq) segments.push({ firstSeq, appliedAtMs: null });
+      markApplied();
+    },
+    applied(seq) {
+      if (seq <= appliedSeq) return;
+      appliedSeq = seq;
+      markApplied();
+    },
+    async close() {
+      shutdown.abort();
+      await loop;
+    },
+  };
+}

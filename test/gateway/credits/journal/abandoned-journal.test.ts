@@ -1,0 +1,228 @@
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { Journal, JournalLine } from '../../../../src/gateway/credits/journal/journal.ts';
+import {
+  checkpointLine,
+  finalLine,
+  type JournalWorld,
+  journalWorld,
+  readCharges,
+  sampleCall,
+  sentLine,
+} from './world.ts';
+
+/** A closed journal with these lines, each one synced before the next. */
+async function leaveJournal(world: JournalWorld, lines: readonly JournalLine[]): Promise<Journal> {
+  const journal = await world.open();
+  for (const line of lines) await journal.sync(journal.append(line));
+  await journal.close();
+  return journal;
+}
+
+async function onlySegment(world: JournalWorld, journal: Journal): Promise<string> {
+  const [name, ...others] = await world.segments(journal);
+  if (name === undefined || others.length > 0) throw new Error('There is not one segment.');
+  return join(world.path, journal.journalId, name);
+}
+
+const threeCalls = [finalLine('a'), finalLine('b'), finalLine('c')];
+
+describe('takeAbandoned', () => {
+  test('leaves a journal in use alone', async () => {
+    const world = await journalWorld();
+    const journal = await world.open();
+    expect(await world.directory().takeAbandoned()).toEqual([]);
+    await journal.sync(journal.append(finalLine('a')));
+    expect(await readCharges(journal)).toHaveLength(1);
+    await journal.close();
+  });
+
+  test('gives a journal to one taker', async () => {
+    const world = await journalWorld();
+    await leaveJournal(world, threeCalls);
+    const journals = await Promise.all([
+      world.directory().takeAbandoned(),
+      world.directory().takeAbandoned(),
+    ]);
+    expect(journals.flat()).toHaveLength(1);
+    journals.flat()[0]?.unlock();
+    expect(await world.directory().takeAbandoned()).toHaveLength(1);
+  });
+
+  test('names the journal and its generation', async () => {
+    const world = await journalWorld();
+    const { journalId } = await leaveJournal(world, threeCalls);
+    expect(await world.take()).toMatchObject({ journalId, generation: 'gen-1' });
+  });
+
+  test('removes a folder that was never made whole', async () => {
+    const world = await journalWorld();
+    const { journalId } = await leaveJournal(world, threeCalls);
+    const folder = join(world.path, journalId);
+    for (const name of await readdir(folder)) await rm(join(folder, name));
+    expect(await world.directory().takeAbandoned()).toEqual([]);
+    expect(await readdir(world.path)).toEqual([]);
+  });
+
+  test('puts a journal aside that names no ledger', async () => {
+    const world = await journalWorld();
+    const { journalId } = await leaveJournal(world, threeCalls);
+    await writeFile(join(world.path, journalId, 'journal.json'), '');
+    expect(await world.directory().takeAbandoned()).toEqual([]);
+    expect(await readdir(join(world.path, 'aside'))).toEqual([journalId]);
+    expect(world.alarms).toHaveLength(1);
+  });
+});
+
+describe('charges', () => {
+  test('gives final lines with their numbers', async () => {
+    const world = await journalWorld();
+    await leaveJournal(world, [sentLine('a'), finalLine('a', 7n), finalLine('b', 8n)]);
+    const journal = await world.take();
+    expect(await readCharges(journal)).toEqual([
+      { seq: 2, ...withoutKind(finalLine('a', 7n)) },
+      { seq: 3, ...withoutKind(finalLine('b', 8n)) },
+    ]);
+    expect(await readCharges(journal, 2)).toMatchObject([{ seq: 3 }]);
+  });
+
+  test('charges a call without an end by its input estimate', async () => {
+    const world = await journalWorld();
+    await leaveJournal(world, [sentLine('a', 5n)]);
+    expect(await readCharges(await world.take())).toMatchObject([
+      {
+        seq: 2,
+        usageId: 'a',
+        call: sampleCall,
+        allotmentId: 'alt_1',
+        credits: 5n,
+        facts: { outcome: 'upstream_failed', estimated: true, action: 'text', tokens: { input: 0 } },
+      },
+    ]);
+  });
+
+  test('charges a call without an end by its last checkpoint', async () => {
+    const world = await journalWorld();
+    await leaveJournal(world, [sentLine('a', 5n), checkpointLine('a', 9n), checkpointLine('a', 12n)]);
+    expect(await readCharges(await world.take())).toMatchObject([
+      { credits: 12n, facts: { durationMs: 7, outcome: 'upstream_failed' } },
+    ]);
+  });
+
+  test('closes a call once', async () => {
+    const world = await journalWorld();
+    await leaveJournal(world, [sentLine('a', 5n)]);
+    const first = await world.take();
+    const charges = await readCharges(first);
+    expect(await readCharges(first)).toEqual(charges);
+    first.unlock();
+    expect(await readCharges(await world.take())).toEqual(charges);
+  });
+
+  test('ignores a last line torn at any byte', async () => {
+    const world = await journalWorld();
+    const journal = await leaveJournal(world, threeCalls);
+    const path = await onlySegment(world, journal);
+    const bytes = await readFile(path);
+    const start = bytes.lastIndexOf(10, bytes.length - 2) + 1;
+    for (let length = start; length < bytes.length; length += 1) {
+      await writeFile(path, Buffer.concat([bytes.subarray(0, length), Buffer.alloc(bytes.length - length)]));
+      const abandoned = await world.take();
+      expect(await readCharges(abandoned), `${length} bytes`).toMatchObject([{ seq: 1 }, { seq: 2 }]);
+      abandoned.unlock();
+    }
+    expect(world.alarms).toEqual([]);
+  });
+
+  test('charges a call whose torn end is followed by its estimate', async () => {
+    const world = await journalWorld();
+    const journal = await leaveJournal(world, [finalLine('a'), sentLine('b', 5n), finalLine('b', 9n)]);
+    const path = await onlySegment(world, journal);
+    const bytes = await readFile(path);
+    await writeFile(path, bytes.subarray(0, bytes.length - 3));
+    const expected = [
+      { seq: 1, usageId: 'a' },
+      { seq: 3, usageId: 'b', credits: 5n },
+    ];
+    const abandoned = await world.take();
+    expect(await readCharges(abandoned)).toMatchObject(expected);
+    abandoned.unlock();
+    expect(await readCharges(await world.take())).toMatchObject(expected);
+    expect(world.alarms).toEqual([]);
+  });
+
+  test('takes lines behind a torn page for unsynced ones', async () => {
+    const world = await journalWorld();
+    const journal = await world.open();
+    await journal.sync(journal.append(finalLine('a')));
+    for (const usageId of ['b', 'c']) journal.append(finalLine(usageId));
+    await journal.close();
+    const path = await onlySegment(world, journal);
+    const bytes = await readFile(path);
+    const secondAt = bytes.indexOf(10) + 1;
+    bytes.fill(0, secondAt, secondAt + 30);
+    await writeFile(path, bytes);
+    expect(await readCharges(await world.take())).toMatchObject([{ seq: 1 }, { seq: 3 }]);
+    expect(world.alarms).toEqual([]);
+  });
+});
+
+describe('a flipped byte in the middle', () => {
+  async function damage(world: JournalWorld): Promise<Journal> {
+    const journal = await leaveJournal(world, threeCalls);
+    const path = await onlySegment(world, journal);
+    const bytes = await readFile(path);
+    const at = bytes.indexOf(10) + 100;
+    bytes[at] = (bytes[at] ?? 0) ^ 4;
+    await writeFile(path, bytes);
+    return journal;
+  }
+
+  test('leaves the other lines to be applied', async () => {
+    const world = await journalWorld();
+    await damage(world);
+    expect(await readCharges(await world.take())).toMatchObject([{ seq: 1 }, { seq: 3 }]);
+  });
+
+  test('copies the segment aside with one alarm', async () => {
+    const world = await journalWorld();
+    const { journalId } = await damage(world);
+    const journal = await world.take();
+    await readCharges(journal);
+    await readCharges(journal);
+    expect(await readdir(join(world.path, 'aside', `${journalId}-1`))).toContain('0000000000000001.segment');
+    expect(world.alarms).toHaveLength(1);
+  });
+});
+
+describe('remove', () => {
+  test('keeps the folder for ten minutes', async () => {
+    const world = await journalWorld();
+    const { journalId } = await leaveJournal(world, threeCalls);
+    await (await world.take()).remove();
+    world.clock.advance(10 * 60_000 - 1);
+    const again = await world.take();
+    expect(await readCharges(again)).toHaveLength(3);
+    await again.remove();
+    expect(await readdir(world.path)).toContain(journalId);
+    world.clock.advance(1);
+    await (await world.take()).remove();
+    expect(await readdir(world.path)).toEqual([]);
+  });
+});
+
+describe('putAside', () => {
+  test('hides the journal from takers', async () => {
+    const world = await journalWorld();
+    const { journalId } = await leaveJournal(world, threeCalls);
+    await (await world.take()).putAside('other_generation');
+    expect(await world.directory().takeAbandoned()).toEqual([]);
+    expect(await readdir(join(world.path, 'aside'))).toEqual([journalId]);
+  });
+});
+
+function withoutKind(line: JournalLine): object {
+  const { kind: _kind, ...rest } = line;
+  return rest;
+}

@@ -1,0 +1,69 @@
+import { describe, expect, test } from 'vitest';
+import { discardAside, listAside, restoreFromAside } from '../../../../src/gateway/credits/journal/aside.ts';
+import { finalLine, type JournalWorld, journalWorld, readCharges, sentLine } from './world.ts';
+
+/** A journal of another generation that was put aside; its name. */
+async function leaveAside(world: JournalWorld): Promise<string> {
+  const journal = await world.open();
+  await journal.sync(journal.append(finalLine('a', 46n)));
+  await journal.sync(journal.append(sentLine('b')));
+  await journal.close();
+  await (await world.take()).putAside('other_generation');
+  return journal.journalId;
+}
+
+describe('listAside', () => {
+  test('says what a journal holds and why it is there', async () => {
+    const world = await journalWorld();
+    const name = await leaveAside(world);
+    expect(await listAside(world.path)).toEqual([
+      {
+        name,
+        reason: 'other_generation',
+        at: '1970-01-01T00:00:00.000Z',
+        generation: 'gen-1',
+        charges: 1,
+        credits: 46n,
+        unfinished: 1,
+        isDamaged: false,
+      },
+    ]);
+  });
+
+  test('is empty where nothing was put aside', async () => {
+    const world = await journalWorld();
+    expect(await listAside(world.path)).toEqual([]);
+  });
+});
+
+describe('restoreFromAside', () => {
+  test('gives the journal to the present ledger', async () => {
+    const world = await journalWorld();
+    const name = await leaveAside(world);
+    await restoreFromAside(world.path, name, 'gen-2');
+    const journal = await world.take();
+    expect(journal).toMatchObject({ journalId: name, generation: 'gen-2' });
+    expect(await readCharges(journal)).toHaveLength(2);
+    expect(await listAside(world.path)).toEqual([]);
+  });
+
+  test('refuses a name outside the folder', async () => {
+    const world = await journalWorld();
+    await leaveAside(world);
+    await expect(restoreFromAside(world.path, '..', 'gen-2')).rejects.toThrow('No journal named');
+  });
+});
+
+describe('discardAside', () => {
+  test('deletes the journal', async () => {
+    const world = await journalWorld();
+    const name = await leaveAside(world);
+    await discardAside(world.path, name);
+    expect(await listAside(world.path)).toEqual([]);
+  });
+
+  test('refuses an unknown name', async () => {
+    const world = await journalWorld();
+    await expect(discardAside(world.path, 'gwy_x')).rejects.toThrow('No journal named');
+  });
+});

@@ -1,0 +1,274 @@
+import { readdir } from 'node:fs/promises';
+import { describe, expect, test, vi } from 'vitest';
+import { segmentFiles, type SegmentFiles } from '../../../../src/gateway/credits/journal/segment-file.ts';
+import { checkpointLine, finalLine, journalWorld, readCharges, sentLine } from './world.ts';
+
+interface DiskErrors {
+  /** The number of the only file that fails; null for all. */
+  onlyFile: number | null;
+  write: Error | null;
+  datasync: Error | null;
+  create: Error | null;
+}
+
+/** The real files, which fail as `errors` says and count their operations. */
+function failingFiles(): { files: SegmentFiles; errors: DiskErrors; writes: number[]; syncs: number[] } {
+  const errors: DiskErrors = { onlyFile: null, write: null, datasync: null, create: null };
+  const writes: number[] = [];
+  const syncs: number[] = [];
+  let created = 0;
+  const files: SegmentFiles = {
+    ...segmentFiles,
+    async create(path, bytes) {
+      if (errors.create !== null) throw errors.create;
+      const file = await segmentFiles.create(path, bytes);
+      created += 1;
+      const number = created;
+      const isFailing = (): boolean => errors.onlyFile === null || errors.onlyFile === number;
+      return {
+        ...file,
+        write(block, position) {
+          writes.push(number);
+          if (errors.write !== null && isFailing()) throw errors.write;
+          file.write(block, position);
+        },
+        async datasync() {
+          syncs.push(number);
+          if (errors.datasync !== null && isFailing()) throw errors.datasync;
+          await file.datasync();
+        },
+      };
+    },
+  };
+  return { files, errors, writes, syncs };
+}
+
+const noSpace = Object.assign(new Error('no space'), { code: 'ENOSPC' });
+const ioError = Object.assign(new Error('I/O error'), { code: 'EIO' });
+const usageIds = (charges: readonly { usageId: string }[]): string[] => charges.map(({ usageId }) => usageId);
+
+describe('append', () => {
+  test('numbers the lines from one', async () => {
+    const world = await journalWorld();
+    const journal = await world.open();
+    expect([journal.append(sentLine('a')), journal.append(finalLine('a'))]).toEqual([1, 2]);
+    await journal.close();
+  });
+
+  test('writes the lines of a turn at once', async () => {
+    const world = await journalWorld();
+    const { files, writes } = failingFiles();
+    const journal = await world.open({ files });
+    for (const usageId of ['a', 'b', 'c']) journal.append(sentLine(usageId));
+    await journal.sync(3);
+    expect(writes).toHaveLength(1);
+    await journal.close();
+  });
+});
+
+describe('sync', () => {
+  test('covers all waiting lines with one fdatasync', async () => {
+    const world = await journalWorld();
+    const { files, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    const seqs = ['a', 'b', 'c', 'd'].map((usageId) => journal.append(finalLine(usageId)));
+    await Promise.all(seqs.map((seq) => journal.sync(seq)));
+    expect(syncs).toHaveLength(1);
+    await journal.close();
+  });
+
+  test('has one fdatasync in flight', async () => {
+    const world = await journalWorld();
+    const { files, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    const early = journal.sync(journal.append(finalLine('a')));
+    await vi.waitFor(() => expect(syncs).toHaveLength(1));
+    const late = ['b', 'c', 'd'].map((usageId) => journal.sync(journal.append(finalLine(usageId))));
+    await Promise.all([early, ...late]);
+    expect(syncs).toHaveLength(2);
+    await journal.close();
+  });
+
+  test('resolves at once for a line on disk', async () => {
+    const world = await journalWorld();
+    const { files, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    await journal.sync(journal.append(finalLine('a')));
+    await journal.sync(1);
+    expect(syncs).toHaveLength(1);
+    await journal.close();
+  });
+});
+
+describe('a failed fdatasync', () => {
+  test('moves the lines to a new segment', async () => {
+    const world = await journalWorld();
+    const { files, errors, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    await journal.sync(journal.append(finalLine('a')));
+    Object.assign(errors, { datasync: ioError, onlyFile: 1 });
+    await journal.sync(journal.append(finalLine('b')));
+    expect(syncs).toEqual([1, 1, 2]);
+    await journal.sync(journal.append(finalLine('c')));
+    expect(syncs, 'the failed file is not synced again').toEqual([1, 1, 2, 2]);
+    expect(journal.health).toBe('ok');
+    expect(usageIds(await readCharges(journal))).toEqual(['a', 'b', 'c']);
+    await journal.close();
+    expect(usageIds(await readCharges(await world.take()))).toEqual(['a', 'b', 'c']);
+  });
+
+  test('carries over lines that no call waited for', async () => {
+    const world = await journalWorld();
+    const { files, errors, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    journal.append(sentLine('a', 9n));
+    Object.assign(errors, { datasync: ioError, onlyFile: 1 });
+    await journal.sync(journal.append(finalLine('b')));
+    expect(syncs).toEqual([1, 2]);
+    await journal.close();
+    expect(await readCharges(await world.take())).toMatchObject([
+      { seq: 2, usageId: 'b' },
+      { seq: 3, usageId: 'a', credits: 9n },
+    ]);
+  });
+});
+
+describe('a failed write', () => {
+  test('moves the lines to a new segment', async () => {
+    const world = await journalWorld();
+    const { files, errors, writes, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    await journal.sync(journal.append(finalLine('a')));
+    Object.assign(errors, { write: noSpace, onlyFile: 1 });
+    await journal.sync(journal.append(finalLine('b')));
+    expect(writes).toEqual([1, 1, 2]);
+    expect(syncs).toEqual([1, 2]);
+    await journal.close();
+    expect(usageIds(await readCharges(await world.take()))).toEqual(['a', 'b']);
+  });
+});
+
+describe('a disk that takes no new segment either', () => {
+  test('rejects the sync with 503', async () => {
+    const world = await journalWorld();
+    const { files, errors } = failingFiles();
+    const journal = await world.open({ files });
+    Object.assign(errors, { datasync: ioError, create: noSpace });
+    await expect(journal.sync(journal.append(finalLine('a')))).rejects.toMatchObject({
+      status: 503,
+      code: 'journal_unavailable',
+    });
+    expect(journal.health).toBe('failed');
+    await journal.close();
+  });
+
+  test('counts a new segment that cannot be synced as failed', async () => {
+    const world = await journalWorld();
+    const { files, errors, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    errors.datasync = ioError;
+    await expect(journal.sync(journal.append(finalLine('a')))).rejects.toMatchObject({ status: 503 });
+    expect(syncs).toEqual([1, 2]);
+    expect(journal.health).toBe('failed');
+    await journal.close();
+  });
+
+  test('refuses to send further calls', async () => {
+    const world = await journalWorld();
+    const { files, errors } = failingFiles();
+    const journal = await world.open({ files });
+    journal.append(sentLine('a'));
+    Object.assign(errors, { write: noSpace, create: noSpace });
+    await expect(journal.sync(journal.append(sentLine('b')))).rejects.toMatchObject({ status: 503 });
+    expect(() => journal.append(sentLine('c'))).toThrow('Charges cannot be recorded');
+    expect(journal.append(checkpointLine('a', 5n)), 'a checkpoint is dropped').toBe(2);
+    expect(journal.append(finalLine('a')), 'a final line is held').toBe(3);
+    await journal.close();
+  });
+
+  test('is tried again after five seconds, with every held line', async () => {
+    const world = await journalWorld();
+    const { files, errors } = failingFiles();
+    const journal = await world.open({ files });
+    await journal.sync(journal.append(finalLine('a')));
+    Object.assign(errors, { datasync: ioError, create: noSpace });
+    await expect(journal.sync(journal.append(finalLine('b')))).rejects.toMatchObject({ status: 503 });
+    const seq = journal.append(finalLine('c'));
+    world.clock.advance(5_000);
+    expect(journal.health).toBe('failed');
+    Object.assign(errors, { datasync: null, create: null });
+    await vi.waitFor(() => {
+      world.clock.advance(5_000);
+      expect(journal.health).toBe('ok');
+    });
+    await journal.sync(seq);
+    await journal.close();
+    expect(usageIds(await readCharges(await world.take()))).toEqual(['a', 'b', 'c']);
+  });
+});
+
+describe('segments', () => {
+  // 64 KiB take some 130 final lines.
+  const manyIds = Array.from({ length: 400 }, (_, index) => `use_${index}`);
+
+  test('follow each other when one is full', async () => {
+    const world = await journalWorld();
+    const journal = await world.open();
+    for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
+    expect((await world.segments(journal)).length).toBeGreaterThan(2);
+    expect(usageIds(await readCharges(journal))).toEqual(manyIds);
+    expect(usageIds(await readCharges(journal, 300))).toEqual(manyIds.slice(300));
+    await journal.close();
+  });
+
+  test('are deleted ten minutes after all of their lines are applied', async () => {
+    const world = await journalWorld();
+    const journal = await world.open();
+    for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
+    const before = await world.segments(journal);
+    journal.applied(200);
+    world.clock.advance(10 * 60_000 - 1);
+    expect(await world.segments(journal)).toEqual(before);
+    world.clock.advance(1);
+    await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(before.slice(1)));
+    journal.applied(400);
+    world.clock.advance(10 * 60_000);
+    await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(before.slice(-1)));
+    await journal.close();
+  });
+
+  test('leave the lines of open calls in a later one', async () => {
+    const world = await journalWorld();
+    const journal = await world.open();
+    journal.append(sentLine('long', 5n));
+    journal.append(checkpointLine('long', 70n));
+    for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
+    const before = await world.segments(journal);
+    journal.applied(402);
+    await vi.waitFor(async () => {
+      world.clock.advance(10 * 60_000);
+      expect(await world.segments(journal)).not.toContain(before[0]);
+    });
+    await journal.close();
+    const charges = await readCharges(await world.take());
+    expect(charges.at(-1)).toMatchObject({ usageId: 'long', credits: 70n });
+  });
+});
+
+describe('close', () => {
+  test('syncs lines that no call waited for', async () => {
+    const world = await journalWorld();
+    const { files, syncs } = failingFiles();
+    const journal = await world.open({ files });
+    journal.append(finalLine('a'));
+    await journal.close();
+    expect(syncs).toHaveLength(1);
+    expect(usageIds(await readCharges(await world.take()))).toEqual(['a']);
+  });
+
+  test('removes a journal without a line', async () => {
+    const world = await journalWorld();
+    await (await world.open()).close();
+    expect(await readdir(world.path)).toEqual([]);
+  });
+});
