@@ -1,0 +1,427 @@
+// Allotments in the database: opened, enlarged, given back, renewed, recalled, closed and taken back, never beyond what
+// account and key have.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { id } from '../../../src/kernel/ids.ts';
+import { startAllotments, type AllotmentsWorld } from './allotments-world.ts';
+
+let world: AllotmentsWorld;
+beforeEach(async () => {
+  world = await startAllotments();
+});
+afterEach(async () => {
+  const mismatches = await world.mismatches();
+  await world.close();
+  expect(mismatches).toEqual([]);
+});
+
+const end = (allotmentId: string, version = 1) =>
+  world.store.giveBack([{ allotmentId, version, amount: 0n, end: true }]);
+
+describe('allot', () => {
+  test('opens an allotment out of the balance', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId, ...result } = await world.allot(userId, 30n, { want: 50n });
+    expect(result).toEqual({
+      outcome: 'granted',
+      row: { allotmentId, version: 1, amount: 50n, isRecalled: false, isClosed: false },
+      available: 50n,
+      idleElsewhere: 0n,
+    });
+    expect(await world.account(userId)).toEqual({ posted: 100n, held: 50n, owed: 0n });
+  });
+
+  test('enlarges by what is left of the wanted credits', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 30n);
+    const result = await world.allot(userId, 10n, { allotmentId, version: 1, want: 500n });
+    expect(result).toMatchObject({ outcome: 'granted', available: 0n, row: { version: 2, amount: 100n } });
+  });
+
+  test('grants all or nothing of the needed credits', async () => {
+    const userId = await world.user(100n);
+    expect(await world.allot(userId, 101n)).toMatchObject({ outcome: 'short', row: null, available: 100n });
+    expect(await world.account(userId)).toMatchObject({ held: 0n });
+  });
+
+  test('stays within the cap of the key', async () => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, 40n);
+    expect(await world.allot(userId, 41n, { tokenId })).toMatchObject({ outcome: 'short', available: 40n });
+    expect(await world.allot(userId, 1n, { tokenId, want: 90n })).toMatchObject({ row: { amount: 40n } });
+    expect(await world.keyRow(tokenId)).toEqual({ spent: 0n, held: 40n });
+  });
+
+  test('answers a repeated request with the row as it is', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 30n);
+    expect(await world.allot(userId, 30n, { allotmentId })).toMatchObject({
+      outcome: 'stale',
+      row: { version: 1, amount: 30n },
+    });
+    expect(await world.account(userId)).toMatchObject({ held: 30n });
+  });
+
+  test.each([
+    ['that is not there', { version: 3 }],
+    ['of another generation', { generation: '00000000-0000-4000-8000-000000000000' }],
+  ])('refuses an allotment %s as gone', async (_, more) => {
+    const userId = await world.user(100n);
+    expect(await world.allot(userId, 1n, more)).toMatchObject({ outcome: 'gone', row: null });
+  });
+
+  test('refuses an id that has ended', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 30n);
+    await end(allotmentId);
+    expect(await world.allot(userId, 30n, { allotmentId })).toMatchObject({ outcome: 'gone', row: null });
+  });
+
+  test('refuses to enlarge the allotment of another token', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 30n);
+    expect(await world.allot(userId, 1n, { allotmentId, version: 1, tokenId: 'tok_b' })).toMatchObject({
+      outcome: 'gone',
+      row: null,
+    });
+  });
+
+  test('does not enlarge a closed allotment', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 30n);
+    await world.store.close({ userId });
+    expect(await world.allot(userId, 1n, { allotmentId, version: 1 })).toMatchObject({
+      outcome: 'closed',
+      row: { amount: 30n, isClosed: true },
+    });
+  });
+
+  test('grants exactly the balance to concurrent requests', async () => {
+    const userId = await world.user(500n);
+    const results = await Promise.all(
+      Array.from({ length: 60 }, (_, n) =>
+        world.allot(userId, 20n, { gatewayId: `gwy_${n % 3}`, tokenId: `tok_${n}` }),
+      ),
+    );
+    expect(results.filter(({ outcome }) => outcome === 'granted')).toHaveLength(25);
+    expect(await world.account(userId)).toEqual({ posted: 500n, held: 500n, owed: 0n });
+  });
+
+  test('grants exactly the cap to concurrent requests and holds', async () => {
+    const userId = await world.user(500n);
+    const tokenId = await world.key(userId, 70n);
+    const results = await Promise.all(
+      Array.from({ length: 30 }, () => world.allot(userId, 10n, { tokenId, gatewayId: id('gwy') })),
+    );
+    expect(results.filter(({ outcome }) => outcome === 'granted')).toHaveLength(7);
+    expect(await world.keyRow(tokenId)).toEqual({ spent: 0n, held: 70n });
+  });
+});
+
+describe('idleElsewhere', () => {
+  test('counts the allotments of other gateways alone', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 30n);
+    await world.allot(userId, 45n, { gatewayId: 'gwy_b' });
+    expect(await world.allot(userId, 80n, { tokenId: 'tok_b' })).toMatchObject({
+      outcome: 'short',
+      available: 25n,
+      idleElsewhere: 45n,
+    });
+  });
+
+  test('counts no more than the key could get', async () => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, 50n);
+    await world.allot(userId, 30n, { gatewayId: 'gwy_b', tokenId });
+    await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
+    expect(await world.allot(userId, 45n, { tokenId })).toMatchObject({ available: 10n, idleElsewhere: 40n });
+  });
+
+  test('leaves out a holder that answered the ticket', async () => {
+    const userId = await world.user(100n);
+    const b = await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
+    await world.allot(userId, 40n, { gatewayId: 'gwy_c' });
+    await world.store.recall({ ticket: 't1', gatewayId: 'gwy_a', userId, tokenId: 'tok_test', need: 50n });
+    await world.store.giveBack([{ allotmentId: b.allotmentId, version: 1, amount: 60n, end: false }]);
+    expect(await world.allot(userId, 50n, { ticket: 't1' })).toMatchObject({ idleElsewhere: 40n });
+    expect(await world.allot(userId, 50n)).toMatchObject({ idleElsewhere: 100n });
+  });
+
+  test('is what affordable says without a call', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
+    expect(await world.store.affordable({ gatewayId: 'gwy_a', userId, tokenId: 'tok_test' })).toEqual({
+      available: 40n,
+      idleElsewhere: 60n,
+    });
+  });
+});
+
+describe('giveBack', () => {
+  test('lowers the allotment, account and key', async () => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, 90n);
+    const { allotmentId } = await world.allot(userId, 80n, { tokenId });
+    const rows = await world.store.giveBack([{ allotmentId, version: 1, amount: 30n, end: false }]);
+    expect(rows).toEqual([{ allotmentId, version: 2, amount: 30n, isRecalled: false, isClosed: false }]);
+    expect(await world.account(userId)).toEqual({ posted: 100n, held: 30n, owed: 0n });
+    expect(await world.keyRow(tokenId)).toEqual({ spent: 0n, held: 30n });
+  });
+
+  test('counts once when it is repeated', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 80n);
+    const request = [{ allotmentId, version: 1, amount: 30n, end: false }];
+    await world.store.giveBack(request);
+    expect(await world.store.giveBack(request)).toMatchObject([{ version: 2, amount: 30n }]);
+    expect(await world.account(userId)).toMatchObject({ held: 30n });
+  });
+
+  test('never raises the amount', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 30n);
+    expect(await world.store.giveBack([{ allotmentId, version: 1, amount: 90n, end: false }])).toMatchObject([
+      { version: 2, amount: 30n },
+    ]);
+  });
+
+  test('ends allotments and answers null for them, in the order of the requests', async () => {
+    const userId = await world.user(100n);
+    const [one, other] = [
+      await world.allot(userId, 10n),
+      await world.allot(userId, 20n, { tokenId: 'tok_b' }),
+    ];
+    const rows = await world.store.giveBack([
+      { allotmentId: 'alt_unknown', version: 1, amount: 0n, end: true },
+      { allotmentId: other.allotmentId, version: 1, amount: 5n, end: false },
+      { allotmentId: one.allotmentId, version: 1, amount: 0n, end: true },
+    ]);
+    expect(rows).toMatchObject([null, { allotmentId: other.allotmentId, amount: 5n }, null]);
+    expect(await world.store.read([one.allotmentId, other.allotmentId])).toHaveLength(1);
+    expect(await world.account(userId)).toMatchObject({ held: 5n });
+  });
+
+  test('pays a debt first', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 80n);
+    expect(await world.takeBack(userId, 60n)).toEqual({ taken: 20n, owed: 40n, lacking: 0n });
+    expect(await world.account(userId)).toEqual({ posted: 80n, held: 80n, owed: 40n });
+    await world.store.giveBack([{ allotmentId, version: 1, amount: 50n, end: false }]);
+    expect(await world.account(userId)).toEqual({ posted: 50n, held: 50n, owed: 10n });
+    await end(allotmentId, 2);
+    expect(await world.account(userId)).toEqual({ posted: 40n, held: 0n, owed: 0n });
+  });
+
+  test('lowers stored counts that the amount no longer covers', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 80n);
+    await world.store.renew('gwy_a', [{ allotmentId, reserved: 50n, unapplied: 20n }], 20_000);
+    await world.store.giveBack([{ allotmentId, version: 1, amount: 30n, end: false }]);
+    expect(await world.store.listAllotments(userId)).toMatchObject([
+      { amount: 30n, reserved: 10n, unapplied: 20n },
+    ]);
+  });
+});
+
+describe('recall', () => {
+  const recallFor = (userId: string, need: bigint, more = {}) =>
+    world.store.recall({ ticket: 't1', gatewayId: 'gwy_a', userId, tokenId: 'tok_test', need, ...more });
+
+  test('flags what other gateways have of the account', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 30n);
+    const b = await world.allot(userId, 60n, { gatewayId: 'gwy_b', tokenId: 'tok_b' });
+    await recallFor(userId, 50n);
+    expect(await world.store.recalled('gwy_a')).toEqual([]);
+    expect(await world.store.recalled('gwy_b')).toMatchObject([
+      { allotmentId: b.allotmentId, isRecalled: true },
+    ]);
+  });
+
+  test('flags the key alone when only its cap lacks', async () => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, 20n);
+    const ofKey = await world.allot(userId, 20n, { gatewayId: 'gwy_b', tokenId });
+    await world.allot(userId, 20n, { gatewayId: 'gwy_b', tokenId: 'tok_b' });
+    await recallFor(userId, 10n, { tokenId });
+    expect(await world.store.recalled('gwy_b')).toMatchObject([{ allotmentId: ofKey.allotmentId }]);
+  });
+
+  test('is answered by a giveBack that lowers nothing', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
+    await recallFor(userId, 50n);
+    await world.store.giveBack([{ allotmentId, version: 1, amount: 60n, end: false }]);
+    expect(await world.store.recalled('gwy_b')).toEqual([]);
+  });
+
+  test('gives what comes back to the oldest ticket', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 100n, { gatewayId: 'gwy_b' });
+    await recallFor(userId, 60n);
+    await world.store.giveBack([{ allotmentId, version: 1, amount: 30n, end: false }]);
+    const c = { gatewayId: 'gwy_c', tokenId: 'tok_c' };
+    expect(await world.allot(userId, 20n, c)).toMatchObject({ outcome: 'short', available: 70n });
+    expect(await world.allot(userId, 10n, c)).toMatchObject({ outcome: 'granted' });
+    expect(await world.allot(userId, 60n, { ticket: 't1' })).toMatchObject({
+      outcome: 'granted',
+      available: 0n,
+    });
+  });
+
+  test('has precedence for a second', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 50n, { gatewayId: 'gwy_b' });
+    await recallFor(userId, 60n);
+    const c = { gatewayId: 'gwy_c', tokenId: 'tok_c' };
+    expect(await world.allot(userId, 50n, c)).toMatchObject({ outcome: 'short' });
+    await world.advance(1_000);
+    expect(await world.allot(userId, 50n, c)).toMatchObject({ outcome: 'granted' });
+  });
+
+  test('flags an allotment that opens at the same time, or comes before it', async () => {
+    const userId = await world.user(100n);
+    await Promise.all([
+      ...Array.from({ length: 10 }, (_, n) =>
+        world.allot(userId, 10n, { gatewayId: 'gwy_b', tokenId: `tok_${n}` }),
+      ),
+      recallFor(userId, 100n),
+    ]);
+    // Each allotment of the other gateway was flagged, or refused in favor of the ticket.
+    const open = await world.store.listAllotments(userId);
+    expect(open.filter(({ isRecalled }) => !isRecalled)).toEqual([]);
+  });
+});
+
+describe('close', () => {
+  test.each(['userId', 'tokenId', 'bureauId'] as const)('closes what is open by %s', async (member) => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, null);
+    const { allotmentId } = await world.allot(userId, 30n, { tokenId, bureauId: 'bur_a' });
+    const other = await world.user(100n);
+    await world.allot(other, 30n);
+    const scopes = { userId: { userId }, tokenId: { tokenId }, bureauId: { bureauId: 'bur_a' } };
+    expect(await world.store.close(scopes[member])).toBe(1);
+    expect(await world.store.recalled('gwy_a')).toMatchObject([
+      { allotmentId, isClosed: true, isRecalled: true },
+    ]);
+  });
+
+  test('happens to the allotments of an account that owes', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 80n);
+    await world.takeBack(userId, 10n);
+    expect(await world.store.recalled('gwy_a')).toEqual([]);
+    await world.takeBack(userId, 20n);
+    expect(await world.store.recalled('gwy_a')).toMatchObject([{ isClosed: true }]);
+  });
+});
+
+describe('renew', () => {
+  test('stores what the holder counts, within the amount', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 50n);
+    await world.store.renew('gwy_a', [{ allotmentId, reserved: 70n, unapplied: 20n }], 20_000);
+    expect(await world.store.listAllotments(userId)).toMatchObject([{ reserved: 30n, unapplied: 20n }]);
+  });
+
+  test('answers with the open allotments of the gateway', async () => {
+    const userId = await world.user(100n);
+    const [one, ended, others] = [
+      await world.allot(userId, 10n),
+      await world.allot(userId, 10n),
+      await world.allot(userId, 10n, { gatewayId: 'gwy_b' }),
+    ];
+    await end(ended.allotmentId);
+    const reports = [one, ended, others].map(({ allotmentId }) => ({
+      allotmentId,
+      reserved: 1n,
+      unapplied: 0n,
+    }));
+    expect(await world.store.renew('gwy_a', reports, 20_000)).toEqual([one.row]);
+  });
+
+  test('keeps an allotment from being taken back', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 10n);
+    const unrenewed = await world.allot(userId, 20n, { tokenId: 'tok_b' });
+    await world.advance(61_000);
+    await world.store.renew('gwy_a', [{ allotmentId, reserved: 0n, unapplied: 0n }], 20_000);
+    expect(await world.store.takeBackExpired(100)).toEqual([
+      { allotmentId: unrenewed.allotmentId, amount: 20n },
+    ]);
+    expect(await world.account(userId)).toMatchObject({ held: 10n });
+  });
+});
+
+describe('takeBackExpired', () => {
+  test('waits 40 s after the end of a lease', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 10n);
+    await world.advance(59_000);
+    expect(await world.store.takeBackExpired(100)).toEqual([]);
+    await world.advance(2_000);
+    expect(await world.store.takeBackExpired(100)).toHaveLength(1);
+    expect(await world.account(userId)).toEqual({ posted: 100n, held: 0n, owed: 0n });
+  });
+
+  test('leaves a lease that is renewed while it waits for the row', async () => {
+    if (world.place.engine === 'embedded') return;
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 10n);
+    await world.advance(61_000);
+    let round: Promise<unknown> | undefined;
+    await world.place.database.tx(async (tx) => {
+      await tx`select 1 from gateway.credits_allotments where allotment_id = ${allotmentId} for update`;
+      round = world.store.takeBackExpired(100);
+      await waitForLock();
+      await tx`select * from gateway.credits_renew('gwy_a', array[${allotmentId}], array[0::bigint], array[0::bigint], 20)`;
+    });
+    expect(await round).toEqual([]);
+    expect(await world.store.read([allotmentId])).toHaveLength(1);
+  });
+
+  test('ends each allotment once among several gateways', async () => {
+    const userId = await world.user(100n);
+    await Promise.all(
+      Array.from({ length: 10 }, (_, n) => world.allot(userId, 10n, { tokenId: `tok_${n}` })),
+    );
+    await world.advance(61_000);
+    const rounds = await Promise.all(Array.from({ length: 4 }, () => world.store.takeBackExpired(4)));
+    expect(rounds.flat().length).toBeGreaterThanOrEqual(4);
+    expect(new Set(rounds.flat().map(({ allotmentId }) => allotmentId)).size).toBe(rounds.flat().length);
+    while ((await world.store.takeBackExpired(4)).length > 0);
+    expect(await world.account(userId)).toMatchObject({ held: 0n });
+  });
+});
+
+async function waitForLock(): Promise<void> {
+  await expect
+    .poll(async () => {
+      const [row] = await world.sql<
+        { n: bigint }[]
+      >`select count(*) as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      return row?.n;
+    })
+    .toBeGreaterThan(0n);
+}
+
+describe('what a balance shows', () => {
+  test('has idle credits of allotments as available', async () => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, 70n);
+    const { allotmentId } = await world.allot(userId, 60n, { tokenId });
+    expect(await world.credits.findAccount(userId)).toMatchObject({ posted: 100n, held: 0n });
+    expect(await world.credits.available(userId, tokenId)).toBe(70n);
+    await world.store.renew('gwy_a', [{ allotmentId, reserved: 25n, unapplied: 5n }], 20_000);
+    expect(await world.credits.findAccount(userId)).toMatchObject({ posted: 100n, held: 30n });
+    expect(await world.credits.available(userId, tokenId)).toBe(40n);
+  });
+
+  test('has nothing available while a debt waits for a holder', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 60n);
+    await world.takeBack(userId, 50n);
+    expect(await world.credits.findAccount(userId)).toMatchObject({ posted: 60n, held: 60n, owed: 10n });
+  });
+});
