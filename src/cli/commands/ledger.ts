@@ -44,10 +44,27 @@ const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
   owed_not_as_entries: ({ row, expected, found: actual }) =>
     `Account ${row} owes ${actual}, and its entries come to ${expected}.`,
   held_not_as_holds: ({ row, expected, found: actual }) =>
-    `Account ${row} has ${actual} held, and its open holds come to ${expected}.`,
+    `Account ${row} has ${actual} held, and its open holds and allotments come to ${expected}.`,
   account_below_zero: ({ row, found: actual }) => `Account ${row} has ${actual} available.`,
   key_held_not_as_holds: ({ row, expected, found: actual }) =>
-    `API key ${row} has ${actual} held, and its open holds come to ${expected}.`,
+    `API key ${row} has ${actual} held, and its open holds and allotments come to ${expected}.`,
+  batch_not_as_usage: ({ row, expected, found: actual }) =>
+    `Batch ${row} charged ${actual}, and its usage records come to ${expected}.`,
+  journal_behind_batch: ({ row, found: actual }) =>
+    `Batch ${row} was charged, and its journal is applied up to ${actual ?? 'nothing'} only.`,
+  journal_below_zero: ({ row, found: actual }) => `Journal ${row} is applied up to ${actual}.`,
+  journal_never_applied: ({ row, expected }) =>
+    `Journal ${row} is applied up to ${expected}, and no batch has done that.`,
+  generation_missing: ({ found: actual }) => `The ledger has ${actual} generations, not one.`,
+  allotment_not_covering: ({ row, expected, found: actual }) =>
+    `Allotment ${row} has ${actual}, less than the ${expected} that are reserved or not yet applied.`,
+  ended_allotment_not_empty: ({ row, found: actual }) =>
+    `Allotment ${row} has ended and still has ${actual}.`,
+  allotment_without_account: ({ row, expected }) =>
+    `Allotment ${row} is of account ${expected}, which is gone.`,
+  allotment_of_another_account: ({ row, expected, found: actual }) =>
+    `Allotment ${row} is of account ${actual}, and its API key of ${expected}.`,
+  recall_without_account: ({ row, expected }) => `Recall ${row} is of account ${expected}, which is gone.`,
   hold_not_as_charge: ({ row, expected, found: actual }) =>
     `Hold ${row} says that ${actual} was charged, and its entries say ${expected}.`,
   usage_not_as_charge: ({ row, expected, found: actual }) =>
@@ -58,8 +75,9 @@ const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
     `Usage record ${row} says ${expected} credits, which were never charged.`,
 };
 
-function describe({ ok, transactions, accounts, holds, usage, faults: mismatches }: LedgerVerdict): string[] {
-  const size = `${transactions} transactions, ${accounts} accounts, ${holds} holds, ${usage} usage records`;
+function describe({ ok, faults: mismatches, ...counts }: LedgerVerdict): string[] {
+  const { transactions, accounts, holds, allotments, usage } = counts;
+  const size = `${transactions} transactions, ${accounts} accounts, ${holds} holds, ${allotments} allotments, ${usage} usage records`;
   if (ok) return [`The ledger agrees with itself: ${size}.`];
   return [
     `The ledger does not agree with itself: ${size}.`,

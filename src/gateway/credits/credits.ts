@@ -16,7 +16,7 @@ import { createWriteBatcher } from './write-batcher.ts';
 import { createLedger, type LedgerCounters } from './ledger.ts';
 import { registerLedgerMetrics } from './ledger-metrics.ts';
 import type { Balances, Ledger } from './ports.ts';
-import type { Account, Change, CreditsStore, KeyBudget } from './store.ts';
+import type { Account, Change, ChangeCursor, CreditsStore, KeyBudget } from './store.ts';
 import { verifyLedger, type LedgerVerdict } from './verify.ts';
 
 export interface CreditsOptions {
@@ -131,12 +131,12 @@ export function credits(options: CreditsOptions): Credits {
         };
       },
       'credits.listHistory': async ({ identity, query }) => {
-        const before = query.cursor === undefined ? null : BigInt(decodeCursor(query.cursor, isTransaction));
+        const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
         const limit = pageLimit(query);
         const { items, next_cursor } = pageOf(
           await store.listChanges(identity.userId, { before, limit }),
           limit,
-          ({ txId }) => String(txId),
+          ({ txId, line }) => [String(txId), line],
         );
         return { status: 200, body: { items: items.map(serializeChange), next_cursor } };
       },
@@ -194,8 +194,10 @@ interface AdjustCall {
   remember(tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
 }
 
-function isTransaction(value: unknown): value is string {
-  return typeof value === 'string' && /^\d{1,18}$/.test(value);
+function isChangeCursor(value: unknown): value is ChangeCursor {
+  if (!Array.isArray(value) || value.length !== 2) return false;
+  const [txId, line] = value as unknown[];
+  return typeof txId === 'string' && /^\d{1,18}$/.test(txId) && isCursorText(line);
 }
 
 // Balances stay below 2^53: the contract limits the amount of one grant.

@@ -4,7 +4,7 @@ import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import type { FreeCall, PaidCall } from './ports.ts';
-import type { LedgerFault, LedgerReader } from './verify.ts';
+import type { LedgerFault, LedgerReader, ReadChunk } from './verify.ts';
 
 /** An operation of a batch; `op` is its index in the batch. */
 export type Operation =
@@ -52,15 +52,20 @@ export interface Account {
   createdAt: Date;
 }
 
-/** One change of a user's balance. */
+/** One change of a user's balance. A transaction that charged several calls has a change for each. */
 export interface Change {
   txId: bigint;
+  /** The usage id of a call that was charged in a batch, else empty. */
+  line: string;
   kind: string;
   ref: string;
   credits: bigint;
   reason: string;
   createdAt: Date;
 }
+
+/** The last change of the previous page. */
+export type ChangeCursor = [txId: string, line: string];
 
 /** An API key's limit, null for none, and what has been charged to it. */
 export interface KeyBudget {
@@ -120,7 +125,7 @@ export interface CreditsStore extends LedgerReader {
     filter: { bureauId: string | undefined },
     place: { after: string | null; limit: number },
   ): Promise<Account[]>;
-  listChanges(userId: string, place: { before: bigint | null; limit: number }): Promise<Change[]>;
+  listChanges(userId: string, place: { before: ChangeCursor | null; limit: number }): Promise<Change[]>;
   /** Deletes up to `limit` resolved holds older than `days`. Returns the number of deleted rows. */
   dropOldHolds(days: number, limit: number): Promise<number>;
 }
@@ -197,8 +202,12 @@ export function creditsStore(database: Database): CreditsStore {
     },
     async available(userId, tokenId) {
       const [row] = await sql<{ available: bigint }[]>`
-        select least(a.posted - a.held, k.cap - k.spent - k.held) as available
-        from gateway.credits_accounts a left join gateway.credits_keys k on k.token_id = ${tokenId}
+        select least(a.posted - a.held + i.account, k.cap - k.spent - k.held + i.key) as available
+        from gateway.credits_accounts a left join gateway.credits_keys k on k.token_id = ${tokenId},
+          lateral (
+            select coalesce(sum(o.amount - o.reserved - o.unapplied), 0)::bigint as account,
+              coalesce(sum(o.amount - o.reserved - o.unapplied) filter (where o.token_id = ${tokenId}), 0)::bigint as key
+            from gateway.credits_allotments o where o.account_id = a.account_id and o.ended_at is null and not o.is_closed) i
         where a.account_id = ${userId}`;
       return row?.available ?? 0n;
     },
@@ -228,25 +237,24 @@ export function creditsStore(database: Database): CreditsStore {
     async findAccount(userId, within = sql) {
       const [row] = await within<
         Account[]
-      >`select ${accountColumns(within)} from gateway.credits_accounts where account_id = ${userId}`;
+      >`select ${accountColumns(within)} from gateway.credits_accounts a where account_id = ${userId}`;
       return row ?? null;
     },
     async listAccounts({ bureauId }, { after, limit }) {
       return [
         ...(await sql<Account[]>`
-        select ${accountColumns(sql)} from gateway.credits_accounts
+        select ${accountColumns(sql)} from gateway.credits_accounts a
         where true ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`} ${after === null ? sql`` : sql`and account_id > ${after}`}
         order by account_id limit ${limit + 1}`),
       ];
     },
     async listChanges(userId, { before, limit }) {
       // tx_id grows in commit order within an account, as it is assigned under the account's lock.
+      const [beforeTx, beforeLine] = before ?? [null, null];
       return [
         ...(await sql<Change[]>`
-        select e.tx_id as "txId", t.kind, t.ref, e.amount as credits, t.reason, t.created_at as "createdAt"
-        from gateway.credits_entries e join gateway.credits_txs t using (tx_id)
-        where e.account_id = ${userId} ${before === null ? sql`` : sql`and e.tx_id < ${before}`}
-        order by e.tx_id desc limit ${limit + 1}`),
+        select tx_id as "txId", line, kind, ref, credits, reason, created_at as "createdAt"
+        from gateway.credits_history(${userId}, ${beforeTx}::text::bigint, ${beforeLine}, ${limit + 1})`),
       ];
     },
     async dropOldHolds(days, limit) {
@@ -259,12 +267,21 @@ export function creditsStore(database: Database): CreditsStore {
     },
     async withVerification(work) {
       const session = database.session({ deadlineMs: verifyMs });
-      try {
-        return await work(async (part, { after, size, days }) => [
-          ...(await session.sql<LedgerFault[]>`
+      const readChunk =
+        (chunkSql: Sql): ReadChunk =>
+        async (part, { after, size, days }) => [
+          ...(await chunkSql<LedgerFault[]>`
             select finding as fault, subject as row, expected, found
-            from ${session.sql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`),
-        ]);
+            from ${chunkSql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`),
+        ];
+      try {
+        // The embedded engine has one session: a transaction over all chunks would block every call. Each chunk is one
+        // statement, which sees one moment.
+        if (database.engine === 'embedded') return await work(readChunk(session.sql));
+        return await session.tx(async (tx) => {
+          await tx`set transaction isolation level repeatable read, read only`;
+          return work(readChunk(tx));
+        });
       } finally {
         await session.close();
       }
@@ -272,8 +289,13 @@ export function creditsStore(database: Database): CreditsStore {
   };
 }
 
+// An account's held credits are its holds and what its allotments have reserved or not applied yet. Idle credits of an
+// allotment are available, except to pay a debt.
 function accountColumns(sql: Sql) {
-  return sql`account_id as "accountId", bureau_id as "bureauId", posted, held, owed, created_at as "createdAt"`;
+  return sql`account_id as "accountId", bureau_id as "bureauId", posted, owed, created_at as "createdAt",
+    held - (
+      select coalesce(sum(o.amount - o.reserved - o.unapplied), 0)::bigint from gateway.credits_allotments o
+      where o.account_id = a.account_id and o.ended_at is null and a.owed = 0) as held`;
 }
 
 /** The JSON that `credits_apply` reads. */

@@ -1,9 +1,9 @@
-// Consistency check of the ledger: balances against entries, holds against charges, charges against usage. It reads in
-// chunks of 1,000 rows beside normal traffic and names each inconsistent row.
+// Consistency check of the ledger: balances against entries, holds and allotments, charges against holds and usage. It
+// reads in chunks of 1,000 rows beside normal traffic and names each inconsistent row.
 
 export interface LedgerFault {
   fault: string;
-  /** The row: an account, a hold, a usage record, or a transaction by its kind and reference. */
+  /** The row: an account, a hold, an allotment, a usage record, or a transaction by its kind and reference. */
   row: string;
   expected: string | null;
   found: string | null;
@@ -15,11 +15,14 @@ export interface LedgerVerdict {
   accounts: number;
   keys: number;
   holds: number;
+  /** Those that ended within their retention included. */
+  allotments: number;
+  journals: number;
   usage: number;
   faults: LedgerFault[];
 }
 
-const ledgerParts = ['txs', 'accounts', 'keys', 'holds', 'usage'] as const;
+const ledgerParts = ['txs', 'accounts', 'keys', 'holds', 'allotments', 'journals', 'usage'] as const;
 export type LedgerPart = (typeof ledgerParts)[number];
 
 const chunkSize = 1_000;
@@ -32,7 +35,10 @@ export type ReadChunk = (
 ) => Promise<LedgerFault[]>;
 
 export interface LedgerReader {
-  /** Runs the work on a connection of its own with a long statement timeout. */
+  /**
+   * Runs the work on a connection of its own with a long statement timeout; on PostgreSQL all chunks are of one REPEATABLE
+   * READ snapshot.
+   */
   withVerification<T>(work: (readChunk: ReadChunk) => Promise<T>): Promise<T>;
 }
 
@@ -43,7 +49,15 @@ export async function verifyLedger(
   signal?: AbortSignal,
 ): Promise<LedgerVerdict> {
   const mismatches: LedgerFault[] = [];
-  const counts: Record<LedgerPart, number> = { txs: 0, accounts: 0, keys: 0, holds: 0, usage: 0 };
+  const counts: Record<LedgerPart, number> = {
+    txs: 0,
+    accounts: 0,
+    keys: 0,
+    holds: 0,
+    allotments: 0,
+    journals: 0,
+    usage: 0,
+  };
   await store.withVerification(async (readChunk) => {
     for (const part of ledgerParts) {
       for (let after: string | null = null, isFirst = true; isFirst || after !== null; isFirst = false) {

@@ -36,6 +36,8 @@ describe('verify', () => {
       accounts: 1,
       keys: 1,
       holds: 5,
+      allotments: 0,
+      journals: 0,
       usage: 3,
       faults: [],
     });
@@ -177,7 +179,9 @@ describe('townhall ledger verify', () => {
   test('exits 0 on a ledger that agrees', async () => {
     expect(await run()).toEqual({
       code: 0,
-      out: ['The ledger agrees with itself: 4 transactions, 1 accounts, 5 holds, 3 usage records.'],
+      out: [
+        'The ledger agrees with itself: 4 transactions, 1 accounts, 5 holds, 0 allotments, 3 usage records.',
+      ],
       complaints: [],
     });
   });

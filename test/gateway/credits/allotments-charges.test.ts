@@ -1,0 +1,395 @@
+// Charges of a journal in the database: each line once, in one transaction per account and batch, from its allotment first.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { id } from '../../../src/kernel/ids.ts';
+import { chargeOf, startAllotments, type AllotmentsWorld } from './allotments-world.ts';
+import { callOf, facts, force } from './world.ts';
+
+let world: AllotmentsWorld;
+beforeEach(async () => {
+  world = await startAllotments();
+});
+afterEach(() => world.close());
+
+const usage = () =>
+  world.sql<
+    { usageId: string; credits: bigint }[]
+  >`select usage_id as "usageId", credits from gateway.usage_records order by usage_id`;
+
+describe('applyCharges', () => {
+  test('lowers account, key and allotment and writes usage', async () => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, 90n);
+    const { allotmentId } = await world.allot(userId, 60n, { tokenId });
+    const call = callOf(userId, { tokenId });
+    const result = await world.charge([
+      { call, allotmentId, credits: 7n },
+      { call, allotmentId, credits: 5n },
+    ]);
+    expect(result).toEqual({
+      appliedSeq: 2,
+      outcome: 'applied',
+      results: [
+        { seq: 1, charged: 7n, overrun: 0n, isLate: false },
+        { seq: 2, charged: 5n, overrun: 0n, isLate: false },
+      ],
+      rows: [{ allotmentId, version: 1, amount: 48n, isRecalled: false, isClosed: false }],
+    });
+    expect(await world.account(userId)).toEqual({ posted: 88n, held: 48n, owed: 0n });
+    expect(await world.keyRow(tokenId)).toEqual({ spent: 12n, held: 48n });
+    expect((await usage()).map(({ credits }) => credits)).toEqual([7n, 5n]);
+    expect(await world.mismatches()).toEqual([]);
+  });
+
+  test('writes one transaction per account, named by journal and lines', async () => {
+    const [one, other] = [await world.user(100n), await world.user(100n)];
+    await world.charge([{ call: callOf(one) }, { call: callOf(other) }, { call: callOf(one), credits: 3n }]);
+    expect(
+      await world.sql`select ref, reason from gateway.credits_txs where kind = 'charge' order by ref`,
+    ).toEqual([
+      { ref: 'gwy_a:1-3', reason: '2 calls' },
+      { ref: 'gwy_a:2-2', reason: 'text · acme/fast' },
+    ]);
+  });
+
+  test('charges a batch once when it is repeated', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 60n);
+    const batch = {
+      journalId: 'gwy_a',
+      generation: world.generation,
+      expectedSeq: 0,
+      toSeq: 1,
+      charges: [chargeOf({ call: callOf(userId), allotmentId, credits: 7n })],
+    };
+    await world.store.openJournal('gwy_a', world.generation);
+    const results = await Promise.all(Array.from({ length: 10 }, () => world.store.applyCharges(batch)));
+    expect(results.map(({ outcome }) => outcome).sort()).toEqual(['applied', ...Array(9).fill('repeated')]);
+    expect(results.map(({ appliedSeq }) => appliedSeq)).toEqual(Array(10).fill(1));
+    expect(await world.account(userId)).toEqual({ posted: 93n, held: 53n, owed: 0n });
+  });
+
+  test('refuses a batch that does not follow the applied lines', async () => {
+    const userId = await world.user(100n);
+    await world.charge([{ call: callOf(userId) }]);
+    const result = await world.charge([{ call: callOf(userId), seq: 4 }], { expectedSeq: 3 });
+    expect(result).toMatchObject({ outcome: 'mismatch', appliedSeq: 1, results: [] });
+    expect(await world.account(userId)).toMatchObject({ posted: 99n });
+  });
+
+  test('refuses an unknown journal', async () => {
+    const result = await world.store.applyCharges({
+      journalId: 'gwy_unknown',
+      generation: world.generation,
+      expectedSeq: 0,
+      toSeq: 1,
+      charges: [],
+    });
+    expect(result).toMatchObject({ outcome: 'mismatch', appliedSeq: 0 });
+  });
+
+  test('refuses a journal of another generation', async () => {
+    const userId = await world.user(100n);
+    const generation = '00000000-0000-4000-8000-000000000000';
+    expect(await world.charge([{ call: callOf(userId) }], { generation })).toMatchObject({
+      outcome: 'other_generation',
+      appliedSeq: 0,
+    });
+    expect(await world.charge([{ call: callOf(userId) }])).toMatchObject({ outcome: 'other_generation' });
+    expect(await world.account(userId)).toMatchObject({ posted: 100n });
+  });
+
+  test('takes a charge beyond its allotment from account and key', async () => {
+    const userId = await world.user(100n);
+    const tokenId = await world.key(userId, 50n);
+    const { allotmentId } = await world.allot(userId, 20n, { tokenId });
+    const call = callOf(userId, { tokenId });
+    const { results } = await world.charge([
+      { call, allotmentId, credits: 15n },
+      { call, allotmentId, credits: 15n },
+      { call, allotmentId, credits: 30n },
+    ]);
+    expect(results.map(({ charged, overrun }) => [charged, overrun])).toEqual([
+      [15n, 0n],
+      [15n, 0n],
+      [20n, 10n],
+    ]);
+    expect(await world.account(userId)).toEqual({ posted: 50n, held: 0n, owed: 0n });
+    expect(await world.keyRow(tokenId)).toEqual({ spent: 50n, held: 0n });
+    expect(
+      await world.sql`select amount from gateway.credits_entries where account_id = 'house:overrun'`,
+    ).toEqual([{ amount: -10n }]);
+    expect(await world.mismatches()).toEqual([]);
+  });
+
+  test('leaves the reservations of others alone', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 20n);
+    await world.allot(userId, 70n, { tokenId: 'tok_b', gatewayId: 'gwy_b' });
+    const { results } = await world.charge([{ call: callOf(userId), allotmentId, credits: 50n }]);
+    expect(results).toMatchObject([{ charged: 30n, overrun: 20n }]);
+    expect(await world.account(userId)).toEqual({ posted: 70n, held: 70n, owed: 0n });
+  });
+
+  test('charges a late call what account and key have', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 60n);
+    await world.advance(61_000);
+    await world.store.takeBackExpired(10);
+    await world.allot(userId, 80n, { tokenId: 'tok_b' });
+    const { results, rows } = await world.charge([{ call: callOf(userId), allotmentId, credits: 50n }]);
+    expect(results).toEqual([{ seq: 1, charged: 20n, overrun: 30n, isLate: true }]);
+    expect(rows).toEqual([]);
+    expect(await world.mismatches()).toEqual([]);
+  });
+
+  test('charges nothing to an account that owes', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 60n);
+    await world.takeBack(userId, 70n);
+    const { results } = await world.charge([{ call: callOf(userId), allotmentId, credits: 90n }]);
+    expect(results).toMatchObject([{ charged: 60n, overrun: 30n }]);
+    expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 30n });
+    expect(await world.mismatches()).toEqual([]);
+  });
+
+  test('charges a usage id once', async () => {
+    const userId = await world.user(100n);
+    const line = { usageId: id('use'), call: callOf(userId), credits: 5n };
+    await world.charge([line, line]);
+    const { results } = await world.charge([line], { journalId: 'gwy_b' });
+    expect(results).toMatchObject([{ charged: 0n, overrun: 0n }]);
+    expect(await world.account(userId)).toMatchObject({ posted: 95n });
+    expect(await usage()).toEqual([{ usageId: line.usageId, credits: 5n }]);
+    expect(await world.mismatches()).toEqual([]);
+  });
+
+  test('records a call that is not paid for', async () => {
+    const call = { ...callOf('usr_a'), userId: null, bureauId: null };
+    expect(await world.charge([{ call, credits: 5n }])).toMatchObject({
+      results: [{ charged: 0n, overrun: 0n, isLate: false }],
+    });
+    expect(await usage()).toMatchObject([{ credits: 0n }]);
+    expect(await world.sql`select 1 from gateway.credits_txs`).toEqual([]);
+  });
+
+  test('stores what the holder counts afterwards', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 60n);
+    await world.store.renew('gwy_a', [{ allotmentId, reserved: 20n, unapplied: 15n }], 20_000);
+    await world.charge([{ call: callOf(userId), allotmentId, credits: 10n }]);
+    expect(await world.store.listAllotments(userId)).toMatchObject([{ reserved: 20n, unapplied: 5n }]);
+    await world.charge([{ call: callOf(userId), allotmentId, credits: 5n }], {
+      reports: [{ allotmentId, reserved: 60n, unapplied: 1n }],
+    });
+    expect(await world.store.listAllotments(userId)).toMatchObject([
+      { amount: 45n, reserved: 44n, unapplied: 1n },
+    ]);
+  });
+
+  test('raises applied_seq by a batch without lines', async () => {
+    expect(await world.charge([], { toSeq: 9 })).toMatchObject({ outcome: 'applied', appliedSeq: 9 });
+    expect(await world.store.appliedSeqs(['gwy_a', 'gwy_unknown'])).toEqual(new Map([['gwy_a', 9]]));
+  });
+
+  test('refuses the whole batch for a line that the database refuses', async () => {
+    const userId = await world.user(100n);
+    const badLine = { call: callOf(userId), facts: facts({ model: 'a\u0000b' }) };
+    await expect(world.charge([{ call: callOf(userId) }, badLine])).rejects.toMatchObject({ code: '22P05' });
+    expect(await world.store.appliedSeqs(['gwy_a'])).toEqual(new Map([['gwy_a', 0]]));
+    expect(await world.account(userId)).toMatchObject({ posted: 100n });
+  });
+
+  test('agrees with allotments that change at the same time', async () => {
+    const users = await Promise.all(Array.from({ length: 5 }, () => world.user(10_000n)));
+    const open = await Promise.all(
+      users.flatMap((userId) =>
+        ['gwy_a', 'gwy_b'].map((gatewayId) => world.allot(userId, 1_000n, { gatewayId })),
+      ),
+    );
+    const lines = open.map(({ allotmentId }, n) => ({
+      call: callOf(users[Math.floor(n / 2)] as string),
+      allotmentId,
+      credits: 3n,
+    }));
+    await Promise.all([
+      ...['gwy_a', 'gwy_b'].map(async (journalId) => {
+        for (let round = 0; round < 10; round += 1)
+          await world.charge(
+            lines.filter((_, n) => (n % 2 === 0) === (journalId === 'gwy_a')),
+            { journalId },
+          );
+      }),
+      ...open.map(({ allotmentId }) =>
+        world.store.giveBack([{ allotmentId, version: 1, amount: 500n, end: false }]),
+      ),
+      ...Array.from({ length: 10 }, () =>
+        world.store.renew(
+          'gwy_a',
+          open.map(({ allotmentId }) => ({ allotmentId, reserved: 100n, unapplied: 30n })),
+          20_000,
+        ),
+      ),
+    ]);
+    for (const userId of users) expect(await world.account(userId)).toMatchObject({ posted: 9_940n });
+    expect(await world.mismatches()).toEqual([]);
+  });
+});
+
+describe('the history', () => {
+  test('has a line per call of a batch, newest first, over pages', async () => {
+    const userId = await world.user(100n);
+    const ids = Array.from({ length: 5 }, () => id('use'));
+    const lines = ids.map((usageId, n) => ({ usageId, call: callOf(userId), credits: BigInt(n) }));
+    await world.charge(lines.slice(0, 3));
+    await world.charge(lines.slice(3));
+    const all = await world.credits.listChanges(userId, { before: null, limit: 10 });
+    expect(all.map(({ kind, ref, credits }) => [kind, ref, credits])).toEqual([
+      ['charge', ids[4], -4n],
+      ['charge', ids[3], -3n],
+      ['charge', ids[2], -2n],
+      ['charge', ids[1], -1n],
+      ['grant', all[4]?.ref, 100n],
+    ]);
+    const paged = [];
+    for (let last = undefined as (typeof all)[number] | undefined; ;) {
+      const page: typeof all = await world.credits.listChanges(userId, {
+        before: last === undefined ? null : [String(last.txId), last.line],
+        limit: 1,
+      });
+      if (page[0] === undefined) break;
+      last = page[0];
+      paged.push(last);
+    }
+    expect(paged).toEqual(all);
+  });
+
+  test('has one line for a batch whose usage is past its retention', async () => {
+    const userId = await world.user(100n);
+    await world.charge([{ call: callOf(userId) }, { call: callOf(userId) }]);
+    await world.sql`delete from gateway.usage_records`;
+    const changes = await world.credits.listChanges(userId, { before: null, limit: 10 });
+    expect(changes.map(({ ref, credits, reason }) => [ref, credits, reason])).toEqual([
+      ['gwy_a:1-2', -2n, '2 calls'],
+      [changes[1]?.ref, 100n, 'for a test'],
+    ]);
+  });
+});
+
+describe('verify', () => {
+  let userId: string;
+  let tokenId: string;
+  let allotmentId: string;
+  beforeEach(async () => {
+    userId = await world.user(100n);
+    tokenId = await world.key(userId, 90n);
+    ({ allotmentId } = await world.allot(userId, 60n, { tokenId }));
+    const call = callOf(userId, { tokenId });
+    await world.charge([
+      { usageId: 'use_a', call, allotmentId, credits: 7n },
+      { usageId: 'use_b', call, allotmentId, credits: 5n },
+    ]);
+    await world.store.recall({ ticket: 't1', gatewayId: 'gwy_b', userId, tokenId, need: 70n });
+  });
+
+  test('agrees with allotments, batches and journals', async () => {
+    expect(await world.mismatches()).toEqual([]);
+  });
+
+  test.each([
+    [
+      'the amount of an allotment',
+      'update gateway.credits_allotments set amount = 40',
+      ['held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
+    ],
+    [
+      'an allotment that is gone',
+      'delete from gateway.credits_allotments',
+      ['held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
+    ],
+    [
+      'the account of an allotment',
+      `update gateway.credits_allotments set account_id = 'usr_x'`,
+      [
+        'allotment_of_another_account $ALLOTMENT',
+        'allotment_without_account $ALLOTMENT',
+        'held_not_as_holds $USER',
+      ],
+    ],
+    [
+      'counts beyond an allotment',
+      'alter table gateway.credits_allotments drop constraint credits_allotment_covers_reports; update gateway.credits_allotments set reserved = 99',
+      ['allotment_not_covering $ALLOTMENT'],
+    ],
+    [
+      'credits of an ended allotment',
+      'alter table gateway.credits_allotments drop constraint credits_ended_allotment_is_empty; update gateway.credits_allotments set ended_at = now()',
+      ['ended_allotment_not_empty $ALLOTMENT', 'held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
+    ],
+    [
+      'usage that a batch did not charge',
+      `update gateway.usage_records set credits = 6 where usage_id = 'use_a'`,
+      ['batch_not_as_usage gwy_a:1-2'],
+    ],
+    [
+      'usage of a batch that is gone',
+      `delete from gateway.usage_records where usage_id = 'use_a'`,
+      ['batch_not_as_usage gwy_a:1-2'],
+    ],
+    [
+      'usage of a transaction that is not its own',
+      `update gateway.usage_records set tx_id = 0 where usage_id = 'use_a'`,
+      ['batch_not_as_usage gwy_a:1-2', 'charge_missing use_a'],
+    ],
+    [
+      'a journal that was set back',
+      'update gateway.credits_journals set applied_seq = 1',
+      ['journal_behind_batch gwy_a:1-2'],
+    ],
+    ['a journal that is gone', 'delete from gateway.credits_journals', ['journal_behind_batch gwy_a:1-2']],
+    [
+      'a journal that no batch has raised',
+      `insert into gateway.credits_journals (journal_id, generation, applied_seq) values ('gwy_x', gen_random_uuid(), 5)`,
+      ['journal_never_applied gwy_x'],
+    ],
+    [
+      'a ledger without a generation',
+      'delete from gateway.credits_ledger',
+      ['generation_missing credits_ledger'],
+    ],
+    [
+      'a ticket of an account that is not there',
+      `update gateway.credits_recalls set account_id = 'usr_x'`,
+      ['recall_without_account t1'],
+    ],
+  ])('finds %s', async (_, statement, expected) => {
+    await force(world.sql, statement);
+    const fill = (text: string) =>
+      text.replace('$USER', userId).replace('$KEY', tokenId).replace('$ALLOTMENT', allotmentId);
+    expect(await world.mismatches()).toEqual(expected.map(fill).sort());
+    if (statement.startsWith('alter')) await world.sql.unsafe(restoreConstraints);
+    else if (statement.includes('credits_ledger'))
+      await world.sql`insert into gateway.credits_ledger default values`;
+  });
+});
+
+// A database of the embedded engine is used again by the next test.
+const restoreConstraints = `
+  update gateway.credits_allotments set amount = 0, reserved = 0;
+  alter table gateway.credits_allotments drop constraint if exists credits_allotment_covers_reports;
+  alter table gateway.credits_allotments drop constraint if exists credits_ended_allotment_is_empty;
+  alter table gateway.credits_allotments
+    add constraint credits_allotment_covers_reports check (reserved + unapplied <= amount),
+    add constraint credits_ended_allotment_is_empty check (ended_at is null or amount = 0)`;
+
+describe('dropOld', () => {
+  test('deletes allotments that ended before their retention, open ones never', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 10n);
+    const open = await world.allot(userId, 10n);
+    await world.store.giveBack([{ allotmentId, version: 1, amount: 0n, end: true }]);
+    expect(await world.store.dropOld(2, 100)).toBe(0);
+    await world.advance(3 * 86_400_000);
+    expect(await world.store.dropOld(2, 100)).toBe(1);
+    expect(await world.store.read([open.allotmentId])).toHaveLength(1);
+  });
+});
