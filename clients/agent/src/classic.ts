@@ -5,7 +5,7 @@ import { type AgentClientOptions, type AgentServices, connectAgent } from './con
 import { AgentOperations } from './generated/classic/sdk.gen.ts';
 
 export type { EventStream } from '../../shared/src/operations.ts';
-export type { CallOptions, StreamCallOptions } from '../../shared/src/transport.ts';
+export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 export { AgentError } from './errors.ts';
 export type { FollowOptions, FollowRequest } from './follow.ts';
 export type * from './generated/classic/types.gen.ts';

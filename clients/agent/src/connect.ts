@@ -1,6 +1,7 @@
 // What both variants of the agent client share: a transport that throws AgentError, under the methods of a container,
 // and the one method that a document cannot describe: following a session beyond its first connection.
 
+import type { ConnectionOptions } from '../../shared/src/call-options.ts';
 import {
   createServices,
   createTargetReader,
@@ -9,7 +10,7 @@ import {
   type Services,
   targetOf,
 } from '../../shared/src/operations.ts';
-import { type ConnectionOptions, createTransport } from '../../shared/src/transport.ts';
+import { createTransport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
 import { createFollow, type FollowOptions, type FollowRequest } from './follow.ts';
 import { createClient, createConfig } from './generated/current/client/index.ts';

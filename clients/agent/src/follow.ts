@@ -2,7 +2,8 @@
 // gives each event once and in order. What one connection cannot know, such as text that came twice, is settled here.
 
 import type { EventStream } from '../../shared/src/operations.ts';
-import type { StreamCallOptions, Target, Transport } from '../../shared/src/transport.ts';
+import type { StreamCallOptions, Target } from '../../shared/src/call-options.ts';
+import type { Transport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
 

@@ -1,6 +1,7 @@
 // The facade of the gateway client: every operation of the contract as `client.<service>.<action>()`, made from the
 // generated part, and by hand only what a document cannot say: how the two streams end, and the model object.
 
+import type { CallOptions, ConnectionOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 import {
   createEventStream,
   createServices,
@@ -10,13 +11,7 @@ import {
   type Services,
   targetOf,
 } from '../../shared/src/operations.ts';
-import {
-  type CallOptions,
-  type ConnectionOptions,
-  createTransport,
-  type StreamCallOptions,
-  type StreamRule,
-} from '../../shared/src/transport.ts';
+import { createTransport, type StreamRule } from '../../shared/src/transport.ts';
 import { GatewayError } from './errors.ts';
 import { createClient, createConfig } from './generated/client/index.ts';
 import { GatewayOperations } from './generated/sdk.gen.ts';

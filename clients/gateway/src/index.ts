@@ -1,7 +1,7 @@
 // What the package exports.
 
 export type { EventStream } from '../../shared/src/operations.ts';
-export type { CallOptions, StreamCallOptions } from '../../shared/src/transport.ts';
+export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 export {
   type AiMethods,
   createGatewayClient,

@@ -1,7 +1,8 @@
 // A model of the gateway as the AI SDK's `LanguageModelV3`. It hides the transport: call options go out as JSON and
 // stream parts come back; both calls of the interface use the one stream, because only it carries tools and files.
 
-import type { OpenedStream, StreamCallOptions } from '../../shared/src/transport.ts';
+import type { StreamCallOptions } from '../../shared/src/call-options.ts';
+import type { OpenedStream } from '../../shared/src/transport.ts';
 import { GatewayError } from './errors.ts';
 import type { StreamPart, StreamRequest } from './generated/types.gen.ts';
 import { type ModelSettings, writeModelCall } from './model-call.ts';

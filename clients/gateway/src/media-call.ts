@@ -1,7 +1,7 @@
 // What the image, speech and transcription models have in common: the operations that they are made of, what every
 // answer of theirs says of itself, and the warnings for options that the gateway has no place for.
 
-import type { CallOptions } from '../../shared/src/transport.ts';
+import type { CallOptions } from '../../shared/src/call-options.ts';
 import type {
   AcceptedJob,
   CreateImageRequest,

@@ -1,7 +1,8 @@
 // Calls of services that a project brings, which the contract knows by their shape alone: a service, an action, and an
 // object of members either way.
 
-import type { CallOptions, Transport } from '../../shared/src/transport.ts';
+import type { CallOptions } from '../../shared/src/call-options.ts';
+import type { Transport } from '../../shared/src/transport.ts';
 
 export interface ServiceCallOptions extends CallOptions {
   /** The action's own method; `POST` unless told otherwise. A GET sends its members in the query. */

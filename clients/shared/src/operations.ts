@@ -1,8 +1,9 @@
 // Makes the methods of a client out of the generated operations. The generated classes are asked only where each
 // operation lives; the calls themselves go through our transport. A new operation of the contract needs nothing here.
 
+import type { CallOptions, StreamCallOptions, Target } from './call-options.ts';
 import { createLifeline } from './lifeline.ts';
-import type { CallOptions, StreamCallOptions, StreamRule, Target, Transport } from './transport.ts';
+import type { StreamRule, Transport } from './transport.ts';
 
 /** The events of one streamed call. The call is made when the first event is asked for, and once only. */
 export interface EventStream<Event> extends AsyncIterable<Event> {}

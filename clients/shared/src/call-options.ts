@@ -1,0 +1,46 @@
+// The options of a client and of a single call, and an operation's target. All parts of the transport share them.
+
+/** The options with which both clients are created. */
+export interface ConnectionOptions {
+  /** Address of the server, with a path if it stands under one, such as `http://127.0.0.1:43127`. */
+  baseUrl: string;
+  /** The bearer credential, or a function that returns it; it is called for every request that needs one. */
+  token?: string | (() => string | Promise<string>) | undefined;
+  /** Used instead of the global `fetch`. */
+  fetch?: typeof globalThis.fetch | undefined;
+  /** Sent with every request. */
+  headers?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Deadline of a whole call, for a stream until its headers; 5 minutes by default, 0 means none. */
+  timeoutMs?: number | undefined;
+  /** The longest silence of a stream, heartbeats counted; 2 minutes by default, 0 means none. */
+  idleTimeoutMs?: number | undefined;
+}
+
+/** The options of a single call, beside its members. */
+export interface CallOptions {
+  /** Ends the call and closes its connection; the call then rejects with the signal's reason, as `fetch` does. */
+  signal?: AbortSignal | undefined;
+  headers?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Query members of an operation that takes a body as well. */
+  query?: Readonly<Record<string, unknown>> | undefined;
+  timeoutMs?: number | undefined;
+}
+
+export interface StreamCallOptions extends CallOptions {
+  idleTimeoutMs?: number | undefined;
+  /** An event longer than this fails the stream with `stream_event_too_large`; 32 Mi characters by default. */
+  maxEventChars?: number | undefined;
+}
+
+/** The method, address and body of an operation, as the generated code has them. */
+export interface Target {
+  method: string;
+  url: string;
+  secured: boolean;
+  streams: boolean;
+  /** Media type of the body; undefined when the operation takes none, null when fetch chooses it (multipart). */
+  bodyType: string | null | undefined;
+  serializeBody: ((body: unknown) => unknown) | undefined;
+}
+
+export type Members = Readonly<Record<string, unknown>>;
