@@ -36,104 +36,15 @@ const jsonType = 'application/json; charset=utf-8';
 const eventsType = 'text/event-stream; charset=utf-8';
 
 export function createResponder(options: ResponderOptions): Responder {
-  const { contract, clock, surface, streams, cors } = options;
-  const headersOf = (request: HttpRequest) =>
-    commonHeaders(request, { cors, isClosing: options.isClosing() });
-
-  function writeHead(request: HttpRequest, reply: ReplyHead, contentHeaders: Record<string, string>): void {
-    const headers = headersOf(request);
-    // Responses depend on the credential, so no cache may store them unless the operation allows it.
-    headers['cache-control'] = 'no-store';
-    headers['server-timing'] = request.serverTiming(clock.monotonicMs());
-    Object.assign(headers, request.responseHeaders, contentHeaders);
-    const vary = headers['vary'];
-    if (reply.headers)
-      for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
-    // A response can vary by its operation and by the origin of a page.
-    if (vary !== undefined && headers['vary'] !== vary) headers['vary'] = `${vary}, ${headers['vary']}`;
-    if (headers['connection'] === 'close' && leavesBodyUnread(request)) lingerAfterResponse(request);
-    request.response.writeHead(reply.status, headers);
-  }
-
-  function writeJson(request: HttpRequest, reply: ReplyHead, body: unknown): void {
-    const text = JSON.stringify(body);
-    if (text === undefined) throw new Error('A reply has a body that is not JSON.');
-    writeHead(request, reply, {
-      'content-type': jsonType,
-      'content-length': String(Buffer.byteLength(text)),
-    });
-    request.response.end(text);
-  }
-
-  function errorBody(request: HttpRequest, problem: Problem): object {
-    const rendered = renderProblem(problem, request.requestId);
-    const body = toErrorDialect(rendered, problem, request.operation?.errorDialect);
-    return surface === 'agent' ? { success: false, ...body } : body;
-  }
-
-  async function writeEventStream(
-    request: HttpRequest,
-    reply: AnyReply,
-    events: NonNullable<AnyReply['events']>,
-  ): Promise<void> {
-    writeHead(request, reply, { 'content-type': eventsType, 'x-accel-buffering': 'no' });
-    const outcome = await writeEvents(request.response, events, {
-      end: reply.end,
-      limits: streams,
-      onError: (error) => {
-        const problem = problemOf(request, error);
-        logFailure(request, problem, 'stream failed');
-        return `data: ${JSON.stringify(errorBody(request, problem))}\n\n`;
-      },
-    });
-    noteOutcome(request, outcome);
-  }
-
-  async function writeByteStream(
-    request: HttpRequest,
-    reply: AnyReply,
-    content: AsyncIterable<Uint8Array>,
-  ): Promise<void> {
-    const mediaType = reply.mediaType ?? 'application/octet-stream';
-    // Events are accepted at once. Other bytes wait for the first chunk, so that a producer that fails right away can
-    // still answer with an error status.
-    const source = mediaType.startsWith('text/event-stream') ? content : await readFirstChunk(content);
-    writeHead(request, reply, { 'content-type': mediaType });
-    const outcome = await writeContent(request.response, source, {
-      limits: streams,
-      onError: (error) => logFailure(request, asProblem(error), 'stream failed'),
-    });
-    noteOutcome(request, outcome);
-  }
-
-  function writeStreamHead(request: HttpRequest, reply: AnyReply): void {
-    writeHead(request, reply, { 'content-type': reply.events ? eventsType : (reply.mediaType ?? '') });
-    request.response.end();
-  }
-
-  function writeWhole(request: HttpRequest, reply: AnyReply): void {
-    if (reply.content instanceof Uint8Array) {
-      const { mediaType = 'application/octet-stream', content } = reply;
-      writeHead(request, reply, {
-        'content-type': mediaType,
-        'content-length': String(content.byteLength),
-      });
-      request.response.end(content);
-    } else if ('body' in reply) {
-      writeJson(request, reply, reply.body);
-    } else {
-      const isBodyless = reply.status === 204 || reply.status === 304;
-      writeHead(request, reply, isBodyless ? {} : { 'content-length': '0' });
-      request.response.end();
-    }
-  }
+  const { contract } = options;
+  const head = createHeadWriter(options);
+  const writeStream = createStreamWriter(head, options);
 
   return {
-    commonHeaders: headersOf,
+    commonHeaders: head.commonHeaders,
     reply(request, reply) {
-      const { events } = reply;
       const content = reply.content instanceof Uint8Array ? undefined : reply.content;
-      const stream = events ?? content;
+      const stream = reply.events ?? content;
       if (request.response.destroyed || request.clientGone) {
         if (stream) discard(stream);
         return undefined;
@@ -141,11 +52,13 @@ export function createResponder(options: ResponderOptions): Responder {
       request.isStream = stream !== undefined;
       if (stream && request.method === 'HEAD') {
         discard(stream);
-        return writeStreamHead(request, reply);
+        head.write(request, reply, { 'content-type': reply.events ? eventsType : (reply.mediaType ?? '') });
+        request.response.end();
+        return undefined;
       }
-      if (events) return writeEventStream(request, reply, events);
-      if (content) return writeByteStream(request, reply, content);
-      return writeWhole(request, reply);
+      if (reply.events) return writeStream.events(request, reply, reply.events);
+      if (content) return writeStream.bytes(request, reply, content);
+      return writeWhole(head, request, reply);
     },
     problem(request, error) {
       if (request.response.destroyed || request.clientGone) return;
@@ -155,7 +68,7 @@ export function createResponder(options: ResponderOptions): Responder {
         request.response.destroy();
         return;
       }
-      let body = errorBody(request, problem);
+      let body = errorBody(request, problem, options.surface);
       const mismatch = contract.problemMismatch(request, problem.status, body);
       if (mismatch !== null) {
         const { operation } = request;
@@ -164,11 +77,106 @@ export function createResponder(options: ResponderOptions): Responder {
           'an error does not match the contract',
         );
         problem = asProblem(new Error(mismatch));
-        body = errorBody(request, problem);
+        body = errorBody(request, problem, options.surface);
       }
-      writeJson(request, { status: problem.status, headers: retryHeaders(problem) }, body);
+      writeJson(head, request, { status: problem.status, headers: retryHeaders(problem) }, body);
     },
   };
+}
+
+interface HeadWriter {
+  commonHeaders(request: HttpRequest): Record<string, string>;
+  /** Writes the status and the headers of a response. */
+  write(request: HttpRequest, reply: ReplyHead, contentHeaders: Record<string, string>): void;
+}
+
+function createHeadWriter({ clock, cors, isClosing }: ResponderOptions): HeadWriter {
+  const headersOf = (request: HttpRequest) => commonHeaders(request, { cors, isClosing: isClosing() });
+  return {
+    commonHeaders: headersOf,
+    write(request, reply, contentHeaders) {
+      const headers = headersOf(request);
+      // Responses depend on the credential, so no cache may store them unless the operation allows it.
+      headers['cache-control'] = 'no-store';
+      headers['server-timing'] = request.serverTiming(clock.monotonicMs());
+      Object.assign(headers, request.responseHeaders, contentHeaders);
+      const vary = headers['vary'];
+      if (reply.headers)
+        for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
+      // A response can vary by its operation and by the origin of a page.
+      if (vary !== undefined && headers['vary'] !== vary) headers['vary'] = `${vary}, ${headers['vary']}`;
+      if (headers['connection'] === 'close' && leavesBodyUnread(request)) lingerAfterResponse(request);
+      request.response.writeHead(reply.status, headers);
+    },
+  };
+}
+
+function createStreamWriter(head: HeadWriter, { streams, surface }: ResponderOptions) {
+  return {
+    async events(
+      request: HttpRequest,
+      reply: AnyReply,
+      events: NonNullable<AnyReply['events']>,
+    ): Promise<void> {
+      head.write(request, reply, { 'content-type': eventsType, 'x-accel-buffering': 'no' });
+      const outcome = await writeEvents(request.response, events, {
+        end: reply.end,
+        limits: streams,
+        onError: (error) => {
+          const problem = problemOf(request, error);
+          logFailure(request, problem, 'stream failed');
+          return `data: ${JSON.stringify(errorBody(request, problem, surface))}\n\n`;
+        },
+      });
+      noteOutcome(request, outcome);
+    },
+
+    async bytes(request: HttpRequest, reply: AnyReply, content: AsyncIterable<Uint8Array>): Promise<void> {
+      const mediaType = reply.mediaType ?? 'application/octet-stream';
+      // Events are accepted at once. Other bytes wait for the first chunk, so that a producer that fails right away can
+      // still answer with an error status.
+      const source = mediaType.startsWith('text/event-stream') ? content : await readFirstChunk(content);
+      head.write(request, reply, { 'content-type': mediaType });
+      const outcome = await writeContent(request.response, source, {
+        limits: streams,
+        onError: (error) => logFailure(request, asProblem(error), 'stream failed'),
+      });
+      noteOutcome(request, outcome);
+    },
+  };
+}
+
+function writeWhole(head: HeadWriter, request: HttpRequest, reply: AnyReply): void {
+  if (reply.content instanceof Uint8Array) {
+    const { mediaType = 'application/octet-stream', content } = reply;
+    head.write(request, reply, {
+      'content-type': mediaType,
+      'content-length': String(content.byteLength),
+    });
+    request.response.end(content);
+  } else if ('body' in reply) {
+    writeJson(head, request, reply, reply.body);
+  } else {
+    const isBodyless = reply.status === 204 || reply.status === 304;
+    head.write(request, reply, isBodyless ? {} : { 'content-length': '0' });
+    request.response.end();
+  }
+}
+
+function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, body: unknown): void {
+  const text = JSON.stringify(body);
+  if (text === undefined) throw new Error('A reply has a body that is not JSON.');
+  head.write(request, reply, {
+    'content-type': jsonType,
+    'content-length': String(Buffer.byteLength(text)),
+  });
+  request.response.end(text);
+}
+
+function errorBody(request: HttpRequest, problem: Problem, surface: ResponderOptions['surface']): object {
+  const rendered = renderProblem(problem, request.requestId);
+  const body = toErrorDialect(rendered, problem, request.operation?.errorDialect);
+  return surface === 'agent' ? { success: false, ...body } : body;
 }
 
 /** Producers that a drain or a revocation stopped throw anything; the client receives the reason of the stop. */

@@ -1,6 +1,11 @@
 // The HTTP server of both surfaces, and the only file that knows express: it admits requests, passes them to pages and the
 // contract, and renders every error in one place. drain.ts ends it.
-import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type Server as HttpServer,
+  type ServerResponse,
+} from 'node:http';
 import { createServer as createNetServer, type Server as NetServer, type Socket } from 'node:net';
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
 import { accessFields, type NameIdentity } from './access-log.ts';
@@ -8,7 +13,13 @@ import { serveAssets } from './asset-pages.ts';
 import { isSingleExecutable } from '../assets.ts';
 import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
-import { type CloseOptions, createDrain } from './drain.ts';
+import {
+  clientAddress,
+  createConnectionLimits,
+  tooManyConnections,
+  type ConnectionLimits,
+} from './connection-limits.ts';
+import { type CloseOptions, createDrain, type Drain } from './drain.ts';
 import type { Guard } from './guard.ts';
 import { id } from '../ids.ts';
 import { listenAt, type ListenAddress } from './listen.ts';
@@ -16,7 +27,6 @@ import type { Log } from '../log.ts';
 import type { RequestObserver } from './observer.ts';
 import { Problem } from '../problem.ts';
 import type { Proxies } from './proxies.ts';
-import { createAddressLimit } from './rate-limits.ts';
 import { endWithProblem, refuseUnparsed, type Surface } from './raw-response.ts';
 import { HttpRequest } from './request.ts';
 import { refuseAmbiguous } from './request-checks.ts';
@@ -134,25 +144,62 @@ export function createServer(options: ServerOptions): Server {
     isClosing: () => drain.isClosing(),
   });
 
-  /** Registers the request first, so that its refusal below is rendered, logged and counted too. */
-  function admit(message: AdmittedMessage, response: ServerResponse): HttpRequest {
-    connections.usedBy(message.socket);
-    const request = new HttpRequest(message, response, {
-      requestId: id('req'),
-      log,
-      nowMs: clock.monotonicMs(),
-      remoteAddress: clientAddress(message, proxies),
-      limits: { maxBytes: limits.maxBodyBytes, deadlineMs: timeouts.requestMs },
-    });
-    message[requestKey] = request;
-    requests.add(request);
-    response.once('close', () => finish(request));
-    connections.admit(request);
-    options.guard?.(message);
-    refuseAmbiguous(message, limits);
-    drain.refuseLate();
-    return request;
+  const admit = createAdmission({
+    server: options,
+    limits,
+    requestMs: timeouts.requestMs,
+    requests,
+    connections,
+    drain: () => drain,
+  });
+
+  function dispatch(request: HttpRequest): Promise<void> {
+    const work = () => contract.dispatch(request).then((reply) => responder.reply(request, reply));
+    return observer === undefined ? work() : observer.within(request, work);
   }
+
+  const handle = createRouter({ pages: options.pages ?? [], admit, dispatch, responder, log });
+  const http = createHttp(handle, { limits, timeouts, connections, surface });
+  const drain = createDrain({
+    http,
+    listeners,
+    requests,
+    unusedSockets: connections.unused,
+    abortGraceMs: timeouts.abortGraceMs,
+  });
+
+  return {
+    inFlight: () => requests.size,
+    runningRequests: () => [...requests].flatMap(bearerRequest),
+    async listen(address) {
+      // Node watches deadlines from the http server's own listener; further listeners only bring connections.
+      const listener =
+        listeners.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
+      listener.maxConnections = limits.maxConnections;
+      const bound = await listenAt(listener, address);
+      listeners.push(listener);
+      listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
+      void contract.warm(log);
+      return bound;
+    },
+    close: drain.close,
+  };
+}
+
+interface AdmissionOptions {
+  server: ServerOptions;
+  limits: ServerLimits;
+  /** The deadline of an operation that has none of its own. */
+  requestMs: number;
+  requests: Set<HttpRequest>;
+  connections: ConnectionLimits;
+  drain: () => Drain;
+}
+
+/** The start and the end of each request: it is registered, checked, and logged when its response is over. */
+function createAdmission(options: AdmissionOptions) {
+  const { limits, requestMs, requests, connections, drain } = options;
+  const { log, clock, proxies, guard, observer, nameIdentity } = options.server;
 
   function finish(request: HttpRequest): void {
     requests.delete(request);
@@ -162,16 +209,43 @@ export function createServer(options: ServerOptions): Server {
     }
     const durationMs = clock.monotonicMs() - request.startedMs;
     observer?.ended(request, durationMs);
-    log.info(accessFields(request, durationMs, options.nameIdentity), 'request');
-    drain.responseEnded();
+    log.info(accessFields(request, durationMs, nameIdentity), 'request');
+    drain().responseEnded();
   }
 
-  function dispatch(request: HttpRequest): Promise<void> {
-    const work = () => contract.dispatch(request).then((reply) => responder.reply(request, reply));
-    return observer === undefined ? work() : observer.within(request, work);
-  }
+  /** Registers the request first, so that its refusal below is rendered, logged and counted too. */
+  return (message: AdmittedMessage, response: ServerResponse): HttpRequest => {
+    connections.usedBy(message.socket);
+    const request = new HttpRequest(message, response, {
+      requestId: id('req'),
+      log,
+      nowMs: clock.monotonicMs(),
+      remoteAddress: clientAddress(message, proxies),
+      limits: { maxBytes: limits.maxBodyBytes, deadlineMs: requestMs },
+    });
+    message[requestKey] = request;
+    requests.add(request);
+    response.once('close', () => finish(request));
+    connections.admit(request);
+    guard?.(message);
+    refuseAmbiguous(message, limits);
+    drain().refuseLate();
+    return request;
+  };
+}
 
-  const handle = createRouter({ pages: options.pages ?? [], admit, dispatch, responder, log });
+interface HttpOptions {
+  limits: ServerLimits;
+  timeouts: ServerTimeouts;
+  connections: ConnectionLimits;
+  surface: Surface;
+}
+
+/** Node's server with our limits, and a Problem as the answer to each connection and request that Node itself refuses. */
+function createHttp(
+  handle: (message: IncomingMessage, response: ServerResponse) => void,
+  { limits, timeouts, connections, surface }: HttpOptions,
+): HttpServer {
   const http = createHttpServer(
     {
       headersTimeout: timeouts.headersMs,
@@ -197,36 +271,12 @@ export function createServer(options: ServerOptions): Server {
   http.on('connection', (socket) => {
     if (!connections.accept(socket)) endWithProblem(socket, tooManyConnections(), surface);
   });
+  return http;
+}
 
-  const drain = createDrain({
-    http,
-    listeners,
-    requests,
-    unusedSockets: connections.unused,
-    abortGraceMs: timeouts.abortGraceMs,
-  });
-
-  return {
-    inFlight: () => requests.size,
-    runningRequests: () =>
-      [...requests].flatMap((request) =>
-        request.credential.kind === 'bearer' && request.identity !== undefined
-          ? [{ token: request.credential.token, end: (reason: Problem) => endEarly(request, reason) }]
-          : [],
-      ),
-    async listen(address) {
-      // Node watches deadlines from the http server's own listener; further listeners only bring connections.
-      const listener =
-        listeners.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
-      listener.maxConnections = limits.maxConnections;
-      const bound = await listenAt(listener, address);
-      listeners.push(listener);
-      listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
-      void contract.warm(log);
-      return bound;
-    },
-    close: drain.close,
-  };
+function bearerRequest(request: HttpRequest): RunningRequest[] {
+  if (request.credential.kind !== 'bearer' || request.identity === undefined) return [];
+  return [{ token: request.credential.token, end: (reason) => endEarly(request, reason) }];
 }
 
 // A WeakMap entry for each request would cost more than the rest of its admission.
@@ -294,49 +344,6 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
   };
 }
 
-/**
- * Limits of connections by client address. Many clients share the connections of a trusted proxy, so there each request
- * counts as one.
- */
-function createConnectionLimits(maxPerAddress: number, proxies: Proxies | undefined) {
-  const direct = createAddressLimit(maxPerAddress);
-  const forwarded = createAddressLimit(maxPerAddress);
-  // Connections that never sent a request.
-  const unused = new Set<Socket>();
-  return {
-    unused,
-    /** False when the address has too many connections. */
-    accept(socket: Socket): boolean {
-      if (!proxies?.isTrusted(peerAddress(socket))) {
-        const release = direct.acquire(peerAddress(socket));
-        if (!release) return false;
-        socket.once('close', release);
-      }
-      unused.add(socket);
-      socket.once('close', () => unused.delete(socket));
-      return true;
-    },
-    usedBy: (socket: Socket): boolean => unused.delete(socket),
-    /** Throws a 429 when the client behind a proxy has too many requests at once. */
-    admit({ message, response, remoteAddress }: HttpRequest): void {
-      if (!proxies?.isTrusted(peerAddress(message.socket))) return;
-      const release = forwarded.acquire(remoteAddress);
-      if (!release) throw tooManyConnections();
-      response.once('close', release);
-    },
-  };
-}
-
-function clientAddress({ socket, headers }: IncomingMessage, proxies: Proxies | undefined): string {
-  return proxies === undefined
-    ? peerAddress(socket)
-    : proxies.clientOf(peerAddress(socket), headers['x-forwarded-for']);
-}
-
-function peerAddress(socket: { remoteAddress?: string | undefined }): string {
-  return socket.remoteAddress ?? '';
-}
-
 // Long enough to write the error of a stream; a revocation promises the end within five seconds.
 const lastEventMs = 2_000;
 
@@ -345,15 +352,6 @@ function endEarly(request: HttpRequest, reason: Problem): void {
   const timer = setTimeout(() => request.response.destroy(), lastEventMs);
   timer.unref();
   request.response.once('close', () => clearTimeout(timer));
-}
-
-function tooManyConnections(): Problem {
-  return new Problem(
-    'rate_limited',
-    'rate_limited',
-    'Too many connections from this address; try again later.',
-    { headers: { 'retry-after': '1' } },
-  );
 }
 
 // CONNECT comes with a raw socket and asks for a tunnel.

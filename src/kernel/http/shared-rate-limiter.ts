@@ -32,17 +32,11 @@ const shareOfBucket = 0.02;
 const maxShares = 50_000;
 const cleanupEveryMs = 300_000;
 
-export function createSharedRateLimiter({
-  database,
-  schema,
-  clock,
-  log,
-}: SharedRateLimiterOptions): RateLimiter {
-  const { sql } = database;
-  const table = `${schema}.rate_quotas`;
+export function createSharedRateLimiter(options: SharedRateLimiterOptions): RateLimiter {
+  const { clock, log } = options;
+  const buckets = createBuckets(options);
   const localLimiter = createRateLimiter({ clock });
   const shares = createLruCache<string, Share>({ capacity: maxShares });
-  let lastCleanupMs = clock.monotonicMs();
 
   function shareOf(bucketKey: string): Share {
     const share = shares.peek(bucketKey) ?? {
@@ -53,32 +47,6 @@ export function createSharedRateLimiter({
     };
     shares.set(bucketKey, share);
     return share;
-  }
-
-  async function refillShare(bucketKey: string, share: Share, perMinute: number): Promise<void> {
-    const shareSize = Math.max(1, Math.floor(perMinute * shareOfBucket));
-    // Creates the bucket or refills it for the time since its last use. Only whole requests are given out.
-    const [bucket] = await sql<{ available: number; tokens: number }[]>`
-      with now as (select clock_timestamp() as at),
-      bucket as (
-        insert into ${sql(table)} as q (key, tokens, at) select ${bucketKey}, ${perMinute}::float8, at from now
-        on conflict (key) do update set at = greatest(q.at, excluded.at),
-          tokens = least(${perMinute}::float8, q.tokens + greatest(0, extract(epoch from excluded.at - q.at)) * ${perMinute / 60}::float8)
-        returning tokens)
-      select least(${shareSize}::float8, floor(tokens)) as available, tokens from bucket`;
-    const available = Math.max(0, bucket?.available ?? 0);
-    if (available > 0) {
-      // Conditional: two replicas that saw the same bucket must not both take its last requests.
-      const [rest] = await sql<{ tokens: number }[]>`
-        update ${sql(table)} set tokens = tokens - ${available}::float8 where key = ${bucketKey} and tokens >= ${available}::float8 returning tokens`;
-      if (rest) {
-        share.tokens += available;
-        share.remainingInBucket = rest.tokens;
-        return;
-      }
-    }
-    share.remainingInBucket = 0;
-    share.emptyUntilMs = clock.monotonicMs() + ((1 - ((bucket?.tokens ?? 0) % 1)) / perMinute) * 60_000;
   }
 
   function takeFromShare(share: Share, perMinute: number): RateLimitResult {
@@ -92,15 +60,6 @@ export function createSharedRateLimiter({
     };
   }
 
-  function deleteOldBuckets(): void {
-    if (clock.monotonicMs() - lastCleanupMs < cleanupEveryMs) return;
-    lastCleanupMs = clock.monotonicMs();
-    // After two minutes without use a bucket is full, and so is an absent one.
-    sql`delete from ${sql(table)} where at < clock_timestamp() - interval '2 minutes'`.catch(
-      (error: unknown) => log.warn({ err: error }, 'old rate limit buckets could not be deleted'),
-    );
-  }
-
   async function takeShared(
     key: string,
     policy: RateLimitPolicy,
@@ -110,9 +69,9 @@ export function createSharedRateLimiter({
     try {
       // Callers of one key wait for the same refill; those for whom it was too small start the next one.
       while (share.tokens < 1 && clock.monotonicMs() >= share.emptyUntilMs) {
-        share.refill ??= refillShare(bucketKey, share, policy.perMinute).finally(
-          () => (share.refill = undefined),
-        );
+        share.refill ??= buckets
+          .refillShare(bucketKey, share, policy.perMinute)
+          .finally(() => (share.refill = undefined));
         await share.refill;
       }
       return takeFromShare(share, policy.perMinute);
@@ -120,7 +79,7 @@ export function createSharedRateLimiter({
       log.debug({ err: error }, 'the shared rate limit cannot be reached');
       return await localLimiter.take(key, policy);
     } finally {
-      deleteOldBuckets();
+      buckets.deleteOld();
     }
   }
 
@@ -132,6 +91,51 @@ export function createSharedRateLimiter({
       if (share.tokens >= 1 || clock.monotonicMs() < share.emptyUntilMs)
         return takeFromShare(share, policy.perMinute);
       return takeShared(key, policy, bucketKey);
+    },
+  };
+}
+
+/** The rows that all replicas share. */
+function createBuckets({ database: { sql }, schema, clock, log }: SharedRateLimiterOptions) {
+  const table = `${schema}.rate_quotas`;
+  let lastCleanupMs = clock.monotonicMs();
+
+  return {
+    /** Moves tokens of the bucket to the share, or notes until when the bucket is empty. */
+    async refillShare(bucketKey: string, share: Share, perMinute: number): Promise<void> {
+      const shareSize = Math.max(1, Math.floor(perMinute * shareOfBucket));
+      // Creates the bucket or refills it for the time since its last use. Only whole requests are given out.
+      const [bucket] = await sql<{ available: number; tokens: number }[]>`
+        with now as (select clock_timestamp() as at),
+        bucket as (
+          insert into ${sql(table)} as q (key, tokens, at) select ${bucketKey}, ${perMinute}::float8, at from now
+          on conflict (key) do update set at = greatest(q.at, excluded.at),
+            tokens = least(${perMinute}::float8, q.tokens + greatest(0, extract(epoch from excluded.at - q.at)) * ${perMinute / 60}::float8)
+          returning tokens)
+        select least(${shareSize}::float8, floor(tokens)) as available, tokens from bucket`;
+      const available = Math.max(0, bucket?.available ?? 0);
+      if (available > 0) {
+        // Conditional: two replicas that saw the same bucket must not both take its last requests.
+        const [rest] = await sql<{ tokens: number }[]>`
+          update ${sql(table)} set tokens = tokens - ${available}::float8
+          where key = ${bucketKey} and tokens >= ${available}::float8 returning tokens`;
+        if (rest) {
+          share.tokens += available;
+          share.remainingInBucket = rest.tokens;
+          return;
+        }
+      }
+      share.remainingInBucket = 0;
+      share.emptyUntilMs = clock.monotonicMs() + ((1 - ((bucket?.tokens ?? 0) % 1)) / perMinute) * 60_000;
+    },
+
+    /** At most every five minutes. After two minutes without use a bucket is full, and so is an absent one. */
+    deleteOld(): void {
+      if (clock.monotonicMs() - lastCleanupMs < cleanupEveryMs) return;
+      lastCleanupMs = clock.monotonicMs();
+      sql`delete from ${sql(table)} where at < clock_timestamp() - interval '2 minutes'`.catch(
+        (error: unknown) => log.warn({ err: error }, 'old rate limit buckets could not be deleted'),
+      );
     },
   };
 }
