@@ -31,8 +31,8 @@ export interface Embedded {
   close(): Promise<void>;
 }
 
-// How long an answer that its asker no longer waits for may keep the engine busy. A wasm engine cannot be
-// told to stop a statement, but it can be killed and started again, since whatever it committed is on disk.
+// How long a statement whose caller has left may keep the engine busy. A wasm engine cannot cancel a statement, but it can
+// be killed and started again, since everything committed is on disk.
 const stuckMs = 5_000;
 
 /** Locks the folder and starts the engine; resolves when it answers. Throws a Problem when the folder is held. */
@@ -117,13 +117,6 @@ interface Engine {
   exit: Promise<string>;
 }
 
-interface Peer {
-  stream: Duplex;
-  isPatient: boolean;
-  /** Batches sent whose answers have not come. */
-  unanswered: number;
-}
-
 async function startEngine(start: EmbeddedStart): Promise<Engine> {
   const worker = startThread('src/kernel/data/embedded-worker', {
     workerData: start,
@@ -132,106 +125,130 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
     name: 'embedded-postgres',
     resourceLimits: { maxYoungGenerationSizeMb: 6 },
   });
-  const peers = new Map<number, Peer>();
-  const leaving = new Map<number, NodeJS.Timeout>();
   const ready = Promise.withResolvers<void>();
   const exit = Promise.withResolvers<string>();
   let dumped = Promise.withResolvers<Uint8Array>();
   let failure: Error | undefined;
-  let nextPeer = 1;
-  let isGone = false;
   // Waiters get the rejection; without a waiter it must not count as unhandled.
   ready.promise.catch(() => undefined);
   dumped.promise.catch(() => undefined);
 
+  function send(message: ToWorker): void {
+    worker.postMessage(message, 'bytes' in message ? [message.bytes.buffer as ArrayBuffer] : []);
+  }
+  const peers = createPeers(send, (reason) => {
+    failure = reason;
+    void worker.terminate();
+  });
+
   worker.on('message', (message: FromWorker) => {
     if (message.kind === 'ready') ready.resolve();
-    else if (message.kind === 'answer') answer(message.peer, message.bytes);
-    else if (message.kind === 'notify') notifyOthers(message.peer, message.bytes);
-    else if (message.kind === 'expelled') expel(message.peer, message.bytes);
     else if (message.kind === 'dumped') dumped.resolve(message.bytes);
-    else if (message.kind === 'left') {
-      clearTimeout(leaving.get(message.peer));
-      leaving.delete(message.peer);
-    }
+    else if (message.kind !== 'stopped') peers.receive(message);
   });
   worker.on('error', (error) => {
     failure = error instanceof Error ? error : new Error(String(error));
   });
   worker.on('exit', (code) => {
     const reason = failure ?? new Error(`The embedded database's thread ended with code ${code}.`);
-    isGone = true;
-    for (const timer of leaving.values()) clearTimeout(timer);
-    for (const { stream } of peers.values()) stream.destroy(reason);
+    peers.end(reason);
     ready.reject(reason);
     dumped.reject(reason);
     exit.resolve(reason.message);
   });
   await ready.promise;
 
-  function send(message: ToWorker): void {
-    worker.postMessage(message, 'bytes' in message ? [message.bytes.buffer as ArrayBuffer] : []);
-  }
-
-  function dial(isPatient: boolean): Duplex {
-    const number = nextPeer++;
-    const stream = protocolStream({
-      send(bytes) {
-        peer.unanswered += 1;
-        send({ kind: 'query', peer: number, bytes });
-      },
-      leave() {
-        peers.delete(number);
-        send({ kind: 'leave', peer: number });
-        if (peer.unanswered > 0 && !isGone) leaving.set(number, setTimeout(killStuck, stuckMs, number));
-      },
-    });
-    const peer: Peer = { stream, isPatient, unanswered: 0 };
-    peers.set(number, peer);
-    return stream;
-  }
-
-  function answer(number: number, bytes: Uint8Array): void {
-    const peer = peers.get(number);
-    if (!peer) return;
-    peer.unanswered -= 1;
-    if (bytes.length > 0) peer.stream.push(bytes);
-  }
-
-  function notifyOthers(sender: number, bytes: Uint8Array): void {
-    for (const [number, { stream }] of peers) if (number !== sender) stream.push(bytes);
-  }
-
-  function expel(number: number, bytes: Uint8Array): void {
-    const stream = peers.get(number)?.stream;
-    stream?.push(bytes);
-    stream?.push(null);
-    stream?.end();
-  }
-
-  function killStuck(number: number): void {
-    const isSomeonePatient = [...peers.values()].some((peer) => peer.isPatient && peer.unanswered > 0);
-    if (isSomeonePatient) {
-      leaving.set(number, setTimeout(killStuck, stuckMs, number));
-      return;
-    }
-    failure = new Error('A statement that nobody waited for any longer was ended with its engine.');
-    void worker.terminate();
-  }
-
   return {
-    dial,
+    dial: peers.dial,
     dump() {
       dumped = Promise.withResolvers();
       send({ kind: 'dump' });
       return dumped.promise;
     },
     async stop() {
-      for (const { stream } of peers.values()) stream.destroy();
+      peers.destroyStreams();
       send({ kind: 'stop' });
       await exit.promise;
     },
     exit: exit.promise,
+  };
+}
+
+interface Peer {
+  stream: Duplex;
+  isPatient: boolean;
+  /** Batches sent whose answers have not come. */
+  unanswered: number;
+}
+
+interface Peers {
+  dial(isPatient: boolean): Duplex;
+  receive(message: Extract<FromWorker, { peer: number }>): void;
+  destroyStreams(reason?: Error): void;
+  /** To be called when the thread has ended. */
+  end(reason: Error): void;
+}
+
+/** The streams to one engine, by number. A stream that leaves during a statement that then takes too long calls `kill`. */
+function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) => void): Peers {
+  const peers = new Map<number, Peer>();
+  const leaving = new Map<number, NodeJS.Timeout>();
+  let nextPeer = 1;
+  let isGone = false;
+
+  function killStuck(number: number): void {
+    const isSomeonePatient = [...peers.values()].some((peer) => peer.isPatient && peer.unanswered > 0);
+    if (isSomeonePatient) leaving.set(number, setTimeout(killStuck, stuckMs, number));
+    else kill(new Error('A statement whose caller had left was ended with its engine.'));
+  }
+
+  function leave(number: number, { unanswered }: Peer): void {
+    peers.delete(number);
+    send({ kind: 'leave', peer: number });
+    if (unanswered > 0 && !isGone) leaving.set(number, setTimeout(killStuck, stuckMs, number));
+  }
+
+  function destroyStreams(reason?: Error): void {
+    for (const { stream } of peers.values()) stream.destroy(reason);
+  }
+
+  return {
+    dial(isPatient) {
+      const number = nextPeer++;
+      const stream = protocolStream({
+        send(bytes) {
+          peer.unanswered += 1;
+          send({ kind: 'query', peer: number, bytes });
+        },
+        leave: () => leave(number, peer),
+      });
+      const peer: Peer = { stream, isPatient, unanswered: 0 };
+      peers.set(number, peer);
+      return stream;
+    },
+    receive(message) {
+      const peer = peers.get(message.peer);
+      if (message.kind === 'left') {
+        clearTimeout(leaving.get(message.peer));
+        leaving.delete(message.peer);
+      } else if (message.kind === 'notify') {
+        for (const [number, { stream }] of peers) if (number !== message.peer) stream.push(message.bytes);
+      } else if (peer && message.kind === 'answer') {
+        peer.unanswered -= 1;
+        if (message.bytes.length > 0) peer.stream.push(message.bytes);
+      } else if (peer) {
+        // Expelled by the engine: the bytes are its error.
+        peer.stream.push(message.bytes);
+        peer.stream.push(null);
+        peer.stream.end();
+      }
+    },
+    destroyStreams,
+    end(reason) {
+      isGone = true;
+      for (const timer of leaving.values()) clearTimeout(timer);
+      destroyStreams(reason);
+    },
   };
 }
 
