@@ -23,10 +23,87 @@ type State =
 const maxElements = 20_000;
 
 export function createBlocks(root: HTMLElement): Blocks {
+  const output = createOutput();
   let state: State = { mode: 'none' };
-  let elements = 0;
   /** Where the rest of an unfinished line goes. */
   let lineParent = root;
+
+  function addInline(parent: HTMLElement, line: string): void {
+    lineParent = parent;
+    output.addInline(parent, line);
+  }
+
+  function addLine(line: string): void {
+    if (state.mode === 'fence') {
+      if (line.trimStart().startsWith(state.marker)) state = { mode: 'none' };
+      else output.addText(state.element, line, showControls);
+      return;
+    }
+    if (output.isFull()) return addPlain(line);
+    const fence = /^\s*(```+|~~~+)/.exec(line);
+    const heading = /^(#{1,6})\s+(.*)/.exec(line);
+    const marker = listMarker(line);
+    if (fence !== null) openFence(fence[1] ?? '```');
+    else if (heading !== null) {
+      addInline(output.add(root, h('p', { class: 'heading' })), heading[2] ?? '');
+      state = { mode: 'none' };
+    } else if (marker !== null) addItem(marker);
+    else if (line.trim() === '') state = { mode: 'none' };
+    else addParagraphLine(line);
+  }
+
+  function openFence(marker: string): void {
+    const element = output.add(output.add(root, h('pre', { tabindex: '0' })), h('code'));
+    state = { mode: 'fence', element, marker };
+  }
+
+  function addItem({ isOrdered, start, rest }: Marker): void {
+    const isSame = state.mode === 'list' && state.isOrdered === isOrdered;
+    const element = isSame
+      ? (state as { element: HTMLElement }).element
+      : output.add(root, isOrdered ? h('ol', { start }) : h('ul'));
+    addInline(output.add(element, h('li')), rest);
+    state = { mode: 'list', element, isOrdered };
+  }
+
+  function addParagraphLine(line: string): void {
+    if (state.mode === 'paragraph') output.add(state.element, h('br'));
+    else state = { mode: 'paragraph', element: output.add(root, h('p')) };
+    addInline(state.element, line);
+  }
+
+  function addPlain(line: string): void {
+    if (state.mode !== 'plain')
+      state = { mode: 'plain', element: output.add(root, h('p', { class: 'verbatim' })) };
+    lineParent = state.element;
+    output.addText(state.element, line, showOverrides);
+  }
+
+  return {
+    addLine,
+    addRest(rest) {
+      if (state.mode === 'fence') output.add(state.element, text(rest, showControls));
+      else addInline(lineParent, rest);
+    },
+    preview(write) {
+      const before = { state, lineParent };
+      output.startPreview();
+      write();
+      ({ state, lineParent } = before);
+    },
+    discardPreview: output.discardPreview,
+    clear() {
+      root.replaceChildren();
+      output.reset();
+      state = { mode: 'none' };
+      lineParent = root;
+    },
+  };
+}
+
+/** Appends nodes, counts them, and can remove those of a preview again. */
+function createOutput() {
+  let elements = 0;
   let preview: { nodes: Set<ChildNode>; elementsBefore: number } | null = null;
 
   function add<Child extends ChildNode>(parent: HTMLElement, child: Child): Child {
@@ -36,90 +113,34 @@ export function createBlocks(root: HTMLElement): Blocks {
     return child;
   }
 
-  function addLine(line: string): void {
-    if (state.mode === 'fence') {
-      if (line.trimStart().startsWith(state.marker)) state = { mode: 'none' };
-      else add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showControls));
-      return;
-    }
-    if (elements >= maxElements) return addPlain(line);
-    const fence = /^\s*(```+|~~~+)/.exec(line);
-    const heading = /^(#{1,6})\s+(.*)/.exec(line);
-    const marker = listMarker(line);
-    if (fence !== null) openFence(fence[1] ?? '```');
-    else if (heading !== null) {
-      addInline(add(root, h('p', { class: 'heading' })), heading[2] ?? '');
-      state = { mode: 'none' };
-    } else if (marker !== null) addItem(marker);
-    else if (line.trim() === '') state = { mode: 'none' };
-    else addParagraphLine(line);
-  }
-
-  function openFence(marker: string): void {
-    const element = h('code');
-    add(root, h('pre', { tabindex: '0' }, element));
-    elements += 1;
-    state = { mode: 'fence', element, marker };
-  }
-
-  function addItem({ isOrdered, start, rest }: Marker): void {
-    const isSame = state.mode === 'list' && state.isOrdered === isOrdered;
-    const element = isSame
-      ? (state as { element: HTMLElement }).element
-      : add(root, isOrdered ? h('ol', { start }) : h('ul'));
-    addInline(add(element, h('li')), rest);
-    state = { mode: 'list', element, isOrdered };
-  }
-
-  function addParagraphLine(line: string): void {
-    if (state.mode === 'paragraph') add(state.element, h('br'));
-    else state = { mode: 'paragraph', element: add(root, h('p')) };
-    addInline(state.element, line);
-  }
-
-  function addPlain(line: string): void {
-    if (state.mode !== 'plain') state = { mode: 'plain', element: add(root, h('p', { class: 'verbatim' })) };
-    lineParent = state.element;
-    add(state.element, text(state.element.hasChildNodes() ? `\n${line}` : line, showOverrides));
-  }
-
-  function addRest(rest: string): void {
-    if (state.mode === 'fence') add(state.element, text(rest, showControls));
-    else addInline(lineParent, rest);
-  }
-
-  function addInline(parent: HTMLElement, line: string): void {
-    lineParent = parent;
-    let done = 0;
-    for (const match of line.matchAll(spans)) {
-      if (elements >= maxElements) break;
-      if (match.index > done) add(parent, text(line.slice(done, match.index), showOverrides));
-      add(parent, spanOf(match));
-      done = match.index + match[0].length;
-    }
-    if (done < line.length) add(parent, text(line.slice(done), showOverrides));
-  }
-
   return {
-    addLine,
-    addRest,
-    preview(write) {
-      const before = { state, lineParent };
-      preview = { nodes: new Set(), elementsBefore: elements };
-      write();
-      ({ state, lineParent } = before);
+    add,
+    isFull: () => elements >= maxElements,
+    /** A line of its own. */
+    addText(parent: HTMLElement, line: string, show: (content: string) => string): void {
+      add(parent, text(parent.hasChildNodes() ? `\n${line}` : line, show));
     },
-    discardPreview() {
+    addInline(parent: HTMLElement, line: string): void {
+      let done = 0;
+      for (const match of line.matchAll(spans)) {
+        if (elements >= maxElements) break;
+        if (match.index > done) add(parent, text(line.slice(done, match.index), showOverrides));
+        add(parent, spanOf(match));
+        done = match.index + match[0].length;
+      }
+      if (done < line.length) add(parent, text(line.slice(done), showOverrides));
+    },
+    startPreview(): void {
+      preview = { nodes: new Set(), elementsBefore: elements };
+    },
+    discardPreview(): void {
       if (preview === null) return;
       for (const node of preview.nodes) node.remove();
       elements = preview.elementsBefore;
       preview = null;
     },
-    clear() {
-      root.replaceChildren();
-      state = { mode: 'none' };
+    reset(): void {
       elements = 0;
-      lineParent = root;
       preview = null;
     },
   };
