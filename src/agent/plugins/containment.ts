@@ -4,9 +4,9 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { writeSync } from 'node:fs';
 import { inspect } from 'node:util';
 import type { Log } from '../../kernel/log.ts';
-import type { ServiceDefinition, ServiceOperation } from '../services/index.ts';
-import type { PluginHooks } from './hooks.ts';
-import type { Action, Plugin, StartContext } from './plugin.ts';
+import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
+import type { PluginHooks } from './definition/hooks.ts';
+import type { Action, Plugin, StartContext } from './definition/plugin.ts';
 
 /** The plugin that code belongs to. */
 export interface PluginOwner {

@@ -2,7 +2,7 @@
 // messages, and messages that are queued already still run.
 import type { Attachment, ExecuteReceipt } from '../../contract/agent/types.gen.ts';
 import type { Service } from '../service.ts';
-import type { ServiceDefinition } from './definition.ts';
+import type { ServiceDefinition } from '../service-definition.ts';
 import type { ServiceDirectory } from './directory.ts';
 
 interface ChatMessage {

@@ -2,7 +2,7 @@
 // name stop the start.
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { ServiceDefinition } from './definition.ts';
+import type { ServiceDefinition } from '../service-definition.ts';
 import { callOperation, compileOperations, type Operation, type OperationOptions } from './operations.ts';
 import {
   createSupervisor,

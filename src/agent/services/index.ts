@@ -1,11 +1,5 @@
-// Services: their shape, the supervisor of each, and the routes.
+// Services: the supervisor of each, and the routes. ../service-definition.ts has their shape.
 export { chatRoutes, chatService } from './chat-service.ts';
-export type {
-  ServiceCallContext,
-  ServiceDefinition,
-  ServiceOperation,
-  ServiceStartContext,
-} from './definition.ts';
 export { createDirectory, type ServiceDirectory } from './directory.ts';
 export { processService } from './process-service.ts';
 export { services } from './services.ts';

@@ -4,7 +4,7 @@ import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { compileSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
 import { runProcess, type ProcessResult } from '../processes/index.ts';
-import type { ServiceCallContext, ServiceOperation } from './definition.ts';
+import type { ServiceCallContext, ServiceOperation } from '../service-definition.ts';
 
 export interface Operation {
   definition: ServiceOperation;

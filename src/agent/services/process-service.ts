@@ -2,7 +2,7 @@
 // It is started again when it ends; the command `output` returns what it has printed.
 import type { Clock } from '../../kernel/clock.ts';
 import { startProcess, type ProcessEnd, type RunningProcess } from '../processes/index.ts';
-import type { ServiceDefinition, ServiceOperation } from './definition.ts';
+import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
 
 const maxOutputBytes = 1024 * 1024;
 const graceMs = 5_000;

@@ -4,7 +4,7 @@ import { pause, withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { ServiceDefinition } from './definition.ts';
+import type { ServiceDefinition } from '../service-definition.ts';
 
 export interface RunLimits {
   /** Of one attempt to start, and of one stop. */

@@ -4,7 +4,7 @@ import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { ServiceDefinition } from './definition.ts';
+import type { ServiceDefinition } from '../service-definition.ts';
 import { createRun, type RunLimits, type ServiceRun } from './run.ts';
 
 export type ServiceState = 'stopped' | 'starting' | 'running' | 'stopping' | 'failed';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
-import type { ServiceDefinition } from '../../../src/agent/services/index.ts';
+import type { ServiceDefinition } from '../../../src/agent/service-definition.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 

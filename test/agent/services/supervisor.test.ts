@@ -4,9 +4,9 @@ import { describe, expect, test } from 'vitest';
 import {
   createSupervisor,
   supervisorLimits,
-  type ServiceDefinition,
   type ServiceSupervisor,
 } from '../../../src/agent/services/index.ts';
+import type { ServiceDefinition } from '../../../src/agent/service-definition.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 

@@ -1,8 +1,8 @@
 // The shape of a service of the agent: something that runs beside the requests, has a state, and offers actions to
 // users and commands to the operator. The supervisor runs it; a definition only says how it starts and stops.
-import type { JsonSchema } from '../../kernel/contract/schema.ts';
-import type { Log } from '../../kernel/log.ts';
-import type { ProcessResult } from '../processes/index.ts';
+import type { JsonSchema } from '../kernel/contract/schema.ts';
+import type { Log } from '../kernel/log.ts';
+import type { ProcessResult } from './processes/index.ts';
 
 /** What `start` gets. */
 export interface ServiceStartContext {
