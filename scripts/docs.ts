@@ -18,7 +18,8 @@ import { writeProblemCodes } from './docs/problem-codes.ts';
 import { checkTypes, fencesOf } from './docs/sample-types.ts';
 import { checkSamples, readSample, updateSamples } from './docs/samples.ts';
 import { findForeignAssets, sealPage } from './docs/seal.ts';
-import { type Found, writeSearchIndex } from './docs/search-index.ts';
+import type { SearchEntry } from './docs/browser/search-options.ts';
+import { writeSearchIndex } from './docs/search-index.ts';
 import { type Document, operationsOf } from './generate/document.ts';
 import { writeIfChanged } from './generate/files.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
@@ -245,7 +246,7 @@ function navigate(pages: readonly Page[], references: readonly Reference[]): Nav
   ];
 }
 
-function sectionsOf({ page, title, sections }: Page): Omit<Found, 'id' | 'excerpt'>[] {
+function sectionsOf({ page, title, sections }: Page): Omit<SearchEntry, 'id' | 'excerpt'>[] {
   return sections.map(({ anchor, heading, text }) => ({
     address: anchor === '' ? page : `${page}#${anchor}`,
     title: heading || title,
@@ -254,7 +255,7 @@ function sectionsOf({ page, title, sections }: Page): Omit<Found, 'id' | 'excerp
   }));
 }
 
-function operationEntries({ document, entry }: Reference): Omit<Found, 'id' | 'excerpt'>[] {
+function operationEntries({ document, entry }: Reference): Omit<SearchEntry, 'id' | 'excerpt'>[] {
   return operationsOf(document).map(({ id, method, path: template, operation }) => {
     const {
       summary = id,

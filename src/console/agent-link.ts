@@ -6,8 +6,7 @@ import {
   createAgentClient as createClassicClient,
   type AgentClient as ClassicClient,
 } from '@townhall/agent/classic';
-
-export type Variant = 'current' | 'classic';
+import type { Variant } from './pages/views.ts';
 
 export interface AgentLink {
   url: string;

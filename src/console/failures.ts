@@ -2,7 +2,7 @@
 import { AgentError } from '@townhall/agent';
 import { Problem } from '../kernel/problem.ts';
 import { TokenFileError } from './agent-link.ts';
-import type { AgentView } from './views.ts';
+import type { AgentView } from './pages/views.ts';
 
 /** The agent accepted the connection and did not answer in time. */
 export class AgentSilentError extends Error {

@@ -3,7 +3,7 @@
 import type { AgentLink } from './agent-link.ts';
 import { AgentSilentError, describeLoss } from './failures.ts';
 import { listRuns } from './run-views.ts';
-import type { Overview, PluginCall, PluginView, RunView } from './views.ts';
+import type { Overview, PluginCall, PluginView, RunView } from './pages/views.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 type Operation = (members: Members, signal: AbortSignal) => Promise<unknown>;

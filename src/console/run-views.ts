@@ -1,7 +1,7 @@
 // The states of runs that a session's messages name. A fork has the messages of its ancestors, but their runs stay with
 // the session that ran them, so the search walks up the ancestors.
 import { AgentError, type AgentClient, type Run } from '@townhall/agent';
-import type { RunView } from './views.ts';
+import type { RunView } from './pages/views.ts';
 
 const maxRuns = 100;
 // Few at a time, to leave the agent capacity for other callers.

@@ -1,7 +1,7 @@
 // Where the data of a deployed City is, for the commands that work on data.
 import { stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { cityFolder } from './city-folder.ts';
+import { cityFolder } from './supervisor/city-folder.ts';
 import { readDeclaration } from './declaration.ts';
 import { databaseOf, embeddedName } from './plan.ts';
 

@@ -9,7 +9,7 @@ export {
   type OpenedProject,
 } from './declaration.ts';
 export { cityData } from './city-data.ts';
-export { cityFolder, type CityFolder, type CityState } from './city-folder.ts';
+export { cityFolder, type CityFolder, type CityState } from './supervisor/city-folder.ts';
 export {
   deploy,
   rollBack,

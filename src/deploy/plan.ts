@@ -3,7 +3,7 @@
 import { stat } from 'node:fs/promises';
 import { delimiter, resolve } from 'node:path';
 import type { Log } from '../kernel/log.ts';
-import { cityFolder, type CityFolder, type CityState } from './city-folder.ts';
+import { cityFolder, type CityFolder, type CityState } from './supervisor/city-folder.ts';
 import { databaseUrl, describeDatabase, inspectDatabase, mayNotCreate } from './database.ts';
 import { defaultPort, readDeclaration, storagePath, type Declaration } from './declaration.ts';
 import { readPackageVersion, type PackageVersion } from './package-version.ts';

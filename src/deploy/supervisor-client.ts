@@ -4,7 +4,7 @@ import { mkdir, open, readFile } from 'node:fs/promises';
 import type { Clock } from '../kernel/clock.ts';
 import { callControl } from '../kernel/control.ts';
 import { Problem } from '../kernel/problem.ts';
-import type { CityFolder, CityState } from './city-folder.ts';
+import type { CityFolder, CityState } from './supervisor/city-folder.ts';
 import type { Runner } from './supervisor/gateway-process.ts';
 import type { CityRecord } from './supervisor/messages.ts';
 import type { SupervisorStatus } from './supervisor/supervisor.ts';

@@ -2,7 +2,7 @@
 // of the search is a file beside it, loaded as a script when somebody begins to search, so that it works from a disk too.
 
 import MiniSearch from 'minisearch';
-import { type Found, searchOptions } from '../search-index.ts';
+import { type SearchEntry, searchOptions } from './search-options.ts';
 
 declare global {
   // Set by search-index.js.
@@ -13,15 +13,15 @@ const self = document.currentScript as HTMLScriptElement;
 const root = self.dataset['root'] ?? './';
 const field = document.querySelector<HTMLInputElement>('#search');
 const list = document.querySelector<HTMLUListElement>('#found');
-let loading: Promise<MiniSearch<Found>> | undefined;
+let loading: Promise<MiniSearch<SearchEntry>> | undefined;
 let selectedIndex = -1;
 
-function loadIndex(): Promise<MiniSearch<Found>> {
+function loadIndex(): Promise<MiniSearch<SearchEntry>> {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = `${root}search-index.js`;
     script.addEventListener('load', () =>
-      resolve(MiniSearch.loadJSON<Found>(globalThis.townhallSearch ?? '', searchOptions)),
+      resolve(MiniSearch.loadJSON<SearchEntry>(globalThis.townhallSearch ?? '', searchOptions)),
     );
     script.addEventListener('error', () => reject(new Error('The index of the search is not there.')));
     document.head.append(script);

@@ -9,7 +9,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { callAction, type ActionOutcome } from './call-action.ts';
-import type { HookContext, HookValues } from './hooks.ts';
+import type { HookContext, HookValues } from './definition/hooks.ts';
 import type { ManagedPlugin } from './managed-plugin.ts';
 import type { PluginRegistry } from './registry.ts';
 import type { Tool } from './tool.ts';

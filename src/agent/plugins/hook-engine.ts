@@ -4,7 +4,7 @@ import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './hooks.ts';
+import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './definition/hooks.ts';
 
 /** One plugin as the engine sees it. */
 export interface HookOwner {

@@ -8,7 +8,7 @@ export {
   type Availability,
   type Plugin,
   type StartContext,
-} from './plugin.ts';
+} from './definition/plugin.ts';
 export {
   noHooks,
   type HookCall,
@@ -16,7 +16,7 @@ export {
   type HookName,
   type Hooks,
   type HookValues,
-} from './hooks.ts';
+} from './definition/hooks.ts';
 export type { ManagedPlugin } from './managed-plugin.ts';
 export type { Tool } from './tool.ts';
 export { loadPlugins } from './load.ts';
@@ -31,4 +31,4 @@ export { schedule } from './builtin/schedule.ts';
 export { shell } from './builtin/shell.ts';
 export { isWithin, isWithinDatabase } from './builtin/secret-places.ts';
 export { openWorkspace, type Workspace } from './builtin/workspace.ts';
-export { noteStore, scheduleStore } from './store.ts';
+export { noteStore, scheduleStore } from './builtin/store.ts';

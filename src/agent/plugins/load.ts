@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import type { Containment, PluginOwner } from './containment.ts';
-import type { Plugin } from './plugin.ts';
+import type { Plugin } from './definition/plugin.ts';
 
 /**
  * The `plugin` or the default export of each file, in this order. A file may import `definePlugin` from `townhall`

@@ -4,7 +4,7 @@ import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Action, Plugin } from './plugin.ts';
+import type { Action, Plugin } from './definition/plugin.ts';
 import {
   offeredNameShape,
   requireName,

@@ -2,23 +2,9 @@
 import { readFile } from 'node:fs/promises';
 import { compileSchema, type JsonSchema } from '../../kernel/contract/schema.ts';
 import { SettingError } from '../../kernel/settings.ts';
+import type { McpServer } from './definition/mcp-server.ts';
 import type { PluginConfig } from './registry.ts';
 import { listErrors } from './tool.ts';
-
-/** An MCP server in the usual notation: a command to run, or an address. */
-export type McpServer =
-  | {
-      command: string;
-      args?: string[];
-      env?: Record<string, string>;
-      cwd?: string;
-      disabled?: boolean;
-      approval?: McpApproval;
-    }
-  | { url: string; headers?: Record<string, string>; disabled?: boolean; approval?: McpApproval };
-
-/** Which of a server's tools need approval: all, none, or those that do not declare themselves read-only. */
-export type McpApproval = 'always' | 'never' | 'writes';
 
 /** A command that the agent keeps running as a service. */
 export interface ProcessDefinition {

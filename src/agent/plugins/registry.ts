@@ -3,9 +3,9 @@
 import { systemClock, type Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { createHooks } from './hook-engine.ts';
-import { hookNames, type Hooks, type PluginHooks } from './hooks.ts';
+import { hookNames, type Hooks, type PluginHooks } from './definition/hooks.ts';
 import { managePlugin, type ManagedPlugin } from './managed-plugin.ts';
-import type { Plugin } from './plugin.ts';
+import type { Plugin } from './definition/plugin.ts';
 import type { Tool } from './tool.ts';
 
 export interface PluginRegistry {

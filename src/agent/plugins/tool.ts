@@ -1,7 +1,7 @@
 // Makes tools out of the actions of a plugin: names that every provider takes, compiled schemas, the approval policy.
 import { compileSchema, type JsonSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
 import type { ProblemDetail } from '../../kernel/problem.ts';
-import type { Action, Plugin } from './plugin.ts';
+import type { Action, Plugin } from './definition/plugin.ts';
 
 /** One action as the model knows it. */
 export interface Tool {

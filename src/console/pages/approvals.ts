@@ -2,7 +2,7 @@
 import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { empty, fill, fillWhenChanged, h, showControls } from './elements.ts';
-import type { Overview } from '../views.ts';
+import type { Overview } from './views.ts';
 import type { OpenPage } from './page.ts';
 
 export const openApprovals: OpenPage = (root, _path, frame) => {

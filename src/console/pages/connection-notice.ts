@@ -1,5 +1,5 @@
 // What a page shows before it has content: that it is loading, or why it cannot.
-import type { AgentView } from '../views.ts';
+import type { AgentView } from './views.ts';
 import { empty, fillWhenChanged, h } from './elements.ts';
 
 const titles = {

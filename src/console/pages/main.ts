@@ -1,6 +1,6 @@
 // The frame of the console: navigation, state of the agent, number of pending approvals. It reads the overview every 1.5
 // seconds while the page is visible.
-import type { Overview } from '../views.ts';
+import type { Overview } from './views.ts';
 import { openApprovals } from './approvals.ts';
 import { ask, hideError, Refusal } from './agent-client.ts';
 import { openChat } from './chat.ts';

@@ -1,5 +1,5 @@
 // The interface between the frame of the console and each of its pages.
-import type { Overview } from '../views.ts';
+import type { Overview } from './views.ts';
 
 export interface Page {
   /** Called with each new overview, and after the start when there is one already. */

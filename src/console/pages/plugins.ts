@@ -1,6 +1,6 @@
 // The page of plugins: the state of each, and a form for each of its actions.
 import type { PluginActionConfig } from '@townhall/agent';
-import type { PluginView } from '../views.ts';
+import type { PluginView } from './views.ts';
 import { ask, Refusal, showError, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { ago, empty, fill, h, json, pill, showCurrent } from './elements.ts';

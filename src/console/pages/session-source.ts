@@ -3,7 +3,7 @@
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
 import { ask, Refusal, showError } from './agent-client.ts';
 import { openEventStream, type EventStream, type ServerEvent } from './event-stream.ts';
-import type { RunView } from '../views.ts';
+import type { RunView } from './views.ts';
 import { createThread, unexplainedRuns, type Thread } from './thread.ts';
 
 export interface SessionSource {

@@ -1,6 +1,6 @@
 // The state of a session on a page, as its events build it up, and the changes that several events share.
 import type { QueueItem, Session, SessionEvent, UiMessage, UiMessagePart } from '@townhall/agent';
-import type { RunView } from '../views.ts';
+import type { RunView } from './views.ts';
 import { orderMessages } from './message-order.ts';
 
 export interface Message {

@@ -5,7 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { serveControl, type Control } from '../../kernel/control.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { CityFolder, CityState } from '../city-folder.ts';
+import type { CityFolder, CityState } from './city-folder.ts';
 import { createGeneration, type GenerationSpec } from './generation.ts';
 import { localUrl, openListeningSocket } from './listening-socket.ts';
 import type { CityRecord } from './messages.ts';

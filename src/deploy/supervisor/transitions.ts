@@ -3,7 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { CityFolder, CityState } from '../city-folder.ts';
+import type { CityFolder, CityState } from './city-folder.ts';
 import type { Generation, GenerationSpec } from './generation.ts';
 import { localUrl, openListeningSocket, type ListeningSocket } from './listening-socket.ts';
 

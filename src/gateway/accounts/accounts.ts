@@ -14,7 +14,7 @@ import type { Bureau, BureauState } from '../bureaus/index.ts';
 import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { apiKeys } from './api-keys.ts';
-import { createAttemptLimits, type AttemptLimits, type AttemptLimitSettings } from './attempt-limits.ts';
+import { createAttemptLimits, type AttemptLimits, type AttemptLimitSettings } from './core/attempt-limits.ts';
 import { createIdentityCache, type IdentityRecord } from './identity-cache.ts';
 import { createLoginAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
 import { createCallback } from './login/callback.ts';
@@ -31,7 +31,7 @@ import type {
   EnvReader,
   MachinesPort,
   RequireActiveBureau,
-} from './ports.ts';
+} from './core/ports.ts';
 import type { Mailer } from './providers/code-mail.ts';
 import { emailCodeProvider } from './providers/email-code.ts';
 import { localLogin } from './providers/local-login.ts';
@@ -40,11 +40,11 @@ import { passwordProvider } from './providers/password-login.ts';
 import { createPasswords, type Passwords } from './providers/passwords.ts';
 import type { LoginProvider, Person, RedirectProvider } from './providers/provider.ts';
 import { thirdParties, thirdPartyKeys } from './providers/third-parties.ts';
-import { serializeUser } from './serialize-user.ts';
-import type { AccountsStore } from './store.ts';
+import { serializeUser } from './core/serialize-user.ts';
+import type { AccountsStore } from './core/store.ts';
 import type { AccountsStores } from './stores.ts';
 import { invalidToken, tokens } from './tokens.ts';
-import { newUserToken } from './user-token.ts';
+import { newUserToken } from './core/user-token.ts';
 import { users } from './users.ts';
 
 export interface AccountsOptions {

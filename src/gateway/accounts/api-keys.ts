@@ -4,10 +4,10 @@ import { pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { originOf } from '../identity.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from './ports.ts';
-import type { AccountsQueries, AccountsStore, Token } from './store.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from './core/ports.ts';
+import type { AccountsQueries, AccountsStore, Token } from './core/store.ts';
 import { afterCursor, invalidToken, serializeToken, tokenNotFound } from './tokens.ts';
-import { newUserToken } from './user-token.ts';
+import { newUserToken } from './core/user-token.ts';
 
 const defaultTtlSeconds = 365 * 86_400;
 

@@ -1,9 +1,9 @@
 // Opens all stores of the accounts for the composition root.
 import type { Database } from '../../kernel/data/database.ts';
-import { attemptLimitsStore, type AttemptLimitsStore } from './attempt-limits-store.ts';
+import { attemptLimitsStore, type AttemptLimitsStore } from './core/attempt-limits-store.ts';
 import { loginAttemptStore, type LoginAttemptStore } from './login/store.ts';
 import { oneTimeTokenStore, type OneTimeTokenStore } from './login/one-time-tokens-store.ts';
-import { accountsStore, type AccountsStore, type BureauColumns } from './store.ts';
+import { accountsStore, type AccountsStore, type BureauColumns } from './core/store.ts';
 
 export interface AccountsStores {
   accounts: AccountsStore;

@@ -8,7 +8,13 @@ import { Problem } from '../../kernel/problem.ts';
 import { originOf } from '../identity.ts';
 import { bureauFilter, canAccessBureau, type AdminCall, type AdminIdentity } from './admin-scope.ts';
 import type { LoginAttemptStore } from './login/store.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort, MachinesPort, RequireActiveBureau } from './ports.ts';
+import type {
+  AccountsHandlers,
+  AuditPort,
+  ChangesPort,
+  MachinesPort,
+  RequireActiveBureau,
+} from './core/ports.ts';
 import {
   externalIssuer,
   type AccountsQueries,
@@ -17,8 +23,8 @@ import {
   type Token,
   type TokenFilter,
   type User,
-} from './store.ts';
-import { newUserToken } from './user-token.ts';
+} from './core/store.ts';
+import { newUserToken } from './core/user-token.ts';
 import { userNotFound } from './users.ts';
 
 const defaultTtlSeconds = 7 * 86_400;

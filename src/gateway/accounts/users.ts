@@ -3,11 +3,11 @@ import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/cont
 import { Problem } from '../../kernel/problem.ts';
 import { originOf } from '../identity.ts';
 import { bureauFilter, canAccessBureau, type AdminCall, type AdminIdentity } from './admin-scope.ts';
-import type { AttemptLimits } from './attempt-limits.ts';
+import type { AttemptLimits } from './core/attempt-limits.ts';
 import type { LoginAttemptStore } from './login/store.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort } from './ports.ts';
-import { serializeUserRecord } from './serialize-user.ts';
-import type { AccountsStore, User } from './store.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort } from './core/ports.ts';
+import { serializeUserRecord } from './core/serialize-user.ts';
+import type { AccountsStore, User } from './core/store.ts';
 
 export function users({
   store,

@@ -13,9 +13,9 @@ import {
   type Fact,
   type ProviderEvent,
   parseStoredEvent,
-} from './event.ts';
-import { netCredits } from './facts.ts';
-import type { PaymentOrder } from './order.ts';
+} from './orders/event.ts';
+import { netCredits } from './orders/facts.ts';
+import type { PaymentOrder } from './orders/order.ts';
 import type { PaymentsStore } from './store.ts';
 
 export type DeliveryResult = 'accepted' | 'duplicate' | 'quarantined';

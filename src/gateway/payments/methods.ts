@@ -1,7 +1,7 @@
 // The payment methods that are configured now, each with its tariff.
 import { Problem } from '../../kernel/problem.ts';
-import type { ProviderId } from './order.ts';
-import type { Tariff } from './price.ts';
+import type { ProviderId } from './orders/order.ts';
+import type { Tariff } from './orders/price.ts';
 import { readKey, type EnvReader, type PaymentProvider } from './providers/provider.ts';
 
 /** A provider that can take payments, its tariff, and the address to which it sends browsers back. */

@@ -15,7 +15,7 @@ import type { Service } from '../service.ts';
 import { createApplyEvent, type DeliveryResult } from './apply-event.ts';
 import { createCheckoutHandler } from './checkout.ts';
 import { createPaymentMethods } from './methods.ts';
-import type { PaymentOrder, ProviderId } from './order.ts';
+import type { PaymentOrder, ProviderId } from './orders/order.ts';
 import { creemProvider } from './providers/creem.ts';
 import type { EnvReader, PaymentProvider } from './providers/provider.ts';
 import { stripeProvider } from './providers/stripe.ts';

@@ -5,7 +5,7 @@ import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
 import { systemOrigin } from '../identity.ts';
 import type { ApplyEvent } from './apply-event.ts';
-import type { PaymentOrder, ProviderId } from './order.ts';
+import type { PaymentOrder, ProviderId } from './orders/order.ts';
 import type { PaymentProvider } from './providers/provider.ts';
 import type { PaymentsStore } from './store.ts';
 

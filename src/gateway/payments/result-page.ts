@@ -1,9 +1,9 @@
 // HTML pages after a payment. They show the recorded state, whatever the return address says. While a payment is pending
 // they reload through a refresh meta element, so they need no script.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/html.ts';
-import { formatAmount } from './currency.ts';
-import { disputedAmount, netCredits, stateOf } from './facts.ts';
-import type { PaymentOrder } from './order.ts';
+import { formatAmount } from './orders/currency.ts';
+import { disputedAmount, netCredits, stateOf } from './orders/facts.ts';
+import type { PaymentOrder } from './orders/order.ts';
 
 type PageReply<Status> = { status: Status } & HtmlReply;
 

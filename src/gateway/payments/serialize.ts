@@ -1,8 +1,8 @@
 // Payments and payment methods in the contract's shape.
 import type { Payment, PaymentMethod } from '../../contract/gateway/types.gen.ts';
-import { disputedAmount, disputeTimes, netCredits, stateOf } from './facts.ts';
-import type { PaymentOrder } from './order.ts';
-import type { Tariff } from './price.ts';
+import { disputedAmount, disputeTimes, netCredits, stateOf } from './orders/facts.ts';
+import type { PaymentOrder } from './orders/order.ts';
+import type { Tariff } from './orders/price.ts';
 import type { PaymentProvider } from './providers/provider.ts';
 
 export function serializeMethod(

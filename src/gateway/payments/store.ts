@@ -1,9 +1,9 @@
 // SQL of the payments tables. Facts are merged with least(), greatest() and coalesce(), so repeated or reordered events
 // lead to the same row.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
-import type { ProviderEvent } from './event.ts';
-import type { Dispute } from './facts.ts';
-import type { Checkout, NewOrder, PaymentOrder } from './order.ts';
+import type { ProviderEvent } from './orders/event.ts';
+import type { Dispute } from './orders/facts.ts';
+import type { Checkout, NewOrder, PaymentOrder } from './orders/order.ts';
 
 export type StoredOutcome = 'applied' | 'repeated' | 'parked' | 'quarantined';
 

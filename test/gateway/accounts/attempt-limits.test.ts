@@ -1,7 +1,10 @@
 // How often secrets of one e-mail address may be guessed at, by network: a stranger must not lock its owner out.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createAttemptLimits, type AttemptLimits } from '../../../src/gateway/accounts/attempt-limits.ts';
-import { attemptLimitsStore } from '../../../src/gateway/accounts/attempt-limits-store.ts';
+import {
+  createAttemptLimits,
+  type AttemptLimits,
+} from '../../../src/gateway/accounts/core/attempt-limits.ts';
+import { attemptLimitsStore } from '../../../src/gateway/accounts/core/attempt-limits-store.ts';
 import type { Database } from '../../../src/kernel/data/database.ts';
 import { testDatabase } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
 import { createApplyEvent } from '../../../src/gateway/payments/apply-event.ts';
-import type { ProviderEvent } from '../../../src/gateway/payments/event.ts';
+import type { ProviderEvent } from '../../../src/gateway/payments/orders/event.ts';
 import { paymentsStore, type PaymentsStore } from '../../../src/gateway/payments/store.ts';
 import { systemOrigin } from '../../../src/gateway/identity.ts';
 import { silentLog } from '../../support/databases.ts';

@@ -2,8 +2,13 @@
 import { createHmac } from 'node:crypto';
 import Stripe from 'stripe';
 import { describe, expect, test } from 'vitest';
-import { minorUnits, formatAmount } from '../../../src/gateway/payments/currency.ts';
-import { disputeTimes, netCredits, stateOf, type PaymentFacts } from '../../../src/gateway/payments/facts.ts';
+import { minorUnits, formatAmount } from '../../../src/gateway/payments/orders/currency.ts';
+import {
+  disputeTimes,
+  netCredits,
+  stateOf,
+  type PaymentFacts,
+} from '../../../src/gateway/payments/orders/facts.ts';
 import {
   amountFor,
   creditsFor,
@@ -11,7 +16,7 @@ import {
   computeTariff,
   amountError,
   type Tariff,
-} from '../../../src/gateway/payments/price.ts';
+} from '../../../src/gateway/payments/orders/price.ts';
 import {
   verifyCreemSignature,
   verifyStripeSignature,

@@ -2,7 +2,7 @@
 // paths may be used; this file defines the actions and their limits.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
-import { definePlugin, type Plugin } from '../plugin.ts';
+import { definePlugin, type Plugin } from '../definition/plugin.ts';
 import { searchWorkspace } from './search.ts';
 import type { Workspace } from './workspace.ts';
 

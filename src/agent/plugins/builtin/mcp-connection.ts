@@ -8,7 +8,7 @@ import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/typ
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { prepareCommand } from '../../processes/index.ts';
-import type { McpServer } from '../plugin-file.ts';
+import type { McpServer } from '../definition/mcp-server.ts';
 import { boundedFetch } from './bounded-fetch.ts';
 
 export interface McpTool {

@@ -2,7 +2,7 @@
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
-import type { McpServer } from '../plugin-file.ts';
+import type { McpServer } from '../definition/mcp-server.ts';
 import type { McpConnection, McpTool } from './mcp-connection.ts';
 
 export interface ConnectedServer {

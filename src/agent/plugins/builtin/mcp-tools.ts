@@ -3,8 +3,8 @@
 import { createHash } from 'node:crypto';
 import type { JsonSchema } from '../../../kernel/contract/schema.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { McpApproval, McpServer } from '../plugin-file.ts';
-import type { Action } from '../plugin.ts';
+import type { McpApproval, McpServer } from '../definition/mcp-server.ts';
+import type { Action } from '../definition/plugin.ts';
 import { isUsableSchema, simpleCheck } from './foreign-schema.ts';
 import type { McpTool } from './mcp-connection.ts';
 import type { ConnectedServer } from './mcp-server.ts';

@@ -4,8 +4,8 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Redactor } from '../../../kernel/secrets/secret.ts';
 import { settlesWithin } from '../../../kernel/async.ts';
-import type { McpServer } from '../plugin-file.ts';
-import { definePlugin, type Action, type Plugin } from '../plugin.ts';
+import type { McpServer } from '../definition/mcp-server.ts';
+import { definePlugin, type Action, type Plugin } from '../definition/plugin.ts';
 import { createServer } from './mcp-server.ts';
 import { collectActions } from './mcp-tools.ts';
 

@@ -1,8 +1,8 @@
 // The plugin `memory`: notes that outlive a session. The system prompt tells the model to read them as notes of its own and
 // never as instructions, since text from elsewhere may have got into them.
 import { id } from '../../../kernel/ids.ts';
-import { definePlugin, type Plugin } from '../plugin.ts';
-import type { NoteStore } from '../store.ts';
+import { definePlugin, type Plugin } from '../definition/plugin.ts';
+import type { NoteStore } from './store.ts';
 
 const maxNotes = 10_000;
 const maxNoteLength = 16_384;

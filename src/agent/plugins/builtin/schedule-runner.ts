@@ -4,7 +4,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
-import type { Schedule, ScheduleStore } from '../store.ts';
+import type { Schedule, ScheduleStore } from './store.ts';
 import { nextOccurrence } from './cron.ts';
 
 export interface ScheduleRunner {

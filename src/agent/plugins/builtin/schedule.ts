@@ -1,5 +1,5 @@
 // The plugin `schedule`: instructions that run later, once or repeatedly.
-import { definePlugin, type Plugin } from '../plugin.ts';
+import { definePlugin, type Plugin } from '../definition/plugin.ts';
 import { nextOccurrence } from './cron.ts';
 import { createScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts';
 

@@ -2,7 +2,7 @@
 // open whatever its user can; so every call needs approval unless the configuration says otherwise.
 import type { Clock } from '../../../kernel/clock.ts';
 import { runProcess, type ProcessEnd } from '../../processes/index.ts';
-import { definePlugin, type Plugin } from '../plugin.ts';
+import { definePlugin, type Plugin } from '../definition/plugin.ts';
 import type { Workspace } from './workspace.ts';
 
 // The model pays for every byte of output in each later step.

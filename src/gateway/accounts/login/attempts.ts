@@ -12,7 +12,7 @@ import type {
   Person,
   RedirectProvider,
 } from '../providers/provider.ts';
-import type { AccountsStore } from '../store.ts';
+import type { AccountsStore } from '../core/store.ts';
 import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
 import { issueOneTimeToken, newOneTimeSecret } from './one-time-tokens.ts';
 import type { RedirectBinding } from './redirect-target.ts';

@@ -2,8 +2,8 @@
 // soon, is the same whether or not the address has an account; only the owner of the address learns it, by e-mail.
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
-import type { AttemptLimits } from '../attempt-limits.ts';
-import type { RequireActiveBureau } from '../ports.ts';
+import type { AttemptLimits } from '../core/attempt-limits.ts';
+import type { RequireActiveBureau } from '../core/ports.ts';
 import { matchesCode, sendCode, type Mailer } from '../providers/code-mail.ts';
 import { normalizeAddress } from '../providers/email-address.ts';
 import { wrongInput } from '../providers/password-login.ts';

@@ -3,10 +3,10 @@ import type { LoginOutcome as LoginOutcomeBody, LoginResult } from '../../../con
 import type { Background } from '../../../kernel/background.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
-import type { AttemptLimits } from '../attempt-limits.ts';
-import type { AccountsHandlers, RequireActiveBureau } from '../ports.ts';
+import type { AttemptLimits } from '../core/attempt-limits.ts';
+import type { AccountsHandlers, RequireActiveBureau } from '../core/ports.ts';
 import type { LoginContext, LoginProvider } from '../providers/provider.ts';
-import { serializeUser } from '../serialize-user.ts';
+import { serializeUser } from '../core/serialize-user.ts';
 import type { LoginAttempts, NextStep } from './attempts.ts';
 import type { LoginCallback } from './callback.ts';
 import type { OneTimeTokenStore } from './one-time-tokens-store.ts';

@@ -2,11 +2,11 @@
 // put a password on the address of another person.
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { AccountsHandlers } from '../ports.ts';
+import type { AccountsHandlers } from '../core/ports.ts';
 import { newEmailCode, sendAccountExists, type Mailer } from '../providers/code-mail.ts';
 import { emailPerson } from '../providers/email-address.ts';
 import type { Passwords } from '../providers/passwords.ts';
-import type { AccountsStore, EmailAccount } from '../store.ts';
+import type { AccountsStore, EmailAccount } from '../core/store.ts';
 import type { EmailVerification, PendingVerification } from './email-verification.ts';
 
 interface Registration extends PendingVerification {

@@ -1,7 +1,7 @@
 // SQL for login attempts. The database's clock decides whether an attempt has expired.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import type { BureauState } from '../../bureaus/index.ts';
-import type { BureauColumns, UserState } from '../store.ts';
+import type { BureauColumns, UserState } from '../core/store.ts';
 
 export interface LoginAttempt {
   bureauId: string;

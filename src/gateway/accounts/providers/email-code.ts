@@ -1,6 +1,6 @@
 // The login with a code that is sent to an e-mail address. An address without an account gets a new one.
 import { Problem } from '../../../kernel/problem.ts';
-import type { AttemptLimits } from '../attempt-limits.ts';
+import type { AttemptLimits } from '../core/attempt-limits.ts';
 import { matchesCode, newEmailCode, sendCode, type Mailer } from './code-mail.ts';
 import { emailPerson, normalizeAddress } from './email-address.ts';
 import { wrongInput } from './password-login.ts';

@@ -8,8 +8,8 @@ import {
 } from '../../../kernel/secrets/password.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { ConcurrencyLimit } from '../../../kernel/secrets/concurrency-limit.ts';
-import { tooManyAttempts, type AttemptLimits, type AttemptSource } from '../attempt-limits.ts';
-import type { AccountsStore } from '../store.ts';
+import { tooManyAttempts, type AttemptLimits, type AttemptSource } from '../core/attempt-limits.ts';
+import type { AccountsStore } from '../core/store.ts';
 
 export interface Passwords {
   /** Throws 400 for a password that is too short, too common or part of the address. */

@@ -3,7 +3,7 @@
 import { asRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
-import type { EnvReader } from '../ports.ts';
+import type { EnvReader } from '../core/ports.ts';
 import { isUsableIssuer, type Grant, type OpenId, type ThirdParty } from './openid.ts';
 import type { Person, RedirectProvider } from './provider.ts';
 

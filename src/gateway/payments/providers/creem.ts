@@ -4,8 +4,8 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { parseCurrency, minorUnits } from '../currency.ts';
-import type { Fact, ProviderEvent } from '../event.ts';
+import { parseCurrency, minorUnits } from '../orders/currency.ts';
+import type { Fact, ProviderEvent } from '../orders/event.ts';
 import {
   invalidSignature,
   parseEvent,
@@ -16,7 +16,7 @@ import {
   readTime,
   readUrl,
 } from './json.ts';
-import { parseCreditsPerUnit, computeTariff } from '../price.ts';
+import { parseCreditsPerUnit, computeTariff } from '../orders/price.ts';
 import { verifyCreemSignature } from './signature.ts';
 import { readKey, type EnvReader, type PaymentProvider } from './provider.ts';
 

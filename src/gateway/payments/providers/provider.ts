@@ -1,8 +1,8 @@
 // The interface of payment providers. Keys are read at each use, so that a change needs no restart.
 import type { Requirement } from '../../service.ts';
-import type { ProviderEvent } from '../event.ts';
-import type { Checkout, ProviderId } from '../order.ts';
-import type { Tariff } from '../price.ts';
+import type { ProviderEvent } from '../orders/event.ts';
+import type { Checkout, ProviderId } from '../orders/order.ts';
+import type { Tariff } from '../orders/price.ts';
 
 /** Current values of declared keys. */
 export interface EnvReader {

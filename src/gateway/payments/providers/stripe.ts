@@ -3,8 +3,8 @@
 import type Stripe from 'stripe';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { parseCurrency, minorUnits } from '../currency.ts';
-import type { Fact, ProviderEvent } from '../event.ts';
+import { parseCurrency, minorUnits } from '../orders/currency.ts';
+import type { Fact, ProviderEvent } from '../orders/event.ts';
 import {
   invalidSignature,
   parseEvent,
@@ -15,7 +15,7 @@ import {
   readTime,
   readUrl,
 } from './json.ts';
-import { parseCreditsPerUnit, computeTariff } from '../price.ts';
+import { parseCreditsPerUnit, computeTariff } from '../orders/price.ts';
 import { verifyStripeSignature } from './signature.ts';
 import { readKey, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
 

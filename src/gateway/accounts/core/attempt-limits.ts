@@ -5,8 +5,8 @@
 // never proved the address. The shared counter only delays attempts, by a few minutes at most. A network that has
 // proved the address is exempt from it, so strangers can slow each other down but cannot lock the owner out.
 import { createHash } from 'node:crypto';
-import { networkOf } from '../../kernel/http/address.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { networkOf } from '../../../kernel/http/address.ts';
+import { Problem } from '../../../kernel/problem.ts';
 import type { AttemptLimitsStore, DelaySchedule, WindowLimit } from './attempt-limits-store.ts';
 
 /** The limits of one kind of attempt at one e-mail address of one Bureau. */

@@ -1,5 +1,5 @@
 // The shape of hooks: functions of plugins that the agent calls around a prompt, a step, a tool, an answer and an enqueue.
-import type { Log } from '../../kernel/log.ts';
+import type { Log } from '../../../kernel/log.ts';
 
 /** The value of each hook. A pipeline returns the same members again; effects and guards only read it. */
 export interface HookValues {

@@ -1,6 +1,6 @@
 // SQL for attempt counters (throttles) and known networks. Each attempt is counted in one statement, so a burst cannot
 // pass a limit, even when it is spread over several replicas.
-import type { Database, Sql } from '../../kernel/data/database.ts';
+import type { Database, Sql } from '../../../kernel/data/database.ts';
 
 /** A fixed window: at most `limit` attempts in each. */
 export interface WindowLimit {

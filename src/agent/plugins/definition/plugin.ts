@@ -1,8 +1,8 @@
 // The shape of a plugin: a plain value with actions, which the model calls as tools, and hooks, which the agent calls.
 // Defining one has no side effect; the registry checks it when the agent starts.
-import type { JsonSchema, SchemaCheck } from '../../kernel/contract/schema.ts';
-import type { Log } from '../../kernel/log.ts';
-import type { ServiceDefinition } from '../services/index.ts';
+import type { JsonSchema, SchemaCheck } from '../../../kernel/contract/schema.ts';
+import type { Log } from '../../../kernel/log.ts';
+import type { ServiceDefinition } from '../../service-definition.ts';
 import type { PluginHooks } from './hooks.ts';
 
 /** What an action gets beside its input. */

@@ -1,6 +1,6 @@
 // Creates user tokens: the credential for the answer, and the record for the database.
-import { id } from '../../kernel/ids.ts';
-import { token, tokenDigest } from '../../kernel/secrets/secret.ts';
+import { id } from '../../../kernel/ids.ts';
+import { token, tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { NewToken } from './store.ts';
 
 /** The credential is not stored anywhere; `record` has its digest and last four characters. */

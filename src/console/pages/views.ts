@@ -1,6 +1,8 @@
 // What the console's own operations return to the pages, and the arguments of a plugin call.
 import type { Approval, ManagedPluginState, PluginSummary, RunStatus, ServiceState } from '@townhall/agent';
-import type { Variant } from './agent-link.ts';
+
+/** Which of its two contracts the agent serves. */
+export type Variant = 'current' | 'classic';
 
 /** What every page shows; the pages poll it. */
 export interface Overview {

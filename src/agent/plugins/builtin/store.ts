@@ -1,5 +1,5 @@
 // The rows of the plugins `memory` and `schedule`. The only file that names the tables `plugins_*`.
-import type { Database } from '../../kernel/data/database.ts';
+import type { Database } from '../../../kernel/data/database.ts';
 
 export interface Note {
   noteId: string;

@@ -1,7 +1,7 @@
 // SQL for users, identities, passwords and tokens. The database's clock decides whether something has expired.
-import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
-import type { BureauState, SqlFragment } from '../bureaus/index.ts';
-import type { Person } from './providers/provider.ts';
+import type { Database, Sql, Tx } from '../../../kernel/data/database.ts';
+import type { BureauState, SqlFragment } from '../../bureaus/index.ts';
+import type { Person } from '../providers/provider.ts';
 
 export type UserState = 'active' | 'blocked' | 'removed';
 export type TokenKind = 'user' | 'issued' | 'key';

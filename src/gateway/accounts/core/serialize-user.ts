@@ -1,5 +1,5 @@
 // Serializes users for answers: to themselves, and to administrators.
-import type { User as UserBody, UserRecord } from '../../contract/gateway/types.gen.ts';
+import type { User as UserBody, UserRecord } from '../../../contract/gateway/types.gen.ts';
 import type { User } from './store.ts';
 
 export function serializeUser(user: User): UserBody {

@@ -1,10 +1,10 @@
 // The type of the slice's handlers, and the ports through which it uses other slices.
-import type { Operations } from '../../contract/gateway/operations.gen.ts';
-import type { Tx } from '../../kernel/data/database.ts';
-import type { Handlers } from '../../kernel/contract/operation.ts';
-import type { AuditEntry } from '../audit/index.ts';
-import type { Bureau } from '../bureaus/index.ts';
-import type { Identity } from '../identity.ts';
+import type { Operations } from '../../../contract/gateway/operations.gen.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
+import type { Handlers } from '../../../kernel/contract/operation.ts';
+import type { AuditEntry } from '../../audit/index.ts';
+import type { Bureau } from '../../bureaus/index.ts';
+import type { Identity } from '../../identity.ts';
 
 /** All handlers of the slice. Each file implements a `Pick` of them. */
 export type AccountsHandlers = Handlers<Operations, 'accounts', Identity>;
