@@ -4,7 +4,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type Violation, findViolations } from './structure/rules.ts';
+import { type Violation, findViolations, importsFromAbove } from './structure/rules.ts';
 import { readSource } from './structure/source.ts';
 
 const root = path.join(import.meta.dirname, '..');
@@ -36,6 +36,15 @@ describe('the repository', () => {
       ({ place, rule }) => !(rule === 'unwanted' && place.startsWith('openapi/rules/plugin.js:')),
     );
     expect(violations.map(({ place, message }) => `${place} ${message}`)).toEqual([]);
+  });
+
+  test('lists no folder that has stopped importing from above', () => {
+    const used = sources.flatMap(({ path: file, imports }) =>
+      imports
+        .filter(({ target }) => importsFromAbove.get(path.posix.dirname(file)) === path.posix.dirname(target))
+        .map(() => path.posix.dirname(file)),
+    );
+    expect([...importsFromAbove.keys()].filter((folder) => !used.includes(folder))).toEqual([]);
   });
 });
 
@@ -289,6 +298,38 @@ describe('imports', () => {
     'test/gateway/ai/reasoning.test.ts',
     "import { hold } from '../../../src/gateway/credits/hold.ts';",
   );
+});
+
+describe('imports from a folder above', () => {
+  refuses(
+    'are refused in a slice, even as a type',
+    'imports',
+    'src/gateway/payments/providers/stripe.ts',
+    "import type { Order } from '../order.ts';",
+  );
+  refuses(
+    'are refused over two folders',
+    'imports',
+    'src/agent/sessions/runs/parts/run.ts',
+    "import { step } from '../../step.ts';",
+  );
+  refuses(
+    'are refused in scripts',
+    'imports',
+    'scripts/docs/browser/portal.ts',
+    "import { searchOptions } from '../search-index.ts';",
+  );
+  accepts('may name the files that a surface or the kernel shares', {
+    'src/gateway/accounts/login/login.ts': "import type { Identity } from '../../identity.ts';",
+    'src/kernel/data/jobs.ts': "import { Problem } from '../problem.ts';",
+  });
+  accepts('do not include subfolders and their neighbors', {
+    'src/gateway/payments/payments.ts': "import { stripe } from './providers/stripe.ts';",
+    'src/gateway/payments/providers/stripe.ts': "import type { Order } from '../orders/order.ts';",
+  });
+  accepts('may remain where a folder is listed', {
+    'src/gateway/ai/providers/xai/video.ts': "import type { VideoAdapter } from '../video-adapter.ts';",
+  });
 });
 
 describe('package importers', () => {
