@@ -73,6 +73,8 @@ export interface CreateGatewayOptions {
   log: Log;
   redactor: Redactor;
   clock: Clock;
+  /** An open database that stays open; without it the gateway opens and closes that of its settings. Meant for tests. */
+  database?: Database;
   /** Overrides of the default database timeouts, for slow machines. */
   databaseLimits?: Partial<DatabaseLimits>;
   /** The project of the declaration; its services are served beside the gateway's own. */
@@ -131,7 +133,7 @@ export async function inspectProject(
 
 /** Opens and migrates the database, then constructs the services. Closes what it opened when it throws. */
 export async function createGateway(config: GatewayConfig, options: CreateGatewayOptions): Promise<Gateway> {
-  const { log, redactor, clock, databaseLimits = {}, progress = () => {} } = options;
+  const { log, redactor, clock, progress = () => {} } = options;
   // Before anything is written: a project that cannot be served must not change the installation.
   const projectServices = await loadProjectServices(options);
   const isEmbedded = config.databaseUrl === undefined;
@@ -142,9 +144,7 @@ export async function createGateway(config: GatewayConfig, options: CreateGatewa
   progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
   const closers = createClosers();
   return closedOnError(closers, async () => {
-    const opening = connect({ ...databaseOptions(config), limits: databaseLimits }, { log });
-    const database = await withSettingName('DATABASE_URL', config.databaseUrl, opening);
-    closers.defer(() => database.close());
+    const database = options.database ?? (await openDatabase(config, options, closers));
     // Before the migrations: a database whose master key is missing must stay as it is.
     const vault = await unlock({
       settings: config,
@@ -175,6 +175,17 @@ export async function createGateway(config: GatewayConfig, options: CreateGatewa
       closers,
     });
   });
+}
+
+async function openDatabase(
+  config: GatewayConfig,
+  { databaseLimits = {}, log }: CreateGatewayOptions,
+  closers: Closers,
+): Promise<Database> {
+  const opening = connect({ ...databaseOptions(config), limits: databaseLimits }, { log });
+  const database = await withSettingName('DATABASE_URL', config.databaseUrl, opening);
+  closers.defer(() => database.close());
+  return database;
 }
 
 async function loadProjectServices(
