@@ -4,13 +4,13 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { optionsOf } from '../../src/cli/command-line/command.ts';
 import { commands } from '../../src/cli/commands.ts';
 import { makeDatabase } from '../support/databases.ts';
 import type { DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
-import { entry, townhall } from './townhall.ts';
+import { entry, runHere, townhall } from './townhall.ts';
 
 const shell = promisify(execFile);
 
@@ -22,17 +22,17 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('the command line', () => {
   test.each(commands.map(({ name }) => name))('explains %s with --help', async (name) => {
-    const run = townhall([name, '--help'], { cwd: folder });
-    expect(await run.ended).toBe(0);
-    expect(run.screen()).toContain(`townhall ${name}`);
+    const { code, screen } = await runHere([name, '--help']);
+    expect(code).toBe(0);
+    expect(screen).toContain(`townhall ${name}`);
   });
 
   test('lists every command with its summary', async () => {
-    const run = townhall(['--help'], { cwd: folder });
-    expect(await run.ended).toBe(0);
+    const { code, screen } = await runHere(['--help']);
+    expect(code).toBe(0);
     for (const { name, summary } of commands) {
       expect(summary).toMatch(/^[A-Z].{10,100}\.$/);
-      expect(run.screen()).toMatch(
+      expect(screen).toMatch(
         new RegExp(`^  ${name} +${summary.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`, 'm'),
       );
     }
@@ -55,15 +55,15 @@ describe('the command line', () => {
     [['agent', 'token', 'crate'], 'Did you mean "townhall agent token create"?'],
     [['completions', 'bahs'], 'Did you mean "townhall completions bash"?'],
   ])('suggests for %j what was probably meant', async (words, sentence) => {
-    const run = townhall(words, { cwd: folder });
-    expect(await run.ended).toBe(2);
-    expect(run.screen()).toContain(sentence);
+    const { code, screen } = await runHere(words);
+    expect(code).toBe(2);
+    expect(screen).toContain(sentence);
   });
 
   test('suggests nothing for a word that resembles none', async () => {
-    const run = townhall(['frobnicate'], { cwd: folder });
-    expect(await run.ended).toBe(2);
-    expect(run.screen()).not.toContain('Did you mean');
+    const { code, screen } = await runHere(['frobnicate']);
+    expect(code).toBe(2);
+    expect(screen).not.toContain('Did you mean');
   });
 
   test.each([
@@ -80,10 +80,19 @@ describe('the command line', () => {
     [['admin', 'promote'], 'townhall admin setup'],
     [[], 'Usage'],
   ])('refuses %j with 2 and names what is wrong', async (words, sentence) => {
+    const { code, screen } = await runHere(words);
+    expect(code).toBe(2);
+    expect(screen).toContain(sentence);
+    expect(screen).not.toContain('    at ');
+  });
+
+  test.each([
+    [0, ['gateway', '--help'], 'townhall gateway'],
+    [2, ['gateway', '--nonsense', '1'], '--nonsense'],
+  ])('ends its process with the code %i of %j', async (code, words, sentence) => {
     const run = townhall(words, { cwd: folder });
-    expect(await run.ended).toBe(2);
+    expect(await run.ended).toBe(code);
     expect(run.screen()).toContain(sentence);
-    expect(run.screen()).not.toContain('    at ');
   });
 });
 
@@ -109,9 +118,17 @@ describe('standard output', () => {
 });
 
 describe('a command on existing data', () => {
+  let cwd: string;
+  let back: string;
+  beforeEach(async () => {
+    cwd = await mkdtemp(join(folder, 'empty-'));
+    back = process.cwd();
+    process.chdir(cwd);
+  });
+  afterEach(() => process.chdir(back));
+
   test.each([
     ['admin', 'token', 'list'],
-    ['admin', 'reset', '--admin-id', 'ada', '--password-stdin'],
     ['env', 'rewrap'],
     ['env', 'keys'],
     ['audit', 'verify'],
@@ -119,8 +136,18 @@ describe('a command on existing data', () => {
     ['db', 'migrate'],
     ['db', 'backup', 'file'],
   ])('creates no database: %s %s', async (...words) => {
-    const cwd = await mkdtemp(join(folder, 'empty-'));
-    const run = townhall(words, { cwd, env: { HOME: folder }, input: 'a long enough one' });
+    const { code, screen } = await runHere(words);
+    expect(code).toBe(1);
+    expect(screen).toContain('There is no database at ./data/townhall.db');
+    expect(await readdir(cwd)).toEqual([]);
+  });
+
+  test('creates no database: admin reset', async () => {
+    const run = townhall(['admin', 'reset', '--admin-id', 'ada', '--password-stdin'], {
+      cwd,
+      env: { HOME: folder },
+      input: 'a long enough one',
+    });
     expect(await run.ended).toBe(1);
     expect(run.screen()).toContain('There is no database at ./data/townhall.db');
     expect(await readdir(cwd)).toEqual([]);
