@@ -86,7 +86,7 @@ export function createPipeline<Identity extends CallerIdentity>(
 
   function handle(
     request: ContractRequest,
-    { operationId, hasSecretResponse }: ContractOperation,
+    { operationId, hasSecretResponse, errorDialect }: ContractOperation,
     { identity, input }: { identity: Identity; input: OperationInput },
   ): Promise<AnyReply> {
     const handler = options.handlers.get(operationId);
@@ -104,6 +104,7 @@ export function createPipeline<Identity extends CallerIdentity>(
         request: { path, query, body, rawBody },
         requestId: request.requestId,
         isSecret: hasSecretResponse,
+        errorDialect,
         signal: request.signal,
       },
       call,

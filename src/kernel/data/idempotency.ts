@@ -11,8 +11,9 @@ import {
   type KeyClaim,
   type StoredRow,
 } from './idempotency-store.ts';
+import { type ErrorDialect, toErrorDialect } from '../error-dialects.ts';
 import type { Log } from '../log.ts';
-import { asProblem, Problem, renderProblem } from '../problem.ts';
+import { asProblem, Problem, type ProblemBody, renderProblem } from '../problem.ts';
 
 export interface IdempotentCall {
   operationId: string;
@@ -24,6 +25,8 @@ export interface IdempotentCall {
   requestId: string;
   /** The answer holds a secret and is not kept. */
   isSecret: boolean;
+  /** Error types of the operation's API. Failures are stored with ours and translated when they are replayed. */
+  errorDialect?: ErrorDialect | undefined;
   signal: AbortSignal;
 }
 
@@ -143,7 +146,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       };
       const request = await requestDigest(call.request);
       const existing = await store.claim(claim, { digest: request, requestId });
-      if (existing !== null) return replay(existing, request);
+      if (existing !== null) return replay(existing, request, call.errorDialect);
       store.deleteExpired();
       const renewal = setInterval(
         () => background.run(`lease ${claim.run}`, () => store.renewLease(claim)),
@@ -229,7 +232,7 @@ function isRefusal({ status }: Problem): boolean {
   return status < 500 || status === 503;
 }
 
-function replay(row: StoredRow, request: Buffer): Answer {
+function replay(row: StoredRow, request: Buffer, dialect: ErrorDialect | undefined): Answer {
   const param = 'Idempotency-Key';
   if (!row.request.equals(request)) {
     const message = 'This Idempotency-Key was used for another request; use a new one.';
@@ -246,11 +249,22 @@ function replay(row: StoredRow, request: Buffer): Answer {
     const message = 'This call was made already; its answer is not kept.';
     throw new Problem('conflict', 'result_not_replayable', message, { param });
   }
-  const headers = {
-    'idempotent-replayed': 'true',
-    ...(row.status >= 400 ? { 'x-should-retry': 'false' } : {}),
+  const headers = { 'idempotent-replayed': 'true' };
+  const body: unknown = JSON.parse(row.body);
+  if (row.status < 400) return { status: row.status, body, headers };
+  return {
+    status: row.status,
+    body: translateFailure(body as ProblemBody, row.status, dialect),
+    headers: { ...headers, 'x-should-retry': 'false' },
   };
-  return { status: row.status, body: JSON.parse(row.body), headers };
+}
+
+function translateFailure(
+  body: ProblemBody,
+  status: number,
+  dialect: ErrorDialect | undefined,
+): ProblemBody & { type?: 'error' } {
+  return toErrorDialect(body, { status, code: body.error.code as Problem['code'] }, dialect);
 }
 
 // Sorting the members of a larger body would block the event loop; a repetition of it must have the same bytes.

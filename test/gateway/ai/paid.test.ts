@@ -54,7 +54,8 @@ beforeAll(async () => {
         max_output_tokens: 1_000,
         modalities: ['text', 'stream', 'openai', 'image', 'tts', 'asr'],
       },
-      models: [film],
+      providers: [{ id: 'claude', kind: 'anthropic', base_url: provider.url, api_key_env: 'ACME_API_KEY' }],
+      models: [film, { id: 'claude/broken', provider: 'claude', upstream_model: scripts.broken, rates }],
     }),
   );
   world = await startGateway({
@@ -166,6 +167,16 @@ describe('a paid call with an Idempotency-Key', () => {
     });
     expect((await chat('acme/delayed', { temperature: 1 }, key)).status).toBe(422);
     expect(provider.calls).toHaveLength(1);
+  });
+
+  test('replays a failure of messages with the error types of Anthropic', async () => {
+    const send = async () => {
+      const key = { 'idempotency-key': 'messages' };
+      return (await post('/v1/ai/messages', { model: 'claude/broken', max_tokens: 5, messages }, key)).json();
+    };
+    const first = await send();
+    expect(first).toMatchObject({ type: 'error', error: { type: 'api_error' } });
+    expect(await send()).toEqual(first);
   });
 
   test.each(['acme/delayed', 'acme/slow'])(

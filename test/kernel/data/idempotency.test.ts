@@ -263,6 +263,19 @@ describe('a call that fails', () => {
     });
   });
 
+  test('is replayed with the error types of its API', async () => {
+    const first = call({ errorDialect: 'anthropic' });
+    await expect(
+      replicas[0].runOnce(first, async () => {
+        throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.');
+      }),
+    ).rejects.toThrow('failed');
+    expect(await replicas[1].runOnce(first, never)).toMatchObject({
+      status: 502,
+      body: { type: 'error', error: { type: 'api_error', code: 'upstream_failed' } },
+    });
+  });
+
   test('because its client went away frees its key', async () => {
     const clientAbort = new AbortController();
     const first = call({ signal: clientAbort.signal });
