@@ -1,5 +1,6 @@
 // Attributes code of plugins to its plugin (AsyncLocalStorage). An error outside of any call, such as in a timer or an
-// unhandled rejection, would end the process; here it fails the plugin. Lines printed on standard output go to the log.
+// unhandled rejection, would end the process; here it fails the plugin, and so does `process.exit()`, which throws. Lines
+// printed on standard output go to the log.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { writeSync } from 'node:fs';
 import { inspect } from 'node:util';
@@ -35,14 +36,14 @@ interface Attribution {
 }
 
 const lateFailure =
-  'It threw an error outside of any call; the log says why. It stays unavailable until the agent starts again.';
+  'It threw an error outside of any call, or tried to end the process; the log says why. It stays unavailable until the agent starts again.';
 const maxLineLength = 8 * 1024;
 const context = new AsyncLocalStorage<Attribution>();
 
 /** `logsPrints`: standard output is the log, so a plugin's printed lines must become lines of it. */
 export function createContainment({ log, logsPrints }: { log: Log; logsPrints: boolean }): Containment {
   let listener: (plugin: string) => void = () => {};
-  const releases = [watchErrors(), ...(logsPrints ? [capturePrints()] : [])];
+  const releases = [watchErrors(), refuseExits(), ...(logsPrints ? [capturePrints()] : [])];
 
   function owner(name: string): PluginOwner {
     let failure: string | undefined;
@@ -53,7 +54,7 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
         failure = lateFailure;
         log.error(
           { err: error, plugin: self.name },
-          'a plugin threw an error outside of any call; it is unavailable from now on',
+          'a plugin threw an error outside of any call or tried to end the process; it is unavailable from now on',
         );
         listener(self.name);
       },
@@ -101,6 +102,42 @@ function assignError(error: unknown): void {
   // The default of Node without a listener.
   writeSync(2, `Uncaught ${inspect(error)}\n\nNode.js ${process.version}\n`);
   process.exit(1);
+}
+
+const exitNames = ['exit', 'reallyExit', 'abort'] as const;
+let exitGuards = 0;
+let restoreExits = (): void => {};
+
+/** Lets functions that end the process throw when a plugin calls them. */
+function refuseExits(): () => void {
+  exitGuards += 1;
+  if (exitGuards === 1) restoreExits = replaceExits();
+  return () => {
+    exitGuards -= 1;
+    if (exitGuards === 0) restoreExits();
+  };
+}
+
+function replaceExits(): () => void {
+  const target = process as unknown as Record<string, (...args: unknown[]) => unknown>;
+  const originals = [...exitNames, 'kill'].map((name) => [name, target[name]] as const);
+  for (const [name, original] of originals) {
+    if (original === undefined) continue;
+    target[name] = (...args) => {
+      const attribution = context.getStore();
+      const endsThisProcess = name !== 'kill' || (args[0] === process.pid && args[1] !== 0);
+      if (attribution !== undefined && endsThisProcess) {
+        const error = new Error(`A plugin may not end the process: it called process.${name}().`);
+        // Its own code may catch what is thrown here.
+        attribution.fail(error);
+        throw error;
+      }
+      return original.apply(process, args);
+    };
+  }
+  return () => {
+    for (const [name, original] of originals) if (original !== undefined) target[name] = original;
+  };
 }
 
 let captures = 0;

@@ -13,6 +13,8 @@ export interface HookOwner {
   settings: Readonly<Record<string, unknown>>;
   /** Whether its hooks are called now: it is enabled and has not failed to start. */
   isActive(): boolean;
+  /** Whether it failed to start. Its guards then refuse, since they cannot decide. */
+  hasFailedToStart(): boolean;
 }
 
 export interface HookEngine extends Hooks {
@@ -61,7 +63,14 @@ export function createHooks(options: EngineOptions): HookEngine {
       return current;
     },
     async guard(name, value, context) {
-      for (const hook of hooksOf('guards', name)) await callGuard(hook, value, context, options);
+      for (const owner of owners) {
+        if (owner.hasFailedToStart() && hasHook(owner, 'guards', name))
+          throw refusal(
+            owner.name,
+            'it did not start, so nothing passes its guard; start the agent again without its error, or disable the plugin',
+          );
+        for (const hook of hookOf(owner, 'guards', name)) await callGuard(hook, value, context, options);
+      }
     },
     effect(name, value, context) {
       for (const hook of hooksOf('effects', name)) {
@@ -92,10 +101,14 @@ export function createHooks(options: EngineOptions): HookEngine {
   };
 }
 
+function hasHook({ hooks }: HookOwner, kind: HookKind, name: HookName): boolean {
+  const functions = hooks[kind];
+  return functions !== undefined && Object.hasOwn(functions, name);
+}
+
 function hookOf(owner: HookOwner, kind: HookKind, name: HookName): Hook[] {
-  const functions = owner.hooks[kind];
-  if (functions === undefined || !Object.hasOwn(functions, name) || !owner.isActive()) return [];
-  const run = functions[name] as Hook['run'] | undefined;
+  if (!hasHook(owner, kind, name) || !owner.isActive()) return [];
+  const run = owner.hooks[kind]?.[name] as Hook['run'] | undefined;
   return run === undefined ? [] : [{ owner, kind, name, run }];
 }
 

@@ -31,6 +31,7 @@ export interface ManagedPlugin {
   state(): { state: PluginState; reasons: string[]; since: string };
   /** Whether its hooks are called: it is enabled and did not fail to start. A later failure removes its tools but keeps its guards. */
   isActive(): boolean;
+  hasFailedToStart(): boolean;
   start(workspace: string): Promise<void>;
   stop(): Promise<void>;
 }
@@ -145,6 +146,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
     availability,
     state: () => current,
     isActive: () => isEnabled && lifecycle.phase !== 'failed',
+    hasFailedToStart: () => lifecycle.phase === 'failed',
     start,
     stop,
   };

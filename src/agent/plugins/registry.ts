@@ -85,6 +85,7 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
       hooks: plugin.definition.hooks ?? {},
       settings: plugin.settings,
       isActive: plugin.isActive,
+      hasFailedToStart: plugin.hasFailedToStart,
     })),
     timeoutMs: hookMs,
     clock,

@@ -145,6 +145,26 @@ describe('an agent with plugins of others', () => {
     await expect(act('other', { forbidden: true })).rejects.toMatchObject({ code: 'plugin_refused' });
   });
 
+  test.each([
+    ['process.exit()', 'process.exit(3)'],
+    ['process.abort()', 'process.abort()'],
+    ['a signal to itself', 'process.kill(process.pid)'],
+    ['process.exit() in a timer', 'setTimeout(() => process.exit(3), 5)'],
+    ['an exit whose error it catches', 'try { process.exit(3) } catch {}'],
+  ])('survives %s in a plugin and shows it as failed', async (_what, body) => {
+    await launch({ leaver: pluginFile('leaver', body), sound: pluginFile('sound', '') });
+    await act('leaver').catch(() => {});
+    await expect.poll(() => stateOf('leaver')).toMatchObject({ state: 'failed' });
+    expect(await act('sound')).toMatchObject({ result: { done: true } });
+  });
+
+  test('lets plugins signal other processes', async () => {
+    await launch({
+      signals: pluginFile('signals', 'process.kill(process.ppid, 0); process.kill(process.pid, 0)'),
+    });
+    expect(await act('signals')).toMatchObject({ result: { done: true } });
+  });
+
   test('contains the start, the services and the hooks of a plugin', async () => {
     const late = (what: string): string => `setTimeout(() => { throw new Error('late: ${what}'); }, 5)`;
     const extended = (name: string, member: string): string =>

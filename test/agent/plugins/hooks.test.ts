@@ -148,7 +148,7 @@ describe('the registry', () => {
         description: '',
         start,
         stop: () => void stopped.push(name),
-        hooks: { guards: { 'step.before': () => ({ refuse: name }) } },
+        hooks: name === 'stands' ? { guards: { 'step.before': () => ({ refuse: name }) } } : {},
         actions: { act: { description: '', input: { type: 'object' }, run: async () => null } },
       });
     const registry = createRegistry(
@@ -166,5 +166,23 @@ describe('the registry', () => {
     await expect(registry.hooks.guard('step.before', { step: 1 }, context)).rejects.toThrow('"stands"');
     await registry.stop();
     expect(stopped).toEqual(['stands']);
+  });
+
+  test('refuses what the guard of a plugin that did not start would decide', async () => {
+    const broken = definePlugin({
+      ...plugin('broken', { guards: { 'tool.before': () => undefined } }),
+      start: fail,
+    });
+    const call = { toolName: 't', toolCallId: 'c', input: null };
+    const registry = createRegistry([broken]);
+    await registry.start('/');
+    await expect(registry.hooks.guard('tool.before', call, context)).rejects.toMatchObject({
+      code: 'plugin_refused',
+      message: expect.stringContaining('The plugin "broken" refuses: it did not start'),
+    });
+    await registry.hooks.guard('step.before', { step: 1 }, context);
+    const disabled = createRegistry([broken], { config: new Map([['broken', { enabled: false }]]) });
+    await disabled.start('/');
+    await disabled.hooks.guard('tool.before', call, context);
   });
 });
