@@ -83,6 +83,7 @@ export const modelsFileSchema = {
           context_window: optionalCount,
           max_output_tokens: optionalCount,
           inputs: { type: 'array', items: { enum: ['text', 'image', 'audio', 'video', 'file'] } },
+          covered_options: { type: 'array', uniqueItems: true, items: member },
           idle_timeout_s: { type: 'integer', minimum: 1, maximum: 3600 },
           rates: { ...rates, type: ['object', 'null'] },
           tiers: {

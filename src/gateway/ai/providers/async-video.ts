@@ -21,6 +21,7 @@ import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import type { ModelAccess } from './adapter.ts';
 import { googleVideo } from './google/video.ts';
 import { openAiVideo } from './openai/video.ts';
+import { refusePricedOptions } from './priced-options.ts';
 import type { VideoAdapter, VideoStatus } from './video-adapter.ts';
 import { xaiVideo } from './xai/video.ts';
 
@@ -80,6 +81,7 @@ export function asyncVideoModel(
 
 function checkCall(model: CatalogModel, adapter: VideoAdapter, call: VideoCall): void {
   refuseUnsafeMembers(call.options, model.providerEntry, { path: 'provider_options' });
+  refusePricedOptions(model, call.options);
   const name = findForm(Object.keys(call.options), adapter.reservedMembers);
   if (name !== undefined) {
     const param = `provider_options.${name}`;

@@ -8,6 +8,7 @@ import { detectImage } from '../../media/image-type.ts';
 import { findForm } from '../../upstream/member-names.ts';
 import { refuseUnsafeMembers } from '../../upstream/request-guard.ts';
 import type { ModelAccess } from '../adapter.ts';
+import { refusePricedOptions } from '../priced-options.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
 import { readJsonAnswer, sendMediaRequest, upstreamFailed } from './request.ts';
 
@@ -15,6 +16,7 @@ export function openAiImageModel(model: CatalogModel, access: ModelAccess): Imag
   return {
     check({ options }) {
       refuseUnsafeMembers(options, model.providerEntry, { path: 'provider_options' });
+      refusePricedOptions(model, options);
       const name = findForm(Object.keys(options), decidedByCall);
       if (name === undefined) return;
       const param = `provider_options.${name}`;

@@ -1,0 +1,63 @@
+import { describe, expect, test } from 'vitest';
+import { withDefaults, type ModelEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
+import { createMediaModels } from '../../../../src/gateway/ai/providers/media-models.ts';
+import type { ImageCall, VideoCall } from '../../../../src/gateway/ai/hub/media-model.ts';
+import { systemClock } from '../../../../src/kernel/clock.ts';
+import { catalogModel } from '../catalog-model.ts';
+
+const models = createMediaModels({
+  local: { images: new Map(), videos: new Map(), speech: new Map() } as never,
+  providers: { access: () => ({}) as never },
+  clock: systemClock,
+  videoLimits: { pollMs: 1, maxBytes: 1 },
+});
+const [providerEntry] = withDefaults({
+  providers: [{ id: 'acme', kind: 'openai-compatible', base_url: 'http://127.0.0.1' }],
+}).providers;
+
+function checkImage(options: Record<string, unknown>, entry: Partial<ModelEntry> = {}): void {
+  const model = {
+    ...catalogModel({ rates: { image: 40 }, ...entry }),
+    ...(providerEntry && { providerEntry }),
+  };
+  models.checkImage(model, { prompt: 'x', count: 1, images: [], options } as unknown as ImageCall);
+}
+
+function checkVideo(options: Record<string, unknown>, entry: Partial<ModelEntry> = {}): void {
+  const model = {
+    ...catalogModel({ rates: { video_second: 40 }, ...entry }),
+    ...(providerEntry && { providerEntry }),
+  };
+  models.checkVideo(model, { prompt: 'x', images: [], options } as unknown as VideoCall);
+}
+
+describe('an option that changes the price', () => {
+  test.each([
+    { quality: 'high' },
+    { Quality: 'high' },
+    { num_inference_steps: 500 },
+    { input_fidelity: 'high' },
+    { extra_body: { quality: 'high' } },
+  ])('is refused on a model with one price: %o', (options) => {
+    expect(() => checkImage(options)).toThrow(expect.objectContaining({ code: 'unpriced_member' }));
+    expect(() => checkVideo(options)).toThrow(expect.objectContaining({ code: 'unpriced_member' }));
+  });
+
+  test('passes on a model without a price', () => {
+    expect(() => checkImage({ quality: 'high' }, { rates: null })).not.toThrow();
+  });
+
+  test('passes when the operator covers it', () => {
+    checkImage({ quality: 'high' }, { covered_options: ['quality'] });
+    expect(() => checkImage({ hd: true }, { covered_options: ['quality'] })).toThrow('provider_options.hd');
+  });
+
+  test('passes as the resolution of a model with rates by resolution', () => {
+    expect(() => checkVideo({ resolution: '1080p' })).toThrow('provider_options.resolution');
+    checkVideo({ resolution: '1080p' }, { rates: { video_second_720: 40, video_second_1080: 80 } });
+  });
+
+  test('leaves other options alone', () => {
+    expect(() => checkImage({ style: 'noir', background: 'transparent' })).not.toThrow();
+  });
+});
