@@ -18,25 +18,8 @@ export function audioSeconds(bytes: Uint8Array): number | null {
 
 const maxSeconds = 7 * 24 * 3600;
 
-// 16-bit stereo at 48 kHz, and the highest rate of a lossy codec.
-const fastestBytesPerSecond = 192_000;
-const fastestLossyBytesPerSecond = 64_000;
-
-/**
- * Seconds to charge for, or null when the headers name none. A header may declare less than the file holds, and decoders
- * play the whole file, so the duration is at least what the number of bytes takes at the highest rate.
- */
-export function billableSeconds(bytes: Uint8Array): number | null {
-  const seconds = audioSeconds(bytes);
-  if (seconds === null) return null;
-  const magic = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 4)).toString('latin1');
-  // The duration of WAV is already computed from its bytes.
-  if (magic === 'RIFF') return seconds;
-  return Math.max(
-    seconds,
-    bytes.byteLength / (magic === 'OggS' ? fastestLossyBytesPerSecond : fastestBytesPerSecond),
-  );
-}
+/** The highest byte rate of a lossy codec. */
+export const fastestLossyBytesPerSecond = 64_000;
 
 // Chunks, boxes and elements skipped on the way to one header. Real files have dozens; a file of 25 MiB could have ten
 // million empty ones, and walking them would block the event loop for seconds.

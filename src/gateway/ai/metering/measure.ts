@@ -2,7 +2,7 @@
 // strings of the body are text, except the medium itself (base64 data) in a content part, at the places where the
 // request's format has content parts (media-parts.ts). What only looks like a medium elsewhere (the input of a tool, a
 // schema, metadata) is sent to the model as text and counts as text.
-import { billableSeconds } from '../media/audio-duration.ts';
+import { billableSeconds } from '../media/billable-audio.ts';
 import {
   mediaSources,
   objectsIn,

@@ -1,7 +1,8 @@
 // Files from callers are parsed in the event loop, so the search for a header is bounded. The header of each file here
 // is behind more parts than in any real file, and an unbounded search would find it.
 import { describe, expect, test } from 'vitest';
-import { audioSeconds, billableSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
+import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
+import { billableSeconds } from '../../../../src/gateway/ai/media/billable-audio.ts';
 import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
 
 const parts = 100_001;
@@ -82,7 +83,7 @@ describe('billableSeconds', () => {
     expect(billableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
   });
 
-  test('charges an mp4 at least for its bytes', () => {
+  test('does not believe an mp4 without a track', () => {
     const box = (name: string, content: Buffer) =>
       Buffer.concat([
         Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(),
@@ -98,7 +99,7 @@ describe('billableSeconds', () => {
       box('mdat', Buffer.alloc(1_920_000)),
     ]);
     expect(audioSeconds(file)).toBe(0.001);
-    expect(billableSeconds(file)).toBeGreaterThan(10);
+    expect(billableSeconds(file)).toBe(null);
   });
 });
 

@@ -1,0 +1,226 @@
+// The playing time of audio by its frames. A header may declare any duration, and decoders play every frame in the file,
+// so this finds headers that declare too little. Frames are counted and never decoded.
+import { findBox } from './audio-duration.ts';
+
+// Frames of one file that are counted, 20 ms at most: more than an hour of any codec.
+const maxFrames = 200_000;
+
+/** Seconds by frames of FLAC, Opus, Vorbis, AAC and ALAC. Null for other codecs and for more frames than are counted. */
+export function secondsByFrames(buffer: Buffer): number | null {
+  try {
+    const magic = buffer.toString('latin1', 0, 4);
+    if (magic === 'fLaC') return flacSeconds(buffer);
+    if (magic === 'OggS') return oggSeconds(buffer);
+    if (buffer.toString('latin1', 4, 8) === 'ftyp') return mp4Seconds(buffer);
+    if (buffer.length > 4 && buffer.readUInt32BE(0) === 0x1a45dfa3) return webmSeconds(buffer);
+  } catch (error) {
+    // A length points past the end of the file.
+    if (!(error instanceof RangeError)) throw error;
+  }
+  return null;
+}
+
+const flacRates = [
+  0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000,
+];
+
+/** Frames of FLAC have no length: each is found by its sync code and proved by the checksum of its header. */
+function flacSeconds(buffer: Buffer): number | null {
+  const fileRate = buffer.readUIntBE(18, 3) >>> 4;
+  let seconds = 0;
+  let candidates = 0;
+  for (
+    let at = buffer.indexOf(0xff, 42);
+    at >= 0 && at + 16 < buffer.length;
+    at = buffer.indexOf(0xff, at + 1)
+  ) {
+    candidates += 1;
+    if (candidates > maxFrames) return null;
+    if (((buffer[at + 1] ?? 0) & 0xfe) !== 0xf8) continue;
+    const frame = flacFrame(buffer, at);
+    if (frame === null) continue;
+    // Decoders disagree about which of the two rates counts.
+    const rate = Math.min(fileRate || Number.POSITIVE_INFINITY, frame.rate || Number.POSITIVE_INFINITY);
+    if (Number.isFinite(rate)) seconds += frame.samples / rate;
+  }
+  return seconds;
+}
+
+function flacFrame(buffer: Buffer, at: number): { samples: number; rate: number } | null {
+  const codes = buffer.readUInt8(at + 2);
+  const [sizeCode, rateCode] = [codes >>> 4, codes & 15];
+  if (sizeCode === 0 || rateCode === 15) return null;
+  // The number of the frame or sample, coded like a character of UTF-8.
+  const first = buffer.readUInt8(at + 4);
+  let end = at + 4 + (first < 0x80 ? 1 : Math.clz32(~(first << 24)));
+  const samples =
+    sizeCode === 6
+      ? buffer.readUInt8(end) + 1
+      : sizeCode === 7
+        ? buffer.readUInt16BE(end) + 1
+        : sizeCode === 1
+          ? 192
+          : sizeCode < 6
+            ? 576 << (sizeCode - 2)
+            : 256 << (sizeCode - 8);
+  end += sizeCode === 6 ? 1 : sizeCode === 7 ? 2 : 0;
+  const rate =
+    rateCode === 12
+      ? buffer.readUInt8(end) * 1_000
+      : rateCode === 13
+        ? buffer.readUInt16BE(end)
+        : rateCode === 14
+          ? buffer.readUInt16BE(end) * 10
+          : (flacRates[rateCode] ?? 0);
+  end += rateCode === 12 ? 1 : rateCode > 12 ? 2 : 0;
+  return crc8(buffer, at, end) === buffer.readUInt8(end) ? { samples, rate } : null;
+}
+
+/** CRC-8 with the polynomial 0x07, as FLAC uses it. */
+function crc8(buffer: Buffer, from: number, to: number): number {
+  let crc = 0;
+  for (let at = from; at < to; at += 1) {
+    crc ^= buffer[at] ?? 0;
+    for (let bit = 0; bit < 8; bit += 1) crc = ((crc << 1) ^ (crc & 0x80 ? 0x07 : 0)) & 0xff;
+  }
+  return crc;
+}
+
+const opusRate = 48_000;
+const maxOpusSamples = 5_760;
+
+/** Samples at 48 kHz of one Opus packet, RFC 6716 §3.1; 0 for an invalid one. */
+function opusSamples(buffer: Buffer, at: number, length: number): number {
+  if (length < 1) return 0;
+  const toc = buffer.readUInt8(at);
+  const config = toc >>> 3;
+  const samples =
+    config < 12
+      ? ([480, 960, 1_920, 2_880][config & 3] ?? 0)
+      : config < 16
+        ? ([480, 960][config & 1] ?? 0)
+        : 120 << (config & 3);
+  const code = toc & 3;
+  const frames = code === 0 ? 1 : code < 3 ? 2 : length > 1 ? buffer.readUInt8(at + 1) & 63 : 0;
+  return Math.min(samples * frames, maxOpusSamples);
+}
+
+/** All packets of an Ogg file with one audio stream or several in a row. */
+function oggSeconds(buffer: Buffer): number | null {
+  const first = 27 + buffer.readUInt8(26);
+  const isOpus = buffer.toString('latin1', first, first + 8) === 'OpusHead';
+  const isVorbis = buffer.toString('latin1', first + 1, first + 7) === 'vorbis';
+  if (!isOpus && !isVorbis) return null;
+  // Half of the longest block is the most that a packet adds; half of that, since honest files have short blocks too.
+  const vorbisSeconds = isVorbis
+    ? 2 ** (buffer.readUInt8(first + 28) >>> 4) / 4 / buffer.readUInt32LE(first + 12)
+    : 0;
+  let seconds = 0;
+  let packets = 0;
+  let pages = 0;
+  let packetStart = -1;
+  let packetBytes = 0;
+  for (let page = 0; page >= 0 && page + 27 <= buffer.length;) {
+    pages += 1;
+    if (pages > maxFrames) return null;
+    const segments = buffer.readUInt8(page + 26);
+    let at = page + 27 + segments;
+    for (let index = 0; index < segments; index += 1) {
+      const length = buffer.readUInt8(page + 27 + index);
+      if (packetStart < 0) packetStart = at;
+      packetBytes += length;
+      at += length;
+      if (length === 255) continue;
+      packets += 1;
+      if (packets > maxFrames) return null;
+      // The first two packets of Opus are headers, the first three of Vorbis.
+      if (isVorbis) seconds += packets > 3 ? vorbisSeconds : 0;
+      else if (packets > 2) seconds += opusSamples(buffer, packetStart, packetBytes) / opusRate;
+      [packetStart, packetBytes] = [-1, 0];
+    }
+    // Decoders search for the next page where one does not follow.
+    page = buffer.toString('latin1', at, at + 4) === 'OggS' ? at : buffer.indexOf('OggS', at);
+  }
+  return seconds;
+}
+
+/** Samples in one frame of a codec in MP4; other codecs have frames of any length. */
+const mp4FrameSamples: Readonly<Record<string, number>> = { mp4a: 1_024, alac: 4_096, Opus: 960 };
+const maxTracks = 100;
+
+/** The samples of the longest audio track by the table of their sizes, which decoders need to find them. */
+function mp4Seconds(buffer: Buffer): number | null {
+  const movie = findBox(buffer, 0, buffer.length, 'moov');
+  if (movie === null) return null;
+  let longest: number | null = null;
+  for (let from = movie.from, tracks = 0; tracks < maxTracks; tracks += 1) {
+    const track = findBox(buffer, from, movie.to, 'trak');
+    if (track === null) break;
+    from = track.to;
+    const seconds = mp4TrackSeconds(buffer, track);
+    if (seconds !== null) longest = Math.max(longest ?? 0, seconds);
+  }
+  return longest;
+}
+
+function mp4TrackSeconds(buffer: Buffer, track: { from: number; to: number }): number | null {
+  const table = ['mdia', 'minf', 'stbl'].reduce<typeof track | null>(
+    (box, name) => box && findBox(buffer, box.from, box.to, name),
+    track,
+  );
+  const description = table && findBox(buffer, table.from, table.to, 'stsd');
+  const sizes = table && findBox(buffer, table.from, table.to, 'stsz');
+  if (!description || !sizes) return null;
+  const entry = description.from + 8;
+  const samples = mp4FrameSamples[buffer.toString('latin1', entry + 4, entry + 8)];
+  const rate = buffer.readUInt16BE(entry + 32);
+  return samples === undefined || rate === 0 ? null : (buffer.readUInt32BE(sizes.from + 8) * samples) / rate;
+}
+
+// Element ids of WebM.
+const webm = { segment: 0x18538067, cluster: 0x1f43b675, group: 0xa0, block: 0xa1, simpleBlock: 0xa3 };
+
+/** The blocks of Opus in WebM, whose frames tell their length. */
+function webmSeconds(buffer: Buffer): number | null {
+  if (!buffer.subarray(0, 4_096).includes('A_OPUS')) return null;
+  let seconds = 0;
+  let elements = 0;
+  for (let at = 0; at < buffer.length;) {
+    elements += 1;
+    if (elements > maxFrames) return null;
+    const element = readElement(buffer, at);
+    if (element === null) break;
+    const { id, from, to } = element;
+    if (id === webm.segment || id === webm.cluster || id === webm.group) {
+      at = from;
+      continue;
+    }
+    if (id === webm.block || id === webm.simpleBlock)
+      seconds += webmBlockSamples(buffer, { from, to }) / opusRate;
+    at = to;
+  }
+  return seconds;
+}
+
+function webmBlockSamples(buffer: Buffer, { from, to }: { from: number; to: number }): number {
+  const flags = from + Math.clz32(buffer.readUInt8(from)) - 23 + 2;
+  const isLaced = (buffer.readUInt8(flags) & 6) !== 0;
+  // Several packets in one block count as the longest that they can be.
+  return isLaced
+    ? (buffer.readUInt8(flags + 1) + 1) * maxOpusSamples
+    : opusSamples(buffer, flags + 1, to - flags - 1);
+}
+
+/** Id and content of the element at the offset; null for bytes that are none. A length that is unknown is 0. */
+function readElement(buffer: Buffer, at: number): { id: number; from: number; to: number } | null {
+  const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
+  if (idLength > 4) return null;
+  const first = buffer.readUInt8(at + idLength);
+  const sizeLength = Math.clz32(first) - 23;
+  if (sizeLength > 8) return null;
+  let size = first & (0xff >> sizeLength);
+  for (let index = 1; index < sizeLength; index += 1)
+    size = size * 256 + buffer.readUInt8(at + idLength + index);
+  const from = at + idLength + sizeLength;
+  return { id: buffer.readUIntBE(at, idLength), from, to: Math.min(from + size, buffer.length) };
+}
