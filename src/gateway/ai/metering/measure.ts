@@ -10,6 +10,7 @@ import {
   type MediumSource,
   type RequestFormat,
 } from './media-parts.ts';
+import { countPdfPages, pdfBudget, type PdfBudget } from './pdf-pages.ts';
 
 export type { RequestFormat } from './media-parts.ts';
 
@@ -70,9 +71,10 @@ export function sizeOf(body: object, format: RequestFormat): Size {
     if (name === 'input')
       for (const item of objectsIn(value)) if (item['type'] === 'item_reference') addMedium(size, unknown);
   }
+  const budget = pdfBudget();
   for (const source of mediaSources(body, format)) {
     const medium = readMedium(source);
-    addMedium(size, tokensOf(medium));
+    addMedium(size, tokensOf(medium, budget));
     if (medium.base64 !== undefined) size.textBytes -= Buffer.byteLength(source.text);
   }
   if (size.turns === 0) size.turns = 1;
@@ -156,7 +158,7 @@ function kindOf(
   return family === 'image' || family === 'audio' || family === 'video' ? family : 'file';
 }
 
-function tokensOf({ kind, mediaType, base64 }: Medium): MediumTokens {
+function tokensOf({ kind, mediaType, base64 }: Medium, budget: PdfBudget): MediumTokens {
   if (kind === 'image') return image;
   if (base64 === undefined) return unknown;
   const bytes = Math.ceil((base64.length * 3) / 4);
@@ -169,11 +171,7 @@ function tokensOf({ kind, mediaType, base64 }: Medium): MediumTokens {
     };
   if (mediaType?.startsWith('text/') === true && !isPdf(base64))
     return { most: bytes, usual: Math.ceil(bytes / textBytesPerToken) };
-  const pages = pagesOf(base64);
-  return {
-    most: Math.max(bytes, page.most * pages),
-    usual: Math.max(Math.ceil(bytes / fileBytesPerToken), page.usual * pages),
-  };
+  return fileTokens(Buffer.from(base64, 'base64'), mediaType, budget);
 }
 
 function audioTokens(base64: string, bytes: number): MediumTokens {
@@ -192,10 +190,16 @@ function isPdf(base64: string): boolean {
   return Buffer.from(base64.slice(0, 1_368), 'base64').includes('%PDF');
 }
 
-// Counts the page objects of a PDF outside of compressed streams; at least one.
-function pagesOf(base64: string): number {
-  const pageObjects = Buffer.from(base64, 'base64')
-    .toString('latin1')
-    .match(/\/Type\s*\/Page\b(?!s)/g);
-  return Math.max(pageObjects?.length ?? 0, 1);
+// The magic number of ZIP, which DOCX, XLSX and PPTX are. Their text is a thousand times longer than their bytes at most.
+const zip = Buffer.from('PK\x03\x04', 'latin1');
+
+function fileTokens(content: Buffer, mediaType: string | undefined, budget: PdfBudget): MediumTokens {
+  const bytes = content.length;
+  if (content.subarray(0, zip.length).equals(zip)) return unknown;
+  const isPdfFile = mediaType === 'application/pdf' || content.includes('%PDF');
+  const pages = isPdfFile ? countPdfPages(content, budget) : { most: 1, usual: 1 };
+  return {
+    most: Math.max(bytes, page.most * pages.most),
+    usual: Math.max(Math.ceil(bytes / fileBytesPerToken), page.usual * pages.usual),
+  };
 }

@@ -1,0 +1,199 @@
+// Counts the pages of a PDF from above, since their price is held before a provider has counted them. Pages may stand
+// in compressed object streams, names may be escaped (`/P#61ge`) and the declared count may be too low, so the largest of
+// all counts is used. What cannot be read counts by its bytes.
+import { inflateSync } from 'node:zlib';
+
+export interface PageCount {
+  /** The bound. */
+  most: number;
+  /** Without what could not be read; for the estimate. */
+  usual: number;
+}
+
+/** What all PDFs of one request may cost the event loop. */
+export interface PdfBudget {
+  names: number;
+  streams: number;
+  inflatedBytes: number;
+}
+
+/** Together about 30 ms. */
+export function pdfBudget(): PdfBudget {
+  return { names: 50_000, streams: 256, inflatedBytes: 2 * 1024 * 1024 };
+}
+
+// No provider of the catalog reads more pages of one file.
+const maxUnreadPages = 1_000;
+// The smallest page that was seen takes 30 bytes; compression halves that.
+const leastPageBytes = 16;
+
+/** Never throws; at least one page. `budget` is lowered by what was spent. */
+export function countPdfPages(bytes: Buffer, budget: PdfBudget): PageCount {
+  const tally: Tally = { pages: 0, declared: 0, references: 0, isSure: true };
+  const text = bytes.toString('latin1');
+  for (const at of readNames(text, tally, budget)) readObjectStream(bytes, { text, at }, tally, budget);
+  const usual = Math.max(tally.pages, tally.declared, tally.references);
+  const unread = Math.min(maxUnreadPages, Math.ceil(bytes.length / leastPageBytes));
+  return {
+    usual: Math.max(usual, 1),
+    most: tally.isSure && usual > 0 ? usual : Math.max(usual, unread, 1),
+  };
+}
+
+interface Tally {
+  /** Objects of the type Page. */
+  pages: number;
+  /** The largest `Count`. */
+  declared: number;
+  /** References in the lists of children, of the page tree and of others. */
+  references: number;
+  /** False when something could not be read that may hold pages. */
+  isSure: boolean;
+}
+
+// White space and delimiters of PDF, ISO 32000-1 table 1 and 2.
+const blank = '\\0\\t\\n\\f\\r ';
+const endOfName = `(?=[${blank}()<>\\[\\]{}/%]|$)`;
+const names = new RegExp(
+  `/(?:(${escapable('Type')})|(${escapable('Kids')})|(${escapable('Count')})|${escapable('First')})${endOfName}`,
+  'g',
+);
+const pageName = new RegExp(`/${escapable('Page')}${endOfName}`, 'y');
+const digits = new RegExp('[+]?\\d{1,10}', 'y');
+const reference = new RegExp(`\\d{1,10}[${blank}]{1,8}\\d{1,5}[${blank}]{1,8}R`, 'y');
+
+/** A pattern for the name with any of its letters written as `#` and two hexadecimal digits. */
+function escapable(name: string): string {
+  const escape = (letter: string) =>
+    letter
+      .charCodeAt(0)
+      .toString(16)
+      .replace(/[a-f]/, (digit) => `[${digit}${digit.toUpperCase()}]`);
+  return [...name].map((letter) => `(?:${letter}|#${escape(letter)})`).join('');
+}
+
+/** Tallies the names of one text. Returns where `First` stands, a member that each object stream has. */
+function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
+  const firsts: number[] = [];
+  names.lastIndex = 0;
+  for (let match = names.exec(text); match !== null; match = names.exec(text)) {
+    budget.names -= 1;
+    if (budget.names < 0) {
+      tally.isSure = false;
+      return [];
+    }
+    const at = skipBlank(text, names.lastIndex);
+    if (match[1] !== undefined) readType(text, at, tally);
+    else if (match[2] !== undefined) names.lastIndex = readKids(text, at, tally);
+    else if (match[3] !== undefined) readCount(text, at, tally);
+    else firsts.push(match.index);
+  }
+  return firsts;
+}
+
+const maxBlank = 64;
+
+/** The next offset behind white space and comments; -1 when that is not near. */
+function skipBlank(text: string, from: number): number {
+  let isComment = false;
+  for (let at = from; at < from + maxBlank && at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (isComment) isComment = code !== 0x0a && code !== 0x0d;
+    else if (code === 0x25) isComment = true;
+    // White space is NUL, tab, line feed, form feed, carriage return and space; other controls do not occur in names.
+    else if (code > 0x20) return at;
+  }
+  return -1;
+}
+
+function matchesAt(pattern: RegExp, text: string, at: number): boolean {
+  pattern.lastIndex = at;
+  return pattern.test(text);
+}
+
+function readType(text: string, at: number, tally: Tally): void {
+  if (at < 0 || matchesAt(digits, text, at)) tally.isSure = false;
+  else if (matchesAt(pageName, text, at)) tally.pages += 1;
+}
+
+function readKids(text: string, at: number, tally: Tally): number {
+  if (at < 0 || text[at] !== '[') {
+    // The list is an object of its own.
+    tally.isSure = false;
+    return names.lastIndex;
+  }
+  const end = text.indexOf(']', at);
+  const list = text.slice(at, end < 0 ? text.length : end);
+  // A comment or a string may contain the bracket.
+  if (end < 0 || /[%(<]/.test(list)) tally.isSure = false;
+  tally.references += list.split('R').length - 1;
+  return at + list.length;
+}
+
+function readCount(text: string, at: number, tally: Tally): void {
+  if (at < 0 || matchesAt(reference, text, at)) tally.isSure = false;
+  else if (matchesAt(digits, text, at))
+    tally.declared = Math.max(
+      tally.declared,
+      Math.min(Number(text.slice(at, digits.lastIndex)), maxUnreadPages),
+    );
+}
+
+// Dictionaries of object streams are short.
+const maxDictionary = 1_024;
+
+/** Tallies the object stream to whose dictionary the name at the offset belongs. */
+function readObjectStream(
+  bytes: Buffer,
+  { text, at }: { text: string; at: number },
+  tally: Tally,
+  budget: PdfBudget,
+): void {
+  budget.names -= 16;
+  const rest = text.slice(at, at + maxDictionary);
+  const length = rest.search(/stream|endobj/);
+  const before = text.slice(Math.max(at - maxDictionary, 0), at);
+  const start = before.lastIndexOf('obj');
+  if (budget.names < 0 || length < 0 || !isWhole(rest.slice(0, length))) {
+    tally.isSure = false;
+    return;
+  }
+  // Also a member of outlines, which have no stream.
+  if (rest.startsWith('endobj', length)) return;
+  const dictionary = before.slice(start) + rest.slice(0, length);
+  if (start < 0 || /#|\/(?:DecodeParms|DP)\b/.test(dictionary)) {
+    tally.isSure = false;
+    return;
+  }
+  // Without a filter its text was read already.
+  if (!/\/F(?:ilter)?\b/.test(dictionary)) return;
+  const isDeflated = /\/Filter\s{0,8}\[?\s{0,8}\/Fl(?:ateDecode)?\s{0,8}(?:\]|\/[A-EG-Z]|>)/.test(dictionary);
+  const content = isDeflated ? inflate(bytes, at + length + 'stream'.length, budget) : undefined;
+  if (content === undefined) tally.isSure = false;
+  else readNames(content, tally, budget);
+}
+
+/** Whether the text ends outside of comments and strings. */
+function isWhole(text: string): boolean {
+  return !text.includes('%') && text.split('(').length === text.split(')').length;
+}
+
+/** Undefined for what is no deflated stream or beyond the budget. */
+function inflate(bytes: Buffer, from: number, budget: PdfBudget): string | undefined {
+  budget.streams -= 1;
+  if (budget.streams < 0 || budget.inflatedBytes <= 0) return undefined;
+  let start = from;
+  while (start < from + 8 && [0x0a, 0x0d, 0x20].includes(bytes[start] ?? 0)) start += 1;
+  try {
+    const content = inflateSync(bytes.subarray(start), {
+      maxOutputLength: budget.inflatedBytes,
+      chunkSize: 128 * 1024,
+    });
+    budget.inflatedBytes -= content.length;
+    return content.toString('latin1');
+  } catch {
+    // How much was inflated before the error is not known.
+    budget.inflatedBytes = 0;
+    return undefined;
+  }
+}
