@@ -129,11 +129,17 @@ function keepLease(
 
 async function resumeHold({ payments, store, generator }: RunContext, job: ClaimedJob): Promise<Hold | null> {
   const hold = await payments.resume(job, generator().estimate?.(job) ?? 0n);
-  if (hold !== null && hold.holdId !== job.holdId) {
-    await store.saveHold(job, hold.holdId);
-    job.holdId = hold.holdId;
+  if (hold === null || hold.holdId === job.holdId) return hold;
+  job.holdId = hold.holdId;
+  let isSaved = false;
+  try {
+    isSaved = await store.saveHold(job, hold.holdId);
+  } finally {
+    // The row does not name the replacement, so the process that ends the job cannot release it.
+    if (!isSaved) await payments.release(job, 'rejected');
   }
-  return hold;
+  if (isSaved) return hold;
+  throw new JobLostError('The job was canceled or claimed by another process before its hold was saved.');
 }
 
 async function saveUpstreamJob(

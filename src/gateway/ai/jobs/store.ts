@@ -39,8 +39,8 @@ interface RunQueries {
     kind: JobKind,
     options: { leaseSeconds: number; maxRunningPerOwner: number },
   ): Promise<ClaimedJob | null>;
-  /** Saves the hold that replaces a lost one. */
-  saveHold(job: ClaimedJob, holdId: string): Promise<void>;
+  /** Saves the hold that replaces a lost one. False without effect. */
+  saveHold(job: ClaimedJob, holdId: string): Promise<boolean>;
   /** False without effect. */
   saveUpstreamJob(job: ClaimedJob, upstreamJob: UpstreamJob): Promise<boolean>;
   /** False without effect. */
@@ -227,7 +227,9 @@ function runQueries({ sql, tx: transaction }: Database): RunQueries {
         return row ? { ...abortedJob(row), request: row.request } : null;
       }),
     async saveHold({ jobId, attempt }, holdId) {
-      await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running'`;
+      const rows =
+        await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
+      return rows.length > 0;
     },
     async saveUpstreamJob({ jobId, attempt }, upstreamJob) {
       const rows = await sql`

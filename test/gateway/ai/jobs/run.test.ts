@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import type { ClaimedJob, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
-import { unpaidJobs } from '../../../../src/gateway/ai/jobs/payments.ts';
+import { type JobPayments, unpaidJobs } from '../../../../src/gateway/ai/jobs/payments.ts';
 import { type MediaGenerator, runJob, type RunContext } from '../../../../src/gateway/ai/jobs/run.ts';
 import { defaultMediaJobsSettings } from '../../../../src/gateway/ai/jobs/settings.ts';
+import type { Hold } from '../../../../src/gateway/credits/index.ts';
 import type { JobsStore } from '../../../../src/gateway/ai/jobs/store.ts';
 import { createBackground } from '../../../../src/kernel/background.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
@@ -21,14 +22,22 @@ const job: ClaimedJob = {
 };
 
 /** A run whose job another process has claimed: no write of it has an effect. */
-function reclaimedRun(generate: MediaGenerator['generate']) {
+function reclaimedRun(generate: MediaGenerator['generate'], payments: Partial<JobPayments> = {}) {
   const releasedHolds: (string | null)[] = [];
   const canceledJobs: UpstreamJob[] = [];
   const background = createBackground(silentLog);
   const context: RunContext = {
-    store: { fail: async () => false, saveUpstreamJob: async () => false } as unknown as JobsStore,
+    store: {
+      fail: async () => false,
+      saveUpstreamJob: async () => false,
+      saveHold: async () => false,
+    } as unknown as JobsStore,
     files: { store: async () => [], delete: async () => {}, deleteExpired: async () => {} },
-    payments: { ...unpaidJobs, release: async ({ holdId }) => void releasedHolds.push(holdId) },
+    payments: {
+      ...unpaidJobs,
+      release: async ({ holdId }) => void releasedHolds.push(holdId),
+      ...payments,
+    },
     background,
     clock: systemClock,
     log: silentLog,
@@ -60,5 +69,19 @@ describe('runJob of a job that another process has claimed', () => {
     await run();
     expect(canceledJobs).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(releasedHolds).toEqual([]);
+  });
+
+  test('releases the hold that it made in place of a lost one', async () => {
+    let isGenerated = false;
+    const { run, releasedHolds } = reclaimedRun(
+      async () => {
+        isGenerated = true;
+        return { files: [] };
+      },
+      { resume: async () => ({ holdId: 'hold_2' }) as Hold },
+    );
+    await run();
+    expect(releasedHolds).toEqual(['hold_2']);
+    expect(isGenerated).toBe(false);
   });
 });
