@@ -6,6 +6,7 @@ import { callModel } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from './catalog/catalog.ts';
 import type { MediaFile } from './hub/media-model.ts';
 import type { JobKind, UpstreamJob } from './jobs/job.ts';
+import type { JobCharge } from './jobs/payments.ts';
 import type { GeneratedMedia, JobInput, JobRun, MediaGenerator } from './jobs/run.ts';
 import { mediaRequest } from './media-request.ts';
 import { generatedUnits, requestedUnits } from './media/units.ts';
@@ -35,6 +36,7 @@ export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator 
         .map((model) => maximumPrice(model, { input: 0, output: 0, units }));
       return prices.reduce((most, price) => (price > most ? price : most), 0n);
     },
+    chargeForOrder: (job, order) => priceOfOrder(options, job, order),
     cancelUpstreamJob({ model, id }) {
       return models.asyncVideo(catalog.callableModel({ kind: 'admin' }, model, 'video')).cancel(id);
     },
@@ -148,6 +150,31 @@ function charged(
           durationMs: Math.round(clock.monotonicMs() - startedMs),
         },
       };
+    },
+  };
+}
+
+/** What the order comes to as it was placed: its result is not known. */
+function priceOfOrder(
+  { catalog }: Pick<MediaGenerationOptions, 'catalog'>,
+  { kind, request }: JobInput,
+  order: UpstreamJob,
+): JobCharge | null {
+  const model = catalog.all().find(({ id }) => id === order.model);
+  if (model === undefined) return null;
+  const { videoLines, ...units } = requestedUnits(kind, request);
+  return {
+    credits: priceOf(model, { tokens: noTokens, units: { ...units, videoLines } }),
+    facts: {
+      action: actions[kind],
+      model: model.id,
+      provider: model.provider,
+      tokens: noTokens,
+      units,
+      outcome: 'client_closed',
+      estimated: true,
+      ttftMs: null,
+      durationMs: 0,
     },
   };
 }

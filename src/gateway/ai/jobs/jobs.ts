@@ -16,7 +16,7 @@ import { type JobPayments, unpaidJobs } from './payments.ts';
 import { mediaQueue, type MediaQueue } from './queue.ts';
 import { cancelUpstreamJob, type MediaGenerator, runJob, type RunContext } from './run.ts';
 import { defaultMediaJobsSettings, type MediaJobsSettings } from './settings.ts';
-import type { JobAddress, JobsStore } from './store.ts';
+import type { CanceledJob, JobAddress, JobsStore } from './store.ts';
 
 export interface MediaJobs {
   /** Connects the generator of all jobs; once, before `start`. */
@@ -160,11 +160,13 @@ async function createJob(
   const { store, payments, settings, generator, queue, log } = context;
   const jobId = id('job');
   const payable = { jobId, kind, owner, model: request.model, call };
-  const hold = await payments.hold(payable, generator().estimate?.({ kind, owner, request }) ?? 0n);
+  const maxPrice = generator().estimate?.({ kind, owner, request }) ?? 0n;
+  const hold = await payments.hold(payable, maxPrice);
   const holdId = hold?.holdId ?? null;
   try {
     await store.tx(async (tx) => {
       await requireOpenSlot(context, tx, owner);
+      if (maxPrice > 0n) await requireFewCanceled(context, tx, owner);
       const { leaseSeconds } = settings;
       await store.insert(tx, { jobId, kind, owner, request, leaseSeconds, call, holdId });
       await within(tx, jobId);
@@ -193,6 +195,21 @@ async function requireOpenSlot(
   );
 }
 
+// A provider may charge for what it began, and a canceled job without an order costs its owner nothing.
+async function requireFewCanceled(
+  { store, settings: { maxCanceledPerHour } }: JobsContext,
+  tx: Tx,
+  owner: Owner,
+): Promise<void> {
+  if ((await store.countCanceledRuns(tx, owner)) < maxCanceledPerHour) return;
+  throw new Problem(
+    'rate_limited',
+    'rate_limited',
+    `You canceled ${maxCanceledPerHour} jobs within an hour while they ran; wait before you create another.`,
+    { headers: { 'retry-after': '600' } },
+  );
+}
+
 async function findJob({ store }: JobsContext, address: JobAddress): Promise<Job> {
   const job = await store.find(address);
   if (job !== null) return job;
@@ -205,12 +222,24 @@ async function cancelJob(context: JobsContext, address: JobAddress): Promise<Job
   const canceled = await context.store.cancel(address);
   if (canceled !== null) {
     cancelUpstreamJob(context, canceled);
-    await context.payments.release(canceled, 'client_closed');
+    await payForCanceled(context, canceled);
   }
   const job = await findJob(context, address);
   // A run in another process notices at its next heartbeat.
   if (job.status === 'canceled') context.runs.get(job.jobId)?.abort(new Error('The job was canceled.'));
   return job;
+}
+
+/** Providers charge an order from its acceptance on. A job without one is free. */
+async function payForCanceled(
+  { generator, payments, store, log }: JobsContext,
+  job: CanceledJob,
+): Promise<void> {
+  const charge = job.upstreamJob && generator().chargeForOrder?.(job, job.upstreamJob);
+  if (!charge) return payments.release(job, 'client_closed');
+  const credits = await payments.chargeCanceled(job, charge);
+  if (credits > 0n) await store.saveCredits(job.jobId, credits);
+  log.info({ jobId: job.jobId, credits: String(credits) }, 'a job was canceled after its order');
 }
 
 const abandoned: JobError = {

@@ -40,6 +40,8 @@ export interface JobPayments {
   ): Promise<{ isEnded: boolean }>;
   /** Releases the hold of a job that did not succeed. */
   release(job: PayableJob, outcome: UsageOutcome): Promise<void>;
+  /** Charges a job that was canceled after its order, at most its hold. Returns the credits; 0 for a free job. */
+  chargeCanceled(job: PayableJob, charge: JobCharge): Promise<bigint>;
 }
 
 const actions: Record<JobKind, string> = { image: 'image/create', video: 'video' };
@@ -79,6 +81,12 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
       if (job.holdId === null) return;
       const hold = await ledger.resume(job.holdId);
       await hold?.settle(0n, unusedFacts(job, outcome));
+    },
+    async chargeCanceled(job, { credits, facts }) {
+      const hold = job.holdId === null ? null : await ledger.resume(job.holdId);
+      if (hold === null) return 0n;
+      const { charged } = await hold.settle(credits < hold.amount ? credits : hold.amount, facts);
+      return charged;
     },
   };
 }
@@ -142,4 +150,5 @@ export const unpaidJobs: JobPayments = {
   resume: async () => null,
   settle: async () => ({ isEnded: false }),
   release: async () => {},
+  chargeCanceled: async () => 0n,
 };

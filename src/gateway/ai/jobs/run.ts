@@ -24,6 +24,8 @@ export interface MediaGenerator {
   /** What the job may cost at most, by the catalog of now; nothing when absent. */
   estimate?(job: JobInput): bigint;
   cancelUpstreamJob?(job: UpstreamJob): Promise<void>;
+  /** The price of a job that its owner canceled after a provider had accepted it; null when that cannot be told. */
+  chargeForOrder?(job: JobInput, order: UpstreamJob): JobCharge | null;
 }
 
 export interface JobRun extends GenerationContext {

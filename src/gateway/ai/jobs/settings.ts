@@ -12,6 +12,8 @@ export interface MediaJobsSettings {
   maxAttempts: number;
   /** Queued and running jobs of one owner. */
   maxOpenPerOwner: number;
+  /** Paid jobs that one owner may cancel within an hour while they run and before their order; then none are accepted. */
+  maxCanceledPerHour: number;
   /** Running jobs of one owner and kind, over all processes. Further ones wait, so that other owners get a turn. */
   maxRunningPerOwner: number;
   /** One image job at most, all its provider attempts included. */
@@ -34,6 +36,7 @@ export const defaultMediaJobsSettings: MediaJobsSettings = {
   sweepMs: 10_000,
   maxAttempts: 5,
   maxOpenPerOwner: 50,
+  maxCanceledPerHour: 20,
   maxRunningPerOwner: 4,
   imageDeadlineMs: 14 * 60_000,
   videoDeadlineMs: 45 * 60_000,

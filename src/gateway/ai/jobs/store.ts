@@ -19,13 +19,17 @@ export interface JobsStore extends JobQueries, RunQueries, MediaQueries {
 
 interface JobQueries {
   countOpen(tx: Tx, owner: Owner): Promise<number>;
+  /** Jobs that the owner canceled while they ran, in the last hour, and that were paid for by the operator. */
+  countCanceledRuns(tx: Tx, owner: Owner): Promise<number>;
   insert(tx: Tx, job: JobRow): Promise<void>;
   find(job: JobAddress): Promise<Job | null>;
   /** Whether there is any job, in whatever state. */
   hasJobs(): Promise<boolean>;
   hasWaiting(kind: JobKind): Promise<boolean>;
   /** The job that this call has canceled; null, without effect, for a job that had ended. */
-  cancel(job: JobAddress): Promise<AbortedJob | null>;
+  cancel(job: JobAddress): Promise<CanceledJob | null>;
+  /** The price of a canceled job. */
+  saveCredits(jobId: string, credits: bigint): Promise<void>;
   deleteOldJobs(keepSeconds: number): Promise<void>;
 }
 
@@ -107,6 +111,11 @@ export interface AbortedJob extends PayableJob {
   upstreamJob: UpstreamJob | null;
 }
 
+/** A job that its owner ended, with what was ordered. */
+export interface CanceledJob extends AbortedJob {
+  request: JobRequest;
+}
+
 // As selected; credits are a bigint and absent media null.
 type SelectedJob = Omit<Job, 'credits' | 'media'> & { credits: bigint | null; media: MediaRecord[] | null };
 
@@ -164,6 +173,13 @@ function jobQueries({ sql }: Database): JobQueries {
         select count(*) as count from gateway.ai_jobs where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status in ('queued', 'running')`;
       return Number(row?.count ?? 0);
     },
+    async countCanceledRuns(tx, owner) {
+      const [row] = await tx<{ count: bigint }[]>`
+        select count(*) as count from gateway.ai_jobs
+        where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status = 'canceled' and attempt > 0 and hold_id is not null and credits = 0
+          and finished_at > gateway.townhall_now() - interval '1 hour'`;
+      return Number(row?.count ?? 0);
+    },
     async insert(tx, { jobId, kind, owner, request, leaseSeconds, call, holdId }) {
       await tx`
         insert into gateway.ai_jobs (job_id, kind, owner_kind, owner_id, model, request, lease_until, hold_id, request_id, token_id, bureau_id)
@@ -192,11 +208,15 @@ function jobQueries({ sql }: Database): JobQueries {
       return row?.isWaiting === true;
     },
     async cancel({ jobId, kind, owner }) {
-      const [row] = await sql<AbortedRow[]>`
+      const [row] = await sql<(AbortedRow & { request: JobRequest })[]>`
         update gateway.ai_jobs set status = 'canceled', request = null, credits = 0, finished_at = gateway.townhall_now()
-        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
-        returning ${abortedColumns(sql)}`;
-      return row ? abortedJob(row) : null;
+        from (select job_id as former_id, request as former_request from gateway.ai_jobs where job_id = ${jobId} for update) former
+        where job_id = former_id and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
+        returning ${abortedColumns(sql)}, former_request as "request"`;
+      return row ? { ...abortedJob(row), request: row.request } : null;
+    },
+    async saveCredits(jobId, credits) {
+      await sql`update gateway.ai_jobs set credits = ${credits} where job_id = ${jobId}`;
     },
     async deleteOldJobs(keepSeconds) {
       // Media expire much earlier. A job that still has some is kept, so that their bytes are deleted first.

@@ -7,6 +7,7 @@ import { createGatewayClient, type AcceptedJob, type GatewayClient } from '@town
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
 import type { Job, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
+import { jobPayments, type JobPayments } from '../../../../src/gateway/ai/jobs/payments.ts';
 import type { JobInput, JobRun, MediaGenerator } from '../../../../src/gateway/ai/jobs/run.ts';
 import type { MediaJobsSettings } from '../../../../src/gateway/ai/jobs/settings.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
@@ -18,6 +19,7 @@ import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../
 import { testMasterKey } from '../../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { ended, endedVideo } from '../media/media-world.ts';
+import { memoryLedger } from '../memory-ledger.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;
 const picture = {
@@ -30,7 +32,6 @@ const picture = {
 const soon = { timeout: 80_000, interval: 100 };
 
 type Generate = (job: JobInput, run: JobRun) => Promise<(typeof picture)[]>;
-type CancelUpstreamJob = NonNullable<MediaGenerator['cancelUpstreamJob']>;
 
 /** One process: its queue, its jobs. */
 interface Replica {
@@ -46,7 +47,11 @@ let replicas: Replica[];
 function start(
   generate: Generate,
   settings: Partial<MediaJobsSettings> = {},
-  { database = world.database, ...more }: { database?: Database; cancelUpstreamJob?: CancelUpstreamJob } = {},
+  {
+    database = world.database,
+    payments,
+    ...more
+  }: Omit<Partial<MediaGenerator>, 'generate'> & { database?: Database; payments?: JobPayments } = {},
 ): Replica {
   const queue = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
   const jobs = mediaJobs({
@@ -57,6 +62,7 @@ function start(
     clock: systemClock,
     log: silentLog,
     settings: { sweepMs: 200, heartbeatMs: 100, ...settings },
+    ...(payments === undefined ? {} : { payments }),
   });
   jobs.useGenerator({
     ...more,
@@ -362,6 +368,70 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     gate.resolve();
     await expect.poll(() => canceled, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', media: [] });
+  });
+
+  const paidJob = {
+    kind: 'image' as const,
+    owner,
+    request: { model: 'acme/painter', prompt: 'x' },
+    call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' },
+  };
+  const orderFacts = {
+    action: 'video',
+    model: 'acme/film',
+    provider: 'acme',
+    tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
+    units: { videoSecond: 6 },
+    outcome: 'client_closed' as const,
+    estimated: true,
+    ttftMs: null,
+    durationMs: 0,
+  };
+
+  it('charges the order of a job that its owner cancels', async () => {
+    const ledger = memoryLedger(1_000n);
+    const { jobs } = start(
+      async (_job, run) => {
+        await run.saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
+        run.reportProgress(0.5);
+        return untilAborted(run.signal);
+      },
+      {},
+      {
+        payments: jobPayments({ ledger }),
+        estimate: () => 100n,
+        chargeForOrder: () => ({ credits: 60n, facts: orderFacts }),
+      },
+    );
+    const jobId = await jobs.create(paidJob, async () => {});
+    await expect.poll(async () => (await find(jobs, jobId)).progress, soon).toBe(0.5);
+    expect(await jobs.cancel({ jobId, kind: 'image', owner })).toMatchObject({
+      status: 'canceled',
+      credits: 60,
+    });
+    expect([ledger.balance, ledger.held()]).toEqual([940n, 0n]);
+    expect(ledger.last().facts).toEqual(orderFacts);
+  });
+
+  it('refuses paid jobs of an owner who cancels many that run', async () => {
+    const ledger = memoryLedger(1_000n);
+    const { jobs } = start(
+      async (_job, run) => {
+        run.reportProgress(0.5);
+        return untilAborted(run.signal);
+      },
+      { maxCanceledPerHour: 2 },
+      { payments: jobPayments({ ledger }), estimate: () => 100n },
+    );
+    for (let count = 0; count < 2; count += 1) {
+      const call = { ...paidJob.call, requestId: `req_${count}` };
+      const jobId = await jobs.create({ ...paidJob, call }, async () => {});
+      await expect.poll(async () => (await find(jobs, jobId)).progress, soon).toBe(0.5);
+      await jobs.cancel({ jobId, kind: 'image', owner });
+    }
+    await expect(jobs.create(paidJob, async () => {})).rejects.toMatchObject({ code: 'rate_limited' });
+    expect([ledger.balance, ledger.held()]).toEqual([1_000n, 0n]);
+    await jobs.create({ ...paidJob, owner: { kind: 'user', id: 'usr_2' } }, async () => {});
   });
 
   it('cancels the upstream job of a job past its deadline', async () => {
