@@ -36,6 +36,7 @@ async function synthesizeSpeech(
   options: AudioOptions,
   call: SpeechCall,
 ): Promise<Reply<Operations['ai.synthesizeSpeech']>> {
+  requireModel(options, call, 'tts');
   const demand = { units: { speechCharacter: [...call.body.text].length } };
   const bill = openBill(options, call, { action: 'tts', demand });
   const result = await runSpeech(options, call, bill);
@@ -61,6 +62,15 @@ async function synthesizeSpeech(
   };
   const credits = await bill.settle('completed', answerForReplay(call, body));
   return { status: 200, body, headers: { ...headers, ...creditsHeader(credits) } };
+}
+
+/** Throws the 404 and 422 of a model that cannot be called, before the call has a bill. */
+function requireModel(
+  { catalog }: AudioOptions,
+  { identity, body }: SpeechCall | TranscriptionCall,
+  modality: 'tts' | 'asr',
+): void {
+  catalog.chain(viewerOf(identity), body.model, modality);
 }
 
 function runSpeech(options: AudioOptions, call: SpeechCall, bill: Bill): Promise<ModelResult<SpeechAnswer>> {
@@ -90,6 +100,7 @@ async function transcribeAudio(
   const { audio, fileName } = audioInputOf(call.body);
   const bytes = audio.content.byteLength;
   const headerSeconds = billableSeconds(audio.content);
+  requireModel(options, call, 'asr');
   const demand = { units: { audioSecond: maxAudioSeconds(bytes, headerSeconds) } };
   const bill = openBill(options, call, { action: 'asr', demand });
   const result = await runTranscription(options, call, { audio, fileName, bill });

@@ -25,6 +25,7 @@ import { checkAnswerFormat, checkChatInputs, checkLocalInput } from './formats/i
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import * as format from './formats/passthrough/formats.ts';
 import { describeWarning } from './formats/text.ts';
+import { checkDefinitions } from './formats/tool-definitions.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
 import { generate, streamParts } from './model-calls.ts';
@@ -45,6 +46,7 @@ export function chatHandlers(context: AiContext): Pick<AiHandlers, 'ai.createCha
   return {
     'ai.createChatCompletion': async (call): Promise<ChatReply> => {
       const { identity, body, signal } = call;
+      checkDefinitions(body);
       const chain = context.catalog.chain(viewerOf(identity), body.model, 'openai');
       const demand = passthroughDemand(body, format.chat, chain[0]);
       const bill = openBill(context, call, { action: 'chat/completions', demand });

@@ -10,6 +10,7 @@ import { viewerOf } from './catalog/catalog.ts';
 import { checkEffort } from './catalog/reasoning.ts';
 import { requireFormat } from './formats/passthrough/calls.ts';
 import * as format from './formats/passthrough/formats.ts';
+import { checkDefinitions } from './formats/tool-definitions.ts';
 import { requirePrice } from './metering/bound.ts';
 import {
   passthroughDemand,
@@ -72,6 +73,7 @@ async function passThrough(
 ): Promise<PassthroughReply> {
   const { catalog, passthrough } = context;
   const { body, identity, signal } = call;
+  checkDefinitions(body);
   const { name, limitMembers } = settings.format;
   const [requested, ...fallbacks] = catalog.chain(viewerOf(identity), body.model);
   if (requested === undefined) throw new Error(`The chain of ${body.model} is empty.`);

@@ -21,6 +21,7 @@ import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
 import { effortOrDefault } from './catalog/reasoning.ts';
 import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/input-checks.ts';
 import * as specification from './formats/language-model.ts';
+import { checkDefinitions } from './formats/tool-definitions.ts';
 import type { ModelCall } from './hub/language-model.ts';
 import { type Demand, requirePrice } from './metering/bound.ts';
 import { isKeptLong, sizeOf } from './metering/measure.ts';
@@ -97,6 +98,7 @@ async function callInFormat<T>(
   { action, streams, send }: FormatCall<T>,
 ): Promise<ModelResult<T> & { bill: Bill }> {
   const { body, headers, identity, signal } = call;
+  checkDefinitions(body);
   const modelId = requireModelId(body, headers['ai-language-model-id']);
   const chain = context.catalog.chain(viewerOf(identity), modelId, 'stream');
   const requestedEffort = specification.requestedEffort(body);

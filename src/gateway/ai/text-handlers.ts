@@ -12,6 +12,7 @@ import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
 import { effortOrDefault } from './catalog/reasoning.ts';
 import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/input-checks.ts';
 import * as text from './formats/text.ts';
+import { checkDefinitions } from './formats/tool-definitions.ts';
 import { requirePrice } from './metering/bound.ts';
 import { sizeOf } from './metering/measure.ts';
 import { generate } from './model-calls.ts';
@@ -21,6 +22,7 @@ export function textHandlers(context: AiContext): Pick<AiHandlers, 'ai.generateT
   return {
     'ai.generateText': async (call) => {
       const { identity, body, signal } = call;
+      checkDefinitions(body);
       const chain = catalog.chain(viewerOf(identity), body.model, 'text');
       const hub = text.toModelCall(body, signal);
       const bill = openBill(context, call, { action: 'text', demand: demandOf(body) });

@@ -4,6 +4,7 @@ import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ModelCall, Prompt } from '../hub/language-model.ts';
+import { approximateJsonBytes } from './json-size.ts';
 
 /** Throws a 422 for a file that the model does not take. `name` is the caller's name of the prompt, for the error. */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
@@ -88,26 +89,4 @@ export function checkLocalInput(model: CatalogModel, body: object): void {
       { param },
     );
   }
-}
-
-// Approximate, and it stops above the limit, so that values of any size are cheap.
-function approximateJsonBytes(value: unknown, limit: number): number {
-  let length = 0;
-  const pending = [value];
-  while (pending.length > 0 && length <= limit) {
-    const next = pending.pop();
-    if (typeof next === 'string') length += next.length > limit ? next.length : Buffer.byteLength(next) + 2;
-    else if (Array.isArray(next)) {
-      length += next.length + 2;
-      if (length <= limit) pending.push(...(next as unknown[]));
-    } else if (typeof next === 'object' && next !== null) {
-      length += 2;
-      for (const name in next) {
-        length += Buffer.byteLength(name) + 4;
-        if (length > limit) break;
-        pending.push((next as Record<string, unknown>)[name]);
-      }
-    } else length += 4;
-  }
-  return length;
 }

@@ -1,0 +1,25 @@
+/**
+ * The length of the value as JSON, roughly and never with its escapes. Stops counting above the limit, so that values of
+ * any size are cheap.
+ */
+export function approximateJsonBytes(value: unknown, limit: number): number {
+  let length = 0;
+  const pending = [value];
+  while (pending.length > 0 && length <= limit) {
+    const next = pending.pop();
+    if (typeof next === 'string') length += next.length > limit ? next.length : Buffer.byteLength(next) + 2;
+    else if (Array.isArray(next)) {
+      length += next.length + 2;
+      if (length > limit) break;
+      for (const item of next as unknown[]) pending.push(item);
+    } else if (typeof next === 'object' && next !== null) {
+      length += 2;
+      for (const name in next) {
+        length += Buffer.byteLength(name) + 4;
+        if (length > limit) break;
+        pending.push((next as Record<string, unknown>)[name]);
+      }
+    } else length += 4;
+  }
+  return length;
+}

@@ -1,0 +1,42 @@
+// Bounds the tools and answer schemas of a call. The provider packages serialize a translated call twice in one turn of
+// the event loop, and ten megabytes of definitions would hold it for longer than 50 ms.
+import { Problem } from '../../../kernel/problem.ts';
+import { approximateJsonBytes } from './json-size.ts';
+
+/** Largest tools and answer schemas of one call together, as JSON. */
+export const maxDefinitionBytes = 1024 * 1024;
+
+// The members with tools and with schemas of the answer, over all formats: `text` is an object in the responses format,
+// and `functions` are the older tools of chat completions.
+const definitionMembers = [
+  'tools',
+  'functions',
+  'response_format',
+  'responseFormat',
+  'output_format',
+  'output_config',
+  'text',
+] as const;
+
+/** Throws a 413 that names the tool or the schema with which the definitions of the body exceed 1 MiB. */
+export function checkDefinitions(body: object): void {
+  let remainingBytes = maxDefinitionBytes;
+  for (const member of definitionMembers) {
+    const value = (body as Record<string, unknown>)[member];
+    if (typeof value !== 'object' || value === null) continue;
+    const parts = Array.isArray(value) ? (value as unknown[]) : [value];
+    for (const [index, part] of parts.entries()) {
+      remainingBytes -= approximateJsonBytes(part, remainingBytes);
+      if (remainingBytes < 0) throw tooLarge(Array.isArray(value) ? `${member}[${index}]` : member);
+    }
+  }
+}
+
+function tooLarge(param: string): Problem {
+  return new Problem(
+    'too_large',
+    'request_too_large',
+    `The tools and schemas of a call have 1 MiB at most; ${param} exceeds it. Send fewer or shorter ones.`,
+    { param },
+  );
+}
