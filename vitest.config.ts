@@ -53,8 +53,8 @@ const onEmbeddedAlone = [
   'test/kernel/data/embedded.test.ts',
 ];
 
-// Starts runs of its own on a PostgreSQL.
-const onPostgresAlone = ['test/support/exit-code.test.ts'];
+// Need a PostgreSQL server: runs of their own, several gateway processes.
+const onPostgresAlone = ['test/support/exit-code.test.ts', 'test/cli/workers.test.ts'];
 
 const long = [
   'test/browser/**/*.test.ts',

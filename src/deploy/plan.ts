@@ -8,7 +8,7 @@ import { databaseUrl, describeDatabase, inspectDatabase, mayNotCreate } from './
 import { defaultPort, readDeclaration, storagePath, type Declaration } from './declaration.ts';
 import { readPackageVersion, type PackageVersion } from './package-version.ts';
 import { supervisorClient } from './supervisor-client.ts';
-import { localUrl } from './supervisor/listening-socket.ts';
+import { localUrl } from '../kernel/http/listening-socket.ts';
 import type { SupervisorStatus } from './supervisor/supervisor.ts';
 
 export interface PlanLine {

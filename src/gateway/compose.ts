@@ -89,6 +89,8 @@ export interface CreateGatewayOptions {
   ledger?: Partial<LedgerTimes>;
   /** Overrides of the limits on password attempts of administrators, for measurements. */
   attemptLimits?: Partial<AdminAttemptLimits>;
+  /** False in a worker: its primary process serves the metrics of all workers on one port. */
+  servesMetrics?: boolean;
   /** Validates every response against the contract. Meant for tests: it costs time per response. */
   validateResponses?: boolean;
 }
@@ -119,6 +121,8 @@ export interface Gateway {
   pollPayments(): Promise<number>;
   /** A token for the local user of the local edition. */
   issueLocalToken(): Promise<IssuedToken>;
+  /** The metrics in the format of Prometheus; empty where they are off. */
+  readMetrics(): Promise<string>;
   /** The identity of a bearer token, or null. Throws 403 when its Bureau is not active. */
   identify(bearer: string): Promise<Identity | null>;
 }
@@ -317,6 +321,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
     checkProviders: () => models.ai.checkProviders(),
     pollPayments: () => paymentService.poll(),
     issueLocalToken: () => tenants.accounts.issueUserToken({ bureauId: 'local', person: localPerson }),
+    readMetrics: () => infrastructure.telemetry.readMetrics(),
     identify: tenants.identify,
   };
 }
@@ -723,7 +728,8 @@ function openLifecycle(
 
   return {
     async listen(place = { host: config.host, port: config.port }) {
-      if ('host' in place) await telemetry.listen();
+      if (options.servesMetrics === false) options.log.debug({}, 'the primary process serves the metrics');
+      else if ('host' in place) await telemetry.listen();
       // With a socket from a supervisor, the previous process may still hold the port of the metrics.
       else if ('fd' in place) void listenWithRetries(() => telemetry.listen(), { lifecycle, options });
       // Only a serving process maintains the ledger; commands that read the data must not settle holds of others.

@@ -26,6 +26,15 @@ const deadline = { min: 1, max: day };
 export const gatewaySettings = {
   host: text('HOST', '0.0.0.0', 'Address to listen on.'),
   port: integer('PORT', 43127, 'Port to listen on; 0 takes any free one.', { min: 0, max: 65535 }),
+  workers: integer(
+    'WORKERS',
+    1,
+    'Processes that serve together on this machine; above 1 it needs DATABASE_URL.',
+    {
+      min: 1,
+      max: 64,
+    },
+  ),
   // The address of a database carries its password, so it has no flag.
   databaseUrl: postgresUrl('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', {
     flag: null,
@@ -206,6 +215,11 @@ export function readGatewayConfig(
     requireCredentials(config.adminId, config.adminPassword);
   if (config.databaseUrl !== undefined && config.localLogin === true) {
     throw new SettingError('LOCAL_LOGIN=true works only with the embedded database, not with DATABASE_URL.');
+  }
+  if (config.workers > 1 && config.databaseUrl === undefined) {
+    throw new SettingError(
+      'WORKERS above 1 needs PostgreSQL: set DATABASE_URL. The embedded database takes one process.',
+    );
   }
   if (config.cityBaseUrl !== undefined) requireBaseUrl(config.cityBaseUrl);
   requireProxies(config.trustedProxies);

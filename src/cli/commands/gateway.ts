@@ -1,7 +1,12 @@
 // `townhall gateway`: runs the gateway alone, with its log as JSON lines on standard output.
 import { openProject } from '../../deploy/index.ts';
-import { createGateway } from '../../gateway/compose.ts';
-import { gatewaySettings, readGatewayConfig, requireFolders } from '../../gateway/config.ts';
+import { createGateway, type CreateGatewayOptions, type Gateway } from '../../gateway/compose.ts';
+import {
+  type GatewayConfig,
+  gatewaySettings,
+  readGatewayConfig,
+  requireFolders,
+} from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
@@ -16,6 +21,9 @@ import {
 import { announceListening } from '../servers/announce.ts';
 import { limitStreamGarbage } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
+import { readWorkerStart, type WorkerStart } from '../servers/workers/messages.ts';
+import { runPrimary } from '../servers/workers/primary.ts';
+import { runWorker } from '../servers/workers/worker.ts';
 
 // A load balancer polls /ready several times a second, so 400 ms of notice let it choose another gateway; requests on
 // open connections are still answered for 400 ms. New work is refused within a second of the signal.
@@ -33,28 +41,56 @@ export const command: Command = {
       settings: { table: gatewaySettings },
       async run({ settings, env }) {
         const config = readGatewayConfig(settings, env);
-        const redactor = createRedactor();
-        const log = createLog({ level: config.logLevel, redactor });
-        const addresses = gatewayAddresses(config);
+        const worker = readWorkerStart(env);
+        if (worker !== null) return serveAsWorker(config, { env, worker });
         await requireFolders(config);
-        await requireAddresses(addresses);
-        const project = config.project === undefined ? undefined : await openProject(config.project);
-        const gateway = await createGateway(config, {
-          env,
-          log,
-          redactor,
-          clock: systemClock,
-          version,
-          project,
-        });
-        const listening = explainListenErrors(gateway.listen(), addresses);
-        const { url } = await closingOnFailure(listening, () => gateway.close());
-        limitStreamGarbage();
-        return untilStopped(
-          () => announceListening(url),
-          () => gateway.close(closeOptions),
-        );
+        await requireAddresses(gatewayAddresses(config));
+        return config.workers > 1 ? serveWithWorkers(config, env) : serveAlone(config, env);
       },
     }),
   ],
 };
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+async function serveAlone(config: GatewayConfig, env: Environment): Promise<number> {
+  const gateway = await openGateway(config, env);
+  const listening = explainListenErrors(gateway.listen(), gatewayAddresses(config));
+  const { url } = await closingOnFailure(listening, () => gateway.close());
+  limitStreamGarbage();
+  return untilStopped(
+    () => announceListening(url),
+    () => gateway.close(closeOptions),
+  );
+}
+
+async function serveAsWorker(
+  config: GatewayConfig,
+  { env, worker }: { env: Environment; worker: WorkerStart },
+): Promise<number> {
+  const gateway = await openGateway(config, env, {
+    databaseLimits: { maxConnections: worker.maxConnections },
+    servesMetrics: false,
+  });
+  limitStreamGarbage();
+  return closingOnFailure(
+    runWorker({ gateway, start: worker, stop: () => gateway.close(closeOptions) }),
+    () => gateway.close(),
+  );
+}
+
+function serveWithWorkers(config: GatewayConfig, env: Environment): Promise<number> {
+  const log = createLog({ level: config.logLevel, redactor: createRedactor() });
+  return runPrimary({ config, env, words: process.argv.slice(2), log, clock: systemClock });
+}
+
+async function openGateway(
+  config: GatewayConfig,
+  env: Environment,
+  overrides: Partial<CreateGatewayOptions> = {},
+): Promise<Gateway> {
+  const redactor = createRedactor();
+  const log = createLog({ level: config.logLevel, redactor });
+  const project = config.project === undefined ? undefined : await openProject(config.project);
+  return createGateway(config, { env, log, redactor, clock: systemClock, version, project, ...overrides });
+}

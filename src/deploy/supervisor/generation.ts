@@ -7,7 +7,7 @@ import type { Log } from '../../kernel/log.ts';
 import type { CityFolder } from './city-folder.ts';
 import { checkHealth } from './health.ts';
 import { startGatewayProcess, type GatewayProcess, type Runner } from './gateway-process.ts';
-import { localUrl, type ListeningSocket } from './listening-socket.ts';
+import { localUrl, type ListeningSocket } from '../../kernel/http/listening-socket.ts';
 import type { CityRecord } from './messages.ts';
 
 export interface GenerationSpec {

@@ -7,7 +7,7 @@ import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CityFolder, CityState } from './city-folder.ts';
 import { createGeneration, type GenerationSpec } from './generation.ts';
-import { localUrl, openListeningSocket } from './listening-socket.ts';
+import { localUrl, openListeningSocket } from '../../kernel/http/listening-socket.ts';
 import type { CityRecord } from './messages.ts';
 import {
   abandon,

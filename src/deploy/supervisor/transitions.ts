@@ -5,7 +5,7 @@ import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CityFolder, CityState } from './city-folder.ts';
 import type { Generation, GenerationSpec } from './generation.ts';
-import { localUrl, openListeningSocket, type ListeningSocket } from './listening-socket.ts';
+import { localUrl, openListeningSocket, type ListeningSocket } from '../../kernel/http/listening-socket.ts';
 
 /** A version on its way in, and the one that it replaces. */
 interface Handover {

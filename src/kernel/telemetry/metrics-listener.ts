@@ -13,7 +13,7 @@ export interface MetricsListener {
 /** Rejects when the address cannot be had. */
 export async function listenForMetrics(
   place: { host: string; port: number },
-  { prometheus, log }: { prometheus: Prometheus; log: Log },
+  { prometheus, log }: { prometheus: Pick<Prometheus, 'contentType' | 'read'>; log: Log },
 ): Promise<MetricsListener> {
   const server = createServer(
     { requestTimeout: 10_000, headersTimeout: 5_000, keepAliveTimeout: 65_000 },

@@ -38,6 +38,8 @@ export interface Telemetry {
   request(): RequestScope | undefined;
   /** Calls back for every request that has ended. */
   onRequestEnd(listener: (end: RequestEnd) => void): void;
+  /** The metrics in the format of Prometheus; empty where they are off. */
+  readMetrics(): Promise<string>;
   /** Serves the metrics where they are on. Rejects when their address cannot be had. */
   listen(): Promise<{ url: string } | null>;
   close(): Promise<void>;
@@ -68,6 +70,7 @@ export async function openTelemetry(options: TelemetryOptions): Promise<Telemetr
     observer,
     request: () => context.getStore()?.request,
     onRequestEnd: (added) => void listeners.push(added),
+    readMetrics: async () => (await prometheus?.read()) ?? '',
     async listen() {
       if (settings.metrics === null || prometheus === undefined) return null;
       const { listenForMetrics } = await import('./metrics-listener.ts');

@@ -1,0 +1,25 @@
+// The messages between `townhall gateway --workers N` and the processes that serve for it, over their IPC channels.
+
+/** The listening socket's file descriptor in a worker: stdin, stdout, stderr and the IPC channel come before it. */
+export const listeningFd = 4;
+
+/** The environment variable that makes a process a worker: a WorkerStart as JSON. */
+export const workerVariable = 'TOWNHALL_WORKER';
+
+export interface WorkerStart {
+  index: number;
+  /** The address under which callers on this machine reach the server. */
+  url: string;
+  /** Connections to PostgreSQL. */
+  maxConnections: number;
+}
+
+export type PrimaryMessage = { kind: 'stop' } | { kind: 'read_metrics'; id: number };
+
+export type WorkerMessage = { kind: 'listening' } | { kind: 'metrics'; id: number; text: string };
+
+/** Null for a process that is no worker. */
+export function readWorkerStart(env: Readonly<Record<string, string | undefined>>): WorkerStart | null {
+  const text = env[workerVariable];
+  return text === undefined ? null : (JSON.parse(text) as WorkerStart);
+}

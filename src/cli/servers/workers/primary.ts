@@ -1,0 +1,152 @@
+// `townhall gateway --workers N`: opens the listening socket, starts N gateway processes that accept from it, replaces one
+// that ends, serves the metrics of all on one port, and stops them together.
+import { ownRunner } from '../../city/environment.ts';
+import type { GatewayConfig } from '../../../gateway/config.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import { localUrl, openListeningSocket } from '../../../kernel/http/listening-socket.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { listenForMetrics } from '../../../kernel/telemetry/metrics-listener.ts';
+import { announceListening } from '../announce.ts';
+import { untilStopped } from '../until-stopped.ts';
+import { divideConnections, readMaxConnections } from './connections.ts';
+import { mergeMetrics } from './merge-metrics.ts';
+import { startWorkerProcess, type WorkerProcess } from './worker-process.ts';
+
+export interface PrimaryOptions {
+  config: GatewayConfig;
+  env: Readonly<Record<string, string | undefined>>;
+  /** The arguments of this process. */
+  words: readonly string[];
+  log: Log;
+  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+}
+
+const firstRestartMs = 250;
+const longestRestartMs = 10_000;
+// A worker that has served for so long is restarted at once when it ends.
+const steadyMs = 60_000;
+// Beyond the time for running answers: the closing of its services.
+const stopMarginMs = 15_000;
+
+/** Resolves to the exit code once all workers have ended. Throws a SettingError where the database has too few connections. */
+export async function runPrimary(options: PrimaryOptions): Promise<number> {
+  const { config, log } = options;
+  const { databaseUrl } = config;
+  if (databaseUrl === undefined) throw new Error('Workers share a PostgreSQL.');
+  const maxConnections = divideConnections({
+    workers: config.workers,
+    maxConnections: await readMaxConnections(databaseUrl, log),
+    hasProject: config.project !== undefined,
+  });
+  const socket = openListeningSocket(config.host, config.port);
+  const url = localUrl(socket.host, socket.port);
+  const group = createWorkerGroup({ ...options, fd: socket.fd, url, maxConnections });
+  // The first worker brings the database up to date, and tells whether the settings can be used at all.
+  if (!(await group.start(0))) return 1;
+  const others = Array.from({ length: config.workers - 1 }, (_, index) => group.start(index + 1));
+  if ((await Promise.all(others)).includes(false)) {
+    await group.stop();
+    return 1;
+  }
+  const metrics = await serveMetrics(config, group, log);
+  try {
+    return await untilStopped(
+      () => announceListening(url),
+      () => group.stop(),
+    );
+  } finally {
+    await metrics?.close();
+    socket.close();
+  }
+}
+
+async function serveMetrics({ metricsPort, metricsHost }: GatewayConfig, group: WorkerGroup, log: Log) {
+  if (metricsPort === undefined) return null;
+  const prometheus = {
+    contentType: 'text/plain; version=0.0.4; charset=utf-8',
+    read: () => group.readMetrics(),
+  };
+  const listener = await listenForMetrics({ host: metricsHost, port: metricsPort }, { prometheus, log });
+  log.info({ url: listener.url }, 'serving metrics');
+  return listener;
+}
+
+interface WorkerGroup {
+  /** Resolves to whether the worker serves. A worker that ends later is replaced. */
+  start(index: number): Promise<boolean>;
+  readMetrics(): Promise<string>;
+  /** Resolves when all have ended. Kills those that take longer than their deadlines allow. */
+  stop(): Promise<void>;
+}
+
+interface GroupOptions extends PrimaryOptions {
+  fd: number;
+  url: string;
+  maxConnections: number;
+}
+
+function createWorkerGroup(options: GroupOptions): WorkerGroup {
+  const { config, env, words, log, clock, fd, url, maxConnections } = options;
+  const workers = new Map<number, WorkerProcess>();
+  const shutdown = new AbortController();
+
+  function launch(index: number): WorkerProcess {
+    const worker = startWorkerProcess({
+      runner: ownRunner(),
+      words,
+      env,
+      start: { index, url, maxConnections },
+      fd,
+      write: (lines) => void process.stdout.write(lines),
+    });
+    workers.set(index, worker);
+    return worker;
+  }
+
+  /** Replaces the worker each time it ends, with growing pauses while it ends soon after its start. */
+  async function keepRunning(index: number, first: WorkerProcess): Promise<void> {
+    let pauseMs = firstRestartMs;
+    for (let worker = first; ; worker = launch(index)) {
+      const startedMs = clock.monotonicMs();
+      const reason = await worker.ended;
+      workers.delete(index);
+      if (shutdown.signal.aborted) return;
+      log.error({ worker: index, pid: worker.pid, reason }, 'a worker has ended; another one is started');
+      if (clock.monotonicMs() - startedMs > steadyMs) pauseMs = firstRestartMs;
+      await clock.sleep(pauseMs, shutdown.signal).catch(() => undefined);
+      if (shutdown.signal.aborted) return;
+      pauseMs = Math.min(pauseMs * 2, longestRestartMs);
+    }
+  }
+
+  return {
+    async start(index) {
+      const worker = launch(index);
+      if (!(await worker.listening)) {
+        workers.delete(index);
+        return false;
+      }
+      void keepRunning(index, worker);
+      return true;
+    },
+    async readMetrics() {
+      const texts = await Promise.all(
+        [...workers.values()].map(async (worker) => ({
+          worker: worker.index,
+          text: (await worker.readMetrics()) ?? '',
+        })),
+      );
+      return mergeMetrics(texts.toSorted((a, b) => a.worker - b.worker));
+    },
+    async stop() {
+      shutdown.abort();
+      const running = [...workers.values()];
+      for (const worker of running) worker.stop();
+      const timer = setTimeout(() => {
+        for (const worker of running) worker.kill();
+      }, config.drainMs + stopMarginMs);
+      await Promise.all(running.map(({ ended }) => ended));
+      clearTimeout(timer);
+    },
+  };
+}

@@ -1,0 +1,99 @@
+// One worker as its primary process sees it: its start, its output line by line, its metrics and its end.
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Runner } from '../../../deploy/index.ts';
+import {
+  listeningFd,
+  type PrimaryMessage,
+  type WorkerMessage,
+  workerVariable,
+  type WorkerStart,
+} from './messages.ts';
+
+export interface WorkerProcessOptions {
+  runner: Runner;
+  /** The arguments of the primary process, which the worker reads too. */
+  words: readonly string[];
+  env: Readonly<Record<string, string | undefined>>;
+  start: WorkerStart;
+  /** The file descriptor of the listening socket. */
+  fd: number;
+  /** Takes whole lines of output. */
+  write(lines: Buffer): void;
+}
+
+export interface WorkerProcess {
+  readonly index: number;
+  readonly pid: number | undefined;
+  /** Resolves to true when it accepts callers, and to false when it ends before. */
+  readonly listening: Promise<boolean>;
+  /** Resolves to its exit code or the name of its signal. */
+  readonly ended: Promise<number | string>;
+  /** Null when it does not answer within two seconds. */
+  readMetrics(): Promise<string | null>;
+  stop(): void;
+  kill(): void;
+}
+
+const metricsMs = 2_000;
+
+export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess {
+  const { runner, words, env, start, fd, write } = options;
+  const stdio: ('ignore' | 'pipe' | 'inherit' | 'ipc' | number)[] = ['ignore', 'pipe', 'inherit', 'ipc'];
+  stdio[listeningFd] = fd;
+  const child = spawn(runner.command, [...runner.arguments, ...words], {
+    env: { ...env, [workerVariable]: JSON.stringify(start) },
+    stdio,
+  });
+  const listening = Promise.withResolvers<boolean>();
+  const ended = Promise.withResolvers<number | string>();
+  const pendingMetrics = new Map<number, (text: string | null) => void>();
+  let nextId = 1;
+
+  child.stdout?.on('data', splitLines(write));
+  child.on('message', (message: WorkerMessage) => {
+    if (message.kind === 'listening') listening.resolve(true);
+    else pendingMetrics.get(message.id)?.(message.text);
+  });
+  const finish = (reason: number | string): void => {
+    listening.resolve(false);
+    ended.resolve(reason);
+    for (const resolve of pendingMetrics.values()) resolve(null);
+  };
+  child.on('error', (error) => finish(error.message));
+  child.on('close', (code, signal) => finish(signal ?? code ?? 1));
+
+  return {
+    index: start.index,
+    pid: child.pid,
+    listening: listening.promise,
+    ended: ended.promise,
+    async readMetrics() {
+      const { promise, resolve } = Promise.withResolvers<string | null>();
+      const id = nextId++;
+      const timer = setTimeout(() => resolve(null), metricsMs);
+      pendingMetrics.set(id, resolve);
+      send(child, { kind: 'read_metrics', id }, () => resolve(null));
+      return promise.finally(() => {
+        clearTimeout(timer);
+        pendingMetrics.delete(id);
+      });
+    },
+    stop: () => send(child, { kind: 'stop' }, () => child.kill('SIGTERM')),
+    kill: () => void child.kill('SIGKILL'),
+  };
+}
+
+function send(child: ChildProcess, message: PrimaryMessage, onFailure: () => void): void {
+  if (child.connected) child.send(message, (error) => (error === null ? undefined : onFailure()));
+  else onFailure();
+}
+
+/** Passes on whole lines: the output of several workers shares one pipe. */
+function splitLines(write: (lines: Buffer) => void): (chunk: Buffer) => void {
+  let rest: Buffer = Buffer.alloc(0);
+  return (chunk) => {
+    const end = chunk.lastIndexOf(10) + 1;
+    if (end > 0) write(Buffer.concat([rest, chunk.subarray(0, end)]));
+    rest = end > 0 ? chunk.subarray(end) : Buffer.concat([rest, chunk]);
+  };
+}

@@ -1,0 +1,35 @@
+// A worker of `townhall gateway --workers N`: a gateway that accepts from the listening socket of its primary process.
+import type { Gateway } from '../../../gateway/compose.ts';
+import { listeningFd, type PrimaryMessage, type WorkerMessage, type WorkerStart } from './messages.ts';
+
+export interface WorkerOptions {
+  gateway: Pick<Gateway, 'listen' | 'readMetrics'>;
+  start: WorkerStart;
+  /** Drains and closes the gateway. */
+  stop(): Promise<void>;
+}
+
+/** Serves until the primary process says stop, has ended, or this process gets SIGTERM. Resolves to the exit code. */
+export async function runWorker({ gateway, start, stop }: WorkerOptions): Promise<number> {
+  const stopped = Promise.withResolvers<void>();
+  // Ctrl-C reaches the whole group; the primary process tells when to stop.
+  process.on('SIGINT', () => undefined);
+  process.on('SIGTERM', () => stopped.resolve());
+  process.on('disconnect', () => stopped.resolve());
+  process.on('message', (message: PrimaryMessage) => {
+    if (message.kind === 'stop') stopped.resolve();
+    else void gateway.readMetrics().then((text) => send({ kind: 'metrics', id: message.id, text }));
+  });
+  await gateway.listen({ fd: listeningFd, url: start.url });
+  send({ kind: 'listening' });
+  await stopped.promise;
+  await stop();
+  // An open channel would keep the process alive.
+  if (process.connected) process.disconnect();
+  return 0;
+}
+
+function send(message: WorkerMessage): void {
+  // The primary process may be gone.
+  if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
+}

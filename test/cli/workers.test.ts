@@ -1,0 +1,174 @@
+// `townhall gateway --workers 2` as an operator runs it: two processes behind one port on one PostgreSQL.
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createGatewayClient } from '@townhall/gateway';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { divideConnections } from '../../src/cli/servers/workers/connections.ts';
+import { mergeMetrics } from '../../src/cli/servers/workers/merge-metrics.ts';
+import { type DatabasePlace, makeDatabase } from '../support/databases.ts';
+import { freePort } from '../support/free-port.ts';
+import { testAdministrator, testMasterKey } from '../support/gateway.ts';
+import { type ScriptedProvider, startProvider } from '../support/provider.ts';
+import { type Run, townhall } from './townhall.ts';
+
+let folder: string;
+let place: DatabasePlace;
+let provider: ScriptedProvider;
+let server: Run;
+let url: string;
+let metricsUrl: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-workers-'));
+  place = await makeDatabase();
+  provider = await startProvider();
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(
+    modelsFile,
+    provider.modelsFile({ plain: 'ok' }, { model: { rates: { input: 0, output: 5_000_000 } } }),
+  );
+  const metricsPort = await freePort();
+  metricsUrl = `http://127.0.0.1:${metricsPort}/metrics`;
+  server = townhall(['gateway', '--workers', '2'], {
+    cwd: folder,
+    env: {
+      HOST: '127.0.0.1',
+      PORT: '0',
+      METRICS_PORT: String(metricsPort),
+      DATABASE_URL: 'url' in place.options ? place.options.url : '',
+      TOWNHALL_MASTER_KEY: testMasterKey,
+      ADMIN_ID: testAdministrator.adminId,
+      ADMIN_PASSWORD: testAdministrator.password,
+      RATE_LIMIT_USER: 'off',
+      MODELS_FILE: modelsFile,
+      ACME_API_KEY: 'a key of the provider',
+    },
+  });
+  [, url = ''] = await server.waitFor(/"url":"([^"]+)","msg":"listening"/);
+});
+
+afterAll(async () => {
+  server?.process.kill('SIGKILL');
+  await provider?.close();
+  await place?.remove();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** The ids of the processes whose parent is the server. */
+async function workerIds(): Promise<number[]> {
+  const { pid } = server.process;
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
+  return children.trim().split(/\s+/).filter(Boolean).map(Number);
+}
+
+async function isServed(): Promise<boolean> {
+  const statuses = await Promise.all(
+    Array.from({ length: 8 }, () =>
+      fetch(`${url}/ready`, { headers: { connection: 'close' } }).then(({ status }) => status),
+    ),
+  );
+  return statuses.every((status) => status === 200);
+}
+
+describe('townhall gateway --workers 2', () => {
+  test('serves with two processes', async () => {
+    expect(await workerIds()).toHaveLength(2);
+    expect(await isServed()).toBe(true);
+  });
+
+  test('lets exactly 25 of 200 parallel calls of 20 credits spend 500', async () => {
+    const { session_token: session } = await createGatewayClient({ baseUrl: url }).admin.login({
+      admin_id: testAdministrator.adminId,
+      password: testAdministrator.password,
+    });
+    const admin = createGatewayClient({ baseUrl: url, token: session });
+    const bureau = await admin.bureaus.createBureau({ server_url: 'https://shop.example' });
+    const user = await admin.accounts.issueToken({ bureau_id: bureau.bureau_id, external_id: 'customer' });
+    await admin.credits.grantCredits({ user_id: user.user_id, credits: 500, reason: 'a test' });
+    // Four tokens at five credits each, the bound and the price alike. A connection each, so that both workers get calls.
+    const callOnce = async () => {
+      const response = await fetch(`${url}/v1/ai/text`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${user.user_token}`,
+          'content-type': 'application/json',
+          connection: 'close',
+        },
+        body: JSON.stringify({ model: 'acme/plain', prompt: 'hello', max_output_tokens: 4 }),
+      });
+      await response.arrayBuffer();
+      return response.status;
+    };
+    const statuses = await Promise.all(Array.from({ length: 200 }, callOnce));
+    expect(statuses.filter((status) => status === 200)).toHaveLength(25);
+    expect(statuses.filter((status) => status === 402)).toHaveLength(175);
+    const client = createGatewayClient({ baseUrl: url, token: user.user_token });
+    expect(await client.credits.getBalance()).toMatchObject({ posted: 0, held: 0, available: 0 });
+    await admin.credits.grantCredits({ user_id: user.user_id, credits: 20, reason: 'a test' });
+    expect(await callOnce()).toBe(200);
+  });
+
+  test('serves the metrics of both processes on one port', async () => {
+    const text = await (await fetch(metricsUrl)).text();
+    expect(text).toMatch(/process_cpu_seconds_total\{worker="0"\} /);
+    expect(text).toMatch(/process_cpu_seconds_total\{worker="1"\} /);
+    expect(text.match(/# TYPE process_cpu_seconds_total counter/g)).toHaveLength(1);
+  });
+
+  test('replaces a process that was killed', async () => {
+    const [first = 0] = await workerIds();
+    process.kill(first, 'SIGKILL');
+    await expect
+      .poll(async () => {
+        const ids = await workerIds();
+        return ids.length === 2 && !ids.includes(first);
+      })
+      .toBe(true);
+    await server.waitFor(/"reason":"SIGKILL".*a worker has ended/);
+    await expect.poll(isServed).toBe(true);
+  });
+
+  test('ends with 0 after SIGTERM and leaves no process', async () => {
+    const ids = await workerIds();
+    server.process.kill('SIGTERM');
+    expect(await server.ended).toBe(0);
+    for (const id of ids) expect(() => process.kill(id, 0)).toThrow('ESRCH');
+  });
+
+  test('is refused with the embedded database', async () => {
+    const run = townhall(['gateway', '--workers', '2'], { cwd: folder, env: { PORT: '0' } });
+    expect(await run.ended).toBe(2);
+    expect(run.screen()).toContain('WORKERS above 1 needs PostgreSQL: set DATABASE_URL.');
+  });
+});
+
+describe('the connections of workers', () => {
+  test('stay below 80 % of those of the database', () => {
+    expect(divideConnections({ workers: 8, maxConnections: 100, hasProject: false })).toBe(7);
+    expect(divideConnections({ workers: 2, maxConnections: 100, hasProject: true })).toBe(10);
+  });
+
+  test('are refused where two for each do not remain', () => {
+    expect(() => divideConnections({ workers: 20, maxConnections: 100, hasProject: false })).toThrow(
+      'WORKERS 20 is too many for a database with 100 connections',
+    );
+  });
+});
+
+describe('merged metrics', () => {
+  test('stand together by name with a label for each process', () => {
+    const text = '# HELP a Help.\n# TYPE a counter\na 1\n# HELP b Help.\n# TYPE b gauge\nb{kind="x"} 2\n';
+    expect(
+      mergeMetrics([
+        { worker: 0, text },
+        { worker: 1, text },
+      ]),
+    ).toBe(
+      [
+        '# HELP a Help.\n# TYPE a counter\na{worker="0"} 1\na{worker="1"} 1\n',
+        '# HELP b Help.\n# TYPE b gauge\nb{worker="0",kind="x"} 2\nb{worker="1",kind="x"} 2\n',
+      ].join('\n'),
+    );
+  });
+});
