@@ -58,7 +58,7 @@ const onPostgresAlone = ['test/support/exit-code.test.ts', 'test/cli/workers.tes
 
 const long = [
   'test/browser/**/*.test.ts',
-  'test/cli/{db,refused-starts}.test.ts',
+  'test/cli/{db,refused-starts,workers}.test.ts',
   'test/clients/package.test.ts',
   'test/deploy/{deploy,failures,resources}.test.ts',
   'test/fault-injection/**/*.test.ts',

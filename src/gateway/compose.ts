@@ -36,7 +36,7 @@ import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
 import type { CredentialsSet, AdminAttemptLimits, Machines } from './admin/index.ts';
 import { ai, createLinks, jobPayments, jobsStore, mediaJobs, requireModelsFile } from './ai/index.ts';
-import type { ProviderCheck } from './ai/index.ts';
+import type { BreakerChannel, ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
 import { cities, citiesStore, type Deployment } from './cities/index.ts';
@@ -91,6 +91,8 @@ export interface CreateGatewayOptions {
   attemptLimits?: Partial<AdminAttemptLimits>;
   /** False in a worker: its primary process serves the metrics of all workers on one port. */
   servesMetrics?: boolean;
+  /** Shares the circuit breakers of providers with the other workers. */
+  breakerChannel?: BreakerChannel;
   /** Validates every response against the contract. Meant for tests: it costs time per response. */
   validateResponses?: boolean;
 }
@@ -530,6 +532,7 @@ async function openModels(
       },
       hide: (text) => options.redactor.hide(text),
       watch: upstream.observe,
+      breakerChannel: options.breakerChannel,
       traceparent: () => telemetry.traces.traceparent(),
       requestId: () => telemetry.request()?.requestId,
       log,

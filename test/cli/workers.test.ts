@@ -26,7 +26,10 @@ beforeAll(async () => {
   const modelsFile = join(folder, 'models.json');
   await writeFile(
     modelsFile,
-    provider.modelsFile({ plain: 'ok' }, { model: { rates: { input: 0, output: 5_000_000 } } }),
+    provider.modelsFile(
+      { plain: 'ok', failing: 'status?code=500' },
+      { model: { rates: { input: 0, output: 5_000_000 } } },
+    ),
   );
   const metricsPort = await freePort();
   metricsUrl = `http://127.0.0.1:${metricsPort}/metrics`;
@@ -71,6 +74,35 @@ async function isServed(): Promise<boolean> {
   return statuses.every((status) => status === 200);
 }
 
+async function loginAdmin() {
+  const { session_token: session } = await createGatewayClient({ baseUrl: url }).admin.login({
+    admin_id: testAdministrator.adminId,
+    password: testAdministrator.password,
+  });
+  return createGatewayClient({ baseUrl: url, token: session });
+}
+
+/** The token of a new user with credits. */
+async function makeCustomer(credits: number): Promise<string> {
+  const admin = await loginAdmin();
+  const bureau = await admin.bureaus.createBureau({ server_url: 'https://shop.example' });
+  const user = await admin.accounts.issueToken({ bureau_id: bureau.bureau_id, external_id: 'customer' });
+  await admin.credits.grantCredits({ user_id: user.user_id, credits, reason: 'a test' });
+  return user.user_token;
+}
+
+/** A call over a connection of its own. */
+async function post(path: string, token: string, body: object): Promise<Response> {
+  const headers = {
+    authorization: `Bearer ${token}`,
+    'content-type': 'application/json',
+    connection: 'close',
+  };
+  const response = await fetch(`${url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+  await response.arrayBuffer();
+  return response;
+}
+
 describe('townhall gateway --workers 2', () => {
   test('serves with two processes', async () => {
     expect(await workerIds()).toHaveLength(2);
@@ -78,35 +110,33 @@ describe('townhall gateway --workers 2', () => {
   });
 
   test('lets exactly 25 of 200 parallel calls of 20 credits spend 500', async () => {
-    const { session_token: session } = await createGatewayClient({ baseUrl: url }).admin.login({
-      admin_id: testAdministrator.adminId,
-      password: testAdministrator.password,
-    });
-    const admin = createGatewayClient({ baseUrl: url, token: session });
-    const bureau = await admin.bureaus.createBureau({ server_url: 'https://shop.example' });
-    const user = await admin.accounts.issueToken({ bureau_id: bureau.bureau_id, external_id: 'customer' });
-    await admin.credits.grantCredits({ user_id: user.user_id, credits: 500, reason: 'a test' });
+    const token = await makeCustomer(500);
     // Four tokens at five credits each, the bound and the price alike. A connection each, so that both workers get calls.
-    const callOnce = async () => {
-      const response = await fetch(`${url}/v1/ai/text`, {
-        method: 'POST',
-        headers: {
-          authorization: `Bearer ${user.user_token}`,
-          'content-type': 'application/json',
-          connection: 'close',
-        },
-        body: JSON.stringify({ model: 'acme/plain', prompt: 'hello', max_output_tokens: 4 }),
-      });
-      await response.arrayBuffer();
-      return response.status;
-    };
+    const callOnce = async () =>
+      (await post('/v1/ai/text', token, { model: 'acme/plain', prompt: 'hello', max_output_tokens: 4 }))
+        .status;
     const statuses = await Promise.all(Array.from({ length: 200 }, callOnce));
     expect(statuses.filter((status) => status === 200)).toHaveLength(25);
     expect(statuses.filter((status) => status === 402)).toHaveLength(175);
-    const client = createGatewayClient({ baseUrl: url, token: user.user_token });
+    const client = createGatewayClient({ baseUrl: url, token });
     expect(await client.credits.getBalance()).toMatchObject({ posted: 0, held: 0, available: 0 });
-    await admin.credits.grantCredits({ user_id: user.user_id, credits: 20, reason: 'a test' });
+    const { user_id: userId } = await client.credits.getBalance();
+    const admin = await loginAdmin();
+    await admin.credits.grantCredits({ user_id: userId, credits: 20, reason: 'a test' });
     expect(await callOnce()).toBe(200);
+  });
+
+  test('opens a circuit breaker in both processes', async () => {
+    const token = await makeCustomer(500);
+    const callFailing = async () => {
+      const body = { model: 'acme/failing', prompt: 'hello', max_output_tokens: 4 };
+      const response = await post('/v1/ai/text', token, body);
+      return response.headers.get('x-townhall-attempts') ?? '';
+    };
+    await expect.poll(callFailing).toContain('breaker_open');
+    // A connection each: with two processes some of twelve reach the other one.
+    const attempts = await Promise.all(Array.from({ length: 12 }, callFailing));
+    expect(attempts.filter((each) => !each.includes('breaker_open'))).toEqual([]);
   });
 
   test('serves the metrics of both processes on one port', async () => {

@@ -23,7 +23,7 @@ import { limitStreamGarbage } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { readWorkerStart, type WorkerStart } from '../servers/workers/messages.ts';
 import { runPrimary } from '../servers/workers/primary.ts';
-import { runWorker } from '../servers/workers/worker.ts';
+import { runWorker, workerBreakers } from '../servers/workers/worker.ts';
 
 // A load balancer polls /ready several times a second, so 400 ms of notice let it choose another gateway; requests on
 // open connections are still answered for 400 ms. New work is refused within a second of the signal.
@@ -71,6 +71,7 @@ async function serveAsWorker(
   const gateway = await openGateway(config, env, {
     databaseLimits: { maxConnections: worker.maxConnections },
     servesMetrics: false,
+    breakerChannel: workerBreakers(),
   });
   limitStreamGarbage();
   return closingOnFailure(

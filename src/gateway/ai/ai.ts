@@ -29,7 +29,12 @@ import { textHandlers } from './text-handlers.ts';
 import type { Proxies } from './upstream/agent.ts';
 import { createUpstream, type Upstream } from './upstream/client.ts';
 import { defaultTimeouts, type Timeouts } from './upstream/deadlines.ts';
-import { createModelHealth, type ModelHealthOptions, type WatchAttempt } from './upstream/model-health.ts';
+import {
+  type BreakerChannel,
+  createModelHealth,
+  type ModelHealthOptions,
+  type WatchAttempt,
+} from './upstream/model-health.ts';
 
 /** Settings and dependencies of the service. */
 export interface AiOptions {
@@ -48,6 +53,8 @@ export interface AiOptions {
   timeouts?: Partial<Timeouts>;
   /** Retries and circuit breakers. */
   resilience?: Pick<ModelHealthOptions, 'retry' | 'breaker' | 'random'>;
+  /** Shares the circuit breakers with other processes of this machine. */
+  breakerChannel?: BreakerChannel | undefined;
   proxies?: Proxies;
   videoLimits?: Partial<VideoLimits>;
   /** Between two comments on a silent stream. */
@@ -156,7 +163,12 @@ async function openContext(
   return {
     catalog,
     billing: createBilling({ ledger, clock, alarmsToStop }),
-    health: createModelHealth({ clock, watch: options.watch, ...options.resilience }),
+    health: createModelHealth({
+      clock,
+      watch: options.watch,
+      breakerChannel: options.breakerChannel,
+      ...options.resilience,
+    }),
     providers,
     passthrough: createPassthrough({ providers, clock, heartbeatMs }),
     clock,

@@ -14,9 +14,19 @@ export interface WorkerStart {
   maxConnections: number;
 }
 
-export type PrimaryMessage = { kind: 'stop' } | { kind: 'read_metrics'; id: number };
+/** A circuit breaker that has opened or closed in a worker; the primary process passes it on to the others. */
+export interface BreakerMessage {
+  kind: 'breaker';
+  breaker: string;
+  isOpen: boolean;
+}
 
-export type WorkerMessage = { kind: 'listening' } | { kind: 'metrics'; id: number; text: string };
+export type PrimaryMessage = { kind: 'stop' } | { kind: 'read_metrics'; id: number } | BreakerMessage;
+
+export type WorkerMessage =
+  | { kind: 'listening' }
+  | { kind: 'metrics'; id: number; text: string }
+  | BreakerMessage;
 
 /** Null for a process that is no worker. */
 export function readWorkerStart(env: Readonly<Record<string, string | undefined>>): WorkerStart | null {

@@ -98,6 +98,9 @@ function createWorkerGroup(options: GroupOptions): WorkerGroup {
       start: { index, url, maxConnections },
       fd,
       write: (lines) => void process.stdout.write(lines),
+      onBreaker(message) {
+        for (const other of workers.values()) if (other.index !== index) other.sendBreaker(message);
+      },
     });
     workers.set(index, worker);
     return worker;

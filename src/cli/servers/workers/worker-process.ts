@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Runner } from '../../../deploy/index.ts';
 import {
+  type BreakerMessage,
   listeningFd,
   type PrimaryMessage,
   type WorkerMessage,
@@ -19,6 +20,7 @@ export interface WorkerProcessOptions {
   fd: number;
   /** Takes whole lines of output. */
   write(lines: Buffer): void;
+  onBreaker(message: BreakerMessage): void;
 }
 
 export interface WorkerProcess {
@@ -30,6 +32,7 @@ export interface WorkerProcess {
   readonly ended: Promise<number | string>;
   /** Null when it does not answer within two seconds. */
   readMetrics(): Promise<string | null>;
+  sendBreaker(message: BreakerMessage): void;
   stop(): void;
   kill(): void;
 }
@@ -52,6 +55,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
   child.stdout?.on('data', splitLines(write));
   child.on('message', (message: WorkerMessage) => {
     if (message.kind === 'listening') listening.resolve(true);
+    else if (message.kind === 'breaker') options.onBreaker(message);
     else pendingMetrics.get(message.id)?.(message.text);
   });
   const finish = (reason: number | string): void => {
@@ -78,6 +82,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
         pendingMetrics.delete(id);
       });
     },
+    sendBreaker: (message) => send(child, message, () => undefined),
     stop: () => send(child, { kind: 'stop' }, () => child.kill('SIGTERM')),
     kill: () => void child.kill('SIGKILL'),
   };

@@ -1,5 +1,5 @@
 // A worker of `townhall gateway --workers N`: a gateway that accepts from the listening socket of its primary process.
-import type { Gateway } from '../../../gateway/compose.ts';
+import type { CreateGatewayOptions, Gateway } from '../../../gateway/compose.ts';
 import { listeningFd, type PrimaryMessage, type WorkerMessage, type WorkerStart } from './messages.ts';
 
 export interface WorkerOptions {
@@ -8,6 +8,8 @@ export interface WorkerOptions {
   /** Drains and closes the gateway. */
   stop(): Promise<void>;
 }
+
+type BreakerChannel = NonNullable<CreateGatewayOptions['breakerChannel']>;
 
 /** Serves until the primary process says stop, has ended, or this process gets SIGTERM. Resolves to the exit code. */
 export async function runWorker({ gateway, start, stop }: WorkerOptions): Promise<number> {
@@ -18,7 +20,8 @@ export async function runWorker({ gateway, start, stop }: WorkerOptions): Promis
   process.on('disconnect', () => stopped.resolve());
   process.on('message', (message: PrimaryMessage) => {
     if (message.kind === 'stop') stopped.resolve();
-    else void gateway.readMetrics().then((text) => send({ kind: 'metrics', id: message.id, text }));
+    else if (message.kind === 'read_metrics')
+      void gateway.readMetrics().then((text) => send({ kind: 'metrics', id: message.id, text }));
   });
   await gateway.listen({ fd: listeningFd, url: start.url });
   send({ kind: 'listening' });
@@ -27,6 +30,17 @@ export async function runWorker({ gateway, start, stop }: WorkerOptions): Promis
   // An open channel would keep the process alive.
   if (process.connected) process.disconnect();
   return 0;
+}
+
+/** The circuit breakers of all workers open and close together. */
+export function workerBreakers(): BreakerChannel {
+  return {
+    publish: (breaker, isOpen) => send({ kind: 'breaker', breaker, isOpen }),
+    onChange: (listener) =>
+      void process.on('message', (message: PrimaryMessage) => {
+        if (message.kind === 'breaker') listener(message.breaker, message.isOpen);
+      }),
+  };
 }
 
 function send(message: WorkerMessage): void {

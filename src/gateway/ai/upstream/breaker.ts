@@ -36,6 +36,8 @@ export interface Breaker {
   recordLateFailure(): void;
   /** Time to the next probe; 0 while closed. */
   waitMs(): number;
+  /** Takes over the state of the same breaker in another process. */
+  follow(isOpen: boolean): void;
 }
 
 type State = { phase: 'closed' } | { phase: 'open'; untilMs: number } | { phase: 'probing' };
@@ -43,15 +45,28 @@ type State = { phase: 'closed' } | { phase: 'open'; untilMs: number } | { phase:
 export function createBreaker({
   clock,
   settings,
+  onChange = () => undefined,
 }: {
   clock: Pick<Clock, 'monotonicMs'>;
   settings: BreakerSettings;
+  /** Called when the breaker opens, and when a probe closes it. */
+  onChange?: (isOpen: boolean) => void;
 }): Breaker {
   const failures = createFailureWindow({ clock, settings });
   let state: State = { phase: 'closed' };
 
-  function open(): void {
+  function becomeOpen(): void {
     state = { phase: 'open', untilMs: clock.monotonicMs() + settings.openMs };
+  }
+
+  function becomeClosed(): void {
+    state = { phase: 'closed' };
+    failures.clear();
+  }
+
+  function open(): void {
+    becomeOpen();
+    onChange(true);
   }
 
   function recordFailure(): void {
@@ -71,8 +86,8 @@ export function createBreaker({
     state = { phase: 'probing' };
     return {
       recordSuccess() {
-        state = { phase: 'closed' };
-        failures.clear();
+        becomeClosed();
+        onChange(false);
       },
       recordFailure: open,
       // The next call may probe at once.
@@ -88,6 +103,7 @@ export function createBreaker({
       return state.phase === 'open' && clock.monotonicMs() >= state.untilMs ? createProbe() : undefined;
     },
     recordLateFailure: recordFailure,
+    follow: (isOpen) => (isOpen ? becomeOpen() : becomeClosed()),
     waitMs() {
       if (state.phase === 'closed') return 0;
       return state.phase === 'open' ? Math.max(state.untilMs - clock.monotonicMs(), 1) : 1;

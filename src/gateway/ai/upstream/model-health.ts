@@ -31,12 +31,21 @@ export type WatchAttempt = <T>(
   call: () => Promise<T>,
 ) => Promise<T>;
 
+/** Shares the state of circuit breakers between the processes of one machine. */
+export interface BreakerChannel {
+  /** `breaker` names a model of a provider, in all processes alike. */
+  publish(breaker: string, isOpen: boolean): void;
+  /** Called for each change in another process. */
+  onChange(listener: (breaker: string, isOpen: boolean) => void): void;
+}
+
 export interface ModelHealthOptions {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   watch?: WatchAttempt | undefined;
   random?: () => number;
   retry?: Partial<RetrySettings>;
   breaker?: Partial<BreakerSettings>;
+  breakerChannel?: BreakerChannel | undefined;
 }
 
 export interface RetryingCall<T> {
@@ -89,17 +98,30 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
     settings,
   };
   const healths = new Map<string, Health>();
+  // Breakers that are open in another process, for models that this one has not called yet; at most one for each model.
+  const openElsewhere = new Set<string>();
 
   function healthOf({ id, provider, upstream_model: name }: CatalogModel): Health {
     const key = `${provider} ${name}`;
     let health = healths.get(key);
     if (health === undefined) {
-      const breaker = createBreaker({ clock, settings: breakerSettings });
+      const breaker = createBreaker({
+        clock,
+        settings: breakerSettings,
+        onChange: (isOpen) => options.breakerChannel?.publish(key, isOpen),
+      });
+      if (openElsewhere.has(key)) breaker.follow(true);
       health = { model: id, provider, breaker, budget: createRetryBudget({ clock, settings }) };
       healths.set(key, health);
     }
     return health;
   }
+
+  options.breakerChannel?.onChange((key, isOpen) => {
+    if (isOpen) openElsewhere.add(key);
+    else openElsewhere.delete(key);
+    healths.get(key)?.breaker.follow(isOpen);
+  });
 
   return {
     retrying: (call) => retryingCall(context, healthOf(call.model), call),
