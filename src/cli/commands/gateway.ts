@@ -22,7 +22,7 @@ import { announceListening } from '../servers/announce.ts';
 import { limitStreamGarbage } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { readWorkerStart, type WorkerStart } from '../servers/workers/messages.ts';
-import { runPrimary } from '../servers/workers/primary.ts';
+import { runPrimary } from '../servers/primary.ts';
 import { runWorker, workerBreakers } from '../servers/workers/worker.ts';
 
 // A load balancer polls /ready several times a second, so 400 ms of notice let it choose another gateway; requests on

@@ -1,16 +1,16 @@
 // `townhall gateway --workers N`: opens the listening socket, starts N gateway processes that accept from it, replaces one
 // that ends, serves the metrics of all on one port, and stops them together.
-import { ownRunner } from '../../city/environment.ts';
-import type { GatewayConfig } from '../../../gateway/config.ts';
-import type { Clock } from '../../../kernel/clock.ts';
-import { localUrl, openListeningSocket } from '../../../kernel/http/listening-socket.ts';
-import type { Log } from '../../../kernel/log.ts';
-import { listenForMetrics } from '../../../kernel/telemetry/metrics-listener.ts';
-import { announceListening } from '../announce.ts';
-import { untilStopped } from '../until-stopped.ts';
-import { divideConnections, readMaxConnections } from './connections.ts';
-import { mergeMetrics } from './merge-metrics.ts';
-import { startWorkerProcess, type WorkerProcess } from './worker-process.ts';
+import { ownRunner } from '../city/environment.ts';
+import type { GatewayConfig } from '../../gateway/config.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { localUrl, openListeningSocket } from '../../kernel/http/listening-socket.ts';
+import type { Log } from '../../kernel/log.ts';
+import { listenForMetrics } from '../../kernel/telemetry/metrics-listener.ts';
+import { announceListening } from './announce.ts';
+import { untilStopped } from './until-stopped.ts';
+import { divideConnections, readMaxConnections } from './workers/connections.ts';
+import { mergeMetrics } from './workers/merge-metrics.ts';
+import { startWorkerProcess, type WorkerProcess } from './workers/worker-process.ts';
 
 export interface PrimaryOptions {
   config: GatewayConfig;
