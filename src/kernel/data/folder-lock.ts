@@ -12,6 +12,7 @@ const holderFile = 'townhall.pid';
 const sqliteBusy = 5;
 
 export interface FolderLock {
+  /** A second call has no effect. */
   release(): void;
 }
 
@@ -44,6 +45,7 @@ export function tryLockFolder(folder: string): FolderLock | null {
   }
   return {
     release() {
+      if (!lock.isOpen) return;
       rmSync(holder, { force: true });
       lock.close();
     },

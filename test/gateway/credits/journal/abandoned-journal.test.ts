@@ -212,6 +212,16 @@ describe('remove', () => {
   });
 });
 
+describe('unlock', () => {
+  test('has no effect after remove', async () => {
+    const world = await journalWorld();
+    await leaveJournal(world, threeCalls);
+    const journal = await world.take();
+    await journal.remove();
+    expect(() => journal.unlock()).not.toThrow();
+  });
+});
+
 describe('putAside', () => {
   test('hides the journal from takers', async () => {
     const world = await journalWorld();
