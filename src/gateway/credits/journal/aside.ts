@@ -3,6 +3,7 @@
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeFolder } from '../../../kernel/folder.ts';
+import { id, type MakeId } from '../../../kernel/ids.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { clearAppliedAt, readGeneration, writeGeneration } from './folder-facts.ts';
 import type { AsideReason } from './journal.ts';
@@ -115,20 +116,28 @@ async function describeAside(directory: string, name: string): Promise<AsideJour
 }
 
 /**
- * Gives a journal that was put aside to the ledger of this generation: the next gateway that looks for abandoned journals
- * applies it. Throws for an unknown name and for a copy of a damaged segment, whose readable lines are applied already.
+ * Gives a journal that was put aside to the ledger of this generation, under a new id, which it returns: the next gateway that
+ * looks for abandoned journals applies all of its lines. Lines whose usage is recorded already charge nothing. Throws for
+ * an unknown name and for a copy of a damaged segment, whose readable lines are applied with their journal.
  */
-export async function restoreFromAside(directory: string, name: string, generation: string): Promise<void> {
+export async function restoreFromAside(
+  directory: string,
+  name: string,
+  { generation, makeId = id }: { generation: string; makeId?: MakeId },
+): Promise<string> {
   const folder = await requireAside(directory, name);
   if ((await readGeneration(folder)) === null)
     throw new Error(
-      `${name} is a copy of a damaged segment. Its readable lines are applied with their journal; read it and discard it.`,
+      `${name} is a copy of a damaged segment. Its readable lines are applied with their journal; read it, then discard it.`,
     );
   await writeGeneration(folder, generation);
   await clearAppliedAt(folder);
   await rm(join(folder, reasonName), { force: true });
-  await rename(folder, join(directory, name));
+  // The ledger has a row of the former id, with its generation and the number up to which it was applied then.
+  const journalId = makeId('gwy');
+  await rename(folder, join(directory, journalId));
   await syncFolder(directory);
+  return journalId;
 }
 
 /** Deletes a journal that was put aside. Throws for an unknown name. */

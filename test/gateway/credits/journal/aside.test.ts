@@ -1,3 +1,5 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { discardAside, listAside, restoreFromAside } from '../../../../src/gateway/credits/journal/aside.ts';
 import { finalLine, type JournalWorld, journalWorld, readCharges, sentLine } from './world.ts';
@@ -40,17 +42,39 @@ describe('restoreFromAside', () => {
   test('gives the journal to the present ledger', async () => {
     const world = await journalWorld();
     const name = await leaveAside(world);
-    await restoreFromAside(world.path, name, 'gen-2');
+    const journalId = await restoreFromAside(world.path, name, { generation: 'gen-2' });
     const journal = await world.take();
-    expect(journal).toMatchObject({ journalId: name, generation: 'gen-2' });
+    expect(journalId).not.toBe(name);
+    expect(journal).toMatchObject({ journalId, generation: 'gen-2' });
     expect(await readCharges(journal)).toHaveLength(2);
     expect(await listAside(world.path)).toEqual([]);
+  });
+
+  test('refuses a copy of a damaged segment', async () => {
+    const world = await journalWorld();
+    const journal = await world.open();
+    for (const usageId of ['a', 'b', 'c']) await journal.sync(journal.append(finalLine(usageId)));
+    await journal.close();
+    const path = join(world.path, journal.journalId, '0000000000000001.segment');
+    const bytes = await readFile(path);
+    bytes.fill(0, 100, 110);
+    await writeFile(path, bytes);
+    const abandoned = await world.take();
+    await readCharges(abandoned);
+    abandoned.unlock();
+    const [copy] = await listAside(world.path);
+    expect(copy).toMatchObject({ name: `${journal.journalId}-1`, reason: 'damaged', charges: 2 });
+    await expect(
+      restoreFromAside(world.path, `${journal.journalId}-1`, { generation: 'gen-2' }),
+    ).rejects.toThrow('copy of a damaged segment');
   });
 
   test('refuses a name outside the folder', async () => {
     const world = await journalWorld();
     await leaveAside(world);
-    await expect(restoreFromAside(world.path, '..', 'gen-2')).rejects.toThrow('No journal named');
+    await expect(restoreFromAside(world.path, '..', { generation: 'gen-2' })).rejects.toThrow(
+      'No journal named',
+    );
   });
 });
 
