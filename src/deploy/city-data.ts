@@ -7,8 +7,8 @@ import { databaseOf, embeddedName } from './plan.ts';
 
 export interface CityData {
   name: string;
-  /** The settings of its gateway that locate the data: one of the two. */
-  settings: { DATABASE_PATH: string } | { DATABASE_URL: string };
+  /** The settings of its gateway that locate the data. */
+  settings: { JOURNAL_PATH: string } & ({ DATABASE_PATH: string } | { DATABASE_URL: string });
 }
 
 /** The data of the City deployed from a folder last; null when there is none. `env` is that of its deployment. */
@@ -26,11 +26,14 @@ export async function cityData(
   const declaration = await readDeclaration(folder.versionPath(state.version));
   const url = env['DATABASE_URL'];
   const database = databaseOf(declaration, url === '' ? undefined : url);
+  const journalPath = env['JOURNAL_PATH'] ?? '';
   return {
     name: state.name,
-    settings:
-      database === null
+    settings: {
+      JOURNAL_PATH: journalPath === '' ? folder.journalPath : journalPath,
+      ...(database === null
         ? { DATABASE_PATH: folder.dataPath(embeddedName(declaration)) }
-        : { DATABASE_URL: database.url },
+        : { DATABASE_URL: database.url }),
+    },
   };
 }

@@ -125,6 +125,18 @@ describe('rendered files', () => {
     });
   });
 
+  test.each([{}, { database: { type: 'postgres', binding: 'db' } }])(
+    'keeps the journal of charges on a volume',
+    (resources) => {
+      const files = rendered(resources);
+      expect(files['Dockerfile']).toMatch(/^ENV .*\bJOURNAL_PATH=\/data\/journal$/m);
+      expect(files['Dockerfile']).toMatch(/^VOLUME .*\/data\b/m);
+      expect(parse(files['compose.yaml'] ?? '')).toMatchObject({
+        services: { city: { volumes: expect.arrayContaining(['data:/data']) } },
+      });
+    },
+  );
+
   test('the image has no data, no secret and no local login', () => {
     const files = rendered({});
     const patterns = (files['Dockerfile.dockerignore'] ?? '')
