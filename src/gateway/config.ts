@@ -1,4 +1,5 @@
 // The gateway's settings: one table, read once at start from flags and environment.
+import { join } from 'node:path';
 import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { passwordError } from '../kernel/secrets/password.ts';
@@ -226,6 +227,11 @@ export function readGatewayConfig(
   config.corsOrigins.forEach(requireOrigin);
   telemetrySettings(config);
   return config;
+}
+
+/** JOURNAL_PATH, or its default: beside the embedded database, else below the folder of the process. */
+export function journalFolder({ journalPath, databaseUrl, databasePath }: GatewayConfig): string {
+  return journalPath ?? (databaseUrl === undefined ? join(databasePath, 'journal') : './data/journal');
 }
 
 /** Checks before the start that the folders can be used. Creates nothing. Throws a SettingError. */

@@ -5,6 +5,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { checkJournalDisk } from '../../src/cli/checks/machine-checks.ts';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
@@ -68,6 +69,17 @@ async function examine(
   };
 }
 
+describe('checkJournalDisk', () => {
+  test.each([
+    ['tmpfs', 0x01021994, 'fail'],
+    ['ramfs', 0x858458f6, 'fail'],
+    ['overlayfs', 0x794c7630, 'warn'],
+    ['ext4', 0xef53, 'ok'],
+  ])('judges a journal on %s', async (_name, type, state) => {
+    expect(await checkJournalDisk(folder, async () => type)).toMatchObject({ check: 'journal', state });
+  });
+});
+
 describe('townhall doctor', () => {
   test('finds everything well beside a running server', async () => {
     await world.admin.env.upsertVariable({ key: 'ANTHROPIC_API_KEY', value: 'CANARY-anthropic-key' });
@@ -81,6 +93,7 @@ describe('townhall doctor', () => {
       'migrations',
       'clock',
       'master key',
+      'journal',
       'disk',
       'contract',
     ])

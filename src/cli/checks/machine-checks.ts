@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { access, stat, statfs } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { dirname, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { isSingleExecutable, readText, assetPath } from '../../kernel/assets.ts';
 import { fail, ok, warn, type Finding } from './finding.ts';
 
@@ -72,6 +72,32 @@ export async function checkDisk(path: string): Promise<Finding> {
     return fail('disk', sentence, 'Make room: without it the database stops taking writes.');
   if (free < lowFreeBytes) return warn('disk', sentence, 'Make room before it is needed.');
   return ok('disk', sentence);
+}
+
+// statfs(2): file systems whose files are gone with the machine's memory, or with the container.
+const memoryTypes: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
+const overlayType = 0x794c7630;
+
+/** The journal holds charges that the database does not have yet, so its disk must outlive the process. */
+export async function checkJournalDisk(
+  path: string,
+  readType: (folder: string) => Promise<number> = async (folder) => (await statfs(folder)).type,
+): Promise<Finding> {
+  const folder = resolve(path);
+  const type = await readType(await nearestFolder(join(folder, 'x')));
+  if (memoryTypes.has(type))
+    return fail(
+      'journal',
+      `${folder} is in memory: charges that are not in the database yet are gone when the machine stops.`,
+      'Set JOURNAL_PATH to a folder on a disk.',
+    );
+  if (type === overlayType)
+    return warn(
+      'journal',
+      `${folder} is in a container: charges that are not in the database yet are gone with it.`,
+      'Mount a volume and set JOURNAL_PATH to a folder on it.',
+    );
+  return checkFolder('journal', folder, { isPrivate: false });
 }
 
 export async function checkContract(): Promise<Finding> {

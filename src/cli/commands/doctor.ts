@@ -5,20 +5,27 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { agentSettings, readAgentData } from '../../agent/config.ts';
 import { curatedModels } from '../../gateway/ai/index.ts';
-import { gatewaySettings } from '../../gateway/config.ts';
+import { gatewaySettings, journalFolder } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { checkData } from '../checks/data-checks.ts';
 import { fail, ok, warn, type Finding } from '../checks/finding.ts';
-import { checkContract, checkDisk, checkFolder, checkNode, checkPackages } from '../checks/machine-checks.ts';
+import {
+  checkContract,
+  checkDisk,
+  checkFolder,
+  checkJournalDisk,
+  checkNode,
+  checkPackages,
+} from '../checks/machine-checks.ts';
 import { checkPort } from '../checks/port-check.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
 import { readConfigHere } from '../data/gateway-config.ts';
 
 export const command: Command = {
   description: [
-    'Checks Node, the ports, the data folder, the database, the master key, the migrations, the contract, the keys of',
-    'model providers, optional packages, clocks and the disk, as the gateway would find them from here. Nothing is',
-    'changed. Exits 1 when something fails; a warning alone is no failure.',
+    'Checks Node, the ports, the data folder, the journal, the database, the master key, the migrations, the contract,',
+    'the keys of model providers, optional packages, clocks and the disk, as the gateway would find them from here.',
+    'Nothing is changed. Exits 1 when something fails; a warning alone is no failure.',
   ],
   actions: [
     action({
@@ -64,6 +71,7 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
     databaseUrl === undefined
       ? await checkFolder('data folder', databasePath, { isPrivate: true })
       : await checkFolder('storage folder', storagePath, { isPrivate: false }),
+    await checkJournalDisk(journalFolder(config)),
     ...findings,
     await checkDisk(databaseUrl === undefined ? databasePath : storagePath),
     await checkContract(),
