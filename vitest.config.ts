@@ -22,7 +22,7 @@ const withDatabase = [
 // Transactions, locks, notifications, recovery after a crash: here the two engines can differ.
 const onBothEngines = [
   'test/agent/sessions/{chat,crash,end-to-end,events,open-session,replicas,runs}.test.ts',
-  'test/cli/db.test.ts',
+  'test/cli/{db,ledger}.test.ts',
   'test/deploy/deploy.test.ts',
   'test/fault-injection/drain.test.ts',
   'test/gateway/*.test.ts',

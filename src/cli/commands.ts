@@ -47,7 +47,7 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'ledger',
-    summary: 'Verify that balances, charges and usage agree.',
+    summary: 'Verify the ledger, show an account, handle journals of charges.',
     load: () => import('./commands/ledger.ts'),
   },
   {

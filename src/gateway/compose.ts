@@ -40,11 +40,17 @@ import type { BreakerChannel, ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
 import { cities, citiesStore, type Deployment } from './cities/index.ts';
-import { isStartupKey } from './config.ts';
+import { isStartupKey, journalFolder } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { loginPaths, reservedServiceIds } from './contract-paths.ts';
 import { createControlHandlers } from './control.ts';
-import { credits, creditsStore, settlementJournal } from './credits/index.ts';
+import {
+  credits,
+  creditsStore,
+  readLedgerView,
+  settlementJournal,
+  sqlAllotmentStore,
+} from './credits/index.ts';
 import type { Ledger, LedgerTimes } from './credits/index.ts';
 import { directory } from './directory.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
@@ -298,6 +304,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
         admin: tenants.admin,
         audit: infrastructure.audit,
         credits: tenants.credits,
+        ledger: ledgerControls(database),
         env: infrastructure.env,
         ai: models.ai,
         database: databaseControls(database, migrations()),
@@ -395,6 +402,14 @@ async function openInfrastructure({
   };
 }
 
+function ledgerControls(database: Database) {
+  const allotments = sqlAllotmentStore(database);
+  return {
+    show: (userId: string) => readLedgerView({ credits: creditsStore(database), allotments }, userId),
+    generation: () => allotments.generation(),
+  };
+}
+
 type Tenants = ReturnType<typeof openTenants>;
 
 /** Bureaus, their users, administrators, and the credits of users. */
@@ -418,9 +433,7 @@ function openTenants(
   const creditsService = defer(
     credits({
       store: creditsStore(database),
-      journal: settlementJournal(
-        config.journalPath ?? (isLocalEdition ? join(config.databasePath, 'journal') : './data/journal'),
-      ),
+      journal: settlementJournal(journalFolder(config)),
       users,
       audit: auditLog,
       log,

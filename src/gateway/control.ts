@@ -8,6 +8,7 @@ export function createControlHandlers({
   admin,
   audit,
   credits,
+  ledger,
   env,
   ai,
   database,
@@ -16,6 +17,7 @@ export function createControlHandlers({
   admin: Pick<Admin, 'setup' | 'reset' | 'machines'>;
   audit: { verify(head: string | null): Promise<unknown> };
   credits: { verify(): Promise<unknown> };
+  ledger: { show(userId: string): Promise<unknown>; generation(): Promise<string> };
   env: { controls: Readonly<Record<string, ControlHandler>> };
   ai: { checkProviders(): Promise<unknown> };
   database: DatabaseControls;
@@ -27,6 +29,8 @@ export function createControlHandlers({
     ...database,
     'audit.verify': (head) => audit.verify(typeof head === 'string' ? head : null),
     'ledger.verify': () => credits.verify(),
+    'ledger.show': (userId) => ledger.show(String(userId)),
+    'ledger.generation': () => ledger.generation(),
     'models.check': () => ai.checkProviders(),
     'db.facts': async () => ({
       ...(await database['db.facts']()),

@@ -133,6 +133,8 @@ describe('a command on existing data', () => {
     ['env', 'keys'],
     ['audit', 'verify'],
     ['ledger', 'verify'],
+    ['ledger', 'show', 'usr_x'],
+    ['ledger', 'journal', 'apply', 'gwy_x'],
     ['db', 'migrate'],
     ['db', 'backup', 'file'],
   ])('creates no database: %s %s', async (...words) => {

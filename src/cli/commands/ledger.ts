@@ -1,18 +1,34 @@
-// `townhall ledger verify`: checks the ledger against itself and exits 1 when a row does not agree.
-import { creditsStore, verifyLedger } from '../../gateway/credits/index.ts';
-import type { LedgerFault, LedgerVerdict } from '../../gateway/credits/index.ts';
+// `townhall ledger`: checks the ledger against itself, shows an account with its allotments, and handles journals that were put
+// aside.
+import { journalFolder } from '../../gateway/config.ts';
+import type { GatewayConfig } from '../../gateway/config.ts';
+import {
+  creditsStore,
+  discardAside,
+  listAside,
+  readLedgerView,
+  restoreFromAside,
+  sqlAllotmentStore,
+  verifyLedger,
+} from '../../gateway/credits/index.ts';
+import type { LedgerFault, LedgerVerdict, LedgerView } from '../../gateway/credits/index.ts';
 import { action, type Command } from '../command-line/command.ts';
 import { askServer, gatewayDatabase, withDatabase } from '../data/database-location.ts';
 import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
+import { describeJournals, serializeJournals } from '../ledger/journal.ts';
+import { describeLedger } from '../ledger/show.ts';
 
 export const command: Command = {
   description: [
-    'Compares balances with entries, holds with charges, and charges with usage records. Exits 1 and names the rows that',
-    'do not agree. It may run beside working servers.',
+    '"verify" compares balances with entries, holds with charges, and charges with usage records. It exits 1 and names the',
+    'rows that do not agree. "show" prints an account and the credits that gateways have set aside for its keys.',
+    '"journal" handles journals of charges that no gateway may apply by itself: those of a ledger from before a restore,',
+    'and copies of damaged segments. All of them may run beside working servers.',
   ],
   actions: [
     action({
       path: 'verify',
+      summary: 'Check that balances, charges and usage agree.',
       options: dataOptions,
       async run({ options, ...context }) {
         const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
@@ -26,9 +42,90 @@ export const command: Command = {
         return verdict.ok ? 0 : 1;
       },
     }),
+    action({
+      path: 'show',
+      summary: 'Print an account with its allotments, reservations and charges to apply.',
+      arguments: { user: { placeholder: 'USER' } },
+      options: dataOptions,
+      async run({ options, arguments: { user }, ...context }) {
+        const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+        const view = await readView(config, user);
+        if (view === null) throw new Error(`There is no user ${user} in the ledger.`);
+        if (options.json) context.print(JSON.stringify(view));
+        else for (const line of describeLedger(view, new Date())) context.print(line);
+        return 0;
+      },
+    }),
+    action({
+      path: 'journal list',
+      summary: 'List the journals that were put aside, with their charges.',
+      options: dataOptions,
+      async run({ options, ...context }) {
+        const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+        const journals = await listAside(journalFolder(config));
+        if (options.json) context.print(JSON.stringify(serializeJournals(journals)));
+        else for (const line of describeJournals(journals)) context.print(line);
+        return 0;
+      },
+    }),
+    action({
+      path: 'journal apply',
+      summary: 'Charge what a journal says to the present ledger, once per call.',
+      arguments: { journal: { placeholder: 'JOURNAL' } },
+      options: dataOptions,
+      async run({ options, arguments: { journal }, ...context }) {
+        const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+        const generation = await readGeneration(config);
+        const journalId = await restoreFromAside(journalFolder(config), journal, { generation });
+        if (options.json) context.print(JSON.stringify({ journal: journalId }));
+        else
+          context.print(
+            `A gateway with this JOURNAL_PATH applies it as ${journalId}, a minute from now at most.`,
+          );
+        return 0;
+      },
+    }),
+    action({
+      path: 'journal discard',
+      summary: 'Delete a journal that was put aside. Its charges are never made.',
+      arguments: { journal: { placeholder: 'JOURNAL' } },
+      options: {
+        yes: { kind: 'switch', summary: 'Delete it; without this nothing is deleted.' },
+        ...dataOptions,
+      },
+      async run({ options, arguments: { journal }, ...context }) {
+        const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
+        const folder = journalFolder(config);
+        const [entry] = (await listAside(folder)).filter(({ name }) => name === journal);
+        if (entry !== undefined && !options.yes)
+          throw new Error(
+            `${journal} has ${entry.charges} charges of ${entry.credits} credits. Repeat the command with --yes to delete them.`,
+          );
+        await discardAside(folder, journal);
+        if (options.json) context.print(JSON.stringify({ journal }));
+        else context.print(`${journal} is deleted.`);
+        return 0;
+      },
+    }),
   ],
   notes: ['USAGE_DAYS says how long usage records are kept; older ones are not missed.', ...dataNotes],
 };
+
+function readView(config: GatewayConfig, userId: string): Promise<LedgerView | null> {
+  const location = gatewayDatabase(config);
+  return askServer(location, { name: 'ledger.show', input: userId }, () =>
+    withDatabase(location, (database) =>
+      readLedgerView({ credits: creditsStore(database), allotments: sqlAllotmentStore(database) }, userId),
+    ),
+  );
+}
+
+function readGeneration(config: GatewayConfig): Promise<string> {
+  const location = gatewayDatabase(config);
+  return askServer(location, { name: 'ledger.generation', input: null }, () =>
+    withDatabase(location, (database) => sqlAllotmentStore(database).generation()),
+  );
+}
 
 const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
   tx_not_balanced: ({ row, found: actual }) =>

@@ -1,0 +1,17 @@
+// Rows of text in aligned columns.
+
+/** One line a row; numbers are aligned to the right, all else to the left. */
+export function alignColumns(rows: readonly (readonly string[])[]): string[] {
+  const widths: number[] = [];
+  for (const row of rows)
+    for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, cell.length);
+  return rows.map((row) =>
+    row
+      .map((cell, index) => {
+        const width = widths[index] ?? 0;
+        return /^-?[\d,]+$/.test(cell) ? cell.padStart(width) : cell.padEnd(width);
+      })
+      .join('  ')
+      .trimEnd(),
+  );
+}

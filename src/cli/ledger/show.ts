@@ -1,0 +1,50 @@
+// `townhall ledger show USER`: the account and its open allotments as lines.
+import type { AllotmentLine, LedgerView } from '../../gateway/credits/index.ts';
+import { alignColumns } from '../command-line/columns.ts';
+
+/** Ages are differences to `now`. */
+export function describeLedger(view: LedgerView, now: Date): string[] {
+  const { user_id: userId, posted, held, owed: debt, allotments } = view;
+  const total = `${userId}: ${credits(posted)} posted, ${credits(held)} held, ${credits(debt)} owed.`;
+  if (allotments.length === 0) return [total, 'No credits are set aside in a gateway.'];
+  const header = [
+    'allotment',
+    'key',
+    'gateway',
+    'amount',
+    'reserved',
+    'unapplied',
+    'age',
+    'reported',
+    'lease',
+    'state',
+  ];
+  return [total, ...alignColumns([header, ...allotments.map((line) => cellsOf(line, now))])];
+}
+
+function cellsOf(line: AllotmentLine, now: Date): string[] {
+  const leaseMs = Date.parse(line.lease_until) - now.getTime();
+  return [
+    line.allotment_id,
+    line.token_id,
+    line.gateway_id,
+    credits(line.amount),
+    credits(line.reserved),
+    credits(line.unapplied),
+    span(now.getTime() - Date.parse(line.created_at)),
+    `${span(now.getTime() - Date.parse(line.reported_at))} ago`,
+    leaseMs > 0 ? `${span(leaseMs)} left` : `over for ${span(-leaseMs)}`,
+    line.is_closed ? 'closed' : line.is_recalled ? 'recalled' : 'open',
+  ];
+}
+
+function credits(amount: number): string {
+  return amount.toLocaleString('en-US');
+}
+
+function span(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1_000));
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;
+  return `${Math.round(seconds / 3_600)} h`;
+}
