@@ -37,7 +37,11 @@ export function abandonedJournal(options: AbandonedJournalOptions): AbandonedJou
       for await (const lines of readLines(folder, facts))
         for (const { seq, line } of lines) calls.note(seq, line);
       await reportDamage(options, facts);
-      const lastSeq = await closeCalls(options, calls.upTo(facts.lastSeq), facts);
+      // After a power loss the database can have applied lines that the disk has not.
+      const lastSeq = await closeCalls(options, calls.upTo(facts.lastSeq), {
+        lastSeq: Math.max(facts.lastSeq, afterSeq),
+        syncedSeq: facts.syncedSeq,
+      });
       yield* readCharges(folder, { after: afterSeq, upTo: lastSeq });
     },
     async remove() {
@@ -79,7 +83,7 @@ async function reportDamage(
 async function closeCalls(
   { directory, journalId, files, log }: AbandonedJournalOptions,
   calls: readonly OpenCall[],
-  { lastSeq, syncedSeq }: JournalFacts,
+  { lastSeq, syncedSeq }: Pick<JournalFacts, 'lastSeq' | 'syncedSeq'>,
 ): Promise<number> {
   if (calls.length === 0) return lastSeq;
   const buffer = createLineBuffer();

@@ -120,6 +120,15 @@ describe('charges', () => {
     expect(await readCharges(await world.take())).toEqual(charges);
   });
 
+  test('numbers an estimate above what the database has applied', async () => {
+    const world = await journalWorld();
+    await leaveJournal(world, [finalLine('a'), sentLine('b', 5n)]);
+    const journal = await world.take();
+    expect(await readCharges(journal, 40)).toMatchObject([{ seq: 41, usageId: 'b' }]);
+    expect(await readCharges(journal, 40)).toMatchObject([{ seq: 41, usageId: 'b' }]);
+    expect(world.alarms).toEqual([]);
+  });
+
   test('ignores a last line torn at any byte', async () => {
     const world = await journalWorld();
     const journal = await leaveJournal(world, threeCalls);
