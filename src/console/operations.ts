@@ -1,5 +1,6 @@
 // The operations that a page may call on the agent through the console: this list and no other. Most are operations of the
 // agent's contract under their own names; those of `console` combine what a page shows at once, in either variant.
+import { withTimeout } from '../kernel/async.ts';
 import type { AgentLink } from './agent-link.ts';
 import { AgentSilentError, describeLoss } from './failures.ts';
 import { listRuns } from './run-views.ts';
@@ -148,13 +149,6 @@ function withDeadline(
   { ms, isRead: isReadOnly }: { ms: number; isRead: boolean },
 ): Operation {
   if (ms === Infinity) return operation;
-  return async (members, signal) => {
-    const deadline = AbortSignal.timeout(ms);
-    try {
-      return await operation(members, AbortSignal.any([signal, deadline]));
-    } catch (error) {
-      if (deadline.aborted && !signal.aborted) throw new AgentSilentError(ms, isReadOnly);
-      throw error;
-    }
-  };
+  const error = (): Error => new AgentSilentError(ms, isReadOnly);
+  return (members, signal) => withTimeout((inner) => operation(members, inner), { ms, signal, error });
 }

@@ -1,4 +1,5 @@
 // One call of an action or a command of a service, under its deadline and no longer than the service runs.
+import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -80,7 +81,7 @@ export async function callOperation(
   async function rejectWhenLate(): Promise<never> {
     await clock.sleep(timeoutMs, end.signal);
     if (processes.size > 0)
-      await Promise.race([Promise.allSettled(processes), clock.sleep(processEndMs, end.signal)]);
+      await settlesWithin(Promise.allSettled(processes), { ms: processEndMs, clock, signal: end.signal });
     await clock.sleep(lastResultMs, end.signal);
     throw new Problem(
       'upstream_timeout',

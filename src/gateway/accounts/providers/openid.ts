@@ -3,6 +3,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import * as client from 'openid-client';
 import { isLoopbackHost } from '../../../kernel/http/address.ts';
+import { withTimeout } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
@@ -72,16 +73,11 @@ export function createOpenId({
   };
   const configurationOf = createConfigurationCache({ fetch: boundedFetch, clock, cacheMs });
 
+  // The signal cannot abort a discovery that another call started and this one shares; withTimeout rejects all the same.
   async function withDeadline<T>(work: () => Promise<T>): Promise<T> {
-    const signal = AbortSignal.timeout(deadlineMs);
-    const timeout = new Promise<never>((_resolve, reject) =>
-      signal.addEventListener('abort', () => reject(timedOut()), { once: true }),
-    );
     try {
-      // The signal cannot abort a discovery that another call started and this one shares, so race the timeout too.
-      return await Promise.race([deadline.run(signal, work), timeout]);
+      return await withTimeout((signal) => deadline.run(signal, work), { ms: deadlineMs, error: timedOut });
     } catch (error) {
-      if (signal.aborted) throw timedOut();
       throw asProblem(error);
     }
   }
