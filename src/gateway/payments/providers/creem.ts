@@ -18,7 +18,7 @@ import {
 } from './json.ts';
 import { parseCreditsPerUnit, computeTariff } from '../orders/price.ts';
 import { verifyCreemSignature } from './signature.ts';
-import { readKey, type EnvReader, type PaymentProvider } from './provider.ts';
+import { readKey, readWebhookSecrets, type EnvReader, type PaymentProvider } from './provider.ts';
 
 interface Product {
   amount: bigint;
@@ -40,10 +40,6 @@ interface CreemOptions {
 
 export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: CreemOptions): PaymentProvider {
   const key = (name: string): string | undefined => readKey(env, name);
-  const secrets = (): string[] =>
-    [key('CREEM_WEBHOOK_SECRET'), key('CREEM_WEBHOOK_SECRET_PREVIOUS')].filter(
-      (secret) => secret !== undefined,
-    );
   const isConfigured = (): boolean =>
     ['CREEM_API_KEY', 'CREEM_PRODUCT_ID', 'CREEM_WEBHOOK_SECRET'].every((name) => key(name) !== undefined);
   const request = createApi({ env, fetch, timeoutMs });
@@ -90,7 +86,8 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       return readEvent({ id, eventType: `checkout.${status}`, created_at: now.getTime() }, checkout);
     },
     parseWebhook({ body, signature }) {
-      if (!verifyCreemSignature(body, signature, { secrets: secrets() })) throw invalidSignature();
+      if (!verifyCreemSignature(body, signature, { secrets: readWebhookSecrets(env, 'CREEM') }))
+        throw invalidSignature();
       const event = parseEvent(body);
       return readEvent(event, asRecord(event['object']));
     },

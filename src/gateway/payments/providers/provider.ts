@@ -44,6 +44,12 @@ export interface PaymentProvider {
   parseWebhook(delivery: WebhookDelivery): ProviderEvent | null;
 }
 
+/** The signing secrets that a webhook may use: the current one and, during a rotation, the previous one. */
+export function readWebhookSecrets(env: EnvReader, provider: 'STRIPE' | 'CREEM'): string[] {
+  const key = `${provider}_WEBHOOK_SECRET`;
+  return [readKey(env, key), readKey(env, `${key}_PREVIOUS`)].filter((secret) => secret !== undefined);
+}
+
 /** The value without surrounding spaces; undefined when absent or empty. */
 export function readKey(env: EnvReader, key: string): string | undefined {
   const value = env.get(key)?.trim();

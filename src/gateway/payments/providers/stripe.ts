@@ -17,7 +17,13 @@ import {
 } from './json.ts';
 import { parseCreditsPerUnit, computeTariff } from '../orders/price.ts';
 import { verifyStripeSignature } from './signature.ts';
-import { readKey, type CheckoutRequest, type EnvReader, type PaymentProvider } from './provider.ts';
+import {
+  readKey,
+  readWebhookSecrets,
+  type CheckoutRequest,
+  type EnvReader,
+  type PaymentProvider,
+} from './provider.ts';
 
 // Stripe Checkout Sessions charge 99,999,999 minor units at most, in any currency.
 const maxAmount = 99_999_999n;
@@ -34,10 +40,6 @@ export function stripeProvider({
 }): PaymentProvider {
   const key = (name: string): string | undefined => readKey(env, name);
   const currency = (): string | null => parseCurrency(key('STRIPE_CURRENCY') ?? 'usd');
-  const secrets = (): string[] =>
-    [key('STRIPE_WEBHOOK_SECRET'), key('STRIPE_WEBHOOK_SECRET_PREVIOUS')].filter(
-      (secret) => secret !== undefined,
-    );
   const isConfigured = (): boolean =>
     key('STRIPE_SECRET_KEY') !== undefined && key('STRIPE_WEBHOOK_SECRET') !== undefined;
   const client = createClientCache({ env, fetch, timeoutMs });
@@ -87,7 +89,8 @@ export function stripeProvider({
       }
     },
     parseWebhook({ body, signature, now }) {
-      if (!verifyStripeSignature(body, signature, { secrets: secrets(), now })) throw invalidSignature();
+      if (!verifyStripeSignature(body, signature, { secrets: readWebhookSecrets(env, 'STRIPE'), now }))
+        throw invalidSignature();
       const event = parseEvent(body);
       return readEvent(event, asRecord(asRecord(event['data'])['object']));
     },
