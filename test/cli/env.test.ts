@@ -3,9 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
-import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { listKeys } from './env-keys.ts';
 import { townhall } from './townhall.ts';
 
 // Six processes one after the other, on a machine that is busy with other tests.
@@ -78,18 +79,6 @@ describe('townhall env rewrap', () => {
   );
 });
 
-interface KeyList {
-  keys: { kid: string; values: number; current: boolean; setting: string | null }[];
-  server: string | null;
-  damaged: number;
-}
-
-const listKeys = async (cwd: string, env: Record<string, string>): Promise<KeyList> => {
-  const run = townhall(['env', 'keys', '--json'], { cwd, env });
-  expect(await run.ended, run.screen()).toBe(0);
-  return JSON.parse(run.screen()) as KeyList;
-};
-
 describe('townhall env keys', () => {
   test('counts the values under each key without any key', async () => {
     const list = await listKeys(folder, where);
@@ -97,37 +86,5 @@ describe('townhall env keys', () => {
       { kid: expect.stringMatching(/^[0-9a-f]{12}$/), values: 2, current: true, setting: null },
     ]);
     expect(list).toMatchObject({ server: null, damaged: 0 });
-  });
-});
-
-// Only the embedded database is behind a server that the command asks.
-describe.skipIf(inject('databaseSource')?.engine === 'postgres')('beside a running local edition', () => {
-  test('a rewrap with a key that the server lacks is refused', async () => {
-    const cwd = await mkdtemp(join(folder, 'beside-'));
-    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
-      cwd,
-      env: { TOWNHALL_MASTER_KEY: keys[0] },
-    });
-    await server.waitFor(/"msg":"listening"/);
-    const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
-    const rewrap = townhall(['env', 'rewrap'], { cwd, env: both });
-    expect(await rewrap.ended).toBe(1);
-    const list = await listKeys(cwd, both);
-    const serverKid = list.server ?? '';
-    expect(rewrap.screen()).toContain(`The running server uses the master key ${serverKid}`);
-    expect(rewrap.screen()).not.toContain('all are under');
-    expect(list.keys.find(({ kid }) => kid === serverKid)).toMatchObject({
-      current: true,
-      setting: 'TOWNHALL_MASTER_KEY_PREVIOUS',
-    });
-    expect(list.keys.find(({ setting }) => setting === 'TOWNHALL_MASTER_KEY')).toMatchObject({
-      values: 0,
-      current: false,
-    });
-    const without = townhall(['env', 'rewrap'], { cwd });
-    expect(await without.ended).toBe(1);
-    expect(without.screen()).toContain('this command has no master key');
-    server.process.kill('SIGTERM');
-    expect(await server.ended).toBe(0);
   });
 });

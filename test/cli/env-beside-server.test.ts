@@ -1,0 +1,40 @@
+// `townhall env rewrap` beside a running local edition: the command asks the server, which holds the embedded database.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
+import { listKeys } from './env-keys.ts';
+import { townhall } from './townhall.ts';
+
+const keys = [newMasterKey(), newMasterKey()] as const;
+
+test('a rewrap with a key that the server lacks is refused', { timeout: 180_000 }, async () => {
+  const cwd = await mkdtemp(join(tmpdir(), 'townhall-cli-env-'));
+  const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
+    cwd,
+    env: { TOWNHALL_MASTER_KEY: keys[0] },
+  });
+  await server.waitFor(/"msg":"listening"/);
+  const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
+  const rewrap = townhall(['env', 'rewrap'], { cwd, env: both });
+  expect(await rewrap.ended).toBe(1);
+  const list = await listKeys(cwd, both);
+  const serverKid = list.server ?? '';
+  expect(rewrap.screen()).toContain(`The running server uses the master key ${serverKid}`);
+  expect(rewrap.screen()).not.toContain('all are under');
+  expect(list.keys.find(({ kid }) => kid === serverKid)).toMatchObject({
+    current: true,
+    setting: 'TOWNHALL_MASTER_KEY_PREVIOUS',
+  });
+  expect(list.keys.find(({ setting }) => setting === 'TOWNHALL_MASTER_KEY')).toMatchObject({
+    values: 0,
+    current: false,
+  });
+  const without = townhall(['env', 'rewrap'], { cwd });
+  expect(await without.ended).toBe(1);
+  expect(without.screen()).toContain('this command has no master key');
+  server.process.kill('SIGTERM');
+  expect(await server.ended).toBe(0);
+  await rm(cwd, { recursive: true, force: true });
+});
