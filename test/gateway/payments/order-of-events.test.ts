@@ -1,5 +1,6 @@
-// Two events of one payment at the same moment: the second is handled when the first is committed.
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+// Two events of one payment at the same moment: the second waits until the first is committed. Runs on PostgreSQL alone:
+// the embedded engine has one connection, so its transactions are serial without any lock.
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
 import { createApplyEvent } from '../../../src/gateway/payments/apply-event.ts';
 import type { ProviderEvent } from '../../../src/gateway/payments/orders/event.ts';
@@ -8,8 +9,6 @@ import { systemOrigin } from '../../../src/gateway/identity.ts';
 import { silentLog } from '../../support/databases.ts';
 import { startLedger, type LedgerWorld } from '../credits/world.ts';
 
-// The embedded engine has one connection, so its transactions are serial without any lock.
-const isPostgres = inject('databaseSource')?.engine === 'postgres';
 let world: LedgerWorld;
 let credits: Credits;
 beforeAll(async () => {
@@ -37,7 +36,7 @@ function event(
   };
 }
 
-test.runIf(isPostgres)('takes a refund back that arrives while the payment is being recorded', async () => {
+test('takes a refund back that arrives while the payment is being recorded', async () => {
   const store = paymentsStore(world.place.database);
   const userId = await world.user(0n);
   await store.tx((tx) =>
@@ -64,7 +63,7 @@ test.runIf(isPostgres)('takes a refund back that arrives while the payment is be
   const [paymentRecorded, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const blockingStore: PaymentsStore = {
     ...store,
-    // The payment is recorded and has looked for events that wait for it; it is not committed.
+    // At this point the payment is recorded and has read the events that wait for it, but is not committed.
     async recordPosting(...input) {
       await store.recordPosting(...input);
       paymentRecorded.resolve();
