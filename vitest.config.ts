@@ -2,8 +2,8 @@
 // depends on the database engine is listed for both; a file of commands and processes runs on the embedded default;
 // every other file with a database runs on PostgreSQL. A file that no list names lands in `once`.
 //
-// `npm test` leaves out what takes long by nature: real deployments and processes, installed packages, a real browser,
-// fault injection, fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
+// `npm test` leaves out what takes long by nature: real deployments, processes and terminals, installed packages, a real
+// browser, crashes and other injected faults, fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
 import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 
@@ -21,21 +21,20 @@ const withDatabase = [
 
 // Transactions, locks, notifications, recovery after a crash: here the two engines can differ.
 const onBothEngines = [
-  'test/agent/sessions/{chat,crash,end-to-end,events,open-session,replicas,runs}.test.ts',
+  'test/agent/sessions/{chat,crash,events,runs}.test.ts',
   'test/cli/{db,ledger}.test.ts',
   'test/deploy/deploy.test.ts',
   'test/fault-injection/drain.test.ts',
-  'test/gateway/*.test.ts',
-  'test/gateway/accounts/{login,revocation,tokens}.test.ts',
-  'test/gateway/admin/{login,machines}.test.ts',
-  'test/gateway/ai/**/{async-video,gateway,jobs,paid}.test.ts',
+  'test/gateway/{directory,limits,world}.test.ts',
+  'test/gateway/accounts/{revocation,tokens}.test.ts',
+  'test/gateway/ai/**/{jobs,paid}.test.ts',
   'test/gateway/audit/chain.test.ts',
   'test/gateway/bureaus/bureaus.test.ts',
   'test/gateway/cities/cities.test.ts',
   'test/gateway/credits/*.test.ts',
   'test/gateway/credits/!(journal)/**/*.test.ts',
-  'test/gateway/env/{rotation,variables}.test.ts',
-  'test/gateway/payments/{order-of-events,orders,webhooks}.test.ts',
+  'test/gateway/env/rotation.test.ts',
+  'test/gateway/payments/webhooks.test.ts',
   'test/gateway/services/charge.test.ts',
   'test/gateway/usage/usage.test.ts',
   'test/kernel/data/{changes,database,idempotency,jobs,migrate}.test.ts',
@@ -47,9 +46,11 @@ const onEmbeddedAlone = [
   'test/agent/processes/*.test.ts',
   'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
   'test/agent/services/services.test.ts',
-  'test/cli/{call,commands,completions,models,refused-starts,start,terminal}.test.ts',
+  'test/cli/{call,commands,completions,env-beside-server,models,refused-starts,start,terminal}.test.ts',
   'test/deploy/{declaration,failures,render}.test.ts',
   'test/fault-injection/hostile-bodies.test.ts',
+  'test/gateway/accounts/behind-proxy.test.ts',
+  'test/gateway/env/local-master-key.test.ts',
   'test/kernel/data/embedded.test.ts',
 ];
 
@@ -57,12 +58,14 @@ const onEmbeddedAlone = [
 const onPostgresAlone = ['test/support/exit-code.test.ts', 'test/cli/workers.test.ts'];
 
 const long = [
+  'test/agent/sessions/crash.test.ts',
   'test/browser/**/*.test.ts',
-  'test/cli/{db,refused-starts,workers}.test.ts',
+  'test/cli/{db,refused-starts,terminal,workers}.test.ts',
   'test/clients/package.test.ts',
   'test/deploy/{deploy,failures,resources}.test.ts',
   'test/fault-injection/**/*.test.ts',
   'test/fuzz/**/*.test.ts',
+  'test/gateway/credits/crash.test.ts',
   'test/packages/**/*.test.ts',
   'test/support/exit-code.test.ts',
 ];
@@ -77,6 +80,8 @@ const shared = {
   hookTimeout: 120_000,
   expect: { poll: { timeout: 30_000 } },
   pool: 'forks' as const,
+  // No test replaces a module or a global, so the files of a worker share the loaded sources, and the embedded databases.
+  isolate: false,
 };
 
 // With TEST_LONG only the long files of a project, otherwise all others.

@@ -1,4 +1,4 @@
-// Reuse of embedded databases between the tests of one file. An engine takes a second of processor time to start and
+// Reuse of embedded databases between the tests of one worker. An engine takes a second of processor time to start and
 // emptying its tables takes some milliseconds, so a database that a test closes waits, emptied, for the next test that needs one.
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -50,9 +50,9 @@ async function removeServerFiles(options: ConnectOptions): Promise<void> {
   await Promise.all(entries.map((name) => rm(join(path, name), { recursive: true, force: true })));
 }
 
-/** Destroys what is idle, at the end of a test file. */
-export async function destroyIdle(): Promise<void> {
-  await Promise.all(idle.splice(0).map((reusable) => reusable.destroy()));
+/** Destroys the idle databases except for so many, at the end of a test file. */
+export async function destroyIdle(keptCount: number): Promise<void> {
+  await Promise.all(idle.splice(keptCount).map((reusable) => reusable.destroy()));
 }
 
 async function readSnapshot(sql: Sql): Promise<Snapshot> {

@@ -46,7 +46,7 @@ export async function makeDatabase({
   const limits = { ...patientLimits, ...overrides };
   const source = inject('databaseSource');
   if (source?.engine === 'postgres') return makeClone(source, isEmpty, limits);
-  return makeFolder(isEmpty ? source?.emptyFolder : source?.migratedFolder, limits);
+  return makeFolder(source, { isEmpty, limits });
 }
 
 /** A fresh database with the schemas of both surfaces, open. */
@@ -90,11 +90,12 @@ async function openDatabase(options: TestDatabaseOptions, isReusable: boolean): 
 }
 
 async function makeFolder(
-  template: string | undefined,
-  limits: Partial<DatabaseLimits>,
+  source: (DatabaseSource & { engine: 'embedded' }) | undefined,
+  { isEmpty, limits }: { isEmpty: boolean; limits: Partial<DatabaseLimits> },
 ): Promise<DatabasePlace> {
-  const folder = await mkdtemp(join(databaseFolder, 'townhall-world-'));
+  const folder = await mkdtemp(join(source?.worldsFolder ?? databaseFolder, 'townhall-world-'));
   const path = join(folder, 'townhall.db');
+  const template = isEmpty ? source?.emptyFolder : source?.migratedFolder;
   if (template) await cp(template, path, { recursive: true });
   return { options: { path, limits }, remove: () => rm(folder, { recursive: true, force: true }) };
 }

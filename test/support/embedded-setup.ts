@@ -1,5 +1,5 @@
 // Once a run: an empty and a migrated data folder, which each world of the embedded engine copies.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { connect } from '../../src/kernel/data/database.ts';
@@ -16,6 +16,8 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   await migrateAll(database);
   await makeQueue(database);
   await database.close();
-  project.provide('databaseSource', { engine: 'embedded', emptyFolder, migratedFolder });
+  const worldsFolder = join(folder, 'worlds');
+  await mkdir(worldsFolder);
+  project.provide('databaseSource', { engine: 'embedded', emptyFolder, migratedFolder, worldsFolder });
   return () => rm(folder, { recursive: true, force: true });
 }

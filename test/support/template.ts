@@ -13,7 +13,12 @@ declare module 'vitest' {
 }
 
 export type DatabaseSource =
-  | { engine: 'embedded'; emptyFolder: string; migratedFolder: string }
+  | {
+      engine: 'embedded';
+      emptyFolder: string;
+      migratedFolder: string;
+      /** Of all worlds. */ worldsFolder: string;
+    }
   | { engine: 'postgres'; url: string; migratedTemplate: string; isOurs: boolean };
 
 const source = join(import.meta.dirname, '..', '..', 'src');
