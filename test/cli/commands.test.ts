@@ -10,7 +10,8 @@ import { commands } from '../../src/cli/commands.ts';
 import { makeDatabase } from '../support/databases.ts';
 import type { DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
-import { entry, runHere, townhall } from './townhall.ts';
+import { runCommandLine } from './in-process.ts';
+import { entry, townhall } from './townhall.ts';
 
 const shell = promisify(execFile);
 
@@ -22,13 +23,13 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('the command line', () => {
   test.each(commands.map(({ name }) => name))('explains %s with --help', async (name) => {
-    const { code, screen } = await runHere([name, '--help']);
+    const { code, screen } = await runCommandLine([name, '--help']);
     expect(code).toBe(0);
     expect(screen).toContain(`townhall ${name}`);
   });
 
   test('lists every command with its summary', async () => {
-    const { code, screen } = await runHere(['--help']);
+    const { code, screen } = await runCommandLine(['--help']);
     expect(code).toBe(0);
     for (const { name, summary } of commands) {
       expect(summary).toMatch(/^[A-Z].{10,100}\.$/);
@@ -55,13 +56,13 @@ describe('the command line', () => {
     [['agent', 'token', 'crate'], 'Did you mean "townhall agent token create"?'],
     [['completions', 'bahs'], 'Did you mean "townhall completions bash"?'],
   ])('suggests for %j what was probably meant', async (words, sentence) => {
-    const { code, screen } = await runHere(words);
+    const { code, screen } = await runCommandLine(words);
     expect(code).toBe(2);
     expect(screen).toContain(sentence);
   });
 
   test('suggests nothing for a word that resembles none', async () => {
-    const { code, screen } = await runHere(['frobnicate']);
+    const { code, screen } = await runCommandLine(['frobnicate']);
     expect(code).toBe(2);
     expect(screen).not.toContain('Did you mean');
   });
@@ -80,7 +81,7 @@ describe('the command line', () => {
     [['admin', 'promote'], 'townhall admin setup'],
     [[], 'Usage'],
   ])('refuses %j with 2 and names what is wrong', async (words, sentence) => {
-    const { code, screen } = await runHere(words);
+    const { code, screen } = await runCommandLine(words);
     expect(code).toBe(2);
     expect(screen).toContain(sentence);
     expect(screen).not.toContain('    at ');
@@ -138,7 +139,7 @@ describe('a command on existing data', () => {
     ['db', 'migrate'],
     ['db', 'backup', 'file'],
   ])('creates no database: %s %s', async (...words) => {
-    const { code, screen } = await runHere(words);
+    const { code, screen } = await runCommandLine(words);
     expect(code).toBe(1);
     expect(screen).toContain('There is no database at ./data/townhall.db');
     expect(await readdir(cwd)).toEqual([]);

@@ -70,7 +70,7 @@ const offered: Record<Shell, (line: string) => string[]> = {
 
 describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell) => {
   const isHere = ['/usr/local/bin', '/usr/bin', '/bin'].some((path) => existsSync(join(path, shell)));
-  if (!isHere) console.warn(`SKIPPED: there is no ${shell} here, so nobody loads its completions.`);
+  if (!isHere) console.warn(`SKIPPED: there is no ${shell} here, so its completions are not tested.`);
 
   beforeAll(async () => {
     const run = townhall(['completions', shell], { cwd: folder });

@@ -1,6 +1,8 @@
-// Runs a command within the test's process, where no terminal, exit code or start of a process is of interest.
+// Runs a command within the test's process, which saves the second that a process takes to start. Only for commands that
+// neither read standard input nor keep running.
 import { runCommand } from '../../src/cli/command-line/parse.ts';
 import { commands } from '../../src/cli/commands.ts';
+import { runTownhall } from '../../src/cli/run.ts';
 
 export interface CommandResult {
   code: number;
@@ -28,4 +30,24 @@ export async function runInProcess(
     output: { isTerminal: false, write: async () => {} },
   });
   return { code, output, errors };
+}
+
+/** Runs a whole command line: an error becomes a line on the screen and an exit code, as in a process. */
+export async function runCommandLine(words: readonly string[]): Promise<{ code: number; screen: string }> {
+  let screen = '';
+  const print = (line: string): void => {
+    screen += `${line}\n`;
+  };
+  const output = {
+    isTerminal: false,
+    write: async (bytes: Uint8Array) => print(Buffer.from(bytes).toString()),
+  };
+  const code = await runTownhall(words, {
+    env: {},
+    print,
+    printError: print,
+    isOutputOpen: () => true,
+    output,
+  });
+  return { code, screen };
 }

@@ -1,4 +1,4 @@
-// The commands of whoever operates a server: machine credentials and the audit log, beside a running server and without.
+// The commands of operators: machine credentials and the audit log, beside a running server and without.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -94,7 +94,7 @@ const refusedStarts: readonly RefusedStart[] = [
     says: /DATABASE_URL takes/,
   },
   {
-    title: 'a DATABASE_URL that nobody answers',
+    title: 'a DATABASE_URL without a server',
     commands: ['gateway'],
     env: { DATABASE_URL: 'postgres://a:CANARY@127.0.0.1:1/x', TOWNHALL_MASTER_KEY: masterKey },
     code: 1,
@@ -277,7 +277,7 @@ const refusedStarts: readonly RefusedStart[] = [
     says: /AGENT_DATABASE_URL takes/,
   },
   {
-    title: 'an AGENT_DATABASE_URL that nobody answers',
+    title: 'an AGENT_DATABASE_URL without a server',
     commands: ['agent', 'start'],
     env: { ...token, AGENT_DATABASE_URL: 'postgres://a:CANARY@127.0.0.1:1/x' },
     code: 1,

@@ -2,7 +2,6 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { runTownhall } from '../../src/cli/run.ts';
 import { compileCache } from '../support/compile-cache.ts';
 
 /** The entry point of the command line. */
@@ -16,23 +15,6 @@ export interface Run {
   waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
   /** The exit code, or the signal's name. */
   ended: Promise<number | string>;
-}
-
-/** Runs `townhall …` in this process, for commands that neither read standard input nor keep running. */
-export async function runHere(
-  words: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): Promise<{ code: number; screen: string }> {
-  let screen = '';
-  const print = (line: string): void => {
-    screen += `${line}\n`;
-  };
-  const output = {
-    isTerminal: false,
-    write: async (bytes: Uint8Array) => print(Buffer.from(bytes).toString()),
-  };
-  const code = await runTownhall(words, { env, print, printError: print, isOutputOpen: () => true, output });
-  return { code, screen };
 }
 
 /** Starts `townhall …` in a folder. Of the test's environment it gets only PATH. */
