@@ -1,4 +1,4 @@
-// Lists the specification's routes that the contract does not have yet, so that nobody needs to compare two tables by
+// Lists the specification's routes that the contract does not have yet, which saves comparing two tables by
 // eye. Absence alone is no failure while the house is being built (unless --strict); a route of the specification
 // that is there under another method is one always.
 //

@@ -35,7 +35,7 @@ const { values: options } = parseArgs({
 });
 
 // An older Node would only say which of its modules lacks what. Some of what we use is still called experimental by Node
-// 22, which is of no use to whoever runs the command.
+// 22, which does not help the user.
 const commandFile = `#!/usr/bin/env node
 const [major, minor] = process.versions.node.split('.').map(Number);
 const [leastMajor, leastMinor] = '${serverNode}'.split('.').map(Number);

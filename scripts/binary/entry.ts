@@ -4,7 +4,7 @@ import * as townhall from '../../src/index.ts';
 
 (globalThis as Record<symbol, unknown>)[Symbol.for('townhall.installation')] = townhall;
 
-// The loader that brings in a project's code is still called experimental, which is of no use to whoever runs this.
+// The loader that brings in a project's code is still called experimental, which does not help the user.
 process.removeAllListeners('warning');
 process.on('warning', (warning) => {
   if (warning.name !== 'ExperimentalWarning') process.stderr.write(`${warning.stack ?? warning.message}\n`);

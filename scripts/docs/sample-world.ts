@@ -1,4 +1,5 @@
-// What the short samples of the guides take as given: clients that were made before, and functions that a reader has.
+// Globals that the short samples of the guides assume: clients created earlier, and functions of the reader's program.
+// The samples are type-checked with them.
 import type { AgentError as AgentFailure, createAgentClient } from '@townhall/agent';
 import type { createGatewayClient, GatewayError as GatewayFailure } from '@townhall/gateway';
 

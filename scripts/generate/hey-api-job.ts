@@ -1,5 +1,5 @@
-// One run of hey-api as a process of its own: node hey-api-job.ts BUNDLE OUTPUT CONTAINER. In a process of its own it
-// runs beside the others, and everything that it prints can be read for what it does not say by its exit code.
+// One run of hey-api: node hey-api-job.ts BUNDLE OUTPUT CONTAINER. As a process it runs beside the others, and the caller
+// reads its output for failures that its exit code does not report.
 
 import { createClient } from '@hey-api/openapi-ts';
 

@@ -1,4 +1,4 @@
-// Looks at a tarball before anybody else does: that it is shaped as tools expect it, holds what is published and no
+// Checks a tarball before it is published: that it is shaped as tools expect it, holds what is published and no
 // file of ours beside that, and has no secret in it.
 
 import { execFile } from 'node:child_process';

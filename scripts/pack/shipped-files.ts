@@ -1,5 +1,5 @@
 // The files that are no code and go with the program, into the package as into the executable, by their path in the
-// repository. Whoever adds such a file to src reads it through src/kernel/assets.ts and names its folder here.
+// repository. Code reads such a file of src through src/kernel/assets.ts, and its folder is listed here.
 
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import path from 'node:path';

@@ -1,11 +1,11 @@
-// Code that whoever starts a server names: a project's entry, a plugin. It runs in this process; what it imports as
+// Code that the operator of a server names: a project's entry, a plugin. It runs in this process; what it imports as
 // `townhall` is the installation that runs it, so that it needs nothing installed beside it.
 import { registerHooks } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import { isSingleExecutable } from './assets.ts';
 
-/** Imports a file of somebody else's, TypeScript or JavaScript, with what it throws as it is. */
+/** Imports a TypeScript or JavaScript file of the operator. Its errors are thrown unchanged. */
 export function importFile(path: string): Promise<Record<string, unknown>> {
   return importAddress(pathToFileURL(path).href);
 }

@@ -118,7 +118,7 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
     }
   };
   if (!isFirst) note('start with data → first 200 on health, ms', running.startedMs);
-  // What runs for the first times is slower on both sides and is nobody's figure: a server stays up for weeks.
+  // The first calls are slower on both sides and do not count: a server stays up for weeks.
   const warm = await running.create();
   await times(warmings, () => running.turn(warm, 'TOK=1'));
   await times(warmings, () => running.create());
@@ -180,7 +180,7 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
   });
   await measure('100 prompts at once into one session, ms until each answer', async () => {
     const sessionId = await running.create();
-    // The connections are there already, as those of clients are: what opening a hundred takes is nobody's admission.
+    // The connections are open already, as those of clients are: opening a hundred is not part of the admission.
     await Promise.all(Array.from({ length: 100 }, () => running.create()));
     const all = await Promise.all(
       Array.from({ length: 100 }, () => timed(() => running.admit(sessionId, 'TOK=1'))),

@@ -316,7 +316,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(
         (await agent.client.services.listServices()).services.find(({ name }) => name === 'oven'),
       ).toMatchObject({ state: 'stopped' });
-      // Somebody else's doing shows up too.
+      // The work of another client shows up too.
       await agent.client.services.controlService({ serviceName: 'chat', action: 'stop' });
       await page.getByRole('region', { name: 'chat' }).getByText('stopped').waitFor();
       await agent.client.services.controlService({ serviceName: 'chat', action: 'start' });
@@ -358,7 +358,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       agent = await start(Number(port));
       gateway.answer(() => says('I am back.'));
       await page.getByText('here', { exact: true }).waitFor();
-      // Said by somebody else, to a page that only looks on.
+      // Another client writes; the page only displays it.
       await agent.client.chat.sendMessage({ chatId: items[0]?.chatId ?? '', text: 'Are you there?' });
       await page.getByText('I am back.').waitFor();
       expect(await page.getByText('One of two was made.').count()).toBe(1);

@@ -286,7 +286,7 @@ async function open(browser: Browser): Promise<OpenPage> {
 function isAbsent(): boolean {
   if (existsSync(executablePath)) return false;
   console.warn(
-    `SKIPPED: there is no Chromium at ${executablePath}, so nobody looks at the portal; install it or set CHROMIUM_PATH`,
+    `SKIPPED: there is no Chromium at ${executablePath}, so the portal is not tested in a browser; install it or set CHROMIUM_PATH`,
   );
   return true;
 }

@@ -135,7 +135,7 @@ async function open(browser: Browser): Promise<{ page: Page; outside: string[]; 
 function isAbsent(): boolean {
   if (existsSync(executablePath)) return false;
   console.warn(
-    `SKIPPED: there is no Chromium at ${executablePath}, so nobody buys anything in a browser; install it or set CHROMIUM_PATH`,
+    `SKIPPED: there is no Chromium at ${executablePath}, so buying is not tested in a browser; install it or set CHROMIUM_PATH`,
   );
   return true;
 }

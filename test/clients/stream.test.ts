@@ -115,7 +115,7 @@ describe('a stream over a socket', () => {
     return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
   }
 
-  test('gives the parts in order, asks in the version it speaks, and leaves the connection usable', async () => {
+  test('yields the parts in order over a reusable connection', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [...textParts('Good morning'), '[DONE]']);

@@ -410,7 +410,7 @@ describe('a call', () => {
     'sessions.list/x',
     '..%2fmain.js',
     '',
-  ])('that is not on the list is passed on to nobody: %s', async (operation) => {
+  ])('that is not on the list is refused: %s', async (operation) => {
     const key = await testConsole.enter();
     expect((await testConsole.call(operation, {}, key)).status).toBe(404);
     expect(agent.asked).toEqual([]);

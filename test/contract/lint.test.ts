@@ -330,7 +330,7 @@ describe('townhall/error-responses', () => {
   }
   for (const status of ['401', '403', '429', '500']) {
     refuses(
-      `refuses an open operation without ${status}, for whoever sends a credential`,
+      `refuses an open operation without ${status}, which callers with a credential need`,
       rule,
       new RegExp(`does not list ${status}`),
       `errors-open-${status}`,

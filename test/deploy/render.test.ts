@@ -87,7 +87,7 @@ describe('rendered files', () => {
     });
   });
 
-  test('the Dockerfile is of known instructions, runs as nobody special and ends by the signal that the gateway knows', () => {
+  test('the Dockerfile has known instructions, an ordinary user and the stop signal of the gateway', () => {
     const lines = (rendered({})['Dockerfile'] ?? '')
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'));

@@ -3,7 +3,7 @@
 // 1,000 at once over 1, 2 and 3 gateways: exactly floor(credits / price) succeed, the rest are 402. Then the storm:
 // a gateway killed every 150 to 550 ms, and the database stopped without a goodbye now and then, under whole and streamed
 // chats whose tokens the provider counts. What a client holds whole is recorded as completed and charged as the provider
-// counted it; nothing is charged twice; nobody pays for what the provider did not produce; nothing stays held.
+// counted it; nothing is charged twice; what the provider did not produce is free; nothing stays held.
 // Exits 1 on a broken promise.
 //
 //   node test/fault-injection/money.ts [SEED] [KILLS=40] [STOPS=5]

@@ -77,7 +77,7 @@ try {
   >`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
   if (ledger?.sum !== '0') failures.push(`the ledger adds up to ${ledger?.sum}`);
 
-  // Somebody without the secret, at the door.
+  // A sender without the secret.
   const latencies: number[] = [];
   const refusals = new Map<number, number>();
   const deliveries: Promise<void>[] = [];

@@ -91,7 +91,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
       client.pipe(upstream).pipe(client);
     });
     upstream.once('error', () => {
-      // Refused: nobody has seen the request, so another may have it.
+      // Refused: no server has read the request, so it may go to another.
       if (isConnected || attempts === 0) client.destroy();
       else reach(client, attempts - 1);
     });

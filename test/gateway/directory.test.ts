@@ -27,7 +27,7 @@ describe('directory.getHealth', () => {
       await tx`select 1`;
       await gate.promise;
     });
-    // The embedded engine has one session, so whoever asked the database now would wait.
+    // The embedded engine has one session, so a query would wait now.
     const answer = await world.call('GET', '/health');
     gate.resolve();
     await transaction;

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { createBackground } from '../../src/kernel/background.ts';
 import type { Log } from '../../src/kernel/log.ts';
 
-function listen(): { log: Log; warnings: object[] } {
+function recordingLog(): { log: Log; warnings: object[] } {
   const warnings: object[] = [];
   const log: Log = {
     debug() {},
@@ -16,7 +16,7 @@ function listen(): { log: Log; warnings: object[] } {
 }
 
 test('runs work of one name one at a time', async () => {
-  const background = createBackground(listen().log);
+  const background = createBackground(recordingLog().log);
   const gate = Promise.withResolvers<void>();
   let runs = 0;
   const work = async () => {
@@ -35,7 +35,7 @@ test('runs work of one name one at a time', async () => {
 });
 
 test('logs a failure and continues', async () => {
-  const { log, warnings } = listen();
+  const { log, warnings } = recordingLog();
   const background = createBackground(log);
   background.run('a', () => Promise.reject(new Error('away')));
   background.run('b', () => {

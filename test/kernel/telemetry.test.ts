@@ -1,4 +1,4 @@
-// Metrics and traces of a server: what is off does nothing, what is on says the truth, a dead collector harms nobody, and
+// Metrics and traces of a server: disabled ones do nothing, enabled ones are correct, a dead collector does no harm, and
 // nothing that a person wrote is in either.
 import { afterEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';

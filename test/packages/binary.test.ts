@@ -1,4 +1,4 @@
-// The one executable does what the checkout does, from an empty folder and without a Node of anybody's.
+// The one executable does what the checkout does, from an empty folder and without an installed Node.
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,5 @@
 // The way of a project into service from what is published: made in an empty folder, deployed, looked at, broken, mended,
-// rolled back and stopped, by whoever has nothing else than that one command.
+// rolled back and stopped, by a user who has nothing but that one command.
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';

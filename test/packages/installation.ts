@@ -1,4 +1,4 @@
-// The packed tarballs installed into an empty project, as somebody has them who has never seen this repository; and the
+// The packed tarballs installed into an empty project, as a user has them who never saw this repository; and the
 // versions of Node on which they are tried.
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import {
@@ -75,7 +75,7 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
     return path.dirname(program);
   } catch (error) {
     console.warn(
-      `SKIPPED: Node ${major} cannot be installed from npm, so nobody tries the packages on it (${(error as Error).message.split('\n')[0]})`,
+      `SKIPPED: Node ${major} cannot be installed from npm, so the packages are not tried on it (${(error as Error).message.split('\n')[0]})`,
     );
     return undefined;
   }

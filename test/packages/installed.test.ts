@@ -142,37 +142,33 @@ test('the command line of the package says what it can', { timeout: 180_000 }, a
   expect((await run(townhall, ['gateway', '--help'], { env })).stdout).toMatch(/Usage: townhall gateway/);
 });
 
-test(
-  'the types of the server and of the clients are there for whoever compiles',
-  { timeout: 300_000 },
-  async () => {
-    const home = path.join(installation.folder, 'typed');
-    mkdirSync(home);
-    writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
-    writeFileSync(path.join(home, 'clients.ts'), clientsProgram);
-    writeFileSync(
-      path.join(home, 'tsconfig.json'),
-      JSON.stringify({
-        compilerOptions: {
-          module: 'nodenext',
-          target: 'es2024',
-          strict: true,
-          noEmit: true,
-          types: ['node'],
-          typeRoots: [path.join(root, 'node_modules/@types')],
-          skipLibCheck: false,
-          lib: ['es2024', 'dom', 'dom.iterable', 'dom.asynciterable'],
-        },
-      }),
-    );
-    const compiled = await run(process.execPath, [
-      path.join(root, 'node_modules/typescript/bin/tsc'),
-      '-p',
-      home,
-    ]).catch((error: unknown) => error as { stdout: string });
-    expect(compiled.stdout).toBe('');
-  },
-);
+test('the types of the server and of the clients compile in a project', { timeout: 300_000 }, async () => {
+  const home = path.join(installation.folder, 'typed');
+  mkdirSync(home);
+  writeFileSync(path.join(home, 'embed.ts'), embeddingProgram);
+  writeFileSync(path.join(home, 'clients.ts'), clientsProgram);
+  writeFileSync(
+    path.join(home, 'tsconfig.json'),
+    JSON.stringify({
+      compilerOptions: {
+        module: 'nodenext',
+        target: 'es2024',
+        strict: true,
+        noEmit: true,
+        types: ['node'],
+        typeRoots: [path.join(root, 'node_modules/@types')],
+        skipLibCheck: false,
+        lib: ['es2024', 'dom', 'dom.iterable', 'dom.asynciterable'],
+      },
+    }),
+  );
+  const compiled = await run(process.execPath, [
+    path.join(root, 'node_modules/typescript/bin/tsc'),
+    '-p',
+    home,
+  ]).catch((error: unknown) => error as { stdout: string });
+  expect(compiled.stdout).toBe('');
+});
 
 test('every tarball has its list of what is in it beside it', () => {
   const bill = JSON.parse(readFileSync(path.join(installation.tarballs, 'townhall.cdx.json'), 'utf8')) as {

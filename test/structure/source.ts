@@ -78,7 +78,7 @@ export function readSource(file: string, text: string): Source {
 function unwantedAt(node: ts.Node): string | undefined {
   if (ts.isExportAssignment(node)) return 'a default export';
   if (ts.isEnumDeclaration(node)) return 'an enum';
-  // `declare module 'x'` and `declare global` only describe what others have made.
+  // `declare module 'x'` and `declare global` describe existing modules and define nothing.
   if (
     ts.isModuleDeclaration(node) &&
     ts.isIdentifier(node.name) &&
@@ -92,7 +92,7 @@ function unwantedAt(node: ts.Node): string | undefined {
   return undefined;
 }
 
-// A parameter or import named `fetch` is what a caller passed in, which is how it ought to be.
+// A parameter or import named `fetch` was passed in, which is allowed.
 function ambientAt(node: ts.Node, bound: ReadonlySet<string>): string | undefined {
   if (ts.isPropertyAccessExpression(node) && ts.isIdentifier(node.expression)) {
     const name = `${node.expression.text}.${node.name.text}`;

@@ -1,4 +1,4 @@
-// A console of its own for a test, for an agent or for nobody, and the key of a page.
+// A console for one test, with or without an agent, and the key of a page.
 import {
   createConsole,
   readConsoleConfig,

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto';
 import { createServer } from 'node:net';
 
 /**
- * A port of the loopback interface where nobody listens. It lies below those that the system hands out by itself (from
+ * A free port of the loopback interface. It lies below those that the system hands out by itself (from
  * 32768 on Linux), for one of those may belong to another test's connection by the time that the program takes it.
  */
 export async function freePort(): Promise<number> {

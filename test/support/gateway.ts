@@ -31,7 +31,7 @@ export interface GatewayWorldOptions {
   clock?: Clock;
   /** Services as a project would bring them. */
   services?: readonly ServiceDefinition[];
-  /** A database that others use too, such as a second gateway on one PostgreSQL; whoever made it removes it. */
+  /** A database that others use too, such as a second gateway on one PostgreSQL. Its creator removes it. */
   place?: DatabasePlace;
 }
 

@@ -1,5 +1,5 @@
 // A real OpenID provider in this process, and a browser that walks through its login. What the provider answers at
-// its token endpoint can be bent, and signed again with its own key, to see whether anybody notices.
+// its token endpoint can be bent, and signed again with its own key, to test that the gateway notices.
 import { createSign, generateKeyPairSync, randomBytes, type KeyObject } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -139,7 +139,7 @@ function fetched(
   return true;
 }
 
-/** The boxes of an MP4 of 1280 by 720, its index behind its frames, which are none that anybody could see. */
+/** The boxes of an MP4 of 1280 by 720, its index behind its frames, which hold no picture. */
 export function scriptedFilm({ seconds = 4, bytes = 2_000, width = 1280, height = 720 } = {}): Buffer {
   const box = (name: string, ...content: Buffer[]): Buffer => {
     const whole = Buffer.concat([Buffer.alloc(8), ...content]);

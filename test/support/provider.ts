@@ -806,5 +806,5 @@ export const scriptedPicture = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC',
   'base64',
 );
-/** So many bytes that nobody can take them for anything else. */
+/** Bytes that match no media type. */
 export const scriptedSound = Buffer.from('ID3 the sound of the scripted provider', 'latin1');

@@ -41,7 +41,7 @@ export function createServiceCall(transport: Transport): ServiceCall {
     const target = {
       method,
       url: `/v1/${service}/${action}`,
-      // Who may call is the action's own matter, so whoever has a credential shows it.
+      // The action decides who may call it, so a credential is sent whenever there is one.
       secured: true,
       streams: false,
       bodyType: method === 'POST' ? 'application/json' : undefined,

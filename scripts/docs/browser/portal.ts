@@ -1,5 +1,5 @@
 // What the pages of the portal do in a browser: search, the list of pages on a small screen, copying code. The index
-// of the search is a file beside it, loaded as a script when somebody begins to search, so that it works from a disk too.
+// of the search is a file beside it, loaded as a script when a search begins, so that it works from a disk too.
 
 import MiniSearch from 'minisearch';
 import { type SearchEntry, searchOptions } from './search-options.ts';
@@ -33,7 +33,7 @@ async function search(): Promise<void> {
   if (!field || !list) return;
   const words = field.value.trim();
   const index = await loadIndex();
-  // Somebody typed on while the index came.
+  // The text may have changed while the index was loading.
   if (words !== field.value.trim()) return;
   const everyWord = words === '' ? [] : index.search(words);
   const matches = (

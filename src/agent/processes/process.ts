@@ -132,7 +132,7 @@ export async function runProcess(options: RunOptions): Promise<ProcessResult> {
 }
 
 /**
- * For a process that somebody else spawns: the command and environment that mark it and its descendants, and a function
+ * For a process that other code spawns: the command and environment that mark it and its descendants, and a function
  * that ends those. Throws a Problem when there is no such program.
  */
 export function prepareCommand(

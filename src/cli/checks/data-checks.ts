@@ -57,7 +57,7 @@ function checkHere(config: GatewayConfig, location: DatabaseLocation): Promise<D
   return withDatabase(location, async (database) => {
     const facts = await gatewayFacts(config, database);
     const key = await checkKey(config, await envStore(database).survey());
-    const lock = config.databaseUrl === undefined ? [ok('lock', 'Nobody holds the folder.')] : [];
+    const lock = config.databaseUrl === undefined ? [ok('lock', 'No process holds the folder.')] : [];
     return { findings: [...lock, ...checkFacts(facts, config), key], storedKeys: facts.storedKeys };
   });
 }

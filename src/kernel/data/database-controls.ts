@@ -16,7 +16,7 @@ export function databaseControls(
 ): DatabaseControls {
   return {
     'db.facts': () => databaseFacts(database, migrations),
-    // Into a file that the command has made: whoever may use the socket may read the data.
+    // Into a file that the command has created: a user of the socket may read the data anyway.
     'db.backup': async (input) => {
       const bytes = await database.dump?.();
       if (bytes === undefined) throw new Error('This engine has a program of its own for backups.');

@@ -1,5 +1,5 @@
 // What an operator wants to know of a database without changing anything in it: its version, whether it keeps its
-// word, how far its clock is off, and which migrations it has. Facts only; what they mean is for whoever asks.
+// word, how far its clock is off, and which migrations it has. Facts only; the caller judges them.
 import { systemClock } from '../clock.ts';
 import type { Database } from './database.ts';
 import { migrationState, type MigrationState } from './migrate.ts';

@@ -286,7 +286,7 @@ interface Connections {
 }
 
 /**
- * What postgres.js makes of a template: a promise that starts when somebody waits for it, by giving itself
+ * What postgres.js makes of a template: a promise that starts when it is awaited, by giving itself
  * to its handler. These members are not in its types; the version is pinned.
  */
 interface Query extends Promise<unknown> {

@@ -1,6 +1,6 @@
 // One process a folder. The lock is a file lock of the operating system, taken through node:sqlite
 // because Node has no flock of its own: the kernel drops it with the process, so a killed holder leaves
-// nothing behind, a reused process id deceives nobody, and two starters cannot both take over.
+// nothing behind, a reused process id does no harm, and two starters cannot both take over.
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';

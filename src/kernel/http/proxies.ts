@@ -1,5 +1,5 @@
 // Whose word about a client's address is believed: the configured proxies' alone. From them the rightmost
-// address that is not one of theirs counts; whatever stands further left anybody may have written.
+// address that is not one of theirs counts; the entries further left may be forged.
 import { BlockList, isIP } from 'node:net';
 import { plainAddress } from './address.ts';
 

@@ -9,7 +9,7 @@ export interface ConcurrencySlot {
 }
 
 export interface ConcurrencyLimit {
-  /** Null when as many run and wait as may. */
+  /** Null when all places to run and to wait are taken. */
   tryAcquire(): ConcurrencySlot | null;
 }
 

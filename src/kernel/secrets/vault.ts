@@ -11,7 +11,7 @@ export interface SealContext {
   version: number;
 }
 
-/** A master key in memory. `kid` names it without saying anything of it. */
+/** A master key in memory. `kid` is a keyed hash of it, which reveals nothing about the key. */
 export interface MasterKey {
   readonly kid: string;
   readonly bytes: Buffer;
@@ -29,16 +29,16 @@ export class SealError extends Error {
 }
 
 export interface Vault {
-  /** The key that new values are to go under in the end; the others are there to open what is old. */
+  /** The key to seal new values with; the other keys open older values. */
   readonly primaryKid: string;
   has(kid: string): boolean;
-  /** Text without secrets in it, `v1.kid.wrappedDEK.nonce.ct.tag`. Throws a SealError for a key that is not here. */
-  seal(kid: string, place: SealContext, value: string): string;
+  /** Returns `v1.kid.wrappedDEK.nonce.ciphertext.tag`. Throws a SealError for an unknown `kid`. */
+  seal(kid: string, context: SealContext, value: string): string;
   /** Throws a SealError. */
-  open(place: SealContext, sealed: string): string;
-  /** Tells two values apart without showing them: the same for the same value as long as the primary key is the same. */
+  open(context: SealContext, sealed: string): string;
+  /** Equal for equal values under one primary key, and tells nothing else about them. */
   fingerprint(value: string): string;
-  /** A key for one purpose from each master key, the primary's first: what one signed can be checked while keys change. */
+  /** A key for one purpose from each master key, the primary's first, so that older signatures verify during a rotation. */
   derive(purpose: string): Buffer[];
 }
 
@@ -61,7 +61,7 @@ export function newMasterKey(): string {
   return randomBytes(keyBytes).toString('base64');
 }
 
-/** The id of the key that a sealed text is under. Throws a SealError for what is no sealed text. */
+/** The id of the master key of a sealed text. Throws a SealError when the text has another form. */
 export function keyIdOf(sealed: string): string {
   return partsOf(sealed).kid;
 }
@@ -73,15 +73,16 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
 
   function keyNamed(kid: string): Buffer {
     const key = keys.get(kid);
-    if (key === undefined) throw new SealError('unknown_key', `The master key ${kid} is not here.`);
+    if (key === undefined)
+      throw new SealError('unknown_key', `The master key ${kid} is not among the configured ones.`);
     return key;
   }
 
   return {
     primaryKid: primary.kid,
     has: (kid) => keys.has(kid),
-    seal(kid, place, value) {
-      const bound = binding(place, kid);
+    seal(kid, context, value) {
+      const bound = binding(context, kid);
       const dataKey = randomBytes(keyBytes);
       const wrapped = encrypt(keyNamed(kid), bound, dataKey);
       const sealed = encrypt(dataKey, bound, Buffer.from(value, 'utf8'));
@@ -94,10 +95,10 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
       ];
       return [format, kid, ...parts.map((part) => part.toString('base64url'))].join('.');
     },
-    open(place, sealed) {
+    open(context, sealed) {
       const { kid, wrapped, nonce, text, tag } = partsOf(sealed);
       const master = keyNamed(kid);
-      const bound = binding(place, kid);
+      const bound = binding(context, kid);
       try {
         const dataKey = decrypt(master, bound, {
           nonce: wrapped.subarray(0, nonceBytes),
@@ -108,7 +109,7 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
         dataKey.fill(0);
         return value;
       } catch {
-        // OpenSSL's words say nothing that helps; what matters is which place it was, and the caller knows it.
+        // OpenSSL's message does not say more than this, and the caller knows which row it was.
         throw damaged();
       }
     },
@@ -162,12 +163,12 @@ function partsOf(sealed: string): { kid: string; wrapped: Buffer; nonce: Buffer;
   return { kid, wrapped, nonce, text, tag };
 }
 
-// Node reads past what is no base64url, and past bits that encode nothing; a changed character must not pass.
+// Node ignores characters outside of base64url and unused bits, but a changed character must be refused.
 function strictBase64(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url');
   return bytes.toString('base64url') === text ? bytes : undefined;
 }
 
 function damaged(): SealError {
-  return new SealError('damaged', 'A sealed value is damaged or stands where it was not sealed for.');
+  return new SealError('damaged', 'A sealed value is damaged, or was sealed for another row.');
 }

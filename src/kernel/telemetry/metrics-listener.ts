@@ -1,4 +1,4 @@
-// The port on which metrics are read: apart from the server's own, so that whoever reaches the one need not reach
+// The port on which metrics are read: apart from the server's own, so that a network may open the one without
 // the other. It answers one path, and no page of a browser.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

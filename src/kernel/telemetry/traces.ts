@@ -1,5 +1,5 @@
-// The tracing interface of both surfaces. Spans never hold what a person or a model wrote. Without a collector all of this
-// does nothing.
+// The tracing interface of both surfaces. Spans carry no text of people or models. Without a collector all of this does
+// nothing.
 
 export type SpanValue = string | number | boolean | undefined;
 export type SpanAttributes = Readonly<Record<string, SpanValue>>;

@@ -1,4 +1,4 @@
-// The plugin `mcp` against servers that misbehave: over HTTP, since such a server is often somebody else's.
+// The plugin `mcp` against servers that misbehave: over HTTP, since such a server is often run by a third party.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import type { AddressInfo } from 'node:net';

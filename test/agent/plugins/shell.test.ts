@@ -51,7 +51,7 @@ describe('the plugin shell', () => {
   afterEach(() => rm(folder, { recursive: true, force: true }));
 
   const pidIn = async (name: string) => Number(await readFile(join(folder, name), 'utf8').catch(() => '0'));
-  // A process that has ended and whom nobody has asked for its status yet is no more than a line in a table.
+  // An ended process whose status was not collected yet (a zombie) counts as ended.
   async function isRunning(pid: number): Promise<boolean> {
     const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
     return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);

@@ -82,7 +82,7 @@ describe('sessions.decideApproval', () => {
     if (decision === 'deny') expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toContain('Because.');
   });
 
-  test('denies an approval that nobody decides in time', async () => {
+  test('denies an approval without a decision in time', async () => {
     const { client } = await start({ approvalTtlMs: 50 });
     await client.sessions.create({ id: 's', attended: true });
     expect(

@@ -30,10 +30,10 @@ const statusOf = async (agent: TestAgent, token: string) =>
 
 describe('townhall agent token, beside a running agent', () => {
   let agent: TestAgent;
-  let place: string[];
+  let flags: string[];
   beforeAll(async () => {
     agent = await startAgent({ gatewayUrl: gateway.url });
-    place = ['--data-dir', agent.dataDir];
+    flags = ['--data-dir', agent.dataDir];
   });
   afterAll(() => agent.close());
 
@@ -42,11 +42,11 @@ describe('townhall agent token, beside a running agent', () => {
   });
 
   test('creates, lists and revokes a token of a running agent', async () => {
-    const { out, err } = await run('token', 'create', 'laptop', ...place);
+    const { out, err } = await run('token', 'create', 'laptop', ...flags);
     const token = out[0] ?? '';
     expect([parseToken(token), await statusOf(agent, token)]).toEqual(['agt', 200]);
     const tokenId = /Its id is (tok_\w+)/.exec(err[0] ?? '')?.[1] ?? '';
-    const listed = (await json('token', 'list', ...place)) as unknown as { items: Record<string, unknown>[] };
+    const listed = (await json('token', 'list', ...flags)) as unknown as { items: Record<string, unknown>[] };
     expect(listed.items.find((item) => item['tokenId'] === tokenId)).toMatchObject({
       name: 'laptop',
       state: 'live',
@@ -55,15 +55,15 @@ describe('townhall agent token, beside a running agent', () => {
     });
     expect(JSON.stringify(listed)).not.toContain(token);
     expect(listed.items).toHaveLength(2);
-    expect(await json('token', 'revoke', tokenId, ...place)).toEqual({ tokenId, revoked: true });
-    // A second is promised; other tests share the machine.
+    expect(await json('token', 'revoke', tokenId, ...flags)).toEqual({ tokenId, revoked: true });
+    // The promise is one second; a busy machine needs more.
     await expect.poll(() => statusOf(agent, token), { timeout: 5_000, interval: 20 }).toBe(401);
-    expect(await json('token', 'revoke', tokenId, ...place)).toEqual({ tokenId, revoked: false });
+    expect(await json('token', 'revoke', tokenId, ...flags)).toEqual({ tokenId, revoked: false });
     expect(await statusOf(agent, agent.token)).toBe(200);
   });
 
-  test('makes a token that expires', async () => {
-    const issued = (await json('token', 'create', 'short', '--ttl', '4s', ...place)) as unknown as {
+  test('creates a token that expires', async () => {
+    const issued = (await json('token', 'create', 'short', '--ttl', '4s', ...flags)) as unknown as {
       token: string;
       expiresAt: string;
     };
@@ -85,13 +85,13 @@ describe('townhall agent token, beside a running agent', () => {
     [['call', 'files', 'list', '[]'], /is an object/],
     [['call', 'nobody', 'list'], /no plugin/],
   ])('refuses %j with a sentence', async (args, sentence) => {
-    await expect(run(...args, ...place)).rejects.toThrow(sentence);
+    await expect(run(...args, ...flags)).rejects.toThrow(sentence);
   });
 
   test('calls an action that its plugin opens to commands', async () => {
-    const { out } = await run('call', 'files', 'write', '{"path":"a.txt","content":"hello"}', ...place);
+    const { out } = await run('call', 'files', 'write', '{"path":"a.txt","content":"hello"}', ...flags);
     expect(JSON.parse(out.join('\n'))).toEqual({ path: 'a.txt', bytes: 5, created: true });
-    expect((await run('call', 'files', 'search', '{"text":"ell"}', ...place)).out.join('\n')).toContain(
+    expect((await run('call', 'files', 'search', '{"text":"ell"}', ...flags)).out.join('\n')).toContain(
       'a.txt',
     );
   });
@@ -108,30 +108,30 @@ describe('townhall agent token, without a running agent', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('opens the data itself, and the next start knows what it did', async () => {
+  test('opens the data itself and shares it with the next start', async () => {
     const probe = await testDatabase({ isEmpty: true });
     const isEmbedded = probe.engine === 'embedded';
     if (isEmbedded) await probe.close();
     else world = probe;
     const open = () =>
       connect(isEmbedded ? { path: join(folder, 'agent.db') } : probe.options, { log: silentLog });
-    const place = [
+    const flags = [
       '--data-dir',
       folder,
       ...('url' in probe.options ? ['--database-url', probe.options.url] : []),
     ];
     if (isEmbedded) {
-      await expect(run('token', 'list', ...place)).rejects.toThrow(/There is no agent's data/);
+      await expect(run('token', 'list', ...flags)).rejects.toThrow(/There is no agent's data/);
     }
     const first = await open();
     const agent = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: first });
     await agent.close();
     await first.close();
 
-    await expect(run('token', 'list', '--name', 'nobody', ...place)).rejects.toThrow(
+    await expect(run('token', 'list', '--name', 'nobody', ...flags)).rejects.toThrow(
       /There is no agent "nobody"/,
     );
-    const issued = (await json('token', 'create', 'later', ...place)) as unknown as {
+    const issued = (await json('token', 'create', 'later', ...flags)) as unknown as {
       token: string;
       tokenId: string;
     };
@@ -141,7 +141,7 @@ describe('townhall agent token, without a running agent', () => {
       expect(await statusOf(again, issued.token)).toBe(200);
       if (!isEmbedded) {
         // Another process changes the data; the running one sees it within a second.
-        await run('token', 'revoke', issued.tokenId, ...place);
+        await run('token', 'revoke', issued.tokenId, ...flags);
         await expect.poll(() => statusOf(again, issued.token), { timeout: 5_000, interval: 20 }).toBe(401);
       }
     } finally {

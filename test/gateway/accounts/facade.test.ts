@@ -6,7 +6,7 @@ import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
 import { startMailbox, type Mailbox } from './mailbox.ts';
 
-// On PostgreSQL nobody knows the address before the server listens, so that the tests say it as an operator would.
+// On PostgreSQL the address is unknown before the server listens, so the tests configure it as an operator would.
 const publicUrl = 'http://127.0.0.1:43999';
 const callback = `${publicUrl}/v1/accounts/oauth/callback`;
 let world: GatewayWorld;

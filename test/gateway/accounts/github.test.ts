@@ -155,7 +155,7 @@ describe('the login with GitHub', () => {
     ['a refused code', () => (github.refusal = { error: 'bad_verification_code' }), 400],
     ['a user without a number', () => (github.user = { login: 'ada' }), 400],
     ['a number that is a text', () => (github.user = { id: '1815', login: 'ada' }), 400],
-  ])('makes nobody of %s', async (_name, bend, status) => {
+  ])('creates no user from %s', async (_name, bend, status) => {
     bend();
     const { page, body } = await logIn();
     expect([page.status, body.status]).toEqual([status, 'failed']);

@@ -1,5 +1,5 @@
-// The login through an OpenID provider, from the first call to the token: with a real provider, and with everything
-// that somebody could forge on the way.
+// The login through an OpenID provider, from the first call to the token: with a real provider, and with forged callbacks
+// and ID tokens.
 import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
@@ -103,7 +103,7 @@ describe('a redirect login without redirect_to', () => {
     ['an unknown confirmation', { confirmation: `lgf_${'0'.repeat(43)}`, decision: 'confirm' }],
     ['no confirmation', { decision: 'confirm' }],
     ['another decision', { confirmation: `lgf_${'0'.repeat(43)}`, decision: 'maybe' }],
-  ])('takes a form with %s for an old one', async (_name, fields) => {
+  ])('answers a form with %s as expired', async (_name, fields) => {
     expect((await decide(fields as Record<string, string>)).status).toBe(400);
   });
 
@@ -139,7 +139,7 @@ describe('a redirect login with redirect_to', () => {
     expect(location).toMatch(/^https:\/\/shop\.example\/login\?from=menu#login_code=lgc_[0-9A-Za-z]{43}$/);
     const code = location.slice(location.indexOf('=lgc_') + 1);
 
-    // The starter alone gets nothing, nor does anybody with one half of the proof.
+    // The login id alone is not enough, nor is the code or its verifier alone.
     const bare = await result(loginId);
     expect([bare.status, bare.body.error.param]).toEqual([400, 'login_code']);
     for (const members of [
@@ -178,14 +178,14 @@ describe('a redirect login with redirect_to', () => {
     ['a relative address', '//shop.example/login'],
     ['a fragment', 'https://shop.example/#x'],
     ['a scheme of its own', 'shop.example://login'],
-  ])('refuses a redirect_to with %s', async (_name, fields) => {
+  ])('refuses a redirect_to with %s', async (_name, address) => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-      body: { provider: 'oidc', bureau_id: 'local', redirect_to: fields, code_challenge: proof().challenge },
+      body: { provider: 'oidc', bureau_id: 'local', redirect_to: address, code_challenge: proof().challenge },
     });
     expect([status, body.error.param]).toEqual([400, 'redirect_to']);
   });
 
-  test('wants both, the address and the challenge', async () => {
+  test('refuses an address without a challenge and the reverse', async () => {
     for (const [extra, param] of [
       [{ redirect_to: redirectTo }, 'code_challenge'],
       [{ code_challenge: proof().challenge }, 'redirect_to'],
@@ -197,7 +197,7 @@ describe('a redirect login with redirect_to', () => {
     }
   });
 
-  test('takes the origin of the Server entrypoint too', async () => {
+  test('accepts the origin of the Server entrypoint', async () => {
     const { url } = await start({ redirect_to: `${world.url}/done`, code_challenge: proof().challenge });
     expect(String((await comeBack(await oidc.browse(url))).headers.location)).toMatch(/\/done#login_code=/);
   });
@@ -213,8 +213,8 @@ describe('the callback', () => {
   test.each([
     ['no state', '?code=abc'],
     ['an empty state', '?state=&code=abc'],
-    ['a state of our making that was never issued', `?state=lgs_${'0'.repeat(43)}&code=abc`],
-    ['a state of another making', '?state=abc&code=abc'],
+    ['a well-formed state that was never issued', `?state=lgs_${'0'.repeat(43)}&code=abc`],
+    ['a state of another form', '?state=abc&code=abc'],
     ['a login_id for a state', `?state=lgn_${'0'.repeat(43)}&code=abc`],
     ['nothing at all', ''],
   ])('answers 400 in plain words to %s', async (_name, query) => {
@@ -222,7 +222,7 @@ describe('the callback', () => {
     expect([status, text]).toEqual([400, expect.stringContaining('Start again')]);
   });
 
-  test('takes a state once', async () => {
+  test('accepts a state once', async () => {
     const { url } = await start();
     const back = await oidc.browse(url);
     expect((await comeBack(back)).status).toBe(200);
@@ -255,7 +255,7 @@ describe('the callback', () => {
     expect((await result(one.loginId)).body.status).toBe('failed');
   });
 
-  test('does not take a code twice', async () => {
+  test('refuses a code that was used', async () => {
     const [one, other] = [await start(), await start()];
     const back = await oidc.browse(one.url);
     expect((await comeBack(back)).status).toBe(200);
@@ -297,7 +297,7 @@ describe('the callback', () => {
     ['an end in the past', ({ header, claims, sign }) => sign(header, { ...claims, exp: 1_700_000_000 })],
     ['the algorithm none', ({ claims }) => `${encode({ alg: 'none' })}.${encode(claims)}.`],
     [
-      'a signature of somebody else',
+      'a signature by another key',
       ({ header, claims, sign }) =>
         `${sign(header, claims).split('.').slice(0, 2).join('.')}.${'A'.repeat(342)}`,
     ],
@@ -448,7 +448,7 @@ describe('the provider', () => {
     });
   });
 
-  test('sends nobody to an address that a header names', async () => {
+  test('never redirects to an address from a header', async () => {
     const headers = {
       host: 'localhost:1',
       'x-forwarded-host': 'evil.example',

@@ -125,7 +125,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const letter = await mailbox.letterTo(email, 2);
     expect(letter.code).toBe('');
     expect(letter.text).toContain('already has an account');
-    // Whoever tried has no code, and the account keeps its password.
+    // The stranger got no code, and the account keeps its password.
     const verification = await post('verify', {
       verification_id: existing.body.verification_id,
       code: '00000000',

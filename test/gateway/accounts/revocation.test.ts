@@ -71,7 +71,7 @@ const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
 async function keepsWhatItRead(world: GatewayWorld): Promise<boolean> {
   const { userToken, tokenId } = await makeUser(one.sql, 'local');
   await statusAt(world, userToken);
-  // Behind its back, so that nobody hears of it.
+  // Directly in the table, so that no change is announced.
   await revoke(one.sql, tokenId);
   return (await statusAt(world, userToken)) === 200;
 }

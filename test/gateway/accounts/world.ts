@@ -97,7 +97,7 @@ export interface WorldOptions {
   localLogin?: boolean;
   env?: Record<string, string>;
   accounts?: Partial<AccountsOptions>;
-  /** Null where nobody has said under which address browsers reach the server. */
+  /** Null when the address at which browsers reach the server is not configured. */
   baseUrl?: null;
   admin?: Partial<AdminOptions>;
   ready?: () => Promise<void>;

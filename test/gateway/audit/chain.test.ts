@@ -29,7 +29,7 @@ async function write(from: number, to: number): Promise<void> {
   await appendPending(store(), silentLog);
 }
 
-/** What only somebody with the rights of the tables' owner can do. */
+/** Runs a statement that only the owner of the tables may run. */
 async function force(statement: string): Promise<void> {
   const tables = ['audit_entries', 'audit_batches', 'audit_links'];
   for (const table of tables) await sql().unsafe(`alter table gateway.${table} disable trigger user`);

@@ -65,7 +65,7 @@ describe('a result page', () => {
     const title = async (address: string) => /<h1>(.*)<\/h1>/.exec((await ask(address)).text)?.[1];
     expect(await title(cancel)).toBe('Nothing was paid');
     await world.deliver('stripe', world.stripe.pay(id));
-    // Whoever went back and paid after all.
+    // The buyer went back and paid after all.
     expect(await title(cancel)).toBe('Thank you');
     await world.deliver('stripe', world.stripe.refund(id, 250));
     expect(await title(success)).toBe('A part was refunded');

@@ -96,7 +96,7 @@ describe('a price', () => {
     ).toBeNull();
   });
 
-  test('is known for dollars, and for other money only when somebody said it', () => {
+  test('has a default for dollars alone; other currencies need a setting', () => {
     expect([
       parseCreditsPerUnit(undefined, 'usd'),
       parseCreditsPerUnit('', 'usd'),
@@ -273,7 +273,7 @@ describe("Creem's signature", () => {
     expect(verifyCreemSignature(Buffer.from('{"id":"evt_2"}'), hex('one'), { secrets })).toBe(false);
   });
 
-  test('holds for nobody without a secret', () => {
+  test('refuses every signature without a secret', () => {
     expect(
       verifyCreemSignature(body, createHmac('sha256', '').update(body).digest('hex'), { secrets: [] }),
     ).toBe(false);

@@ -138,7 +138,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
 
 /** By the clock on the wall the gateway asks the providers every ten minutes; here it asks when a test says so. */
 async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
-  // It is written at the end of the queue's start, which nobody waits for.
+  // It is written at the end of the queue's start, which runs in the background.
   // `expect.poll` is for tests alone, and worlds are made before them.
   await vi.waitFor(
     async () => {

@@ -38,14 +38,18 @@ export interface SessionRecord {
   archivedAt: string | null;
 }
 
-/** Where the history of a session is stored, up to a seq. */
+// The largest value of an integer column.
+const maxSeq = 2_147_483_647;
+
+/** Where the history of a session is stored, up to a seq: the parts of its ancestors, then its own. */
 export function segmentsOf(
   session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>,
   upTo: number = session.headSeq,
 ): Segment[] {
-  return [...session.lineage, { sessionKey: session.key, upTo: Number.MAX_SAFE_INTEGER }].map(
-    ({ sessionKey, upTo: end }) => ({ sessionKey, upTo: Math.min(end, upTo, 2_147_483_647) }),
-  );
+  return [...session.lineage, { sessionKey: session.key, upTo: maxSeq }].map(({ sessionKey, upTo: end }) => ({
+    sessionKey,
+    upTo: Math.min(end, upTo, maxSeq),
+  }));
 }
 
 export interface NewSession {
@@ -225,6 +229,7 @@ function toRow(session: NewSession): object {
   };
 }
 
+/** Hides a session whose events a fork still refers to, and deletes any other with its runs and events. */
 export async function removeSession({ tx }: UnitOfWork, sessionKey: string): Promise<'hidden' | 'gone'> {
   await tx`select from agent.sessions_sessions where session_id = ${sessionKey} for update`;
   const [child] = await tx`

@@ -1,26 +1,23 @@
-// The spans of a run, of its steps and of its tool calls, named by OpenTelemetry's conventions for generative AI. Texts,
-// tool inputs and tool outputs are in none of them.
+// The spans of a run, of its steps and of its tool calls, named by OpenTelemetry's conventions for generative AI. No span
+// carries texts, tool inputs or tool outputs.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Span, Traces } from '../../../kernel/telemetry/traces.ts';
 
-/** A run is the root of its own trace, because it may come out of a queue. `request`, a `traceparent`, is linked. */
+interface TracedRun {
+  agentId: string;
+  /** The agent's. */
+  name: string;
+  sessionId: string;
+  runId: string;
+  model: string;
+  /** The `traceparent` of the request that queued the run. The span links to it. */
+  request: string | undefined;
+}
+
+/** The root of a trace of its own, because a run may start long after its request. */
 export function runSpan(
   traces: Traces,
-  {
-    agentId,
-    name,
-    sessionId,
-    runId,
-    model,
-    request,
-  }: {
-    agentId: string;
-    name: string;
-    sessionId: string;
-    runId: string;
-    model: string;
-    request: string | undefined;
-  },
+  { agentId, name, sessionId, runId, model, request }: TracedRun,
 ): Span {
   return traces.start(`invoke_agent ${name}`, {
     isRoot: true,
@@ -67,15 +64,14 @@ export function toolSpan(
   });
 }
 
-/** `reason` is the code of a failure. */
-export function endSpan(
-  span: Span,
-  {
-    usage,
-    finishReason,
-    reason,
-  }: { usage: RunUsage | undefined; finishReason: string | null | undefined; reason: string | undefined },
-): void {
+interface SpanResult {
+  usage: RunUsage | undefined;
+  finishReason: string | null | undefined;
+  /** The code of a failure. */
+  reason: string | undefined;
+}
+
+export function endSpan(span: Span, { usage, finishReason, reason }: SpanResult): void {
   span.set({
     'gen_ai.usage.input_tokens': usage?.inputTokens,
     'gen_ai.usage.output_tokens': usage?.outputTokens,
