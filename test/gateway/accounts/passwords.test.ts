@@ -257,7 +257,12 @@ describe('a forgotten password', () => {
         const pending = tryLogin(email);
         // The login has checked the password and waits for the user's row.
         await expect
-          .poll(async () => (await sql`select 1 from pg_locks where not granted`).length)
+          .poll(
+            async () =>
+              (
+                await sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+              ).length,
+          )
           .toBeGreaterThan(0);
         await tx`update gateway.accounts_passwords set password_digest = 'replaced' where user_id = (select user_id from gateway.accounts_users where email = ${email})`;
         return { pending };

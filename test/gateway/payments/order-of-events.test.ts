@@ -96,7 +96,9 @@ test('takes a refund back that arrives while the payment is being recorded', asy
     systemOrigin,
   ).finally(() => (isApplied = true));
   const waitsForLock = async () =>
-    (await world.sql`select 1 from pg_locks where locktype = 'advisory' and not granted`).length > 0;
+    (
+      await world.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+    ).length > 0;
   await expect.poll(async () => isApplied || (await waitsForLock()), { interval: 20 }).toBe(true);
   gate.resolve();
   expect([await paid, await refunded]).toEqual(['accepted', 'accepted']);
