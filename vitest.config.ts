@@ -25,7 +25,7 @@ const onBothEngines = [
   'test/cli/{db,ledger}.test.ts',
   'test/deploy/deploy.test.ts',
   'test/fault-injection/drain.test.ts',
-  'test/gateway/{directory,limits,world}.test.ts',
+  'test/gateway/{descriptors,directory,limits,world}.test.ts',
   'test/gateway/accounts/{revocation,tokens}.test.ts',
   'test/gateway/ai/**/{jobs,paid}.test.ts',
   'test/gateway/audit/chain.test.ts',
