@@ -319,7 +319,7 @@ describe('imports from a folder above', () => {
     'src/gateway/payments/providers/stripe.ts': "import type { Order } from '../orders/order.ts';",
   });
   accepts('may remain where a folder is listed', {
-    'src/gateway/ai/providers/xai/video.ts': "import type { VideoAdapter } from '../video-adapter.ts';",
+    'src/gateway/credits/allotments/pool.ts': "import type { Hold } from '../ports.ts';",
   });
 });
 

@@ -125,11 +125,6 @@ function refuseImport(file: string, { target, typeOnly }: Import): string | unde
  * add none.
  */
 export const importsFromAbove: ReadonlyMap<string, string> = new Map([
-  ['src/gateway/ai/providers/anthropic', 'src/gateway/ai/providers'],
-  ['src/gateway/ai/providers/google', 'src/gateway/ai/providers'],
-  ['src/gateway/ai/providers/openai', 'src/gateway/ai/providers'],
-  ['src/gateway/ai/providers/openai-compatible', 'src/gateway/ai/providers'],
-  ['src/gateway/ai/providers/xai', 'src/gateway/ai/providers'],
   ['src/gateway/credits/allotments', 'src/gateway/credits'],
   ['src/gateway/credits/journal', 'src/gateway/credits'],
 ]);

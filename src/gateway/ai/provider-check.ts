@@ -5,6 +5,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
 import type { Passthrough } from './formats/passthrough/calls.ts';
 import { embeddings } from './formats/passthrough/formats.ts';
+import { adapterOf } from './providers/adapters.ts';
 import { baseUrlKey, type ProviderModels } from './providers/text-models.ts';
 import { ConnectionFailure } from './upstream/provider-error.ts';
 
@@ -34,7 +35,7 @@ const deadlineMs = 60_000;
 /** Calls all providers at the same time; the results are in the order of the catalog. */
 export async function checkProviders(options: ProviderCheckOptions): Promise<ProviderCheck[]> {
   const byProvider = Map.groupBy(
-    options.models().filter((model) => model.providerEntry.kind !== 'local'),
+    options.models().filter((model) => adapterOf(model).isLocal !== true),
     (model) => model.provider,
   );
   return Promise.all([...byProvider].map(([provider, models]) => checkProvider(provider, models, options)));

@@ -8,6 +8,7 @@ import {
   longestOutput,
   minimumOutput,
 } from '../metering/bound.ts';
+import { adapterOf } from '../providers/adapters.ts';
 
 /** Whether the call has no output limit of its own although it produces output. */
 export function isUnlimited(demand: Demand): boolean {
@@ -15,10 +16,8 @@ export function isUnlimited(demand: Demand): boolean {
 }
 
 /** Whether the provider accepts an output limit that the gateway adds. */
-export function acceptsLimit({
-  providerEntry: { kind, output_limit_member: member },
-}: CatalogModel): boolean {
-  return kind === 'local' || member !== undefined;
+export function acceptsLimit(model: CatalogModel): boolean {
+  return adapterOf(model).isLocal === true || model.providerEntry.output_limit_member !== undefined;
 }
 
 /**

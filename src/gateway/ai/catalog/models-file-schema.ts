@@ -1,4 +1,6 @@
 // The JSON Schema of the operator's MODELS_FILE.
+import { providerKinds } from '../providers/adapters.ts';
+import { passthroughFormatNames, videoFormats } from '../providers/adapter/provider-adapter.ts';
 import { videoResolutions } from './rates.ts';
 
 const text = { type: 'string' };
@@ -43,7 +45,7 @@ export const modelsFileSchema = {
         properties: {
           id: identifier,
           name,
-          kind: { type: 'string', pattern: '^(openai-compatible|openai|anthropic|google|local)$' },
+          kind: { type: 'string', pattern: `^(${providerKinds.join('|')})$` },
           base_url: { type: 'string', pattern: '^https?://' },
           api_key_env: { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' },
           usage: { enum: ['ask', 'none'] },
@@ -52,9 +54,9 @@ export const modelsFileSchema = {
           formats: {
             type: 'array',
             uniqueItems: true,
-            items: { enum: ['chat', 'embeddings', 'responses', 'messages', 'rerank'] },
+            items: { enum: passthroughFormatNames },
           },
-          video_format: { enum: ['openai', 'google', 'xai'] },
+          video_format: { enum: videoFormats },
         },
         if: { properties: { kind: { const: 'openai-compatible' } } },
         then: { required: ['base_url'] },

@@ -2,6 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { compileSchema } from '../../../kernel/contract/schema.ts';
 import { SettingError } from '../../../kernel/settings.ts';
+import { adapterOfKind, type ProviderKind } from '../providers/adapters.ts';
+import type { PassthroughFormatName, VideoFormat } from '../providers/adapter/provider-adapter.ts';
 import { modelsFileSchema } from './models-file-schema.ts';
 import type { Rates, Tier } from './rates.ts';
 import type { Reasoning } from './reasoning.ts';
@@ -25,42 +27,6 @@ export interface ProviderEntry {
   /** The format of its asynchronous video jobs; absent if it has none. */
   video_format?: VideoFormat;
 }
-
-export type VideoFormat = 'openai' | 'google' | 'xai';
-export type ProviderKind = 'openai-compatible' | 'openai' | 'anthropic' | 'google' | 'local';
-export type PassthroughFormatName = 'chat' | 'embeddings' | 'responses' | 'messages' | 'rerank';
-
-// Defaults for each kind of provider. `unpriced_members` are those that it bills other than by tokens.
-const kindDefaults: Record<
-  ProviderKind,
-  Pick<ProviderEntry, 'base_url' | 'formats' | 'video_format' | 'unpriced_members' | 'output_limit_member'>
-> = {
-  'openai-compatible': { formats: ['chat', 'embeddings'], video_format: 'openai', unpriced_members: [] },
-  openai: {
-    base_url: 'https://api.openai.com/v1',
-    formats: ['chat', 'embeddings', 'responses'],
-    video_format: 'openai',
-    unpriced_members: ['service_tier', 'web_search_options'],
-    output_limit_member: 'max_completion_tokens',
-  },
-  anthropic: {
-    base_url: 'https://api.anthropic.com/v1',
-    formats: ['messages'],
-    unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers', 'fallbacks'],
-    output_limit_member: 'max_tokens',
-  },
-  google: {
-    base_url: 'https://generativelanguage.googleapis.com/v1beta',
-    formats: [],
-    video_format: 'google',
-    unpriced_members: ['serviceTier', 'cachedContent'],
-    output_limit_member: 'maxOutputTokens',
-  },
-  local: { formats: [], unpriced_members: [] },
-};
-
-// The efforts that the SDK packages of Anthropic and Google translate for their models.
-const translatedEfforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 
 export type Modality = 'text' | 'stream' | 'openai' | 'image' | 'video' | 'tts' | 'asr' | 'embedding';
 
@@ -163,7 +129,7 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
       name: provider.id,
       // Without usage a streamed call is charged by the gateway's own count, which hidden reasoning escapes.
       usage: 'ask',
-      ...kindDefaults[provider.kind],
+      ...adapterOfKind(provider.kind).defaults,
       ...provider,
       ...(provider.base_url === undefined ? {} : { base_url: provider.base_url.replace(/\/+$/, '') }),
     })),
@@ -191,13 +157,17 @@ function checkProviders(file: ModelsFile, existing: ExistingEntries, refuse: Ref
   const ids = new Set<string>();
   for (const [index, { id, kind, base_url: baseUrl }] of file.providers.entries()) {
     const path = `providers[${index}]`;
-    if (existing.providers.some((provider) => provider.id === id && provider.kind === 'local'))
+    if (existing.providers.some((provider) => provider.id === id && isLocal(provider.kind)))
       refuse(`${path}.id`, `"${id}" is built in and cannot be declared`);
     if (ids.has(id)) refuse(`${path}.id`, `"${id}" is declared twice`);
     ids.add(id);
-    if (kind !== 'local' && !isPlainUrl(baseUrl ?? ''))
+    if (!isLocal(kind) && !isPlainUrl(baseUrl ?? ''))
       refuse(`${path}.base_url`, 'must be an http or https address without credentials, query and fragment');
   }
+}
+
+function isLocal(kind: ProviderKind): boolean {
+  return adapterOfKind(kind).isLocal === true;
 }
 
 function isPlainUrl(text: string): boolean {
@@ -218,7 +188,7 @@ function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse
     ids.add(model.id);
     const kind = providerKinds.get(model.provider);
     if (kind === undefined) refuse(`${path}.provider`, `there is no provider "${model.provider}"`);
-    if (kind === 'local' && !existing.localModels.includes(model.upstream_model)) {
+    if (kind !== undefined && isLocal(kind) && !existing.localModels.includes(model.upstream_model)) {
       refuse(
         `${path}.upstream_model`,
         existing.localModels.length === 0
@@ -237,10 +207,10 @@ function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse
 function checkReasoning({ reasoning }: ModelEntry, kind: ProviderKind | undefined, refuse: Refuse): void {
   if (reasoning === undefined) return;
   const efforts = reasoning.efforts.map((effort) => effort.id);
-  const isTranslated = kind === 'anthropic' || kind === 'google';
-  const unknown = efforts.findIndex((effort) => !translatedEfforts.includes(effort));
-  if (isTranslated && unknown >= 0)
-    refuse(`efforts[${unknown}].id`, `must be one of ${translatedEfforts.join(', ')}`);
+  const supported = kind && adapterOfKind(kind).efforts;
+  const unknown = supported === undefined ? -1 : efforts.findIndex((effort) => !supported.includes(effort));
+  if (supported !== undefined && unknown >= 0)
+    refuse(`efforts[${unknown}].id`, `must be one of ${supported.join(', ')}`);
   if (new Set(efforts).size < efforts.length) refuse('efforts', 'has an id twice');
   if (!efforts.includes(reasoning.default_effort))
     refuse('default_effort', `must be one of ${efforts.join(', ')}`);

@@ -5,6 +5,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ModelCall, Prompt } from '../hub/language-model.ts';
 import { approximateJsonBytes } from './json-size.ts';
+import { adapterOf } from '../providers/adapters.ts';
 
 /** Throws a 422 for a file that the model does not take. `name` is the caller's name of the prompt, for the error. */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
@@ -24,16 +25,16 @@ export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'p
 
 /** Throws a 422 that names `param` for a JSON answer without a schema, if the model's provider requires one. */
 export function checkAnswerFormat(
-  { id, providerEntry }: Pick<CatalogModel, 'id' | 'providerEntry'>,
+  model: Pick<CatalogModel, 'id' | 'providerEntry'>,
   format: ModelCall['responseFormat'],
   param: string,
 ): void {
-  // Anthropic has JSON answers by schema only. Its SDK package drops the format without one and answers in text.
-  if (providerEntry.kind !== 'anthropic' || format?.type !== 'json' || format.schema !== undefined) return;
+  if (format?.type !== 'json' || format.schema !== undefined || adapterOf(model).needsAnswerSchema !== true)
+    return;
   throw new Problem(
     'impossible',
     'unsupported_by_model',
-    `The model ${id} answers in JSON by a schema only; send one in ${param}.`,
+    `The model ${model.id} answers in JSON by a schema only; send one in ${param}.`,
     { param },
   );
 }
@@ -77,7 +78,7 @@ export const maxLocalInputBytes = 64 * 1024;
 
 /** Throws a 422 when the body is too long for a local model; it names the member that exceeds the limit. */
 export function checkLocalInput(model: CatalogModel, body: object): void {
-  if (model.providerEntry.kind !== 'local') return;
+  if (adapterOf(model).isLocal !== true) return;
   let remainingBytes = maxLocalInputBytes;
   for (const [param, value] of Object.entries(body)) {
     remainingBytes -= approximateJsonBytes(value, remainingBytes);

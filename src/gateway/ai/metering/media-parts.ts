@@ -1,6 +1,6 @@
 // Where each format has content parts, and which of their types are media. A type is a medium at these places alone, and
 // only the listed member of it is the medium; all its other members are text like any other.
-import type { PassthroughFormatName } from '../catalog/models-file.ts';
+import type { PassthroughFormatName } from '../providers/adapter/provider-adapter.ts';
 
 /** The format of a request: those that pass through, `text` for /v1/ai/text and `stream` for the AI SDK's. */
 export type RequestFormat = PassthroughFormatName | 'text' | 'stream';

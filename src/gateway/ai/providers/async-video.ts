@@ -4,7 +4,6 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { VideoFormat } from '../catalog/models-file.ts';
 import type {
   AsyncVideoModel,
   GenerationContext,
@@ -18,11 +17,12 @@ import { readAll } from '../upstream/response-body.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { ConnectionFailure } from '../upstream/provider-error.ts';
 import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
-import type { ModelAccess } from './adapter.ts';
+import type { ModelAccess } from './adapter/model-access.ts';
 import { googleVideo } from './google/video.ts';
 import { openAiVideo } from './openai/video.ts';
-import { refusePricedOptions } from './priced-options.ts';
-import type { VideoAdapter, VideoStatus } from './video-adapter.ts';
+import { refusePricedOptions } from './adapter/priced-options.ts';
+import type { VideoFormat } from './adapter/provider-adapter.ts';
+import type { VideoAdapter, VideoStatus } from './adapter/video-adapter.ts';
 import { xaiVideo } from './xai/video.ts';
 
 export interface AsyncVideoOptions extends ModelAccess {

@@ -13,12 +13,13 @@ import type {
   VideoCall,
   VideoModel,
 } from '../hub/media-model.ts';
+import { adapterOf } from './adapters.ts';
 import { asyncVideoModel, type VideoLimits } from './async-video.ts';
 import type { LocalMediaModels } from './local/media-models.ts';
 import { openAiImageModel } from './openai/image.ts';
 import { openAiSpeechModel } from './openai/speech.ts';
 import { openAiTranscriptionModel } from './openai/transcription.ts';
-import type { ModelAccess } from './adapter.ts';
+import type { ModelAccess } from './adapter/model-access.ts';
 import type { ProviderModels } from './text-models.ts';
 
 /** All throw a 422 for a model whose provider has no supported format. `firstMs` is the time left to the first byte. */
@@ -69,7 +70,11 @@ export function createMediaModels({
         ? localModel(local.speech, model)
         : openAiSpeechModel(model, openAiAccess(model, 'speech', firstMs)),
     transcription: (model, firstMs) =>
-      openAiTranscriptionModel(model, openAiAccess(model, 'recognition', firstMs)),
+      openAiTranscriptionModel(
+        model,
+        openAiAccess(model, 'recognition', firstMs),
+        adapterOf(model).audioTokensPerSecond,
+      ),
     checkImage(model, call) {
       requireImageInput(model, call);
       models.image(model).check(call);
@@ -82,8 +87,8 @@ export function createMediaModels({
   return models;
 }
 
-function isLocal({ providerEntry }: CatalogModel): boolean {
-  return providerEntry.kind === 'local';
+function isLocal(model: CatalogModel): boolean {
+  return adapterOf(model).isLocal === true;
 }
 
 function localModel<T>(models: ReadonlyMap<string, T>, { upstream_model: name, id }: CatalogModel): T {
@@ -95,8 +100,7 @@ function localModel<T>(models: ReadonlyMap<string, T>, { upstream_model: name, i
 }
 
 function requireOpenAiFormat(model: CatalogModel, what: string): void {
-  const { kind } = model.providerEntry;
-  if (kind !== 'openai-compatible' && kind !== 'openai') throw unsupportedKind(model, what);
+  if (adapterOf(model).hasOpenAiMedia !== true) throw unsupportedKind(model, what);
 }
 
 function unsupportedKind({ id, providerEntry }: CatalogModel, what: string): Problem {

@@ -6,49 +6,23 @@ import type { ProviderEntry } from '../catalog/models-file.ts';
 import type { ModelCall, ProviderOptions } from '../hub/language-model.ts';
 import { findForm } from '../upstream/member-names.ts';
 import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
+import { adapterOfKind } from './adapters.ts';
+import type { CallerChoices } from './adapter/provider-adapter.ts';
 
-/** Members of a call beyond the hub's; undefined where the caller does not send them. */
-export interface CallerChoices {
-  /** Whether the model may call several tools in one turn. */
-  parallelToolCalls?: boolean | undefined;
-  /** Whether answers must follow the schema to the letter. */
-  strictSchema?: boolean | undefined;
-}
-
-/** The choices by the names of the provider's package. Throws a 422 for a model that cannot be held to one tool a turn. */
+/** The choices as options of the provider's package. Throws a 422 for a model that cannot be held to one tool a turn. */
 export function providerOptionsFor(
-  { id, kind, name }: Pick<ProviderEntry, 'id' | 'kind' | 'name'>,
-  { parallelToolCalls, strictSchema }: CallerChoices,
+  provider: Pick<ProviderEntry, 'id' | 'kind' | 'name'>,
+  choices: CallerChoices,
 ): ProviderOptions {
-  const strict = strictSchema === undefined ? {} : { strictJsonSchema: strictSchema };
-  switch (kind) {
-    case 'openai':
-      return { openai: { ...strict, ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }) } };
-    case 'openai-compatible':
-      return {
-        openaiCompatible: strict,
-        // The package copies unknown options under the provider's own name into the request.
-        ...(parallelToolCalls === undefined
-          ? {}
-          : { [packageName(id)]: { parallel_tool_calls: parallelToolCalls } }),
-      };
-    case 'anthropic':
-      // Anthropic's schemas always bind.
-      return parallelToolCalls === false ? { anthropic: { disableParallelToolUse: true } } : {};
-    default:
-      if (parallelToolCalls !== false) return {};
-      throw new Problem(
-        'impossible',
-        'unsupported_by_model',
-        `parallel_tool_calls cannot be false here: the format of ${name} has no switch for it, so its models cannot be held to one tool call a turn.`,
-        { param: 'parallel_tool_calls' },
-      );
-  }
-}
-
-/** The package's name for its options: the first part of the provider's id in camel case. */
-function packageName(id: string): string {
-  return (id.split('.')[0] ?? id).replace(/[_-]([a-z])/g, (_match, letter: string) => letter.toUpperCase());
+  const { callOptions, limitsParallelTools } = adapterOfKind(provider.kind);
+  if (choices.parallelToolCalls === false && limitsParallelTools !== true)
+    throw new Problem(
+      'impossible',
+      'unsupported_by_model',
+      `parallel_tool_calls cannot be false here: the format of ${provider.name} has no switch for it, so its models cannot be held to one tool call a turn.`,
+      { param: 'parallel_tool_calls' },
+    );
+  return callOptions?.(choices, provider.id) ?? {};
 }
 
 /**

@@ -10,19 +10,26 @@ import type {
   ProviderOptions,
   StreamPart,
 } from '../hub/language-model.ts';
-import type { CachedSdkModel, ModelAccess, ProviderAdapter, TransportCall } from './adapter.ts';
+import type { CachedSdkModel, ModelAccess, TransportCall } from './adapter/model-access.ts';
+import type { ProviderAdapter, SdkFormat } from './adapter/provider-adapter.ts';
 import { refuseProviderOptions } from './provider-options.ts';
 import { createSdkTransport } from './sdk-transport.ts';
 import { separateToolFiles } from './tool-result-files.ts';
 
-export function sdkModel(model: CatalogModel, adapter: ProviderAdapter, access: ModelAccess): LanguageModel {
-  async function prepare(call: ModelCall, streams: boolean) {
-    refuseProviderOptions(model, call);
-    const { sdk, transport } = cachedModel(model, adapter, access);
-    const transportCall: TransportCall = { model, adapter, access, streams, signal: call.signal };
+export function sdkModel(
+  model: CatalogModel,
+  formatOf: NonNullable<ProviderAdapter['sdkFormat']>,
+  access: ModelAccess,
+): LanguageModel {
+  async function prepare(modelCall: ModelCall, streams: boolean) {
+    refuseProviderOptions(model, modelCall);
+    const format = formatOf(modelCall);
+    const call = format.prepare?.(modelCall) ?? modelCall;
+    const { sdk, transport } = cachedModel(model, format, access);
+    const transportCall: TransportCall = { model, format, access, streams, signal: call.signal };
     const loadedSdk = await sdk;
     return {
-      options: sdkOptions(model, adapter, call),
+      options: sdkOptions(model, format, call),
       run: <T>(work: (loaded: LanguageModelV4) => T): T =>
         transport.run(transportCall, () => work(loadedSdk)),
     };
@@ -86,15 +93,16 @@ function normalizeFinishReason(reason: FinishReason): FinishReason {
 
 function cachedModel(
   model: CatalogModel,
-  { endRule, load }: ProviderAdapter,
+  format: SdkFormat,
   { sdkModels, baseUrl }: ModelAccess,
 ): CachedSdkModel {
   const sameAddress = (sdkModels.get(model) ?? []).filter((cached) => cached.baseUrl === baseUrl);
-  const existing = sameAddress.find((cached) => cached.endRule === endRule);
+  const existing = sameAddress.find((cached) => cached.format === format);
   if (existing !== undefined) return existing;
   const transport = createSdkTransport();
-  const sdk = load({ baseURL: baseUrl, apiKey: 'sent by the transport', fetch: transport.fetch });
-  const created: CachedSdkModel = { baseUrl, endRule, sdk, transport };
+  const settings = { baseURL: baseUrl, apiKey: 'sent by the transport', fetch: transport.fetch };
+  const sdk = format.load(model, settings);
+  const created: CachedSdkModel = { baseUrl, format, sdk, transport };
   // Models of an earlier address are dropped.
   sdkModels.set(model, [...sameAddress, created]);
   // A package that failed to load is loaded again by the next call.
@@ -102,20 +110,16 @@ function cachedModel(
   return created;
 }
 
-function sdkOptions(
-  model: CatalogModel,
-  adapter: ProviderAdapter,
-  call: ModelCall,
-): LanguageModelV4CallOptions {
+function sdkOptions(model: CatalogModel, format: SdkFormat, call: ModelCall): LanguageModelV4CallOptions {
   const { reasoningEffort, signal, providerOptions = {}, memberNames: _memberNames, ...options } = call;
   const needsLimit = model.providerEntry.output_limit_member !== undefined;
   const maxOutputTokens =
     call.maxOutputTokens ?? (needsLimit ? (model.max_output_tokens ?? undefined) : undefined);
   const { providerOptions: effortOptions = {}, ...reasoning } =
-    reasoningEffort === undefined ? {} : adapter.effort(reasoningEffort);
+    reasoningEffort === undefined ? {} : format.effort(reasoningEffort);
   return {
     ...options,
-    prompt: adapter.hasTextResults === true ? separateToolFiles(options.prompt) : options.prompt,
+    prompt: format.hasTextResults === true ? separateToolFiles(options.prompt) : options.prompt,
     ...reasoning,
     ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
     abortSignal: signal,

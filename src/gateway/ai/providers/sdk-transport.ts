@@ -11,7 +11,8 @@ import { readAll } from '../upstream/response-body.ts';
 import { redactNestedErrorEdits } from '../upstream/error-text.ts';
 import { completesAnswer, findError, providerEvents } from '../upstream/events.ts';
 import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';
-import type { ModelAccess, ProviderAdapter, SdkTransport, TransportCall } from './adapter.ts';
+import type { ModelAccess, SdkTransport, TransportCall } from './adapter/model-access.ts';
+import type { SdkFormat } from './adapter/provider-adapter.ts';
 
 const largeBodyLength = 256 * 1024;
 
@@ -36,28 +37,25 @@ async function send(
   call: TransportCall,
   { url, body, headers }: { url: string; body: string; headers: Headers },
 ): Promise<Response> {
-  const { adapter, access, streams, signal } = call;
+  const { model, format, access, streams, signal } = call;
   const { upstream, apiKey, idleMs, firstMs } = access;
-  const asksForUsage = streams && adapter.asksForUsage === true;
+  const asksForUsage = streams && format.asksForUsage?.(model) === true;
   const answer = await upstream.send({
     url,
-    body: await withApprovedLimit(body, adapter, access),
+    body: await withApprovedLimit(body, format, access),
     bodyWithoutUsage: asksForUsage ? () => withoutMember(body, 'stream_options') : undefined,
-    headers: formatHeaders(adapter, headers),
+    headers: formatHeaders(format, headers),
     streams,
     signal,
     apiKey,
-    keyHeader: adapter.keyHeader,
+    keyHeader: format.keyHeader,
     idleMs,
     firstMs,
   });
   return streams ? streamResponse(answer, call) : jsonResponse(answer);
 }
 
-function formatHeaders(
-  { formatHeaders: names = [] }: ProviderAdapter,
-  headers: Headers,
-): Record<string, string> {
+function formatHeaders({ formatHeaders: names = [] }: SdkFormat, headers: Headers): Record<string, string> {
   return Object.fromEntries(
     names.flatMap((name) => {
       const text = headers.get(name);
@@ -73,7 +71,7 @@ function formatHeaders(
  */
 async function withApprovedLimit(
   body: string,
-  { raisedLimit }: ProviderAdapter,
+  { raisedLimit }: SdkFormat,
   { approveOutputLimit }: ModelAccess,
 ): Promise<string | Uint8Array> {
   const isLarge = body.length > largeBodyLength;
@@ -120,7 +118,7 @@ function streamResponse(answer: UpstreamAnswer, call: TransportCall): Response {
 /** The bytes of the events, once each is checked; error texts in them are redacted. */
 async function* checkedEvents(
   { body, redact }: UpstreamAnswer,
-  { model, adapter: { endRule }, access: { onAnswerComplete } }: TransportCall,
+  { model, format: { endRule }, access: { onAnswerComplete } }: TransportCall,
 ): AsyncGenerator<Uint8Array> {
   for await (const group of providerEvents(body, maxEventBytesFor(endRule, model), endRule)) {
     if (onAnswerComplete !== undefined && group.some((event) => completesAnswer(event, endRule)))

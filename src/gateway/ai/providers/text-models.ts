@@ -1,16 +1,14 @@
 // Language models of the catalog, ready to be called: the address and key of the provider now, the deadlines of the
-// call, and the adapter for the kind of provider. media-models.ts does the same for images, videos and audio.
+// call, and the format of the provider's package. media-models.ts does the same for images, videos and audio.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { isAboveDefaultEffort } from '../catalog/reasoning.ts';
 import type { LanguageModel } from '../hub/language-model.ts';
 import type { Upstream } from '../upstream/client.ts';
 import type { Timeouts } from '../upstream/deadlines.ts';
-import type { ModelAccess, SdkModelCache } from './adapter.ts';
-import { anthropicModel } from './anthropic/text.ts';
-import { googleModel } from './google/text.ts';
+import type { ModelAccess, SdkModelCache } from './adapter/model-access.ts';
+import { adapterOf } from './adapters.ts';
 import { withDeadlines } from './local/deadlines.ts';
-import { openAiCompatibleModel } from './openai-compatible/text.ts';
-import { openAiModel } from './openai/text.ts';
+import { sdkModel } from './sdk-model.ts';
 
 /** What distinguishes one call from others of the same model. */
 export interface CallOptions extends Pick<
@@ -62,21 +60,11 @@ export function createProviderModels({
   return {
     access,
     languageModel(model, call) {
-      switch (model.providerEntry.kind) {
-        case 'openai-compatible':
-          return openAiCompatibleModel(model, access(model, call));
-        case 'openai':
-          return openAiModel(model, access(model, call));
-        case 'anthropic':
-          return anthropicModel(model, access(model, call));
-        case 'google':
-          return googleModel(model, access(model, call));
-        case 'local': {
-          const localModel = local.get(model.upstream_model);
-          if (localModel === undefined) throw new Error(`No local model runs ${model.id}.`);
-          return withDeadlines(localModel, timeouts);
-        }
-      }
+      const { sdkFormat } = adapterOf(model);
+      if (sdkFormat !== undefined) return sdkModel(model, sdkFormat, access(model, call));
+      const localModel = local.get(model.upstream_model);
+      if (localModel === undefined) throw new Error(`No local model runs ${model.id}.`);
+      return withDeadlines(localModel, timeouts);
     },
   };
 }

@@ -3,6 +3,7 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
+import { adapterOf } from '../providers/adapters.ts';
 import {
   type Breaker,
   type BreakerSettings,
@@ -134,7 +135,7 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
     recordStreamFailure(model, error) {
       const isFailure =
         error instanceof Problem && (error.kind === 'upstream_failed' || error.kind === 'upstream_timeout');
-      if (isFailure && model.providerEntry.kind !== 'local') healthOf(model).breaker.recordLateFailure();
+      if (isFailure && adapterOf(model).isLocal !== true) healthOf(model).breaker.recordLateFailure();
     },
   };
 }
@@ -210,7 +211,7 @@ function retryDelayMs<T>(
 // A refused key is a configuration error, not an outage. Local models have no provider to protect, and one user's
 // scripted failures (@fail) must not open the breaker for the others.
 function countsAsFailure(problem: Problem, model: CatalogModel): boolean {
-  if (model.providerEntry.kind === 'local') return false;
+  if (adapterOf(model).isLocal === true) return false;
   return (
     problem.code === 'upstream_failed' ||
     problem.code === 'upstream_truncated' ||

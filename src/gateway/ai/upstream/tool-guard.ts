@@ -2,28 +2,8 @@
 // model's route does not take.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
-import type { ProviderEntry } from '../catalog/models-file.ts';
-
-// Types of tools that the caller runs, so that they cost only their tokens. The provider runs all others: it bills them
-// separately, or they read input of unknown size.
-const callerTools =
-  /^(?:function|custom|namespace|tool_search|local_shell|apply_patch|bash_|text_editor_|memory_|computer(?!_use_preview))/;
-
-interface RequestTool {
-  type?: unknown;
-  /** The tools of a namespace, and of an item with the result of a tool search. */
-  tools?: unknown;
-  environment?: { type?: unknown } | null;
-}
-
-function isRunByCaller(tool: RequestTool): boolean {
-  // In Anthropic's format, tools of the caller may have no type.
-  if (tool.type === undefined || tool.type === null) return true;
-  return (
-    typeof tool.type === 'string' &&
-    (callerTools.test(tool.type) || (tool.type === 'shell' && tool.environment?.type === 'local'))
-  );
-}
+import { adapterOf } from '../providers/adapters.ts';
+import { isRunByCaller, type RequestTool } from '../providers/adapter/unpriced-tools.ts';
 
 function findOtherTool(
   body: object,
@@ -71,14 +51,12 @@ function unpricedTool(name: string, param: string): Problem {
 }
 
 /** Throws a 422 for a tool that chat completions of this model do not take, and names the routes that take it. */
-export function checkChatTools(
-  { providerEntry, rates }: Pick<CatalogModel, 'providerEntry' | 'rates'>,
-  body: object,
-): void {
+export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rates'>, body: object): void {
+  const { providerEntry, rates } = model;
+  const { hasTwoChatTools, ownTools } = adapterOf(model);
   if (rates !== null) refusePricedTools(body);
   const takesChat = providerEntry.formats.includes('chat');
-  // OpenAI has two types of tools in this format. Other servers check theirs themselves.
-  if (takesChat && providerEntry.kind !== 'openai') return;
+  if (takesChat && hasTwoChatTools !== true) return;
   const otherTool = findOtherTool(
     body,
     ({ type }) => type === undefined || type === 'function' || (takesChat && type === 'custom'),
@@ -87,7 +65,7 @@ export function checkChatTools(
   const routes = [
     ...(providerEntry.formats.includes('responses') ? ['/v1/ai/responses'] : []),
     ...(providerEntry.formats.includes('messages') ? ['/v1/ai/messages'] : []),
-    ...(providerEntry.kind in toolIdPrefixes ? ['/v1/ai/stream'] : []),
+    ...(ownTools === undefined ? [] : ['/v1/ai/stream']),
   ];
   const remedy = routes.length === 0 ? '' : ` The provider's own tools go by POST ${routes.join(' or ')}.`;
   throw new Problem(
@@ -98,40 +76,24 @@ export function checkChatTools(
   );
 }
 
-// Prefixes of the ids of provider tools, for the kinds of providers whose SDK packages have such tools.
-const toolIdPrefixes: Partial<Record<ProviderEntry['kind'], string>> = {
-  openai: 'openai.',
-  anthropic: 'anthropic.',
-  google: 'google.',
-};
-// Provider tools that are billed by use, run another model, or read input of unknown size.
-const unpricedTools =
-  /^[a-z]+\.(?:web_search|web_fetch|code_execution|google_search|enterprise_web_search|google_maps|url_context|file_search|vertex_rag_store|advisor|mcp)/;
-
 /** Throws a 422 for a provider tool that the model's provider does not have, or whose use has no known price. */
 export function checkProviderTools(
-  { id, providerEntry, rates }: Pick<CatalogModel, 'id' | 'providerEntry' | 'rates'>,
+  model: Pick<CatalogModel, 'id' | 'providerEntry' | 'rates'>,
   tools: readonly { type: string; id?: string; args?: Record<string, unknown> }[] = [],
 ): void {
+  const { ownTools } = adapterOf(model);
   for (const [index, { type, id: toolId = '', args }] of tools.entries()) {
     if (type !== 'provider') continue;
     const param = `tools[${index}].id`;
-    const prefix = toolIdPrefixes[providerEntry.kind];
-    if (prefix === undefined || !toolId.startsWith(prefix)) {
+    if (ownTools === undefined || !toolId.startsWith(ownTools.prefix)) {
       throw new Problem(
         'impossible',
         'unsupported_by_model',
-        `The model ${id} does not know the tool ${toolId}.`,
+        `The model ${model.id} does not know the tool ${toolId}.`,
         { param },
       );
     }
-    const isPriced =
-      providerEntry.kind === 'openai'
-        ? isRunByCaller({
-            type: toolId.slice(prefix.length),
-            environment: args?.['environment'] as RequestTool['environment'],
-          })
-        : !unpricedTools.test(toolId);
-    if (rates !== null && !isPriced) throw unpricedTool(toolId, param);
+    const isPriced = ownTools.isPriced(toolId.slice(ownTools.prefix.length), args);
+    if (model.rates !== null && !isPriced) throw unpricedTool(toolId, param);
   }
 }

@@ -3,8 +3,9 @@ import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
+import { adapterOf } from '../../providers/adapters.ts';
 import type { ProviderModels } from '../../providers/text-models.ts';
-import type { UpstreamAnswer, UpstreamRequest } from '../../upstream/client.ts';
+import type { UpstreamAnswer } from '../../upstream/client.ts';
 import { type PassthroughAnswer, readPassthroughAnswer } from './answer.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { buildProviderRequest, type PassthroughBody } from './request.ts';
@@ -57,10 +58,6 @@ interface PassthroughOptions {
   heartbeatMs: number;
 }
 
-const keyHeaders: Partial<Record<PassthroughFormat['name'], UpstreamRequest['keyHeader']>> = {
-  messages: 'x-api-key',
-};
-
 export function createPassthrough(options: PassthroughOptions): Passthrough {
   return { send: (format, call, attempt) => send(options, format, { call, attempt }) };
 }
@@ -85,8 +82,7 @@ async function send(
   const answer = await upstream.send({
     url: `${baseUrl}${format.path}`,
     apiKey,
-    // Other servers that speak Anthropic's format take a bearer token.
-    keyHeader: model.providerEntry.kind === 'anthropic' ? keyHeaders[format.name] : undefined,
+    keyHeader: adapterOf(model).keyHeaders?.[format.name],
     headers: call.formatHeaders,
     idleMs,
     firstMs,

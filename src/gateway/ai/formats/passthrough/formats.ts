@@ -7,7 +7,7 @@ import {
   rerankClaim,
   responsesClaim,
 } from '../../metering/token-count.ts';
-import type { PassthroughFormatName } from '../../catalog/models-file.ts';
+import type { PassthroughFormatName } from '../../providers/adapter/provider-adapter.ts';
 import type { EndRule } from '../../upstream/events.ts';
 
 export interface PassthroughFormat {

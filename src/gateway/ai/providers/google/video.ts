@@ -9,7 +9,7 @@ import {
   unsupportedMember,
   type VideoAdapter,
   type VideoStatus,
-} from '../video-adapter.ts';
+} from '../adapter/video-adapter.ts';
 
 const resolutions = { 720: '720p', 1080: '1080p', 2160: '4k' };
 

@@ -7,8 +7,8 @@ import type { ImageCall, ImageModel, MediaFile } from '../../hub/media-model.ts'
 import { detectImage } from '../../media/image-type.ts';
 import { findForm } from '../../upstream/member-names.ts';
 import { refuseUnsafeMembers } from '../../upstream/request-guard.ts';
-import type { ModelAccess } from '../adapter.ts';
-import { refusePricedOptions } from '../priced-options.ts';
+import { refusePricedOptions } from '../adapter/priced-options.ts';
+import type { ModelAccess } from '../adapter/model-access.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
 import { readJsonAnswer, sendMediaRequest, upstreamFailed } from './request.ts';
 

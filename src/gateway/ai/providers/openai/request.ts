@@ -4,7 +4,7 @@ import { Problem } from '../../../../kernel/problem.ts';
 import { maxAnswerBytes, type Upstream, type UpstreamAnswer } from '../../upstream/client.ts';
 import { readAll } from '../../upstream/response-body.ts';
 import { topLevelMembers } from '../../upstream/json-members.ts';
-import type { ModelAccess } from '../adapter.ts';
+import type { ModelAccess } from '../adapter/model-access.ts';
 
 export interface MediaRequest {
   /** Below the provider's base URL. */

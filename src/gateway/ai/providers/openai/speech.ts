@@ -1,7 +1,7 @@
 // Speech synthesis of any server with OpenAI's speech API.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { SpeechModel } from '../../hub/media-model.ts';
-import type { ModelAccess } from '../adapter.ts';
+import type { ModelAccess } from '../adapter/model-access.ts';
 import { sendMediaRequest, upstreamFailed } from './request.ts';
 
 export function openAiSpeechModel(model: CatalogModel, access: ModelAccess): SpeechModel {

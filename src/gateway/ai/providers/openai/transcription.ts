@@ -2,13 +2,16 @@
 import { asRecord } from '../../../../kernel/json-value.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { TranscriptionAnswer, TranscriptionCall, TranscriptionModel } from '../../hub/media-model.ts';
-import type { ModelAccess } from '../adapter.ts';
+import type { ModelAccess } from '../adapter/model-access.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
 import { readJsonAnswer, sendMediaRequest, upstreamFailed } from './request.ts';
 
-type ProviderKind = CatalogModel['providerEntry']['kind'];
-
-export function openAiTranscriptionModel(model: CatalogModel, access: ModelAccess): TranscriptionModel {
+/** `tokensPerSecond` is how many audio tokens the provider counts for a second, if it reports no duration. */
+export function openAiTranscriptionModel(
+  model: CatalogModel,
+  access: ModelAccess,
+  tokensPerSecond: number | undefined,
+): TranscriptionModel {
   return {
     async generate(call) {
       const form = multipartForm(transcriptionFields(call, model.upstream_model));
@@ -17,7 +20,7 @@ export function openAiTranscriptionModel(model: CatalogModel, access: ModelAcces
         ...form,
         signal: call.signal,
       });
-      return transcriptionOf(await readJsonAnswer(answer), model.providerEntry.kind);
+      return transcriptionOf(await readJsonAnswer(answer), tokensPerSecond);
     },
   };
 }
@@ -37,7 +40,7 @@ function transcriptionFields(
   return fields;
 }
 
-function transcriptionOf(answer: unknown, kind: ProviderKind): TranscriptionAnswer {
+function transcriptionOf(answer: unknown, tokensPerSecond: number | undefined): TranscriptionAnswer {
   const { text, segments, language, duration, usage } = asRecord(answer);
   if (typeof text !== 'string')
     throw upstreamFailed('The model provider answered with something that is not a transcription.');
@@ -45,7 +48,7 @@ function transcriptionOf(answer: unknown, kind: ProviderKind): TranscriptionAnsw
     text,
     segments: segmentsOf(segments),
     language: typeof language === 'string' ? languageTag(language) : null,
-    durationSeconds: secondsOf(duration) ?? usageSeconds(usage, kind),
+    durationSeconds: secondsOf(duration) ?? usageSeconds(usage, tokensPerSecond),
   };
 }
 
@@ -58,16 +61,13 @@ function segmentsOf(segments: unknown): TranscriptionAnswer['segments'] {
   });
 }
 
-// OpenAI counts a token for 100 ms of audio.
-const openAiTokensPerSecond = 10;
-
-/** The seconds in the usage of an answer: OpenAI's `seconds` or audio tokens, or Mistral's `prompt_audio_seconds`. */
-function usageSeconds(usage: unknown, kind: ProviderKind): number | null {
+/** The seconds in the usage of an answer: OpenAI's `seconds` or audio tokens, Mistral's `prompt_audio_seconds`. */
+function usageSeconds(usage: unknown, tokensPerSecond: number | undefined): number | null {
   const { seconds, prompt_audio_seconds: promptSeconds, input_token_details: details } = asRecord(usage);
   const reportedSeconds = [seconds, promptSeconds].find(isSeconds);
   if (reportedSeconds !== undefined) return reportedSeconds;
   const { audio_tokens: tokens } = asRecord(details);
-  return kind === 'openai' && isSeconds(tokens) ? tokens / openAiTokensPerSecond : null;
+  return tokensPerSecond !== undefined && isSeconds(tokens) ? tokens / tokensPerSecond : null;
 }
 
 /** A duration as a number or, as some servers send it, as a string; null for anything else. */

@@ -8,7 +8,7 @@ import {
   statusOfCode,
   type VideoAdapter,
   type VideoStatus,
-} from '../video-adapter.ts';
+} from '../adapter/video-adapter.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
 
 export const openAiVideo: VideoAdapter = {

@@ -10,7 +10,7 @@ import {
   unsupportedMember,
   type VideoAdapter,
   type VideoStatus,
-} from '../video-adapter.ts';
+} from '../adapter/video-adapter.ts';
 
 const resolutions = { 480: '480p', 720: '720p', 1080: '1080p' };
 

@@ -1,26 +1,42 @@
-// Language models of any server with OpenAI's chat-completions format.
-import type { CatalogModel } from '../../catalog/catalog.ts';
+// Any server with OpenAI's chat-completions format.
+import { type Usage, unknownUsage } from '../../hub/language-model.ts';
 import { chatClaim } from '../../metering/token-count.ts';
-import { type LanguageModel, unknownUsage, type Usage } from '../../hub/language-model.ts';
-import type { ModelAccess, PackageSettings } from '../adapter.ts';
-import { sdkModel } from '../sdk-model.ts';
+import type {
+  PackageSettings,
+  ProviderAdapter,
+  SdkFormat,
+  SdkModelEntry,
+} from '../adapter/provider-adapter.ts';
 
-export function openAiCompatibleModel(model: CatalogModel, access: ModelAccess): LanguageModel {
-  return sdkModel(
-    model,
-    {
-      keyHeader: 'authorization',
-      endRule: 'done',
-      asksForUsage: model.providerEntry.usage === 'ask',
-      hasTextResults: true,
-      load: (settings) => loadModel(model, settings),
-      effort: (reasoningEffort) => ({ providerOptions: { openaiCompatible: { reasoningEffort } } }),
-    },
-    access,
-  );
+const chat: SdkFormat = {
+  keyHeader: 'authorization',
+  endRule: 'done',
+  asksForUsage: ({ providerEntry }) => providerEntry.usage === 'ask',
+  hasTextResults: true,
+  load: loadModel,
+  effort: (reasoningEffort) => ({ providerOptions: { openaiCompatible: { reasoningEffort } } }),
+};
+
+export const openAiCompatible: ProviderAdapter = {
+  defaults: { formats: ['chat', 'embeddings'], video_format: 'openai', unpriced_members: [] },
+  sdkFormat: () => chat,
+  hasOpenAiMedia: true,
+  limitsParallelTools: true,
+  callOptions: ({ parallelToolCalls, strictSchema }, providerId) => ({
+    openaiCompatible: strictSchema === undefined ? {} : { strictJsonSchema: strictSchema },
+    // The package copies unknown options under the provider's own name into the request.
+    ...(parallelToolCalls === undefined
+      ? {}
+      : { [packageName(providerId)]: { parallel_tool_calls: parallelToolCalls } }),
+  }),
+};
+
+/** The package's name for its options: the first part of the provider's id in camel case. */
+function packageName(id: string): string {
+  return (id.split('.')[0] ?? id).replace(/[_-]([a-z])/g, (_match, letter: string) => letter.toUpperCase());
 }
 
-async function loadModel(model: CatalogModel, { baseURL, fetch }: PackageSettings) {
+async function loadModel(model: SdkModelEntry, { baseURL, fetch }: PackageSettings) {
   const { createOpenAICompatible } = await import('@ai-sdk/openai-compatible');
   return createOpenAICompatible({
     name: model.providerEntry.id,
@@ -35,7 +51,7 @@ async function loadModel(model: CatalogModel, { baseURL, fetch }: PackageSetting
 }
 
 /** The package always sends `max_tokens`; some providers call the limit otherwise. */
-function renameLimit(body: Record<string, unknown>, model: CatalogModel): Record<string, unknown> {
+function renameLimit(body: Record<string, unknown>, model: SdkModelEntry): Record<string, unknown> {
   const name = model.providerEntry.output_limit_member;
   if (name === undefined) return body;
   const { max_tokens: limit, ...rest } = body;

@@ -1,8 +1,8 @@
 // Refuses options of images and videos that change the provider's price where the catalog has one rate for all.
-import { Problem } from '../../../kernel/problem.ts';
-import type { CatalogModel } from '../catalog/catalog.ts';
-import { videoResolutions } from '../catalog/rates.ts';
-import { foldName } from '../upstream/member-names.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import { videoResolutions } from '../../catalog/rates.ts';
+import { foldName } from '../../upstream/member-names.ts';
 
 // What providers bill by beside the number of images and the seconds of video.
 const pricedOptions = [

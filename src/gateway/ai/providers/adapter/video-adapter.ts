@@ -1,7 +1,7 @@
 // What a provider's video format tells the shared code (async-video.ts): its requests and how to read its answers.
-import { Problem } from '../../../kernel/problem.ts';
-import type { Size, VideoCall } from '../hub/media-model.ts';
-import type { UpstreamRequest } from '../upstream/client.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { Size, VideoCall } from '../../hub/media-model.ts';
+import type { UpstreamRequest } from '../../upstream/client.ts';
 
 /** All paths are below the provider's base URL. */
 export interface VideoAdapter {

@@ -1,0 +1,39 @@
+// Anthropic: the Messages format. Its package turns an effort into what the model supports: a level, or a budget of
+// thinking tokens on top of max_tokens.
+import type { ProviderOptions } from '../../hub/language-model.ts';
+import {
+  type ProviderAdapter,
+  type SdkFormat,
+  translatedEffort,
+  translatedEfforts,
+} from '../adapter/provider-adapter.ts';
+import { isOwnToolPriced } from '../adapter/unpriced-tools.ts';
+
+const messages: SdkFormat = {
+  keyHeader: 'x-api-key',
+  endRule: 'messages',
+  raisedLimit: 'max_tokens',
+  formatHeaders: ['anthropic-version', 'anthropic-beta'],
+  load: async ({ upstream_model: name }, settings) =>
+    (await import('@ai-sdk/anthropic')).createAnthropic(settings)(name),
+  effort: translatedEffort,
+};
+
+export const anthropic: ProviderAdapter = {
+  defaults: {
+    base_url: 'https://api.anthropic.com/v1',
+    formats: ['messages'],
+    unpriced_members: ['service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers', 'fallbacks'],
+    output_limit_member: 'max_tokens',
+  },
+  sdkFormat: () => messages,
+  keyHeaders: { messages: 'x-api-key' },
+  efforts: translatedEfforts,
+  ownTools: { prefix: 'anthropic.', isPriced: isOwnToolPriced },
+  // Its SDK package drops a JSON format without a schema and answers in text.
+  needsAnswerSchema: true,
+  limitsParallelTools: true,
+  // Anthropic's schemas always bind.
+  callOptions: ({ parallelToolCalls }): ProviderOptions =>
+    parallelToolCalls === false ? { anthropic: { disableParallelToolUse: true } } : {},
+};

@@ -1,0 +1,92 @@
+// OpenAI. Chat completions is the default format: it has stop sequences and seeds, and its streams end with an explicit
+// marker. Calls with OpenAI's own tools, or with options that only the Responses format has (such as a reasoning
+// summary), use that format.
+import type { ModelCall } from '../../hub/language-model.ts';
+import type { ProviderAdapter, SdkFormat } from '../adapter/provider-adapter.ts';
+import { isRunByCaller, type RequestTool } from '../adapter/unpriced-tools.ts';
+
+// The package recognizes reasoning models by their names; the catalog also has models that the package does not know.
+const effort: SdkFormat['effort'] = (reasoningEffort) => ({
+  providerOptions: { openai: { reasoningEffort, forceReasoning: true } },
+});
+
+const chat: SdkFormat = {
+  keyHeader: 'authorization',
+  endRule: 'done',
+  asksForUsage: () => true,
+  hasTextResults: true,
+  load: async ({ upstream_model: name }, settings) =>
+    (await import('@ai-sdk/openai')).createOpenAI(settings).chat(name),
+  effort,
+};
+
+const responses: SdkFormat = {
+  keyHeader: 'authorization',
+  endRule: 'responses',
+  load: async ({ upstream_model: name }, settings) =>
+    (await import('@ai-sdk/openai')).createOpenAI(settings).responses(name),
+  effort,
+  prepare: withoutStorage,
+};
+
+export const openAi: ProviderAdapter = {
+  defaults: {
+    base_url: 'https://api.openai.com/v1',
+    formats: ['chat', 'embeddings', 'responses'],
+    video_format: 'openai',
+    unpriced_members: ['service_tier', 'web_search_options'],
+    output_limit_member: 'max_completion_tokens',
+  },
+  sdkFormat: (call) => (needsResponses(call) ? responses : chat),
+  ownTools: {
+    prefix: 'openai.',
+    isPriced: (type, args) =>
+      isRunByCaller({ type, environment: args?.['environment'] as RequestTool['environment'] }),
+  },
+  hasTwoChatTools: true,
+  hasOpenAiMedia: true,
+  // A token for 100 ms of audio.
+  audioTokensPerSecond: 10,
+  limitsParallelTools: true,
+  callOptions: ({ parallelToolCalls, strictSchema }) => ({
+    openai: {
+      ...(strictSchema === undefined ? {} : { strictJsonSchema: strictSchema }),
+      ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }),
+    },
+  }),
+};
+
+/** Options that the package drops silently in chat completions. */
+const responsesOnlyOptions = new Set([
+  'reasoningSummary',
+  'reasoningMode',
+  'reasoningContext',
+  'reasoningEffortUpdate',
+  'previousResponseId',
+  'conversation',
+  'instructions',
+  'include',
+  'includeWebSearchSources',
+  'maxToolCalls',
+  'truncation',
+  'contextManagement',
+  'compactionTrigger',
+  'allowedTools',
+  'passThroughUnsupportedFiles',
+  'textFormat',
+]);
+
+function needsResponses({ tools = [], providerOptions }: ModelCall): boolean {
+  return (
+    tools.some(({ type }) => type === 'provider') ||
+    Object.entries(providerOptions?.['openai'] ?? {}).some(
+      ([name, setting]) => responsesOnlyOptions.has(name) && setting !== undefined && setting !== null,
+    )
+  );
+}
+
+/** Responses are stored at the provider by default, chat completions are not; callers see one API, so neither is. */
+function withoutStorage(call: ModelCall): ModelCall {
+  const openai = { store: false, ...call.providerOptions?.['openai'] };
+  return { ...call, providerOptions: { ...call.providerOptions, openai } };
+}
