@@ -116,6 +116,7 @@ export class StoreModel {
       this.setAside(target, added);
       target.version += 1;
       target.leaseUntilMs = this.nowMs() + request.leaseMs;
+      target.isRecalled ||= this.isAwaited(request);
       for (const [id, ticket] of this.tickets) if (isSameRequester(ticket, request)) this.tickets.delete(id);
     }
     return {
@@ -422,6 +423,19 @@ export class StoreModel {
       grantable: least(accountFree - accountPromised, keyFree === null ? null : keyFree - keyPromised),
       reach: least(accountFree + accountElsewhere, keyFree === null ? null : keyFree + keyElsewhere),
     };
+  }
+
+  /** Whether other requesters of the account wait: then what is idle of a grant is recalled at once. */
+  private isAwaited(requester: Requester): boolean {
+    const sinceMs = this.nowMs() - precedenceMs;
+    for (const ticket of this.tickets.values())
+      if (
+        ticket.userId === requester.userId &&
+        !isSameRequester(ticket, requester) &&
+        ticket.createdMs > sinceMs
+      )
+        return true;
+    return false;
   }
 
   private keyFree(tokenId: string): bigint | null {
