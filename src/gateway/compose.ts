@@ -47,6 +47,7 @@ import { createControlHandlers } from './control.ts';
 import {
   credits,
   creditsStore,
+  journalDirectory,
   readLedgerView,
   settlementJournal,
   sqlAllotmentStore,
@@ -430,10 +431,13 @@ function openTenants(
   const users = stores.accounts;
   const administrators = adminStore(database);
   const concurrencyLimit = createConcurrencyLimit(defaultConcurrency);
+  const journalPath = journalFolder(config);
   const creditsService = defer(
     credits({
       store: creditsStore(database),
-      journal: settlementJournal(journalFolder(config)),
+      allotmentStore: sqlAllotmentStore(database),
+      journal: settlementJournal(journalPath),
+      journals: journalDirectory({ path: journalPath, log, clock }),
       users,
       audit: auditLog,
       log,
@@ -446,7 +450,13 @@ function openTenants(
     }),
   );
   const usageService = defer(
-    usage({ store: usageStore(database), log, clock, retentionDays: config.usageDays }),
+    usage({
+      store: usageStore(database),
+      log,
+      clock,
+      retentionDays: config.usageDays,
+      reportCharges: () => creditsService.report(),
+    }),
   );
   const accountService = defer(
     accounts({

@@ -11,7 +11,9 @@ import { join } from 'node:path';
 import {
   credits,
   creditsStore,
+  journalDirectory,
   settlementJournal,
+  sqlAllotmentStore,
   type Credits,
   type LedgerVerdict,
 } from '../../src/gateway/credits/index.ts';
@@ -103,7 +105,9 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   await migrateAll(database);
   const service = credits({
     store: creditsStore(database),
+    allotmentStore: sqlAllotmentStore(database),
     journal: settlementJournal(journalPath),
+    journals: journalDirectory({ path: journalPath, log: silentLog }),
     users: { findUser: async () => null },
     audit: { record: async () => undefined },
     log: silentLog,

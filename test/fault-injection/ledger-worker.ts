@@ -1,7 +1,14 @@
 // One process with a ledger of its own, for the fault runs: it stands for a gateway. It takes one task a message and
 // answers with what became of the calls. Nothing is settled at its end: it is there to be killed.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { credits, creditsStore, settlementJournal, type Credits } from '../../src/gateway/credits/index.ts';
+import {
+  credits,
+  creditsStore,
+  journalDirectory,
+  settlementJournal,
+  sqlAllotmentStore,
+  type Credits,
+} from '../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../src/gateway/usage/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { connect, type ConnectOptions, type Database } from '../../src/kernel/data/database.ts';
@@ -42,7 +49,9 @@ export async function openLedger({
   const database = await connect(options, { log: silentLog });
   const service = credits({
     store: creditsStore(database),
+    allotmentStore: sqlAllotmentStore(database),
     journal: settlementJournal(journal),
+    journals: journalDirectory({ path: journal, log: silentLog }),
     users: { findUser: async () => null },
     audit: { record: async () => undefined },
     log: silentLog,

@@ -4,8 +4,12 @@ import { Problem } from '../../kernel/problem.ts';
 import type { Balances } from './ports.ts';
 import type { CreditsStore } from './store.ts';
 
-export function createBalances(store: Pick<CreditsStore, 'post' | 'takeBack'>): Balances {
+export function createBalances(
+  store: Pick<CreditsStore, 'post' | 'takeBack'>,
+  { recallIdle }: Pick<Balances, 'recallIdle'>,
+): Balances {
   return {
+    recallIdle,
     async post(tx, entry) {
       requireNonNegative(entry.credits);
       const isNew = await store.post(tx, entry);

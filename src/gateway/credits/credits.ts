@@ -1,32 +1,41 @@
 // The service `credits`: wires the ledger, its write batcher and its maintenance, and serves balances to users and
 // administrators.
 import type { Balance, CreditAccount, CreditChange } from '../../contract/gateway/types.gen.ts';
+import type { AllotmentScope, AllotmentStore } from './allotments/store.ts';
+import type { AllotmentTimes } from './allotments/times.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
+import { id } from '../../kernel/ids.ts';
 import { originOf } from '../identity.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Service } from '../service.ts';
 import { createBalances, userNotFound } from './balances.ts';
+import type { JournalDirectory } from './journal/journal.ts';
 import type { SettlementJournal } from './journal/settlements.ts';
 import { createLedgerMaintenance, defaultTimes, type LedgerTimes } from './maintenance.ts';
 import { createWriteBatcher } from './write-batcher.ts';
 import { createLedger, type LedgerCounters } from './ledger.ts';
 import { registerLedgerMetrics } from './ledger-metrics.ts';
+import { PaidLedger } from './paid-ledger.ts';
 import type { Balances, Ledger } from './ports.ts';
 import type { Account, Change, ChangeCursor, CreditsStore, KeyBudget } from './store.ts';
 import { verifyLedger, type LedgerVerdict } from './verify.ts';
 
 export interface CreditsOptions {
   store: CreditsStore;
+  allotmentStore: AllotmentStore;
+  /** Settlements of holds during an outage of the database. */
   journal: SettlementJournal;
+  /** Journals of charges; null where charges wait for the database instead. */
+  journals: JournalDirectory | null;
   /** Looks up the owner of a balance; removed users have none. */
   users: { findUser(userId: string): Promise<{ state: string } | null> };
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   log: Log;
-  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  clock: Clock;
   metrics?: Metrics;
   /** No other process has this database open. */
   isAlone: boolean;
@@ -37,6 +46,7 @@ export interface CreditsOptions {
   /** Batches that may run at once; each takes a connection. */
   concurrentBatches?: number;
   times?: Partial<LedgerTimes>;
+  allotmentTimes?: Partial<AllotmentTimes>;
 }
 
 export interface Credits extends Service<'credits'> {
@@ -49,6 +59,10 @@ export interface Credits extends Service<'credits'> {
   ): Promise<void>;
   openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
+  /** Writes what this process has charged and reserved to the database. Never throws. */
+  report(userId?: string): Promise<void>;
+  /** No gateway begins a call with credits that are set aside for the scope. Running calls keep theirs. */
+  closeAllotments(scope: AllotmentScope): Promise<void>;
   /** Incidents since the start. */
   counters(): LedgerCounters;
   /** Number of holds whose leases this process renews. */
@@ -69,7 +83,7 @@ export function credits(options: CreditsOptions): Credits {
     concurrentBatches: options.concurrentBatches ?? (isAlone ? 1 : 2),
     onDatabaseAnswer: () => maintenance.recordDatabaseContact(),
   });
-  const ledger = createLedger({
+  const holds = createLedger({
     store,
     batcher,
     journal,
@@ -79,8 +93,18 @@ export function credits(options: CreditsOptions): Credits {
     renewEveryMs: times.renewEveryMs,
     renewSoon: () => maintenance.renewSoon(),
   });
+  const ledger = new PaidLedger({
+    holds,
+    store: options.allotmentStore,
+    directory: options.journals,
+    clock,
+    makeId: id,
+    log,
+    isAlone,
+    ...(options.allotmentTimes !== undefined && { times: options.allotmentTimes }),
+  });
   const maintenance = createLedgerMaintenance({
-    ledger,
+    ledger: holds,
     store,
     journal,
     log,
@@ -89,8 +113,8 @@ export function credits(options: CreditsOptions): Credits {
     isAlone,
     retentionDays,
   });
-  const balances = createBalances(store);
-  if (options.metrics !== undefined) registerLedgerMetrics(options.metrics, ledger);
+  const balances = createBalances(store, { recallIdle: (userId) => ledger.recallUser(userId) });
+  if (options.metrics !== undefined) registerLedgerMetrics(options.metrics, { holds, ledger });
 
   /** Changes a balance for an administrator; audit entry and idempotent answer commit with the change. */
   async function adjust(
@@ -100,6 +124,8 @@ export function credits(options: CreditsOptions): Credits {
     const { user_id: userId, credits: amount, reason } = call.body;
     const user = await users.findUser(userId);
     if (user === null || user.state === 'removed') throw userNotFound();
+    if (call.operationId === 'credits.deductCredits') await balances.recallIdle(userId);
+    else await ledger.report(userId);
     return store.tx(async (tx) => {
       await work(tx, { userId, ref: call.requestId, credits: BigInt(amount), reason });
       const account = await store.findAccount(userId, tx);
@@ -123,6 +149,7 @@ export function credits(options: CreditsOptions): Credits {
     env: [],
     handlers: {
       'credits.getBalance': async ({ identity: { userId } }) => {
+        await ledger.report(userId);
         return {
           status: 200,
           body: serializeBalance(
@@ -133,6 +160,7 @@ export function credits(options: CreditsOptions): Credits {
       'credits.listHistory': async ({ identity, query }) => {
         const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
         const limit = pageLimit(query);
+        await ledger.report(identity.userId);
         const { items, next_cursor } = pageOf(
           await store.listChanges(identity.userId, { before, limit }),
           limit,
@@ -147,6 +175,7 @@ export function credits(options: CreditsOptions): Credits {
       'credits.listAccounts': async ({ identity, query }) => {
         const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
         const limit = pageLimit(query);
+        await ledger.report();
         const accounts = await store.listAccounts(
           { bureauId: identity.bureauId ?? query.bureau_id },
           { after, limit },
@@ -170,12 +199,21 @@ export function credits(options: CreditsOptions): Credits {
         });
     },
     openKey: store.openKey,
-    keys: store.keys,
-    counters: () => ledger.counters(),
-    openHolds: () => ledger.openHolds(),
+    async keys(tokenIds) {
+      await ledger.report();
+      return store.keys(tokenIds);
+    },
+    report: (userId) => ledger.report(userId),
+    closeAllotments: (scope) => ledger.closeAllotments(scope),
+    counters: () => holds.counters(),
+    openHolds: () => holds.openHolds(),
     verify: () => verifyLedger(store, retentionDays),
-    start: () => maintenance.start(),
+    async start() {
+      await maintenance.start();
+      await ledger.start();
+    },
     async close() {
+      await ledger.close();
       await maintenance.close();
       await batcher.waitForIdle();
     },

@@ -1,31 +1,86 @@
-// Metrics of the ledger: open holds, and the incidents that an operator should be alerted to.
+// Metrics of the ledger: what is open, what waits for the database, and the incidents that an operator should be alerted to.
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
 import type { LedgerCounters } from './ledger.ts';
+import type { PaidLedger } from './paid-ledger.ts';
 
 export function registerLedgerMetrics(
   metrics: Metrics,
-  { openHolds, counters }: { openHolds(): number; counters(): LedgerCounters },
+  sources: { holds: { openHolds(): number; counters(): LedgerCounters }; ledger: PaidLedger },
 ): void {
-  metrics.gauge('townhall_ledger_open_holds', 'Holds that this process keeps alive.', openHolds);
+  const { holds, ledger } = sources;
+  metrics.gauge('townhall_ledger_open_holds', 'Holds that this process keeps alive.', () =>
+    holds.openHolds(),
+  );
   metrics.gauge(
     'townhall_ledger_overrun_credits',
     'Credits that the operator absorbed since the start: calls that cost more than was held and available.',
-    () => Number(counters().overrunCredits),
+    () => Number(holds.counters().overrunCredits + (ledger.allotments?.ledger.counters.overrunCredits ?? 0n)),
   );
   metrics.gauge(
     'townhall_ledger_incidents',
     'What went wrong with money since the start, by what it was.',
-    () => {
-      const { overruns, lateSettlements, recovered, journaled, unreadable, mismatches } = counters();
-      return [
-        { labels: ['overrun'], value: overruns },
-        { labels: ['late_settlement'], value: lateSettlements },
-        { labels: ['recovered_hold'], value: recovered },
-        { labels: ['journaled_settlement'], value: journaled },
-        { labels: ['unreadable_journal'], value: unreadable },
-        { labels: ['verify_fault'], value: mismatches },
-      ];
-    },
+    () => countIncidents(sources),
     ['kind'],
+  );
+  registerAllotmentMetrics(metrics, ledger);
+}
+
+function countIncidents({ holds, ledger }: { holds: { counters(): LedgerCounters }; ledger: PaidLedger }) {
+  const { overruns, lateSettlements, recovered, journaled, unreadable, mismatches } = holds.counters();
+  const ofCharges = ledger.allotments?.ledger.counters;
+  return [
+    { labels: ['overrun'], value: overruns + (ofCharges?.overruns ?? 0) },
+    { labels: ['late_settlement'], value: lateSettlements },
+    { labels: ['late_charge'], value: ofCharges?.lateCharges ?? 0 },
+    { labels: ['charge_put_aside'], value: ofCharges?.linesPutAside ?? 0 },
+    { labels: ['failed_sync'], value: ofCharges?.failedSyncs ?? 0 },
+    { labels: ['recovered_hold'], value: recovered },
+    { labels: ['journaled_settlement'], value: journaled },
+    { labels: ['unreadable_journal'], value: unreadable },
+    { labels: ['verify_fault'], value: mismatches },
+  ];
+}
+
+function registerAllotmentMetrics(metrics: Metrics, ledger: PaidLedger): void {
+  const current = () => ledger.allotments?.ledger;
+  metrics.gauge(
+    'townhall_ledger_unapplied_charges',
+    'Charges in the journal that are not in the database yet.',
+    () => current()?.unapplied().count ?? 0,
+  );
+  metrics.gauge(
+    'townhall_ledger_unapplied_credits',
+    'Credits of charges that are not in the database yet.',
+    () => Number(current()?.unapplied().credits ?? 0n),
+  );
+  metrics.gauge(
+    'townhall_ledger_unapplied_seconds',
+    'Age of the oldest charge that is not in the database yet. Alert above 10.',
+    () => (current()?.unapplied().oldestMs ?? 0) / 1_000,
+  );
+  metrics.gauge(
+    'townhall_ledger_allotments',
+    'Tokens for which this process has credits set aside.',
+    () => current()?.pool.size ?? 0,
+  );
+  metrics.gauge(
+    'townhall_ledger_recalls',
+    'Calls since the start that had to ask other gateways for idle credits.',
+    () => current()?.counters.recalls ?? 0,
+  );
+  metrics.gauge(
+    'townhall_ledger_credits_busy',
+    'Calls since the start that were refused with 503 credits_busy.',
+    () => current()?.counters.busy ?? 0,
+  );
+  metrics.gauge(
+    'townhall_ledger_journal_syncs',
+    'Syncs of the journal since the start that an answer waited for.',
+    () => current()?.counters.syncs ?? 0,
+  );
+  metrics.gauge(
+    'townhall_ledger_journal_sync_seconds',
+    'Sum of the times that answers waited for a sync of the journal, since the start.',
+    () => (current()?.counters.syncMs ?? 0) / 1_000,
   );
 }

@@ -5,10 +5,12 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { UsageFacts } from '../usage/index.ts';
-import { isDatabaseUnavailable, type WriteBatcher } from './write-batcher.ts';
+import { insufficientCredits, isDatabaseUnavailable } from './allotments/problems.ts';
+import { factsOfNothing } from './allotments/reservation.ts';
+import { clampCredits, maximumCredits } from './allotments/times.ts';
+import type { WriteBatcher } from './write-batcher.ts';
 import type { SettlementJournal, Settlement } from './journal/settlements.ts';
 import type { Alongside, Hold, Ledger, PaidCall } from './ports.ts';
-import { createBalanceCache } from './balance-cache.ts';
 import type { LeaseRenewal, CreditsStore, Verdict } from './store.ts';
 
 export interface LedgerOptions {
@@ -41,7 +43,7 @@ export interface LedgerCounters {
   mismatches: number;
 }
 
-export interface ManagedLedger extends Ledger {
+export interface ManagedLedger extends Pick<Ledger, 'hold' | 'available' | 'resume'> {
   counters(): LedgerCounters;
   /** Holds that this process keeps alive. */
   openHolds(): number;
@@ -63,12 +65,9 @@ interface OpenHold {
 }
 
 const checkpointTokens = 256;
-// JSON numbers are exact up to 2^53 - 1. A higher price is a bug and is logged as an error.
-const maximumCredits = BigInt(Number.MAX_SAFE_INTEGER);
 
 export function createLedger(options: LedgerOptions): ManagedLedger {
   const { store, batcher, journal, log, clock, leaseMs, renewEveryMs, renewSoon } = options;
-  const balanceCache = createBalanceCache({ clock });
   const trackedHolds = new Map<string, OpenHold>();
   // Settlements that neither the database nor the journal took, for example because the disk is full.
   const unwritten = new Map<string, Settlement>();
@@ -131,10 +130,9 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
 
   function trackHold(
     holdId: string,
-    { accountId, tokenId, action }: { accountId: string; tokenId: string; action: string },
+    { accountId, action }: { accountId: string; action: string },
     initialAmount: bigint,
   ): Hold {
-    const payer = { userId: accountId, tokenId };
     let amount = initialAmount;
     let settling: Promise<{ charged: bigint }> | undefined;
     let tokensWritten = 0;
@@ -159,7 +157,6 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
       try {
         const verdict = await batcher.run(settlement, work);
         trackedHolds.delete(holdId);
-        balanceCache.recordAvailable(payer, verdict.available);
         countSettlement(holdId, credits, verdict);
         return { charged: verdict.amount };
       } catch (error) {
@@ -191,7 +188,6 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
             'The credits held for this call were set free meanwhile.',
             { headers: { 'retry-after': '2' } },
           );
-        balanceCache.recordRaise(payer, granted - amount);
         amount = granted;
       },
       checkpoint(credits, facts, outputTokens) {
@@ -216,7 +212,7 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
       },
       release() {
         if (settling !== undefined) return;
-        hold.settle(0n, factsOfNothing(action)).catch((error: unknown) => {
+        hold.settle(0n, factsOfNothing({ action, model: null, provider: null })).catch((error: unknown) => {
           log.warn({ err: error, hold_id: holdId }, 'a hold could not be released; its lease will end it');
         });
       },
@@ -250,35 +246,23 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
     const [holdId, accountId] = [id('hld'), call.userId];
     if (amount > maximumCredits)
       throw insufficientCredits(amount, await store.available(call.userId, call.tokenId));
-    const couldSkipWait = balanceCache.canSkipHoldWait(call, amount);
-    const endHold = balanceCache.beginHold(call, amount);
-    try {
-      const {
-        verdict,
-        amount: granted,
-        available,
-      } = await batcher.run({ kind: 'hold', holdId, accountId, call, amount, isSent });
-      balanceCache.recordAvailable(call, available);
-      if (verdict === 'short') {
-        if (couldSkipWait) balanceCache.recordRefusal(call);
-        throw insufficientCredits(amount, granted);
-      }
-      return trackHold(holdId, { ...call, accountId }, amount);
-    } finally {
-      endHold();
-    }
+    const { verdict, amount: granted } = await batcher.run({
+      kind: 'hold',
+      holdId,
+      accountId,
+      call,
+      amount,
+      isSent,
+    });
+    if (verdict === 'short') throw insufficientCredits(amount, granted);
+    return trackHold(holdId, { accountId, action: call.action }, amount);
   }
 
   return {
-    reserve: writeHold,
     hold: writeHold,
-    canSkipHoldWait: (call, amount) => balanceCache.canSkipHoldWait(call, amount),
     async available(userId, tokenId) {
       const available = await store.available(userId, tokenId);
       return available > 0n ? available : 0n;
-    },
-    async record(call, facts) {
-      await batcher.run({ kind: 'record', usageId: id('use'), call, facts });
     },
     async resume(holdId) {
       const row = await store.resume(holdId, leaseMs);
@@ -331,40 +315,4 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
       }
     },
   };
-}
-
-/** The usage of a call that sent nothing. */
-function factsOfNothing(action: string): UsageFacts {
-  return {
-    action,
-    model: null,
-    provider: null,
-    tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
-    units: {},
-    outcome: 'rejected',
-    estimated: false,
-    ttftMs: null,
-    durationMs: 0,
-  };
-}
-
-function clampCredits(credits: bigint): bigint {
-  if (credits < 0n) return 0n;
-  return credits > maximumCredits ? maximumCredits : credits;
-}
-
-/** 402 that names the available credits in its message and its details. */
-function insufficientCredits(price: bigint, affordable: bigint): Problem {
-  const available = affordable > 0n ? affordable : 0n;
-  return new Problem(
-    'insufficient_credits',
-    'insufficient_credits',
-    `This call may cost ${price} credits, and ${available} are available.`,
-    {
-      details: [
-        { path: 'needed_credits', message: String(price) },
-        { path: 'affordable_credits', message: String(available) },
-      ],
-    },
-  );
 }

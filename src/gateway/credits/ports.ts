@@ -39,11 +39,6 @@ export interface Ledger {
    */
   hold(call: PaidCall, amount: bigint, options?: { isSent?: boolean }): Promise<Hold>;
   /**
-   * Whether the cached balance lets the request go upstream while its hold is written. The answer must still wait for the
-   * hold, which can be refused.
-   */
-  canSkipHoldWait(call: PaidCall, amount: bigint): boolean;
-  /**
    * Credits that the token may reserve now, by its user's balance and its own cap; for sizing an output limit that the
    * caller did not send.
    */
@@ -97,6 +92,11 @@ export interface Hold extends Reservation {
 
 /** Changes of a balance that no call causes, in the transaction of what does: a payment, a grant, a new user. */
 export interface Balances {
+  /**
+   * To be called before a transaction that takes credits back: idle credits of the user's tokens return from all gateways,
+   * for a second at most. Never within a transaction.
+   */
+  recallIdle(userId: string): Promise<void>;
   /** Adds credits, once per (kind, ref). What the user owes is paid of them first. */
   post(
     tx: Tx,

@@ -3,7 +3,7 @@
 // wait for each other's account locks, and a busy account delays only its own queue.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { databaseUnavailable, isDatabaseUnavailable } from './allotments/problems.ts';
 import type { CreditsStore, Operation, Verdict } from './store.ts';
 
 /** Statements of another slice that run in the transaction of an operation. */
@@ -99,7 +99,8 @@ export function createWriteBatcher({
   return {
     run(operation, work) {
       const queue = queues[queueIndex(operation, count)] as BatchQueue;
-      if (clock.monotonicMs() < queue.pausedUntilMs) return Promise.reject(databaseUnavailable());
+      if (clock.monotonicMs() < queue.pausedUntilMs)
+        return Promise.reject(databaseUnavailable('The database does not answer at the moment.'));
       return new Promise((resolve, reject) => {
         queue.waiting.push({ operation, work, resolve, reject });
         queue.running ??= drain(queue);
@@ -109,16 +110,6 @@ export function createWriteBatcher({
       for (const queue of queues) while (queue.running !== null) await queue.running;
     },
   };
-}
-
-export function isDatabaseUnavailable(error: unknown): boolean {
-  return error instanceof Problem && error.code === 'database_unavailable';
-}
-
-function databaseUnavailable(): Problem {
-  return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.', {
-    headers: { 'retry-after': '2' },
-  });
 }
 
 /** The order in which `credits_apply` runs the operations of one account. */

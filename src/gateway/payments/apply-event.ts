@@ -42,7 +42,9 @@ export function createApplyEvent(options: ApplyEventOptions): ApplyEvent {
   const { store } = options;
   return async (event, origin) => {
     // Before the transaction: with the embedded database there is one connection, and the lookup needs it.
-    const isUserGone = await hasRemovedUser(event, options);
+    const userId = await store.findUserId(event);
+    const isUserGone = userId !== null && (await isRemoved(userId, options));
+    if (userId !== null && mayTakeBack(event)) await options.balances.recallIdle(userId);
     return store.tx(async (tx) => {
       const delivery = { ...options, tx, event, origin };
       // Lock first. A concurrent delivery about the same payment blocks here and then sees this one's result.
@@ -55,14 +57,14 @@ export function createApplyEvent(options: ApplyEventOptions): ApplyEvent {
   };
 }
 
-async function hasRemovedUser(
-  event: ProviderEvent,
-  { store, users }: Pick<ApplyEventOptions, 'store' | 'users'>,
-): Promise<boolean> {
-  const userId = await store.findUserId(event);
-  if (userId === null) return false;
+async function isRemoved(userId: string, { users }: Pick<ApplyEventOptions, 'users'>): Promise<boolean> {
   const user = await users.findUser(userId);
   return user === null || user.state === 'removed';
+}
+
+/** A refund or dispute. A payment that an earlier refund exceeds is rare, and its difference becomes a debt at worst. */
+function mayTakeBack({ fact }: ProviderEvent): boolean {
+  return fact?.kind === 'refunded' || fact?.kind === 'disputed';
 }
 
 /** An event without an order is quarantined. It is parked instead if its payment event can still arrive. */

@@ -36,7 +36,6 @@ export function observeLedger(ledger: Ledger, note: (fields: CallNote) => void):
       return reservation instanceof Promise ? reservation.then(observe) : observe(reservation);
     },
     hold: async (call, amount, options) => observeHold(await ledger.hold(call, amount, options)),
-    canSkipHoldWait: (call, amount) => ledger.canSkipHoldWait(call, amount),
     available: (userId, tokenId) => ledger.available(userId, tokenId),
     async record(call, facts) {
       await ledger.record(call, facts);

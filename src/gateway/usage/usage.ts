@@ -17,6 +17,8 @@ interface UsageOptions {
   log: Log;
   clock: Pick<Clock, 'now' | 'sleep'>;
   retentionDays: number;
+  /** Writes the usage of calls that have just ended to the database. */
+  reportCharges(): Promise<void>;
 }
 
 export interface Usage extends Service<'usage'> {
@@ -33,7 +35,7 @@ const firstRetentionMs = 60_000;
 // A delete of 1,000 rows holds its locks for some milliseconds only.
 const deleteBatch = 1_000;
 
-export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage {
+export function usage({ store, log, clock, retentionDays, reportCharges }: UsageOptions): Usage {
   const stopping = new AbortController();
   let running: Promise<void> | undefined;
 
@@ -55,9 +57,9 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
     title: 'Usage',
     env: [],
     handlers: {
-      'usage.getUsage': createGetUsage({ store, clock }),
-      'usage.listRecords': createListRecords({ store }),
-      'usage.getOverview': createGetOverview({ store, clock }),
+      'usage.getUsage': createGetUsage({ store, clock, reportCharges }),
+      'usage.listRecords': createListRecords({ store, reportCharges }),
+      'usage.getOverview': createGetOverview({ store, clock, reportCharges }),
     },
     start: () => void (running ??= deleteOldRecords()),
     async close() {
@@ -70,11 +72,13 @@ export function usage({ store, log, clock, retentionDays }: UsageOptions): Usage
 function createGetUsage({
   store,
   clock,
-}: Pick<UsageOptions, 'store' | 'clock'>): Usage['handlers']['usage.getUsage'] {
+  reportCharges,
+}: Pick<UsageOptions, 'store' | 'clock' | 'reportCharges'>): Usage['handlers']['usage.getUsage'] {
   return async ({ identity, query }) => {
     const range = readRange(query, clock);
     const filter = { userId: identity.userId, ...range };
     const by = query.group_by ?? 'day';
+    await reportCharges();
     const [total, groups] = await Promise.all([store.total(filter), store.group(filter, by, maximumGroups)]);
     return {
       status: 200,
@@ -88,7 +92,10 @@ function createGetUsage({
   };
 }
 
-function createListRecords({ store }: Pick<UsageOptions, 'store'>): Usage['handlers']['usage.listRecords'] {
+function createListRecords({
+  store,
+  reportCharges,
+}: Pick<UsageOptions, 'store' | 'reportCharges'>): Usage['handlers']['usage.listRecords'] {
   return async ({ identity, query }) => {
     const own: UsageFilter =
       identity.kind === 'user'
@@ -100,6 +107,7 @@ function createListRecords({ store }: Pick<UsageOptions, 'store'>): Usage['handl
     const filter = { ...own, requestId: query.request_id, model: query.model, from, to };
     const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
     const limit = pageLimit(query);
+    await reportCharges();
     const { items, next_cursor } = pageOf(
       await store.list(filter, { before, limit }),
       limit,
@@ -112,10 +120,12 @@ function createListRecords({ store }: Pick<UsageOptions, 'store'>): Usage['handl
 function createGetOverview({
   store,
   clock,
-}: Pick<UsageOptions, 'store' | 'clock'>): Usage['handlers']['usage.getOverview'] {
+  reportCharges,
+}: Pick<UsageOptions, 'store' | 'clock' | 'reportCharges'>): Usage['handlers']['usage.getOverview'] {
   return async ({ identity, query }) => {
     const range = readRange(query, clock);
     const filter = { bureauId: identity.bureauId ?? query.bureau_id, ...range };
+    await reportCharges();
     const groups = (by: 'day' | 'model' | 'bureau' | 'outcome') => store.group(filter, by, maximumGroups);
     const [total, days, models, bureaus, outcomes] = await Promise.all([
       store.total(filter),

@@ -104,7 +104,6 @@ export function memoryLedger(start = rich): MemoryLedger {
   return {
     reserve,
     hold: reserve,
-    canSkipHoldWait: (_call, amount) => amount * 2n <= balance - heldCredits,
     available: async () => balance - heldCredits,
     async record(call, facts) {
       recordCharge({ call, held: null, charged: 0n, overrun: 0n, facts });

@@ -73,81 +73,6 @@ describe('a hold', () => {
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
   });
 
-  test('is sure only when there is twice as much, besides what is on its way, and not before anything was heard', async () => {
-    const userId = await world.user(100n);
-    const canSkip = (amount: bigint, more = {}) =>
-      credits.ledger.canSkipHoldWait(callOf(userId, more), amount);
-    expect(canSkip(1n)).toBe(false);
-    const first = await hold(userId, 20n);
-    expect([canSkip(40n), canSkip(41n)]).toEqual([true, false]);
-    const coming = hold(userId, 40n);
-    expect([canSkip(20n), canSkip(21n)]).toEqual([true, false]);
-    const second = await coming;
-    expect([canSkip(20n), canSkip(21n)]).toEqual([true, false]);
-    await Promise.all([first.settle(5n, facts()), second.settle(5n, facts())]);
-    expect([canSkip(45n), canSkip(46n)]).toEqual([true, false]);
-    await expect(hold(userId, 91n)).rejects.toMatchObject({ status: 402 });
-    expect([canSkip(45n), canSkip(46n)]).toEqual([true, false]);
-  });
-
-  test('of a key is sure by what its cap leaves', async () => {
-    const userId = await world.user(1_000n);
-    await apiKey(userId, 30n);
-    const ofKey = callOf(userId, { tokenId: 'tok_key' });
-    const one = await credits.ledger.hold(ofKey, 10n);
-    expect([credits.ledger.canSkipHoldWait(ofKey, 10n), credits.ledger.canSkipHoldWait(ofKey, 11n)]).toEqual([
-      true,
-      false,
-    ]);
-    await one.settle(6n, facts());
-    expect([credits.ledger.canSkipHoldWait(ofKey, 12n), credits.ledger.canSkipHoldWait(ofKey, 13n)]).toEqual([
-      true,
-      false,
-    ]);
-  });
-
-  test('counts the holds of all keys of a user before one is sure', async () => {
-    const userId = await world.user(100n);
-    const calls = Array.from({ length: 60 }, (_, n) => callOf(userId, { tokenId: `tok_${n}` }));
-    for (const call of calls) await (await credits.ledger.hold(call, 1n)).settle(0n, facts());
-    const sentEarly: boolean[] = [];
-    const holds = await granted(
-      calls.map((call) => {
-        sentEarly.push(credits.ledger.canSkipHoldWait(call, 40n));
-        return credits.ledger.hold(call, 40n);
-      }),
-    );
-    expect([sentEarly.filter(Boolean).length, holds.length]).toEqual([1, 2]);
-  });
-
-  test('lowers what is sure when it grows', async () => {
-    const userId = await world.user(100n);
-    await (await hold(userId, 10n)).raise(90n);
-    expect(credits.ledger.canSkipHoldWait(callOf(userId), 6n)).toBe(false);
-  });
-
-  test('above three cents is written before it is sure, those on their way included', async () => {
-    const userId = await world.user(1_000_000n);
-    await hold(userId, 1n);
-    const canSkip = (amount: bigint) => credits.ledger.canSkipHoldWait(callOf(userId), amount);
-    expect([canSkip(30_000n), canSkip(30_001n)]).toEqual([true, false]);
-    const pending = hold(userId, 20_000n);
-    expect([canSkip(10_000n), canSkip(10_001n)]).toEqual([true, false]);
-    await pending;
-    expect(canSkip(30_000n)).toBe(true);
-  });
-
-  test('that was sure and is refused makes the next ones wait', async () => {
-    const userId = await world.user(100_000n);
-    await hold(userId, 1n);
-    await world.replica().ledger.hold(callOf(userId), 99_999n);
-    expect(credits.ledger.canSkipHoldWait(callOf(userId), 30_000n)).toBe(true);
-    await expect(hold(userId, 30_000n)).rejects.toMatchObject({ status: 402 });
-    await post(userId, 1_000_000n);
-    await hold(userId, 1n);
-    expect(credits.ledger.canSkipHoldWait(callOf(userId), 1n)).toBe(false);
-  });
-
   test('that is not covered is 402 and says what is affordable', async () => {
     const userId = await world.user(120n);
     await hold(userId, 20n);
@@ -226,16 +151,6 @@ describe('a settlement', () => {
         f: 12n,
         g: 34n,
       },
-    ]);
-  });
-
-  test('in the batch of a hold leaves the balance after the hold as the cached one', async () => {
-    const userId = await world.user(100n);
-    const first = await hold(userId, 50n);
-    await Promise.all([hold(userId, 50n), first.settle(0n, facts())]);
-    expect([25n, 26n].map((amount) => credits.ledger.canSkipHoldWait(callOf(userId), amount))).toEqual([
-      true,
-      false,
     ]);
   });
 
@@ -339,6 +254,7 @@ describe('a settlement', () => {
       },
       facts(),
     );
+    await credits.report();
     expect(
       await world.sql`select request_id as r, user_id as u, bureau_id as b, token_id as t, credits from gateway.usage_records`,
     ).toEqual([{ r: 'req_a', u: null, b: null, t: 'adm_a', credits: 0n }]);

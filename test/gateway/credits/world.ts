@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import {
   credits,
   creditsStore,
+  journalDirectory,
   settlementJournal,
+  sqlAllotmentStore,
   type Credits,
   type CreditsOptions,
   type LedgerTimes,
@@ -23,6 +25,8 @@ export interface LedgerWorld {
   place: TestDatabase;
   sql: Sql;
   journalPath: string;
+  /** The journals of charges. */
+  chargesPath: string;
   logLines: string[];
   /** Another replica on the same database; it is not started. */
   replica(more?: Partial<CreditsOptions>): Credits;
@@ -45,6 +49,7 @@ export async function startLedger(): Promise<LedgerWorld> {
   const place = await testDatabase();
   const { sql } = place.database;
   const journalPath = await mkdtemp(join(tmpdir(), 'townhall-journal-'));
+  const chargesPath = await mkdtemp(join(tmpdir(), 'townhall-charges-'));
   const logLines: string[] = [];
   const log = createLog({
     level: 'debug',
@@ -57,7 +62,9 @@ export async function startLedger(): Promise<LedgerWorld> {
   function replica(more: Partial<CreditsOptions> = {}): Credits {
     const replicaCredits = credits({
       store: creditsStore(place.database),
+      allotmentStore: sqlAllotmentStore(place.database),
       journal: settlementJournal(journalPath),
+      journals: journalDirectory({ path: chargesPath, log }),
       users: { findUser: async () => ({ state: 'active' }) },
       audit: { record: async () => undefined },
       log,
@@ -76,6 +83,7 @@ export async function startLedger(): Promise<LedgerWorld> {
     place,
     sql,
     journalPath,
+    chargesPath,
     logLines,
     replica,
     async user(amount) {
@@ -97,7 +105,7 @@ export async function startLedger(): Promise<LedgerWorld> {
     async close() {
       for (const one of replicas) await one.close();
       await place.close();
-      await rm(journalPath, { recursive: true, force: true });
+      for (const path of [journalPath, chargesPath]) await rm(path, { recursive: true, force: true });
     },
   };
 }

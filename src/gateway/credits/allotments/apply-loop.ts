@@ -1,0 +1,272 @@
+// Writes charges to the database in batches: every 50 ms, or sooner when 500 wait. The journal's `applied_seq` in the database
+// moves by compare-and-set, so a batch whose answer was lost is sent again and counts once.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
+import type { ChargeLine, Journal } from '../journal/journal.ts';
+import { adoptRow } from './allotment.ts';
+import { ChargeQueue, reportsAfter, type UnappliedCharge } from './charge-queue.ts';
+import type { AllotmentPool } from './pool.ts';
+import { databaseUnavailable, isDatabaseUnavailable } from './problems.ts';
+import type { AllotmentReport, AllotmentRow, AllotmentStore, ApplyResult } from './store.ts';
+import { maximumBatch, type AllotmentTimes } from './times.ts';
+
+export interface ApplyLoopOptions {
+  store: Pick<AllotmentStore, 'applyCharges' | 'openJournal' | 'read'>;
+  journal: Pick<Journal, 'journalId' | 'charges'>;
+  generation: string;
+  pool: AllotmentPool;
+  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  log: Log;
+  times: Pick<AllotmentTimes, 'applyEveryMs' | 'retryMs'>;
+  counters: ApplyCounters;
+  /** The ledger was restored or created anew under this process. */
+  onOtherGeneration(): void;
+  /** The database has answered. */
+  onDatabaseAnswer(): void;
+  onDatabaseError(): void;
+}
+
+export interface ApplyCounters {
+  overruns: number;
+  overrunCredits: bigint;
+  lateCharges: number;
+  linesPutAside: number;
+}
+
+interface Waiter {
+  seq: number;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+export class ApplyLoop {
+  readonly queue = new ChargeQueue();
+  readonly #options: ApplyLoopOptions;
+  readonly #stop = new AbortController();
+  #appliedSeq = 0;
+  #waiters: Waiter[] = [];
+  /** Ends the current pause early. */
+  #wake = new AbortController();
+  #running: Promise<void> | null = null;
+
+  constructor(options: ApplyLoopOptions) {
+    this.#options = options;
+  }
+
+  add(charge: UnappliedCharge): void {
+    this.queue.add(charge);
+    if (this.queue.length >= maximumBatch) this.#wake.abort();
+    this.#running ??= this.#run();
+  }
+
+  /** Resolves once the charges up to the number are in the database; rejects with 503 when it does not answer. */
+  applied(seq: number): Promise<void> {
+    if (seq <= this.#appliedSeq || this.queue.length === 0) return Promise.resolve();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#waiters.push({ seq, resolve, reject });
+    this.#wake.abort();
+    return promise;
+  }
+
+  /** Applies all charges that wait now. */
+  flush(): Promise<void> {
+    return this.applied(this.queue.lastSeq);
+  }
+
+  /** Ends after the batch that is under way. Charges that wait stay in the journal. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { times } = this.#options;
+    while (this.queue.length > 0 && !this.#stop.signal.aborted) {
+      if (this.#waiters.length === 0 && this.queue.length < maximumBatch)
+        await this.#pause(times.applyEveryMs, this.#wake.signal);
+      this.#wake = new AbortController();
+      if (!(await this.#applyNext())) await this.#pause(times.retryMs);
+    }
+    this.#running = null;
+    if (this.queue.length === 0) this.#resolveWaiters(Number.MAX_SAFE_INTEGER);
+    else this.#rejectWaiters(databaseUnavailable('The gateway stopped before the charge was written.'));
+  }
+
+  #pause(ms: number, wake?: AbortSignal): Promise<void> {
+    const stop = this.#stop.signal;
+    const signal = wake === undefined ? stop : AbortSignal.any([stop, wake]);
+    return this.#options.clock.sleep(ms, signal).catch(() => undefined);
+  }
+
+  /** False when the database did not answer. */
+  async #applyNext(): Promise<boolean> {
+    const batch = this.queue.nextBatch();
+    try {
+      await this.#applyOrHalve(batch);
+      return true;
+    } catch (error) {
+      if (isDatabaseUnavailable(error)) this.#options.onDatabaseError();
+      else this.#options.log.error({ err: error }, 'charges could not be applied');
+      this.#rejectWaiters(error);
+      return false;
+    }
+  }
+
+  /** Halves a batch that the data refuses until one line is alone, and puts that line aside. */
+  async #applyOrHalve(batch: readonly UnappliedCharge[]): Promise<void> {
+    try {
+      await this.#apply(batch);
+    } catch (error) {
+      if (isDatabaseUnavailable(error)) throw error;
+      const half = Math.ceil(batch.length / 2);
+      if (batch.length === 1) return this.#putAside(batch[0] as UnappliedCharge, error);
+      await this.#applyOrHalve(batch.slice(0, half));
+      await this.#applyOrHalve(batch.slice(half));
+    }
+  }
+
+  async #putAside({ line, covered }: UnappliedCharge, error: unknown): Promise<void> {
+    const { log, counters } = this.#options;
+    // An empty batch moves the database past the line.
+    const result = await this.#send(line.seq, [], []);
+    counters.linesPutAside += 1;
+    log.error(
+      { alarm: 'charge_put_aside', err: error, line: describeLine(line), covered: String(covered) },
+      'the ledger refused a charge; it is not charged',
+    );
+    this.#finish(result, line.seq);
+  }
+
+  async #apply(batch: readonly UnappliedCharge[]): Promise<void> {
+    const toSeq = batch.at(-1)?.line.seq;
+    if (toSeq === undefined) return;
+    const lines = batch.map(({ line }) => line);
+    const result = await this.#send(toSeq, lines, reportsAfter(batch));
+    if (result.outcome === 'mismatch') await this.#recover(result.appliedSeq);
+    else if (result.outcome === 'other_generation') this.#endGeneration();
+    else this.#finish(result, toSeq);
+  }
+
+  /** The lines stay in the journal, which the next start puts aside. */
+  #endGeneration(): void {
+    this.#stop.abort();
+    this.#options.onOtherGeneration();
+  }
+
+  async #send(
+    toSeq: number,
+    charges: readonly ChargeLine[],
+    reports: readonly AllotmentReport[],
+  ): Promise<ApplyResult> {
+    const { store, journal, generation, onDatabaseAnswer } = this.#options;
+    const result = await store.applyCharges({
+      journalId: journal.journalId,
+      generation,
+      expectedSeq: this.#appliedSeq,
+      toSeq,
+      charges,
+      reports,
+    });
+    onDatabaseAnswer();
+    return result;
+  }
+
+  /** The charges are in the database: rows and counts of memory move in the same turn, so that nothing is free twice. */
+  #finish(result: ApplyResult, toSeq: number): void {
+    this.#appliedSeq = Math.max(result.appliedSeq, toSeq);
+    const charges = this.queue.remove(this.#appliedSeq);
+    this.#adopt(charges, result.rows);
+    const results = new Map(result.results.map((one) => [one.seq, one]));
+    for (const { line, onApplied } of charges) {
+      const one = results.get(line.seq) ?? null;
+      if (one !== null) this.#count(line, one);
+      onApplied?.(one);
+    }
+    this.#resolveWaiters(this.#appliedSeq);
+  }
+
+  #adopt(charges: readonly UnappliedCharge[], rows: readonly AllotmentRow[]): void {
+    const { pool } = this.#options;
+    for (const row of rows) {
+      const allotment = pool.find(row.allotmentId);
+      if (allotment !== undefined) adoptRow(allotment, row);
+    }
+    const open = new Set(rows.map(({ allotmentId }) => allotmentId));
+    for (const { allotment } of charges)
+      if (allotment !== null && allotment.state !== 'ended' && !open.has(allotment.allotmentId))
+        pool.remove(allotment);
+  }
+
+  /** The database has another number than this process: an answer was lost, or the database lost commits. */
+  async #recover(appliedSeq: number): Promise<void> {
+    const { store, journal, generation, log } = this.#options;
+    if (appliedSeq > this.#appliedSeq) {
+      const charges = this.queue.nextBatch().filter(({ line }) => line.seq <= appliedSeq);
+      const allotmentIds = charges.flatMap(({ allotment }) => allotment?.allotmentId ?? []);
+      const rows = await store.read([...new Set(allotmentIds)]);
+      return this.#finish({ appliedSeq, outcome: 'repeated', results: [], rows }, appliedSeq);
+    }
+    log.error(
+      {
+        alarm: 'ledger_went_back',
+        journal_id: journal.journalId,
+        applied_seq: appliedSeq,
+        expected: this.#appliedSeq,
+      },
+      'the database lost charges that it had confirmed; they are applied again from the journal',
+    );
+    if (appliedSeq === 0) await store.openJournal(journal.journalId, generation);
+    const lostTo = this.#appliedSeq;
+    this.#appliedSeq = appliedSeq;
+    for await (const lines of journal.charges(appliedSeq)) {
+      const missing = lines.filter(({ seq }) => seq <= lostTo);
+      if (missing.length === 0) break;
+      const result = await this.#send((missing.at(-1) as ChargeLine).seq, missing, []);
+      this.#appliedSeq = result.appliedSeq;
+    }
+  }
+
+  #count(
+    line: ChargeLine,
+    { charged, overrun, isLate }: { charged: bigint; overrun: bigint; isLate: boolean },
+  ): void {
+    const { counters, log } = this.#options;
+    if (overrun > 0n) {
+      counters.overruns += 1;
+      counters.overrunCredits += overrun;
+      log.error(
+        { alarm: 'overrun', line: describeLine(line), overrun: String(overrun) },
+        'a call cost more than was reserved and available; the operator absorbs the rest',
+      );
+    }
+    if (!isLate) return;
+    counters.lateCharges += 1;
+    log.warn(
+      { line: describeLine(line), charged: String(charged) },
+      'a charge came after its allotment ended; it is charged as far as credits are available',
+    );
+  }
+
+  #resolveWaiters(appliedSeq: number): void {
+    const done = this.#waiters.filter(({ seq }) => seq <= appliedSeq);
+    this.#waiters = this.#waiters.filter(({ seq }) => seq > appliedSeq);
+    for (const waiter of done) waiter.resolve();
+  }
+
+  #rejectWaiters(error: unknown): void {
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+  }
+}
+
+/** What an operator needs to charge a line by hand. */
+export function describeLine({ seq, usageId, call, allotmentId, credits }: ChargeLine): object {
+  return {
+    seq,
+    usage_id: usageId,
+    request_id: call.requestId,
+    user_id: call.userId,
+    token_id: call.tokenId,
+    allotment_id: allotmentId,
+    credits: String(credits),
+  };
+}

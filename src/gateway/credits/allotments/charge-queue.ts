@@ -1,0 +1,70 @@
+// Charges that are in the journal and not yet in the database, in the order of the journal.
+import type { ChargeLine } from '../journal/journal.ts';
+import type { Allotment } from './allotment.ts';
+import type { AllotmentReport, ChargeResult } from './store.ts';
+import { maximumBatch } from './times.ts';
+
+export interface UnappliedCharge {
+  line: ChargeLine;
+  allotment: Allotment | null;
+  /** What the allotment pays of it. */
+  covered: bigint;
+  /** Monotonic. */
+  addedAtMs: number;
+  /** Called once the charge is in the database; null when its result is unknown, as the answer was lost. */
+  onApplied?: (result: ChargeResult | null) => void;
+}
+
+export class ChargeQueue {
+  #charges: UnappliedCharge[] = [];
+  #credits = 0n;
+
+  get length(): number {
+    return this.#charges.length;
+  }
+
+  get credits(): bigint {
+    return this.#credits;
+  }
+
+  /** Monotonic; null when there is none. */
+  get oldestAtMs(): number | null {
+    return this.#charges[0]?.addedAtMs ?? null;
+  }
+
+  get lastSeq(): number {
+    return this.#charges.at(-1)?.line.seq ?? 0;
+  }
+
+  add(charge: UnappliedCharge): void {
+    this.#charges.push(charge);
+    this.#credits += charge.line.credits;
+  }
+
+  nextBatch(): UnappliedCharge[] {
+    return this.#charges.slice(0, maximumBatch);
+  }
+
+  /** Removes the charges up to the number, and what they took from their allotments. */
+  remove(toSeq: number): UnappliedCharge[] {
+    const count = this.#charges.findIndex(({ line }) => line.seq > toSeq);
+    const removed = this.#charges.splice(0, count === -1 ? this.#charges.length : count);
+    for (const { allotment, covered, line } of removed) {
+      if (allotment !== null) allotment.unapplied -= covered;
+      this.#credits -= line.credits;
+    }
+    return removed;
+  }
+}
+
+/** Counts of the batch's allotments as they are once it is applied. */
+export function reportsAfter(batch: readonly UnappliedCharge[]): AllotmentReport[] {
+  const reports = new Map<string, AllotmentReport>();
+  for (const { allotment, covered } of batch) {
+    if (allotment === null || allotment.state === 'ended') continue;
+    const { allotmentId, reserved, unapplied } = allotment;
+    const report = reports.get(allotmentId) ?? { allotmentId, reserved, unapplied };
+    reports.set(allotmentId, { ...report, unapplied: report.unapplied - covered });
+  }
+  return [...reports.values()];
+}

@@ -1,0 +1,98 @@
+// Gives credits back that no call needs: after a while, on recall, and at the end of the process.
+import type { Clock } from '../../../kernel/clock.ts';
+import { adoptRow, idleCredits, type Allotment } from './allotment.ts';
+import { isInUse, type AllotmentPool } from './pool.ts';
+import type { AllotmentStore } from './store.ts';
+import type { AllotmentTimes } from './times.ts';
+import type { AllotmentWrites } from './writes.ts';
+
+export interface GiveBacksOptions {
+  store: Pick<AllotmentStore, 'recalled'>;
+  pool: AllotmentPool;
+  writes: AllotmentWrites;
+  clock: Pick<Clock, 'monotonicMs'>;
+  gatewayId: string;
+  times: Pick<AllotmentTimes, 'idleMs' | 'tidyEveryMs'>;
+}
+
+// Rows of one statement.
+const maximumRows = 500;
+// A token whose credits others need takes only what its calls need for so long.
+const afterRecallMs = 2_000;
+
+export class GiveBacks {
+  readonly #options: GiveBacksOptions;
+
+  constructor(options: GiveBacksOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the flags of this gateway's allotments and gives back what is idle in those that others recall. */
+  async answerRecalls(): Promise<void> {
+    const { store, pool, clock, gatewayId } = this.#options;
+    const flagged: Allotment[] = [];
+    for (const row of await store.recalled(gatewayId)) {
+      const allotment = pool.find(row.allotmentId);
+      if (allotment === undefined) continue;
+      adoptRow(allotment, row);
+      allotment.enlargeAfterMs = clock.monotonicMs() + afterRecallMs;
+      if (row.isRecalled || idleCredits(allotment) > 0n || !isInUse(allotment)) flagged.push(allotment);
+    }
+    await this.#inBatches(flagged, {});
+  }
+
+  /** Gives back the idle credits of a user's allotments in this process. */
+  async ofUser(userId: string): Promise<void> {
+    await this.#inBatches(this.#options.pool.ofUser(userId), {});
+  }
+
+  /** Gives back all idle credits, also of writes that are under way, and ends the allotments that no call needs. */
+  async ofAll(): Promise<void> {
+    const allotments = [...this.#options.pool.all()];
+    await Promise.allSettled(allotments.map(({ write }) => Promise.resolve(write)));
+    await this.#inBatches(allotments, { end: true });
+  }
+
+  /** Gives back what was not used for a while, and repeats what has no known outcome. */
+  async tidy(): Promise<void> {
+    const { pool, clock } = this.#options;
+    const nowMs = clock.monotonicMs();
+    const due: Allotment[] = [];
+    for (const allotment of pool.all()) {
+      if (allotment.write !== null) continue;
+      if (allotment.version > 0 || isInUse(allotment)) {
+        if (this.#isDue(allotment, nowMs)) due.push(allotment);
+      } else if (this.#isUnused(allotment, nowMs)) {
+        // Never opened. If the database opened it nevertheless, the next renewal ends it.
+        pool.remove(allotment);
+      }
+    }
+    await this.#inBatches(due, { end: true });
+  }
+
+  #isDue(allotment: Allotment, nowMs: number): boolean {
+    if (allotment.isGiveBackUncertain) return true;
+    const isIdle = idleCredits(allotment) > 0n || !isInUse(allotment);
+    if (!isIdle) return false;
+    return (
+      allotment.state === 'closed' || this.#isUnused(allotment, nowMs) || this.#isExcessive(allotment, nowMs)
+    );
+  }
+
+  #isUnused({ lastUsedMs }: Allotment, nowMs: number): boolean {
+    return nowMs - lastUsedMs >= this.#options.times.idleMs;
+  }
+
+  /** More is idle than an eighth of what is available, and no call used it lately. */
+  #isExcessive({ userId, lastUsedMs }: Allotment, nowMs: number): boolean {
+    const { pool, writes, times } = this.#options;
+    if (nowMs - lastUsedMs < times.tidyEveryMs) return false;
+    const idle = pool.idleOfUser(userId);
+    return idle * 8n > writes.available(userId) + idle;
+  }
+
+  async #inBatches(allotments: readonly Allotment[], options: { end?: boolean }): Promise<void> {
+    for (let at = 0; at < allotments.length; at += maximumRows)
+      await this.#options.writes.giveBack(allotments.slice(at, at + maximumRows), options);
+  }
+}

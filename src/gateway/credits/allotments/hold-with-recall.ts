@@ -1,0 +1,59 @@
+// An exact hold of the database that may need credits which allotments keep idle: this process gives its own back at once and
+// recalls those of other gateways.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { MakeId } from '../../../kernel/ids.ts';
+import type { Allotments } from './open-allotments.ts';
+import { creditsBusy, isInsufficient } from './problems.ts';
+import type { AllotmentStore } from './store.ts';
+import type { AllotmentTimes } from './times.ts';
+
+export interface HoldRecallOptions {
+  allotments: Pick<Allotments, 'gatewayId' | 'ledger'>;
+  store: Pick<AllotmentStore, 'affordable' | 'recall'>;
+  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  makeId: MakeId;
+  times: Pick<AllotmentTimes, 'recallMs' | 'askAgainMs'>;
+}
+
+/**
+ * Runs `write` until it has its credits. Throws its 402 when all idle credits of the account together do not suffice, and
+ * 503 `credits_busy` when other gateways do not give theirs back within a second.
+ */
+export async function holdWithRecall<T>(
+  { userId, tokenId, amount }: { userId: string; tokenId: string; amount: bigint },
+  write: () => Promise<T>,
+  options: HoldRecallOptions,
+): Promise<T> {
+  const { allotments, store, clock, times } = options;
+  const { gatewayId, ledger } = allotments;
+  const startedMs = clock.monotonicMs();
+  for (let ticket: string | undefined; ;) {
+    try {
+      return await write();
+    } catch (error) {
+      if (!isInsufficient(error)) throw error;
+      if (ledger.idle(userId) > 0n) {
+        await ledger.giveBacks.ofUser(userId);
+        continue;
+      }
+      const { available, idleElsewhere } = await store.affordable({ gatewayId, userId, tokenId, ticket });
+      if (available + idleElsewhere < amount) throw error;
+      if (clock.monotonicMs() - startedMs >= times.recallMs) {
+        ledger.counters.busy += 1;
+        throw creditsBusy('Other gateways hold the credits of this account; try again.', error);
+      }
+      ticket ??= await recall(options, { userId, tokenId, need: amount });
+    }
+    await clock.sleep(times.askAgainMs);
+  }
+}
+
+async function recall(
+  { allotments, store, makeId }: HoldRecallOptions,
+  { userId, tokenId, need }: { userId: string; tokenId: string; need: bigint },
+): Promise<string> {
+  const ticket = makeId('tkt');
+  allotments.ledger.counters.recalls += 1;
+  await store.recall({ ticket, gatewayId: allotments.gatewayId, userId, tokenId, need });
+  return ticket;
+}

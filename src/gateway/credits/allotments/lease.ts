@@ -1,0 +1,25 @@
+// A lease by the holder's own clocks. Monotonic time stands still on a suspended machine, so wall time is compared with it.
+import type { Clock } from '../../../kernel/clock.ts';
+import { maximumClockJumpMs } from './times.ts';
+
+export type LeaseClock = Pick<Clock, 'now' | 'monotonicMs'>;
+
+export interface Lease {
+  /** Monotonic. */
+  endsAtMs: number;
+  /** Wall time minus monotonic time when the lease began. */
+  clockGapMs: number;
+}
+
+export const noLease: Lease = { endsAtMs: Number.NEGATIVE_INFINITY, clockGapMs: 0 };
+
+/** To be called before the request that renews the lease is sent. */
+export function beginLease(clock: LeaseClock, leaseMs: number): Lease {
+  const nowMs = clock.monotonicMs();
+  return { endsAtMs: nowMs + leaseMs, clockGapMs: clock.now().getTime() - nowMs };
+}
+
+export function isLeaseValid(lease: Lease, clock: LeaseClock): boolean {
+  const nowMs = clock.monotonicMs();
+  return nowMs < lease.endsAtMs && clock.now().getTime() - nowMs - lease.clockGapMs <= maximumClockJumpMs;
+}

@@ -1,0 +1,117 @@
+// The background work of allotments: renew leases, answer recalls, give back what is idle, replay journals of processes that
+// are gone and take expired allotments back.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
+import type { Journal, JournalDirectory } from '../journal/journal.ts';
+import type { AllotmentLedger } from './allotment-ledger.ts';
+import { isDatabaseUnavailable } from './problems.ts';
+import { replayAbandoned } from './replay.ts';
+import type { AllotmentStore } from './store.ts';
+import type { AllotmentTimes } from './times.ts';
+
+export interface AllotmentMaintenanceOptions {
+  ledger: AllotmentLedger;
+  store: AllotmentStore;
+  journal: Journal;
+  /** Null with `JOURNAL=off`. */
+  directory: JournalDirectory | null;
+  generation: string;
+  clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  log: Log;
+  times: AllotmentTimes;
+  /** No other process has this database open. */
+  isAlone: boolean;
+}
+
+const takeBackLimit = 200;
+const alarmAgeMs = 10_000;
+const alarmEveryMs = 60_000;
+
+export class AllotmentMaintenance {
+  readonly #options: AllotmentMaintenanceOptions;
+  readonly #stop = new AbortController();
+  #loops: Promise<void>[] = [];
+  #alarmedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: AllotmentMaintenanceOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    const { times, isAlone, ledger } = this.#options;
+    const hasAllotments = () => ledger.pool.size > 0;
+    this.#loops = [
+      this.#repeat(times.renewEveryMs, () => this.#renew()),
+      this.#repeat(times.tidyEveryMs, () => this.#tidy()),
+      this.#repeat(times.replayEveryMs, () => this.replay()),
+    ];
+    // Without other processes only this one closes allotments, and it learns of that from every row.
+    const readRecallsEveryMs = isAlone ? times.tidyEveryMs : times.readRecallsEveryMs;
+    this.#loops.push(
+      this.#repeat(readRecallsEveryMs, async () => {
+        if (hasAllotments()) await ledger.giveBacks.answerRecalls();
+      }),
+    );
+  }
+
+  /** Replays the journals of processes that are gone, and takes back allotments without a journal. */
+  async replay(): Promise<void> {
+    const { directory, store, generation, log, ledger, journal, times } = this.#options;
+    if (directory !== null)
+      await replayAbandoned(directory, { store, generation, log, counters: ledger.counters });
+    const applied = (await store.appliedSeqs([journal.journalId])).get(journal.journalId);
+    if (applied !== undefined) journal.applied(applied);
+    if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;
+    const expired = await store.takeBackExpired(takeBackLimit);
+    if (expired.length > 0)
+      log.warn({ allotments: expired.length }, 'took back credits of gateways that are gone');
+  }
+
+  /** Answers recalls now, in the background. */
+  answerRecalls(): void {
+    this.#options.ledger.giveBacks.answerRecalls().catch((error: unknown) => {
+      this.#options.log.debug({ err: error }, 'recalls could not be answered; they are read again');
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await Promise.all(this.#loops);
+  }
+
+  async #renew(): Promise<void> {
+    const { ledger, store, generation } = this.#options;
+    if (ledger.pool.size > 0) await ledger.leases.renew();
+    else if ((await store.generation()) !== generation) ledger.endGeneration();
+    ledger.contact.recordAnswer();
+  }
+
+  async #tidy(): Promise<void> {
+    const { ledger, log, clock } = this.#options;
+    const { oldestMs, count } = ledger.unapplied();
+    const nowMs = clock.monotonicMs();
+    if (oldestMs > alarmAgeMs && nowMs - this.#alarmedAtMs >= alarmEveryMs) {
+      this.#alarmedAtMs = nowMs;
+      log.error(
+        { alarm: 'unapplied_charges', count, oldest_ms: Math.round(oldestMs) },
+        'charges wait for the database',
+      );
+    }
+    await ledger.giveBacks.tidy();
+  }
+
+  async #repeat(everyMs: number, work: () => Promise<void>): Promise<void> {
+    const { clock, log, ledger } = this.#options;
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await clock.sleep(everyMs, signal).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        await work();
+      } catch (error) {
+        if (isDatabaseUnavailable(error)) ledger.contact.recordError();
+        log.warn({ err: error }, 'maintenance of allotments failed; it is tried again');
+      }
+    }
+  }
+}

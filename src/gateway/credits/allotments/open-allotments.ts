@@ -1,0 +1,72 @@
+// Opens the allotments of one process: its journal, its ledger in memory and their maintenance.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { MakeId } from '../../../kernel/ids.ts';
+import type { Log } from '../../../kernel/log.ts';
+import type { JournalDirectory } from '../journal/journal.ts';
+import { AllotmentLedger } from './allotment-ledger.ts';
+import { AllotmentMaintenance } from './maintenance.ts';
+import type { AllotmentStore } from './store.ts';
+import { defaultAllotmentTimes, type AllotmentTimes } from './times.ts';
+import { unjournaled } from './unjournaled.ts';
+
+export interface AllotmentsOptions {
+  store: AllotmentStore;
+  /** Null with `JOURNAL=off`: charges wait for the database. */
+  directory: JournalDirectory | null;
+  clock: Clock;
+  makeId: MakeId;
+  log: Log;
+  /** No other process has this database open. */
+  isAlone: boolean;
+  times?: Partial<AllotmentTimes>;
+}
+
+export interface Allotments {
+  readonly gatewayId: string;
+  readonly ledger: AllotmentLedger;
+  /** Replays journals of processes that are gone, then starts the loops. Without it, calls work and nothing is maintained. */
+  start(): Promise<void>;
+  /** Takes a payload of `creditsChannel`. */
+  notify(payload: string): void;
+  /** Applies what waits, gives credits back and closes the journal. */
+  close(): Promise<void>;
+}
+
+/** Rejects when the database does not answer, or with a SettingError when the journal's folder is unusable. */
+export async function openAllotments(options: AllotmentsOptions): Promise<Allotments> {
+  const { store, directory, clock, makeId, log, isAlone } = options;
+  const times = { ...defaultAllotmentTimes, ...options.times };
+  const generation = await store.generation();
+  const journal = directory === null ? unjournaled(makeId('gwy')) : await directory.open(generation);
+  const gatewayId = journal.journalId;
+  await store.openJournal(gatewayId, generation);
+  const isJournaled = directory !== null;
+  const ledger = new AllotmentLedger({ store, journal, isJournaled, generation, clock, makeId, log, times });
+  const maintenance = new AllotmentMaintenance({
+    ledger,
+    store,
+    journal,
+    directory,
+    generation,
+    clock,
+    log,
+    times,
+    isAlone,
+  });
+  return {
+    gatewayId,
+    ledger,
+    async start() {
+      await maintenance.replay();
+      maintenance.start();
+    },
+    notify(payload) {
+      if (payload === `ready:${gatewayId}`) ledger.wake();
+      if (payload === `recall:${gatewayId}`) maintenance.answerRecalls();
+    },
+    async close() {
+      await maintenance.close();
+      await ledger.close();
+    },
+  };
+}

@@ -1,0 +1,88 @@
+// All allotments of this process, by id, token and user. Synchronous; a token has one allotment that takes reservations and
+// perhaps older ones that are closed and still have calls.
+import type { MakeId } from '../../../kernel/ids.ts';
+import { idleCredits, newAllotment, type Allotment, type Payer } from './allotment.ts';
+import { maximumAllotments } from './times.ts';
+
+export class AllotmentPool {
+  readonly #byId = new Map<string, Allotment>();
+  readonly #byToken = new Map<string, Allotment>();
+  readonly #byUser = new Map<string, Set<Allotment>>();
+  readonly #makeId: MakeId;
+
+  constructor(makeId: MakeId) {
+    this.#makeId = makeId;
+  }
+
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  all(): Iterable<Allotment> {
+    return this.#byId.values();
+  }
+
+  find(allotmentId: string): Allotment | undefined {
+    return this.#byId.get(allotmentId);
+  }
+
+  /** The token's allotment that takes reservations, if it has one. */
+  ofToken(tokenId: string): Allotment | undefined {
+    const allotment = this.#byToken.get(tokenId);
+    return allotment?.state === 'open' ? allotment : undefined;
+  }
+
+  ofUser(userId: string): Allotment[] {
+    return [...(this.#byUser.get(userId) ?? [])];
+  }
+
+  idleOfUser(userId: string): bigint {
+    return sum(this.ofUser(userId), idleCredits);
+  }
+
+  /** Adds an allotment that is not in the database yet. */
+  open(payer: Payer, nowMs: number): Allotment {
+    const allotment = newAllotment(this.#makeId('alt'), payer, nowMs);
+    this.#byId.set(allotment.allotmentId, allotment);
+    this.#byToken.set(payer.tokenId, allotment);
+    const siblings = this.#byUser.get(payer.userId);
+    if (siblings === undefined) this.#byUser.set(payer.userId, new Set([allotment]));
+    else siblings.add(allotment);
+    return allotment;
+  }
+
+  /** The database has ended the allotment: its credits are gone. Reservations on it may still become late charges. */
+  remove(allotment: Allotment): void {
+    allotment.state = 'ended';
+    allotment.amount = 0n;
+    this.#byId.delete(allotment.allotmentId);
+    if (this.#byToken.get(allotment.tokenId) === allotment) this.#byToken.delete(allotment.tokenId);
+    const siblings = this.#byUser.get(allotment.userId);
+    siblings?.delete(allotment);
+    if (siblings?.size === 0) this.#byUser.delete(allotment.userId);
+  }
+
+  /** Whether a further allotment has room. */
+  hasRoom(): boolean {
+    return this.#byId.size < maximumAllotments;
+  }
+
+  /** The unused allotment that was used longest ago. */
+  leastRecentlyUsed(): Allotment | undefined {
+    let oldest: Allotment | undefined;
+    for (const allotment of this.#byId.values()) {
+      if (isInUse(allotment) || allotment.write !== null) continue;
+      if (oldest === undefined || allotment.lastUsedMs < oldest.lastUsedMs) oldest = allotment;
+    }
+    return oldest;
+  }
+}
+
+/** Whether calls or charges need the allotment's row. */
+export function isInUse({ reserved, unapplied }: Allotment): boolean {
+  return reserved > 0n || unapplied > 0n;
+}
+
+export function sum<T>(items: readonly T[], value: (item: T) => bigint): bigint {
+  return items.reduce((total, item) => total + value(item), 0n);
+}

@@ -1,0 +1,38 @@
+// The errors of reserving credits.
+import { Problem } from '../../../kernel/problem.ts';
+
+/** 402 that names the available credits in its message and its details. */
+export function insufficientCredits(price: bigint, affordable: bigint): Problem {
+  const available = affordable > 0n ? affordable : 0n;
+  return new Problem(
+    'insufficient_credits',
+    'insufficient_credits',
+    `This call may cost ${price} credits, and ${available} are available.`,
+    {
+      details: [
+        { path: 'needed_credits', message: String(price) },
+        { path: 'affordable_credits', message: String(available) },
+      ],
+    },
+  );
+}
+
+/** 503: credits are there, and other calls or gateways do not set them free in time. */
+export function creditsBusy(message: string, cause?: unknown): Problem {
+  return new Problem('unavailable', 'credits_busy', message, { cause, headers: { 'retry-after': '2' } });
+}
+
+export function databaseUnavailable(message: string, cause?: unknown): Problem {
+  return new Problem('unavailable', 'database_unavailable', message, {
+    cause,
+    headers: { 'retry-after': '2' },
+  });
+}
+
+export function isDatabaseUnavailable(error: unknown): boolean {
+  return error instanceof Problem && error.code === 'database_unavailable';
+}
+
+export function isInsufficient(error: unknown): boolean {
+  return error instanceof Problem && error.kind === 'insufficient_credits';
+}

@@ -1,0 +1,122 @@
+// Replays the journals of processes that are gone, then gives their allotments back.
+import type { Log } from '../../../kernel/log.ts';
+import type { AbandonedJournal, ChargeLine, JournalDirectory } from '../journal/journal.ts';
+import { describeLine, type ApplyCounters } from './apply-loop.ts';
+import { endOf } from './leases.ts';
+import { isDatabaseUnavailable } from './problems.ts';
+import type { AllotmentStore, ApplyResult } from './store.ts';
+
+export interface ReplayOptions {
+  store: Pick<AllotmentStore, 'applyCharges' | 'appliedSeqs' | 'openJournal' | 'renew' | 'giveBack'>;
+  generation: string;
+  log: Log;
+  counters: ApplyCounters;
+}
+
+/** Replays every journal below the directory that no process has locked. A failure leaves a journal for the next time. */
+export async function replayAbandoned(directory: JournalDirectory, options: ReplayOptions): Promise<void> {
+  for (const journal of await directory.takeAbandoned()) {
+    try {
+      await replay(journal, options);
+    } catch (error) {
+      journal.unlock();
+      options.log.warn(
+        { err: error, journal_id: journal.journalId },
+        'the journal of a process that is gone could not be applied yet',
+      );
+    }
+  }
+}
+
+async function replay(journal: AbandonedJournal, options: ReplayOptions): Promise<void> {
+  const { store, generation, log } = options;
+  const { journalId } = journal;
+  if (journal.generation !== generation) {
+    log.error(
+      { alarm: 'journal_of_other_generation', journal_id: journalId },
+      'a journal belongs to a ledger that was restored or created anew since; its charges are put aside',
+    );
+    return journal.putAside('other_generation');
+  }
+  await store.openJournal(journalId, generation);
+  const from = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
+  const progress: ReplayProgress = { journalId, appliedSeq: from, refused: 0 };
+  for await (const lines of journal.charges(from)) await applyOrHalve(progress, lines, options);
+  // The lease is over: the process is gone. Its credits need not wait for their end.
+  const rows = await store.renew(journalId, [], 1);
+  if (rows.length > 0) await store.giveBack(rows.map(endOf));
+  if (progress.refused > 0) return journal.putAside('refused');
+  const applied = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
+  if (applied < progress.appliedSeq) throw new Error('The database lost charges of the journal.');
+  await journal.remove();
+  log.info({ journal_id: journalId, charges_to: applied }, 'applied the journal of a process that is gone');
+}
+
+interface ReplayProgress {
+  journalId: string;
+  appliedSeq: number;
+  refused: number;
+}
+
+async function applyOrHalve(
+  progress: ReplayProgress,
+  lines: readonly ChargeLine[],
+  options: ReplayOptions,
+): Promise<void> {
+  const open = lines.filter(({ seq }) => seq > progress.appliedSeq);
+  const last = open.at(-1);
+  if (last === undefined) return;
+  try {
+    countResults(await send(progress, last.seq, open, options), open, options);
+  } catch (error) {
+    if (isDatabaseUnavailable(error) || error instanceof ReplayConflict) throw error;
+    const half = Math.ceil(open.length / 2);
+    if (open.length === 1) return putAside(progress, last, { ...options, error });
+    await applyOrHalve(progress, open.slice(0, half), options);
+    await applyOrHalve(progress, open.slice(half), options);
+  }
+}
+
+async function putAside(
+  progress: ReplayProgress,
+  line: ChargeLine,
+  { error, ...options }: ReplayOptions & { error: unknown },
+): Promise<void> {
+  await send(progress, line.seq, [], options);
+  progress.refused += 1;
+  options.counters.linesPutAside += 1;
+  options.log.error(
+    { alarm: 'charge_put_aside', err: error, line: describeLine(line) },
+    'the ledger refused a charge; it is not charged',
+  );
+}
+
+async function send(
+  progress: ReplayProgress,
+  toSeq: number,
+  charges: readonly ChargeLine[],
+  { store, generation }: ReplayOptions,
+): Promise<ApplyResult> {
+  const { journalId, appliedSeq: expectedSeq } = progress;
+  const result = await store.applyCharges({ journalId, generation, expectedSeq, toSeq, charges });
+  if (result.outcome === 'applied' || result.outcome === 'repeated') progress.appliedSeq = result.appliedSeq;
+  else throw new ReplayConflict(`The ledger answered "${result.outcome}" to a journal.`);
+  return result;
+}
+
+function countResults(
+  { results }: ApplyResult,
+  lines: readonly ChargeLine[],
+  { counters, log }: ReplayOptions,
+): void {
+  for (const { overrun, isLate } of results) {
+    if (isLate) counters.lateCharges += 1;
+    if (overrun === 0n) continue;
+    counters.overruns += 1;
+    counters.overrunCredits += overrun;
+  }
+  log.info({ charges: lines.length }, 'applied charges of a process that is gone');
+}
+
+/** Not the fault of a line: the whole journal waits for the next replay. */
+class ReplayConflict extends Error {}

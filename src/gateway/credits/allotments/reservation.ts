@@ -1,0 +1,173 @@
+// The bound of one call in memory: reserved → sent → settled or released.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { UsageFacts } from '../../usage/index.ts';
+import type { Journal } from '../journal/journal.ts';
+import type { Alongside, PaidCall, Reservation, SentAttempt } from '../ports.ts';
+import { chargeReservation, releaseCredits, type Allotment } from './allotment.ts';
+import type { UnappliedCharge } from './charge-queue.ts';
+import { isLeaseValid } from './lease.ts';
+import { creditsBusy } from './problems.ts';
+import { checkpointTokens, clampCredits, type AllotmentTimes } from './times.ts';
+
+/** What reservations need of the ledger. */
+export interface ReservationContext {
+  journal: Pick<Journal, 'append'>;
+  clock: Pick<Clock, 'now' | 'monotonicMs'>;
+  times: Pick<AllotmentTimes, 'checkpointEveryMs'>;
+  /** Takes more of an allotment, or of the first one where a free call becomes a paid one. */
+  take(call: PaidCall, amount: bigint, from: Allotment | null): Allotment | Promise<Allotment>;
+  /** Adds a charge to those that are to be applied. */
+  addCharge(charge: UnappliedCharge): void;
+  /** Resolves when the line is durable. */
+  sync(seq: number): Promise<void>;
+  /** Resolves with what account and allotment paid for a charge, or with undefined when the database does not say. */
+  readResult(charge: UnappliedCharge): Promise<bigint | undefined>;
+}
+
+type State =
+  | { phase: 'reserved' }
+  | { phase: 'sent'; model: string; writtenAtMs: number; tokensWritten: number }
+  | { phase: 'settled'; settlement: Promise<{ charged: bigint }> }
+  | { phase: 'released' };
+
+export class CallReservation implements Reservation {
+  readonly #context: ReservationContext;
+  readonly #call: PaidCall;
+  readonly #usageId: string;
+  #amount: bigint;
+  #allotment: Allotment | null;
+  #state: State = { phase: 'reserved' };
+
+  constructor(
+    context: ReservationContext,
+    init: { call: PaidCall; usageId: string; amount: bigint; allotment: Allotment | null },
+  ) {
+    this.#context = context;
+    this.#call = init.call;
+    this.#usageId = init.usageId;
+    this.#amount = init.amount;
+    this.#allotment = init.allotment;
+  }
+
+  get amount(): bigint {
+    return this.#amount;
+  }
+
+  raise(amount: bigint): void | Promise<void> {
+    if (amount <= this.#amount) return;
+    const more = amount - this.#amount;
+    const source = this.#context.take(this.#call, more, this.#allotment);
+    if (!(source instanceof Promise)) return this.#grow(source, more);
+    return source.then((allotment) => this.#grow(allotment, more));
+  }
+
+  markSent({ model, provider, inputCredits, facts }: SentAttempt): void {
+    this.#requireLease();
+    if (this.#state.phase === 'sent' && this.#state.model === model) return;
+    if (this.#state.phase === 'settled' || this.#state.phase === 'released')
+      throw new Error('A call that has ended cannot be sent.');
+    this.#context.journal.append({
+      kind: 'sent',
+      usageId: this.#usageId,
+      call: { ...this.#call, model, provider },
+      allotmentId: this.#allotment?.allotmentId ?? null,
+      credits: clampCredits(inputCredits),
+      facts,
+    });
+    const writtenAtMs = this.#context.clock.monotonicMs();
+    this.#state = { phase: 'sent', model, writtenAtMs, tokensWritten: 0 };
+  }
+
+  checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void {
+    if (this.#state.phase !== 'sent') return;
+    const { journal, clock, times } = this.#context;
+    const nowMs = clock.monotonicMs();
+    const isDue =
+      nowMs - this.#state.writtenAtMs >= times.checkpointEveryMs ||
+      outputTokens - this.#state.tokensWritten >= checkpointTokens;
+    if (!isDue) return;
+    this.#state = { ...this.#state, writtenAtMs: nowMs, tokensWritten: outputTokens };
+    journal.append({ kind: 'checkpoint', usageId: this.#usageId, credits: clampCredits(credits), facts });
+  }
+
+  settle(credits: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }> {
+    if (alongside !== undefined)
+      return Promise.reject(new Error('Only a hold can be settled in a transaction with other work.'));
+    if (this.#state.phase === 'settled') return this.#state.settlement;
+    if (this.#state.phase === 'released') return Promise.resolve({ charged: 0n });
+    const charge = this.#charge(clampCredits(credits), facts);
+    const settlement = this.#finish(charge);
+    this.#state = { phase: 'settled', settlement };
+    return settlement;
+  }
+
+  release(): void {
+    const { phase } = this.#state;
+    if (phase === 'settled' || phase === 'released') return;
+    // Without a final line, a replay would charge the call as one that broke off.
+    if (phase === 'sent') this.#charge(0n, factsOfNothing(this.#call));
+    else if (this.#allotment !== null) releaseCredits(this.#allotment, this.#amount);
+    this.#state = { phase: 'released' };
+  }
+
+  #grow(allotment: Allotment, more: bigint): void {
+    if (this.#state.phase === 'settled' || this.#state.phase === 'released')
+      return releaseCredits(allotment, more);
+    this.#allotment = allotment;
+    this.#amount += more;
+  }
+
+  #requireLease(): void {
+    const allotment = this.#allotment;
+    if (allotment === null) return;
+    if (allotment.state !== 'ended' && isLeaseValid(allotment.lease, this.#context.clock)) return;
+    throw creditsBusy('The credits that were reserved for this call are being given back.');
+  }
+
+  /** Appends the final line and turns the reservation into a charge, in one turn of the event loop. */
+  #charge(credits: bigint, facts: UsageFacts): UnappliedCharge {
+    const { journal, clock, addCharge } = this.#context;
+    const allotment = this.#allotment;
+    const nowMs = clock.monotonicMs();
+    const body = {
+      usageId: this.#usageId,
+      call: this.#call,
+      allotmentId: allotment?.allotmentId ?? null,
+      credits,
+      facts,
+    };
+    const seq = journal.append({ kind: 'final', ...body });
+    const covered =
+      allotment === null ? 0n : chargeReservation(allotment, { amount: this.#amount, credits, nowMs });
+    const charge: UnappliedCharge = { line: { seq, ...body }, allotment, covered, addedAtMs: nowMs };
+    addCharge(charge);
+    return charge;
+  }
+
+  async #finish(charge: UnappliedCharge): Promise<{ charged: bigint }> {
+    const { credits, seq } = charge.line;
+    const result = credits > charge.covered ? this.#context.readResult(charge) : undefined;
+    // A free call has nothing to lose: its usage line needs no sync.
+    if (credits > 0n) await this.#context.sync(seq);
+    return { charged: (await result) ?? charge.covered };
+  }
+}
+
+/** The usage of a call that sent nothing. */
+export function factsOfNothing({
+  action,
+  model,
+  provider,
+}: Pick<PaidCall, 'action' | 'model' | 'provider'>): UsageFacts {
+  return {
+    action,
+    model,
+    provider,
+    tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
+    units: {},
+    outcome: 'rejected',
+    estimated: false,
+    ttftMs: null,
+    durationMs: 0,
+  };
+}

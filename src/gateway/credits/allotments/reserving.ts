@@ -1,0 +1,246 @@
+// Reserves the bounds of calls. Order: the token's own allotment, idle credits of the account's other allotments in this
+// process, an enlargement, and idle credits of other gateways, for which a call waits a second at most.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { MakeId } from '../../../kernel/ids.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { freeCredits, idleCredits, reserveCredits, type Allotment, type Payer } from './allotment.ts';
+import type { AllotmentPool } from './pool.ts';
+import { creditsBusy, insufficientCredits } from './problems.ts';
+import { enlargementOf, needsEnlargement } from './sizing.ts';
+import type { AllotmentStore, AllotResult } from './store.ts';
+import type { AllotmentTimes } from './times.ts';
+import { TokenQueue, type WaitingCall } from './token-queue.ts';
+import type { AllotmentWrites } from './writes.ts';
+
+export interface ReservingOptions {
+  store: Pick<AllotmentStore, 'recall'>;
+  pool: AllotmentPool;
+  writes: AllotmentWrites;
+  clock: Clock;
+  makeId: MakeId;
+  log: Log;
+  gatewayId: string;
+  times: Pick<AllotmentTimes, 'recallMs' | 'askAgainMs'>;
+  counters: ReservingCounters;
+  /** Renews all leases of this process now. */
+  renewLeases(): Promise<void>;
+}
+
+export interface ReservingCounters {
+  recalls: number;
+  busy: number;
+}
+
+// An allotment may end while a call waits for it. Give up after so many new ones.
+const maximumOpenings = 5;
+// Calls of the account's other tokens may take what was given back.
+const maximumGiveBacks = 8;
+// After a refused or useless enlargement in the background.
+const enlargePauseMs = 1_000;
+
+export class Reserving {
+  readonly #options: ReservingOptions;
+  readonly #queues = new Map<string, TokenQueue>();
+  #enlarges = true;
+  /** Ends the pauses of calls that wait for other gateways. */
+  #ready = new AbortController();
+
+  constructor(options: ReservingOptions) {
+    this.#options = options;
+  }
+
+  /** Takes the amount out of the token's allotment; at once where it suffices and no call of the token waits. */
+  take(payer: Payer, amount: bigint): Allotment | Promise<Allotment> {
+    const allotment = this.#options.pool.ofToken(payer.tokenId);
+    const nowMs = this.#options.clock.monotonicMs();
+    if (
+      allotment !== undefined &&
+      !this.#queues.has(payer.tokenId) &&
+      freeCredits(allotment, this.#options.clock) >= amount
+    ) {
+      allotment.latestBound = amount;
+      reserveCredits(allotment, amount, nowMs);
+      this.#enlargeInBackground(allotment, nowMs);
+      return allotment;
+    }
+    return this.#wait(payer, amount);
+  }
+
+  #wait(payer: Payer, amount: bigint): Promise<Allotment> {
+    const { promise, resolve, reject } = Promise.withResolvers<Allotment>();
+    let queue = this.#queues.get(payer.tokenId);
+    if (queue === undefined) this.#queues.set(payer.tokenId, (queue = new TokenQueue()));
+    queue.waiting.push({ amount, giveBacks: 0, recall: null, resolve, reject });
+    if (!queue.isFilling) void this.#fill(payer, queue);
+    return promise;
+  }
+
+  /** Gets credits until no call of the token waits. One run per token. */
+  async #fill(payer: Payer, queue: TokenQueue): Promise<void> {
+    queue.isFilling = true;
+    try {
+      // The calls of this turn of the event loop share one statement.
+      await Promise.resolve();
+      for (let openings = 0; queue.head !== undefined;) {
+        const allotment = await this.#usableAllotment(payer);
+        if (this.#serve(queue, allotment)) continue;
+        const outcome = await this.#fillOnce(payer, queue, allotment);
+        if ((outcome === 'gone' || outcome === 'closed') && (openings += 1) > maximumOpenings)
+          throw creditsBusy('The credits of this account are being given back; try again.');
+      }
+    } catch (error) {
+      queue.rejectAll(error);
+    } finally {
+      queue.isFilling = false;
+      this.#queues.delete(payer.tokenId);
+    }
+  }
+
+  /** The token's allotment with no write under way and a valid lease, or a new one. */
+  async #usableAllotment(payer: Payer): Promise<Allotment> {
+    const { pool, clock } = this.#options;
+    const existing = pool.ofToken(payer.tokenId);
+    if (existing === undefined) return this.#open(payer);
+    if (existing.write !== null) {
+      await settled(existing.write);
+      return this.#usableAllotment(payer);
+    }
+    if (existing.version > 0 && idleCredits(existing) > 0n && freeCredits(existing, clock) === 0n)
+      await this.#options.renewLeases();
+    return pool.ofToken(payer.tokenId) ?? this.#open(payer);
+  }
+
+  async #open(payer: Payer): Promise<Allotment> {
+    const { pool, writes, clock } = this.#options;
+    if (!pool.hasRoom()) {
+      const unused = pool.leastRecentlyUsed();
+      if (unused !== undefined) await writes.giveBack([unused], { end: true });
+      if (!pool.hasRoom()) throw creditsBusy('This gateway serves too many tokens at once; try again.');
+    }
+    return pool.ofToken(payer.tokenId) ?? pool.open(payer, clock.monotonicMs());
+  }
+
+  /** Whether a waiting call got its credits. */
+  #serve(queue: TokenQueue, allotment: Allotment): boolean {
+    const { clock } = this.#options;
+    const nowMs = clock.monotonicMs();
+    let free = freeCredits(allotment, clock);
+    const calls = queue.take(({ amount }) => {
+      if (amount > free) return false;
+      free -= amount;
+      return true;
+    });
+    for (const { amount, resolve } of calls) {
+      allotment.latestBound = amount;
+      reserveCredits(allotment, amount, nowMs);
+      resolve(allotment);
+    }
+    if (calls.length > 0 && queue.head === undefined) this.#enlargeInBackground(allotment, nowMs);
+    return calls.length > 0;
+  }
+
+  async #fillOnce(payer: Payer, queue: TokenQueue, allotment: Allotment): Promise<AllotResult['outcome']> {
+    const { clock, pool, writes } = this.#options;
+    const head = queue.head as WaitingCall;
+    const free = freeCredits(allotment, clock);
+    const need = head.amount - free;
+    const extra = enlargementOf(allotment, {
+      nowMs: clock.monotonicMs(),
+      available: writes.available(payer.userId),
+      idleOfUser: pool.idleOfUser(payer.userId),
+    });
+    const want = queue.total - free + extra;
+    const result = await writes.enlarge(allotment, { need, want, ticket: head.recall?.ticket });
+    if (result.outcome !== 'short') return result.outcome;
+    if (head.giveBacks < maximumGiveBacks && (await this.#giveBackOfSiblings(payer, allotment))) {
+      head.giveBacks += 1;
+      return result.outcome;
+    }
+    const ofSiblings = pool.idleOfUser(payer.userId) - idleCredits(allotment);
+    await this.#waitForOthers(payer, queue, {
+      free: freeCredits(allotment, clock),
+      available: result.available,
+      elsewhere: result.idleElsewhere + ofSiblings,
+    });
+    return result.outcome;
+  }
+
+  /**
+   * Gives the idle credits of the account's other allotments back, so that this token can have them. False when these have
+   * none and no write that may bring credits back is under way.
+   */
+  async #giveBackOfSiblings(payer: Payer, allotment: Allotment): Promise<boolean> {
+    const { pool, writes } = this.#options;
+    const siblings = pool.ofUser(payer.userId).filter((one) => one !== allotment);
+    const underWay = siblings.filter(({ write }) => write !== null);
+    if ((await writes.giveBack(siblings.filter((one) => idleCredits(one) > 0n))) > 0n) return true;
+    await Promise.all(underWay.map(({ write }) => settled(write)));
+    return underWay.length > 0;
+  }
+
+  /** 402 for the calls that all idle credits together cannot pay; the others wait for other gateways. */
+  async #waitForOthers(
+    payer: Payer,
+    queue: TokenQueue,
+    { free, available, elsewhere }: { free: bigint; available: bigint; elsewhere: bigint },
+  ): Promise<void> {
+    const { store, clock, times, makeId, gatewayId, counters } = this.#options;
+    const most = free + available + elsewhere;
+    for (const call of queue.take(({ amount }) => amount > most))
+      call.reject(insufficientCredits(call.amount, free + available));
+    const { head } = queue;
+    if (head === undefined) return;
+    const nowMs = clock.monotonicMs();
+    if (head.recall === null) {
+      const ticket = makeId('tkt');
+      head.recall = { ticket, sinceMs: nowMs };
+      counters.recalls += 1;
+      const { userId, tokenId } = payer;
+      await store.recall({ ticket, gatewayId, userId, tokenId, need: head.amount - free });
+    } else if (nowMs - head.recall.sinceMs >= times.recallMs) {
+      counters.busy += 1;
+      const [late] = queue.take((call) => call === head);
+      return late?.reject(creditsBusy('Other gateways hold the credits of this account; try again.'));
+    }
+    await clock.sleep(times.askAgainMs, this.#ready.signal).catch(() => undefined);
+  }
+
+  /** From now on allotments grow only by what calls need. */
+  stopEnlarging(): void {
+    this.#enlarges = false;
+  }
+
+  /** Credits came back to an account that a call waits for. */
+  wake(): void {
+    this.#ready.abort();
+    this.#ready = new AbortController();
+  }
+
+  /** Keeps credits ready for the token's next calls. Failures have no effect: a call that needs more asks itself. */
+  #enlargeInBackground(allotment: Allotment, nowMs: number): void {
+    const { pool, writes, log } = this.#options;
+    if (!this.#enlarges) return;
+    if (allotment.write !== null || nowMs < allotment.enlargeAfterMs || allotment.state !== 'open') return;
+    if (!needsEnlargement(allotment, nowMs)) return;
+    const want = enlargementOf(allotment, {
+      nowMs,
+      available: writes.available(allotment.userId),
+      idleOfUser: pool.idleOfUser(allotment.userId),
+    });
+    allotment.enlargeAfterMs = nowMs + (want > 0n ? 0 : enlargePauseMs);
+    if (want === 0n) return;
+    writes.enlarge(allotment, { need: 1n, want }).then(
+      ({ outcome }) => {
+        if (outcome !== 'granted') allotment.enlargeAfterMs = nowMs + enlargePauseMs;
+      },
+      (error: unknown) => {
+        allotment.enlargeAfterMs = nowMs + enlargePauseMs;
+        log.debug({ err: error }, 'an allotment could not be enlarged in the background');
+      },
+    );
+  }
+}
+
+function settled(write: Promise<unknown> | null): Promise<unknown> {
+  return Promise.resolve(write).catch(() => undefined);
+}

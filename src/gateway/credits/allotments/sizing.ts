@@ -1,0 +1,27 @@
+// How many credits to set aside for a token beyond what its calls need at the moment.
+import { idleCredits, type Allotment } from './allotment.ts';
+
+/** What the token spent in the last two seconds, one bound at least. */
+export function targetOf(allotment: Allotment, nowMs: number): bigint {
+  const spend = allotment.spend.total(nowMs);
+  return spend > allotment.latestBound ? spend : allotment.latestBound;
+}
+
+/**
+ * Credits to add to an allotment for later calls. The idle credits of one account together stay within an eighth of what
+ * is available, so that its other tokens and gateways rarely have to recall them.
+ */
+export function enlargementOf(
+  allotment: Allotment,
+  { nowMs, available, idleOfUser }: { nowMs: number; available: bigint; idleOfUser: bigint },
+): bigint {
+  const missing = targetOf(allotment, nowMs) - idleCredits(allotment);
+  const room = (available + idleOfUser) / 8n - idleOfUser;
+  const size = missing < room ? missing : room;
+  return size > 0n ? size : 0n;
+}
+
+/** Whether fewer credits are idle than half of what the token should have. */
+export function needsEnlargement(allotment: Allotment, nowMs: number): boolean {
+  return idleCredits(allotment) * 2n < targetOf(allotment, nowMs);
+}

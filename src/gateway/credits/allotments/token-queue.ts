@@ -1,0 +1,39 @@
+// Calls of one token that wait for credits, oldest first.
+import type { Allotment } from './allotment.ts';
+import { sum } from './pool.ts';
+
+export interface WaitingCall {
+  amount: bigint;
+  /** How often other allotments of the account gave credits back for it. */
+  giveBacks: number;
+  /** Set when it waits for credits of other gateways; the time is monotonic. */
+  recall: { ticket: string; sinceMs: number } | null;
+  resolve(allotment: Allotment): void;
+  reject(error: unknown): void;
+}
+
+export class TokenQueue {
+  readonly waiting: WaitingCall[] = [];
+  isFilling = false;
+
+  get head(): WaitingCall | undefined {
+    return this.waiting[0];
+  }
+
+  get total(): bigint {
+    return sum(this.waiting, ({ amount }) => amount);
+  }
+
+  /** Removes and returns the calls that `fits` accepts, in their order. */
+  take(fits: (call: WaitingCall) => boolean): WaitingCall[] {
+    const fitting: WaitingCall[] = [];
+    const others: WaitingCall[] = [];
+    for (const call of this.waiting) (fits(call) ? fitting : others).push(call);
+    this.waiting.splice(0, this.waiting.length, ...others);
+    return fitting;
+  }
+
+  rejectAll(error: unknown): void {
+    for (const call of this.waiting.splice(0)) call.reject(error);
+  }
+}

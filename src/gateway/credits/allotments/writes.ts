@@ -1,0 +1,113 @@
+// Writes of allotments to the database: open, enlarge, lower, end. One is under way per allotment. A write names the version
+// that it expects, so a repetition after an unknown outcome cannot count twice: the row of the answer is what counts.
+import { adoptRow, idleCredits, renewLease, type Allotment } from './allotment.ts';
+import { beginLease, type LeaseClock } from './lease.ts';
+import { isInUse, type AllotmentPool } from './pool.ts';
+import type { AllotmentRow, AllotmentStore, AllotResult, GiveBackRequest } from './store.ts';
+
+export interface AllotmentWritesOptions {
+  store: Pick<AllotmentStore, 'allot' | 'giveBack'>;
+  pool: AllotmentPool;
+  clock: LeaseClock;
+  gatewayId: string;
+  generation: string;
+  leaseMs: number;
+}
+
+export class AllotmentWrites {
+  readonly #options: AllotmentWritesOptions;
+  /** Latest known credits outside of allotments and holds, by user. */
+  readonly #available = new Map<string, bigint>();
+
+  constructor(options: AllotmentWritesOptions) {
+    this.#options = options;
+  }
+
+  /** Credits of the user that no hold and no allotment had when the database was last asked. */
+  available(userId: string): bigint {
+    return this.#available.get(userId) ?? 0n;
+  }
+
+  /** Opens or enlarges the allotment. An error leaves it as it was: what the database did is in the row of a later answer. */
+  async enlarge(
+    allotment: Allotment,
+    { need, want, ticket }: { need: bigint; want: bigint; ticket?: string | undefined },
+  ): Promise<AllotResult> {
+    const { store, clock, gatewayId, generation, leaseMs } = this.#options;
+    const lease = beginLease(clock, leaseMs);
+    const { allotmentId, version, userId, bureauId, tokenId } = allotment;
+    const result = await exclusive([allotment], () =>
+      store.allot({
+        allotmentId,
+        version,
+        gatewayId,
+        generation,
+        userId,
+        bureauId,
+        tokenId,
+        need,
+        want: want > need ? want : need,
+        leaseMs,
+        ticket,
+      }),
+    );
+    this.#remember(userId, result.available);
+    if (result.row !== null) adoptRow(allotment, result.row);
+    if (result.outcome === 'granted') renewLease(allotment, lease);
+    if (result.outcome === 'gone') this.#options.pool.remove(allotment);
+    if (result.outcome === 'closed' && allotment.state === 'open') allotment.state = 'closed';
+    return result;
+  }
+
+  /**
+   * Gives back what is idle, and ends the allotments that no call needs when `end` is set. The credits leave memory before
+   * the request is sent. Answers recalls, also where nothing is idle. Returns what was given back.
+   */
+  async giveBack(allotments: readonly Allotment[], { end = false }: { end?: boolean } = {}): Promise<bigint> {
+    const ready = allotments.filter(({ write, state }) => write === null && state !== 'ended');
+    if (ready.length === 0) return 0n;
+    let total = 0n;
+    const requests = ready.map((allotment): GiveBackRequest => {
+      total += idleCredits(allotment);
+      return lowerToUse(allotment, end);
+    });
+    const rows = await exclusive(ready, () => this.#options.store.giveBack(requests));
+    for (const [index, allotment] of ready.entries()) this.#adopt(allotment, rows[index] ?? null);
+    return total;
+  }
+
+  #adopt(allotment: Allotment, row: AllotmentRow | null): void {
+    allotment.isGiveBackUncertain = false;
+    if (row === null) this.#options.pool.remove(allotment);
+    else adoptRow(allotment, row);
+  }
+
+  #remember(userId: string, available: bigint): void {
+    this.#available.delete(userId);
+    this.#available.set(userId, available);
+    if (this.#available.size > maximumUsers)
+      this.#available.delete(this.#available.keys().next().value as string);
+  }
+}
+
+const maximumUsers = 10_000;
+
+/** Takes the idle credits out of memory. An ended allotment takes no further reservation. */
+function lowerToUse(allotment: Allotment, end: boolean): GiveBackRequest {
+  const isLast = (end || allotment.state === 'closed') && !isInUse(allotment);
+  allotment.amount = isLast ? 0n : allotment.amount - idleCredits(allotment);
+  if (isLast) allotment.state = 'closed';
+  allotment.isGiveBackUncertain = true;
+  const { allotmentId, version, amount } = allotment;
+  return { allotmentId, version, amount, end: isLast };
+}
+
+async function exclusive<T>(allotments: readonly Allotment[], work: () => Promise<T>): Promise<T> {
+  const write = work();
+  for (const allotment of allotments) allotment.write = write;
+  try {
+    return await write;
+  } finally {
+    for (const allotment of allotments) allotment.write = null;
+  }
+}

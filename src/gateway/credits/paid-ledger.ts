@@ -1,0 +1,143 @@
+// The ledger of the other slices: reservations in memory on allotments, and exact holds in the database for jobs and for calls
+// with an Idempotency-Key.
+import type { Clock } from '../../kernel/clock.ts';
+import type { MakeId } from '../../kernel/ids.ts';
+import type { Log } from '../../kernel/log.ts';
+import { closeAllotments, recallUser } from './allotments/close-allotments.ts';
+import { holdWithRecall } from './allotments/hold-with-recall.ts';
+import { openAllotments, type Allotments } from './allotments/open-allotments.ts';
+import { isInsufficient } from './allotments/problems.ts';
+import type { AllotmentScope, AllotmentStore } from './allotments/store.ts';
+import { defaultAllotmentTimes, type AllotmentTimes } from './allotments/times.ts';
+import type { JournalDirectory } from './journal/journal.ts';
+import type { Hold, Ledger } from './ports.ts';
+
+export interface PaidLedgerOptions {
+  holds: Pick<Ledger, 'hold' | 'available' | 'resume'>;
+  store: AllotmentStore;
+  /** Null with `JOURNAL=off`. */
+  directory: JournalDirectory | null;
+  clock: Clock;
+  makeId: MakeId;
+  log: Log;
+  isAlone: boolean;
+  times?: Partial<AllotmentTimes>;
+}
+
+/** Opens its journal with the first call or with `start`, so that a command that only reads leaves no traces. */
+export class PaidLedger implements Ledger {
+  readonly #options: PaidLedgerOptions;
+  readonly #times: AllotmentTimes;
+  #opening: Promise<Allotments> | null = null;
+  #allotments: Allotments | null = null;
+  #closing: Promise<void> | null = null;
+
+  constructor(options: PaidLedgerOptions) {
+    this.#options = options;
+    this.#times = { ...defaultAllotmentTimes, ...options.times };
+  }
+
+  /** Null until the first call. */
+  get allotments(): Allotments | null {
+    return this.#allotments;
+  }
+
+  readonly reserve: Ledger['reserve'] = (call, amount) => {
+    if (this.#allotments !== null) return this.#allotments.ledger.reserve(call, amount);
+    return this.#open().then(({ ledger }) => ledger.reserve(call, amount));
+  };
+
+  readonly hold: Ledger['hold'] = async (call, amount, options) => {
+    const { userId, tokenId } = call;
+    const write = () => this.#options.holds.hold(call, amount, options);
+    const hold = await this.#withRecall({ userId, tokenId, amount }, write);
+    return this.#recallOnRaise(hold, { userId, tokenId });
+  };
+
+  readonly resume: Ledger['resume'] = (holdId) => this.#options.holds.resume(holdId);
+
+  readonly available: Ledger['available'] = async (userId, tokenId) => {
+    await this.report(userId);
+    return this.#options.holds.available(userId, tokenId);
+  };
+
+  readonly record: Ledger['record'] = async (call, facts) => {
+    const { ledger } = await this.#open();
+    ledger.record(call, facts);
+  };
+
+  /** Writes what this process has charged and reserved to the database. Gives nothing back, and never throws. */
+  async report(userId?: string): Promise<void> {
+    const ledger = this.#allotments?.ledger;
+    if (ledger === undefined) return;
+    const hasAllotments = userId === undefined ? ledger.pool.size > 0 : ledger.hasAllotmentsOf(userId);
+    try {
+      await ledger.applyAll();
+      if (hasAllotments) await ledger.leases.renew();
+    } catch (error) {
+      this.#options.log.debug({ err: error }, 'a balance is read without the latest charges');
+    }
+  }
+
+  /** Before credits of a user are taken away: idle ones of all gateways come back first, for a second at most. */
+  recallUser(userId: string): Promise<void> {
+    const { store, clock, log } = this.#options;
+    return recallUser(userId, { allotments: this.#allotments, store, clock, log });
+  }
+
+  /** No gateway begins a call with allotments of the scope any more. */
+  async closeAllotments(scope: AllotmentScope): Promise<void> {
+    await closeAllotments(scope, { allotments: this.#allotments, store: this.#options.store });
+  }
+
+  /** Replays the journals of processes that are gone and starts the maintenance of allotments. */
+  async start(): Promise<void> {
+    const allotments = await this.#open();
+    await allotments.start();
+  }
+
+  /** A second call has no effect. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const allotments = await this.#opening?.catch(() => null);
+    await allotments?.close();
+  }
+
+  #open(): Promise<Allotments> {
+    this.#opening ??= openAllotments(this.#options).then(
+      (allotments) => (this.#allotments = allotments),
+      (error: unknown) => {
+        this.#opening = null;
+        throw error;
+      },
+    );
+    return this.#opening;
+  }
+
+  async #withRecall<T>(
+    payer: { userId: string; tokenId: string; amount: bigint },
+    write: () => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await write();
+    } catch (error) {
+      if (!isInsufficient(error)) throw error;
+    }
+    const { store, clock, makeId } = this.#options;
+    const allotments = await this.#open();
+    return holdWithRecall(payer, write, { allotments, store, clock, makeId, times: this.#times });
+  }
+
+  #recallOnRaise(hold: Hold, payer: { userId: string; tokenId: string }): Hold {
+    const raise = hold.raise.bind(hold);
+    hold.raise = (amount) => {
+      const more = amount - hold.amount;
+      return this.#withRecall({ ...payer, amount: more }, () => raise(amount));
+    };
+    return hold;
+  }
+}

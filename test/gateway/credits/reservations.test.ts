@@ -1,0 +1,264 @@
+// Reservations on allotments with the real database and the real journal: exact over parallel calls, keys and gateways, and
+// without a statement while an allotment suffices.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { sqlAllotmentStore, type Credits, type Reservation } from '../../../src/gateway/credits/index.ts';
+import type { AllotmentStore } from '../../../src/gateway/credits/allotments/store.ts';
+import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+import { id } from '../../../src/kernel/ids.ts';
+
+let world: LedgerWorld;
+beforeAll(async () => {
+  world = await startLedger();
+});
+afterAll(() => world?.close());
+
+/** Counts the statements that go through the store. */
+function countingStore(): { store: AllotmentStore; calls: string[] } {
+  const calls: string[] = [];
+  const store = new Proxy(sqlAllotmentStore(world.place.database), {
+    get(target, name, receiver) {
+      const method: unknown = Reflect.get(target, name, receiver);
+      if (typeof method !== 'function') return method;
+      return (...values: unknown[]): unknown => {
+        calls.push(String(name));
+        return Reflect.apply(method, target, values);
+      };
+    },
+  });
+  return { store, calls };
+}
+
+/** Reserves, sends and settles one call; the name of the error where it is refused. */
+async function call(
+  { ledger }: Credits,
+  userId: string,
+  { amount, price, tokenId }: { amount: bigint; price: bigint; tokenId?: string },
+): Promise<string> {
+  let reservation: Reservation;
+  try {
+    reservation = await ledger.reserve(callOf(userId, tokenId === undefined ? {} : { tokenId }), amount);
+  } catch (error) {
+    return (error as { code: string }).code;
+  }
+  reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+  await reservation.settle(price, facts());
+  return 'charged';
+}
+
+function count(results: readonly string[], result: string): number {
+  return results.filter((one) => one === result).length;
+}
+
+async function totalOf(userId: string): Promise<{ posted: bigint; usage: bigint }> {
+  const [row] = await world.sql<{ posted: bigint; usage: bigint }[]>`
+    select posted, (select coalesce(sum(credits), 0)::bigint from gateway.usage_records where user_id = ${userId}) as usage
+    from gateway.credits_accounts where account_id = ${userId}`;
+  if (row === undefined) throw new Error('This user has no account.');
+  return { ...row };
+}
+
+describe('a reservation', () => {
+  test('is granted exactly as often as the balance allows', async () => {
+    const credits = world.replica();
+    const userId = await world.user(500n);
+    const results = await Promise.all(
+      Array.from({ length: 200 }, () => call(credits, userId, { amount: 20n, price: 20n })),
+    );
+    expect([count(results, 'charged'), count(results, 'insufficient_credits')]).toEqual([25, 175]);
+    await credits.report(userId);
+    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 500n });
+  });
+
+  test('leaves what was not charged to later calls', async () => {
+    const credits = world.replica();
+    const userId = await world.user(500n);
+    const first = await Promise.all(
+      Array.from({ length: 200 }, () => call(credits, userId, { amount: 20n, price: 15n })),
+    );
+    const successes = count(first, 'charged');
+    expect(successes).toBeGreaterThanOrEqual(25);
+    for (let left = 500n - BigInt(successes) * 15n; left >= 20n; left -= 15n)
+      expect(await call(credits, userId, { amount: 20n, price: 15n })).toBe('charged');
+    expect(await call(credits, userId, { amount: 20n, price: 15n })).toBe('insufficient_credits');
+    expect(await call(credits, userId, { amount: 5n, price: 1n, tokenId: 'tok_other' })).toBe('charged');
+  });
+
+  test('is exact over sixty keys of one user', async () => {
+    const credits = world.replica();
+    const userId = await world.user(600n);
+    const results = await Promise.all(
+      Array.from({ length: 60 }, (_, key) =>
+        call(credits, userId, { amount: 20n, price: 20n, tokenId: `tok_key${key}` }),
+      ),
+    );
+    expect([count(results, 'charged'), count(results, 'insufficient_credits')]).toEqual([30, 30]);
+    await credits.report(userId);
+    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 600n });
+  });
+
+  test('takes idle credits of the other keys of its user', async () => {
+    const credits = world.replica();
+    const userId = await world.user(100n);
+    expect(await call(credits, userId, { amount: 90n, price: 1n, tokenId: 'tok_a' })).toBe('charged');
+    expect(await call(credits, userId, { amount: 95n, price: 1n, tokenId: 'tok_b' })).toBe('charged');
+  });
+
+  test('stays within the cap of its key', async () => {
+    const credits = world.replica();
+    const userId = await world.user(1_000n);
+    const tokenId = id('tok');
+    await world.place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap: 50n }));
+    const results = await Promise.all(
+      Array.from({ length: 20 }, () => call(credits, userId, { amount: 10n, price: 10n, tokenId })),
+    );
+    expect([count(results, 'charged'), count(results, 'insufficient_credits')]).toEqual([5, 15]);
+    expect(await call(credits, userId, { amount: 10n, price: 10n })).toBe('charged');
+  });
+
+  test('needs no statement while the allotment suffices', async () => {
+    const { store, calls } = countingStore();
+    const credits = world.replica({ allotmentStore: store });
+    const userId = await world.user(1_000_000n);
+    await call(credits, userId, { amount: 100n, price: 1n });
+    await credits.report(userId);
+    await expect.poll(() => credits.ledger.available(userId, 'tok_test')).toBe(999_999n);
+    calls.length = 0;
+    const reservation = credits.ledger.reserve(callOf(userId), 50n);
+    expect(reservation).not.toBeInstanceOf(Promise);
+    expect(calls.filter((name) => name !== 'applyCharges')).toEqual([]);
+    (await reservation).release();
+  });
+
+  test('of nothing needs no balance and no statement', async () => {
+    const { store, calls } = countingStore();
+    const credits = world.replica({ allotmentStore: store });
+    const userId = await world.user(0n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 0n);
+    await reservation.settle(0n, facts());
+    expect(calls).not.toContain('allot');
+    await credits.report(userId);
+    expect((await totalOf(userId)).usage).toBe(0n);
+  });
+
+  test('is raised, and refused where credits lack', async () => {
+    const credits = world.replica();
+    const userId = await world.user(100n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 10n);
+    await reservation.raise(60n);
+    expect(reservation.amount).toBe(60n);
+    await expect(Promise.resolve(reservation.raise(101n))).rejects.toMatchObject({
+      code: 'insufficient_credits',
+    });
+    expect(reservation.amount).toBe(60n);
+    reservation.release();
+    expect(await call(credits, userId, { amount: 100n, price: 100n })).toBe('charged');
+  });
+
+  test('charges once when it is settled twice', async () => {
+    const credits = world.replica();
+    const userId = await world.user(100n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 40n);
+    const [first, second] = await Promise.all([
+      reservation.settle(30n, facts()),
+      reservation.settle(30n, facts()),
+    ]);
+    expect([first, second]).toEqual([{ charged: 30n }, { charged: 30n }]);
+    await credits.report(userId);
+    expect(await totalOf(userId)).toEqual({ posted: 70n, usage: 30n });
+  });
+
+  test('charges above its amount what account and allotment have', async () => {
+    const credits = world.replica();
+    const userId = await world.user(100n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 10n);
+    expect(await reservation.settle(130n, facts())).toEqual({ charged: 100n });
+    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 100n });
+  });
+});
+
+describe('a balance', () => {
+  test('shows reservations as held and idle allotments as available', async () => {
+    const credits = world.replica();
+    const userId = await world.user(10_000n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 100n);
+    await credits.report(userId);
+    expect(await credits.handlers['credits.getBalance']?.({ identity: { userId } } as never)).toMatchObject({
+      body: { available: 9_900, held: 100, posted: 10_000 },
+    });
+    await reservation.settle(40n, facts());
+    expect(await credits.handlers['credits.getBalance']?.({ identity: { userId } } as never)).toMatchObject({
+      body: { available: 9_960, held: 0, posted: 9_960 },
+    });
+  });
+});
+
+describe('an exact hold', () => {
+  test('takes idle credits of allotments', async () => {
+    const credits = world.replica();
+    const userId = await world.user(100n);
+    expect(await call(credits, userId, { amount: 90n, price: 1n })).toBe('charged');
+    const hold = await credits.ledger.hold(callOf(userId), 99n);
+    await expect(credits.ledger.hold(callOf(userId), 1n)).rejects.toMatchObject({
+      code: 'insufficient_credits',
+    });
+    await hold.settle(0n, facts());
+  });
+});
+
+describe('two gateways', () => {
+  async function gateways(): Promise<[Credits, Credits]> {
+    const pair: [Credits, Credits] = [world.replica(), world.replica()];
+    await Promise.all(pair.map((credits) => credits.start()));
+    return pair;
+  }
+
+  test('grant together exactly what the balance allows', async () => {
+    const pair = await gateways();
+    const userId = await world.user(500n);
+    const results = await Promise.all(
+      Array.from({ length: 200 }, (_, index) =>
+        call(pair[index % 2] as Credits, userId, { amount: 20n, price: 20n }),
+      ),
+    );
+    expect(count(results, 'charged')).toBe(25);
+    expect(count(results, 'insufficient_credits') + count(results, 'credits_busy')).toBe(175);
+    await Promise.all(pair.map((credits) => credits.report(userId)));
+    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 500n });
+  });
+
+  test('give each other their idle credits', async () => {
+    const [one, other] = await gateways();
+    const userId = await world.user(1_000n);
+    expect(await call(one, userId, { amount: 800n, price: 10n })).toBe('charged');
+    expect(await call(other, userId, { amount: 900n, price: 10n })).toBe('charged');
+    expect(await call(one, userId, { amount: 980n, price: 980n })).toBe('charged');
+    expect(await call(other, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
+  });
+
+  test('refuse with 402 what is reserved elsewhere', async () => {
+    const [one, other] = await gateways();
+    const userId = await world.user(100n);
+    const reservation = await one.ledger.reserve(callOf(userId), 80n);
+    expect(await call(other, userId, { amount: 30n, price: 30n })).toBe('insufficient_credits');
+    expect(await call(other, userId, { amount: 20n, price: 20n })).toBe('charged');
+    await reservation.settle(80n, facts());
+  });
+
+  test('keep no idle credits from a deduction', async () => {
+    const [one, other] = await gateways();
+    const userId = await world.user(1_000n);
+    expect(await call(one, userId, { amount: 600n, price: 0n })).toBe('charged');
+    await other.balances.recallIdle(userId);
+    expect(await world.account(userId)).toMatchObject({ posted: 1_000n, held: 0n });
+  });
+});
+
+describe('after a stop', () => {
+  test('nothing is held and everything is charged', async () => {
+    const credits = world.replica();
+    const userId = await world.user(1_000n);
+    await call(credits, userId, { amount: 100n, price: 7n });
+    await credits.close();
+    expect(await world.account(userId)).toMatchObject({ posted: 993n, held: 0n });
+  });
+});
