@@ -437,7 +437,7 @@ function openTenants(
       store: creditsStore(database),
       allotmentStore: sqlAllotmentStore(database),
       journal: settlementJournal(journalPath),
-      journals: journalDirectory({ path: journalPath, log, clock }),
+      journals: config.journal === 'on' ? journalDirectory({ path: journalPath, log, clock }) : null,
       users,
       audit: auditLog,
       log,

@@ -112,9 +112,15 @@ export const gatewaySettings = {
     { min: 0, max: 1e12 },
   ),
   usageDays: integer('USAGE_DAYS', 400, 'How long usage records are kept, in days.', { min: 1, max: 3_650 }),
+  journal: choice(
+    'JOURNAL',
+    ['on', 'off'],
+    'on',
+    'off lets each charge wait for the database instead of a synced file; calls running in a crash are not charged then.',
+  ),
   journalPath: optionalText(
     'JOURNAL_PATH',
-    'Folder for settlements while the database is away; in the folder of the embedded database, or ./data/journal.',
+    'Folder of the journal of charges; in the folder of the embedded database, or ./data/journal.',
   ),
   cityBaseUrl: optionalText('TOWNHALL_CITY_BASE_URL', 'The address under which users reach this server.'),
   corsOrigins: list('CORS_ORIGINS', 'Origins whose pages may call this server, separated by commas.'),
