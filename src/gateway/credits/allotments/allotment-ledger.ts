@@ -70,6 +70,7 @@ export class AllotmentLedger {
   };
   readonly #options: AllotmentLedgerOptions;
   readonly #applyLoop: ApplyLoop;
+  readonly #writes: AllotmentWrites;
   readonly #reserving: Reserving;
   readonly #context: ReservationContext;
   #isOtherGeneration = false;
@@ -83,6 +84,7 @@ export class AllotmentLedger {
     const pool = new AllotmentPool(makeId);
     this.pool = pool;
     const writes = new AllotmentWrites({ store, pool, clock, gatewayId, generation, leaseMs: times.leaseMs });
+    this.#writes = writes;
     this.leases = new Leases({ store, pool, clock, gatewayId, leaseMs: times.leaseMs });
     this.giveBacks = new GiveBacks({ store, pool, writes, clock, gatewayId, times });
     this.#applyLoop = new ApplyLoop({
@@ -150,6 +152,13 @@ export class AllotmentLedger {
 
   hasAllotmentsOf(userId: string): boolean {
     return this.pool.ofUser(userId).length > 0;
+  }
+
+  /** Whether an opening had no answer since the last call. */
+  takeLostOpening(): boolean {
+    const { hasLostOpening } = this.#writes;
+    this.#writes.hasLostOpening = false;
+    return hasLostOpening;
   }
 
   /** Credits came back to an account that a call waits for. */

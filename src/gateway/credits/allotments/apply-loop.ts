@@ -6,7 +6,7 @@ import type { ChargeLine, Journal } from '../journal/journal.ts';
 import { adoptRow } from './allotment.ts';
 import { ChargeQueue, reportsAfter, type UnappliedCharge } from './charge-queue.ts';
 import type { AllotmentPool } from './pool.ts';
-import { databaseUnavailable, isDatabaseUnavailable } from './problems.ts';
+import { databaseUnavailable, isDatabaseUnavailable, mayPass } from './problems.ts';
 import type { AllotmentReport, AllotmentRow, AllotmentStore, ApplyResult } from './store.ts';
 import { maximumBatch, type AllotmentTimes } from './times.ts';
 
@@ -117,7 +117,7 @@ export class ApplyLoop {
     try {
       await this.#apply(batch);
     } catch (error) {
-      if (isDatabaseUnavailable(error)) throw error;
+      if (mayPass(error)) throw error;
       const half = Math.ceil(batch.length / 2);
       if (batch.length === 1) return this.#putAside(batch[0] as UnappliedCharge, error);
       await this.#applyOrHalve(batch.slice(0, half));

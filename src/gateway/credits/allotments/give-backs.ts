@@ -63,7 +63,7 @@ export class GiveBacks {
       if (allotment.version > 0 || isInUse(allotment)) {
         if (this.#isDue(allotment, nowMs)) due.push(allotment);
       } else if (this.#isUnused(allotment, nowMs)) {
-        // Never opened. If the database opened it nevertheless, the next renewal ends it.
+        // Never opened. If the database opens it nevertheless, `reconcile` ends it.
         pool.remove(allotment);
       }
     }

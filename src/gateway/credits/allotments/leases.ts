@@ -6,7 +6,7 @@ import type { AllotmentPool } from './pool.ts';
 import type { AllotmentRow, AllotmentStore } from './store.ts';
 
 export interface LeasesOptions {
-  store: Pick<AllotmentStore, 'renew' | 'giveBack'>;
+  store: Pick<AllotmentStore, 'renew' | 'giveBack' | 'ofGateway'>;
   pool: AllotmentPool;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   gatewayId: string;
@@ -32,23 +32,36 @@ export class Leases {
     const reported = [...pool.all()].filter(({ version }) => version > 0);
     const lease = beginLease(clock, leaseMs);
     const rows = await store.renew(gatewayId, reported.map(reportOf), leaseMs);
-    const unknown: AllotmentRow[] = [];
     for (const row of rows) {
       const allotment = pool.find(row.allotmentId);
-      if (allotment === undefined) {
-        unknown.push(row);
-        continue;
-      }
+      if (allotment === undefined) continue;
       adoptRow(allotment, row);
       renewLease(allotment, lease);
     }
     const open = new Set(rows.map(({ allotmentId }) => allotmentId));
     for (const allotment of reported) if (!open.has(allotment.allotmentId)) pool.remove(allotment);
-    // Opened by a request whose answer was lost.
-    if (unknown.length > 0) await store.giveBack(unknown.map(endOf));
+  }
+
+  /** Takes over allotments whose opening had no answer, and ends those that the pool does not have any more. */
+  async reconcile(): Promise<void> {
+    const { store, pool, gatewayId } = this.#options;
+    const unknown: AllotmentRow[] = [];
+    for (const row of await store.ofGateway(gatewayId)) {
+      const allotment = pool.find(row.allotmentId);
+      if (allotment === undefined) unknown.push(row);
+      else adoptRow(allotment, row);
+    }
+    await endAllotments(store, unknown);
   }
 }
 
-export function endOf({ allotmentId, version }: AllotmentRow) {
-  return { allotmentId, version, amount: 0n, end: true };
+/** Ends allotments that no process uses. */
+export async function endAllotments(
+  store: Pick<AllotmentStore, 'giveBack'>,
+  rows: readonly AllotmentRow[],
+): Promise<void> {
+  if (rows.length === 0) return;
+  await store.giveBack(
+    rows.map(({ allotmentId, version }) => ({ allotmentId, version, amount: 0n, end: true })),
+  );
 }

@@ -61,6 +61,7 @@ export class AllotmentMaintenance {
       await replayAbandoned(directory, { store, generation, log, counters: ledger.counters });
     const applied = (await store.appliedSeqs([journal.journalId])).get(journal.journalId);
     if (applied !== undefined) journal.applied(applied);
+    await ledger.leases.reconcile();
     if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;
     const expired = await store.takeBackExpired(takeBackLimit);
     if (expired.length > 0)
@@ -81,6 +82,7 @@ export class AllotmentMaintenance {
 
   async #renew(): Promise<void> {
     const { ledger, store, generation } = this.#options;
+    if (ledger.takeLostOpening()) await ledger.leases.reconcile();
     if (ledger.pool.size > 0) await ledger.leases.renew();
     else if ((await store.generation()) !== generation) ledger.endGeneration();
     ledger.contact.recordAnswer();

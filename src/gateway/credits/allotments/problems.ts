@@ -33,6 +33,16 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   return error instanceof Problem && error.code === 'database_unavailable';
 }
 
+// SQLSTATE classes of failures that no row causes: transaction rollback, such as a deadlock, and errors of the server itself.
+const passingClasses = ['40', 'XX'];
+
+/** Whether a statement failed for a reason that may pass, rather than because of its data. */
+export function mayPass(error: unknown): boolean {
+  if (isDatabaseUnavailable(error)) return true;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return passingClasses.includes(code.slice(0, 2));
+}
+
 export function isInsufficient(error: unknown): boolean {
   return error instanceof Problem && error.kind === 'insufficient_credits';
 }

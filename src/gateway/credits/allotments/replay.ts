@@ -2,12 +2,12 @@
 import type { Log } from '../../../kernel/log.ts';
 import type { AbandonedJournal, ChargeLine, JournalDirectory } from '../journal/journal.ts';
 import { describeLine, type ApplyCounters } from './apply-loop.ts';
-import { endOf } from './leases.ts';
-import { isDatabaseUnavailable } from './problems.ts';
+import { endAllotments } from './leases.ts';
+import { mayPass } from './problems.ts';
 import type { AllotmentStore, ApplyResult } from './store.ts';
 
 export interface ReplayOptions {
-  store: Pick<AllotmentStore, 'applyCharges' | 'appliedSeqs' | 'openJournal' | 'renew' | 'giveBack'>;
+  store: Pick<AllotmentStore, 'applyCharges' | 'appliedSeqs' | 'openJournal' | 'ofGateway' | 'giveBack'>;
   generation: string;
   log: Log;
   counters: ApplyCounters;
@@ -42,9 +42,8 @@ async function replay(journal: AbandonedJournal, options: ReplayOptions): Promis
   const from = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
   const progress: ReplayProgress = { journalId, appliedSeq: from, refused: 0 };
   for await (const lines of journal.charges(from)) await applyOrHalve(progress, lines, options);
-  // The lease is over: the process is gone. Its credits need not wait for their end.
-  const rows = await store.renew(journalId, [], 1);
-  if (rows.length > 0) await store.giveBack(rows.map(endOf));
+  // The process is gone, so its credits need not wait for the end of their lease.
+  await endAllotments(store, await store.ofGateway(journalId));
   if (progress.refused > 0) return journal.putAside('refused');
   const applied = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
   if (applied < progress.appliedSeq) throw new Error('The database lost charges of the journal.');
@@ -69,7 +68,7 @@ async function applyOrHalve(
   try {
     countResults(await send(progress, last.seq, open, options), open, options);
   } catch (error) {
-    if (isDatabaseUnavailable(error) || error instanceof ReplayConflict) throw error;
+    if (mayPass(error) || error instanceof ReplayConflict) throw error;
     const half = Math.ceil(open.length / 2);
     if (open.length === 1) return putAside(progress, last, { ...options, error });
     await applyOrHalve(progress, open.slice(0, half), options);

@@ -20,6 +20,13 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
   return {
     allot: (request) => allot(database, request),
     giveBack: (requests) => giveBack(database, requests),
+    async ofGateway(gatewayId) {
+      return [
+        ...(await sql<AllotmentRow[]>`
+        select ${rowColumns(database)} from gateway.credits_allotments
+        where gateway_id = ${gatewayId} and ended_at is null order by allotment_id`),
+      ];
+    },
     async read(allotmentIds) {
       if (allotmentIds.length === 0) return [];
       return [

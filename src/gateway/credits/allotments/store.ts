@@ -153,6 +153,8 @@ export interface AllotmentStore {
    * tickets. Returns the rows as they are afterwards, in the order of the requests; null for one that ended or is not there.
    */
   giveBack(requests: readonly GiveBackRequest[]): Promise<(AllotmentRow | null)[]>;
+  /** Open allotments of a gateway, such as of one that is gone. */
+  ofGateway(gatewayId: string): Promise<AllotmentRow[]>;
   /** Open allotments of these ids. */
   read(allotmentIds: readonly string[]): Promise<AllotmentRow[]>;
   /** Renews the leases of this gateway's allotments from now on and stores the reports. Returns those that are open. */

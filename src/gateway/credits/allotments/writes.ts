@@ -16,6 +16,8 @@ export interface AllotmentWritesOptions {
 
 export class AllotmentWrites {
   readonly #options: AllotmentWritesOptions;
+  /** An opening had no answer: the database may have an allotment that memory does not know. */
+  hasLostOpening = false;
   /** Latest known credits outside of allotments and holds, by user. */
   readonly #available = new Map<string, bigint>();
 
@@ -50,7 +52,10 @@ export class AllotmentWrites {
         leaseMs,
         ticket,
       }),
-    );
+    ).catch((error: unknown) => {
+      if (version === 0) this.hasLostOpening = true;
+      throw error;
+    });
     this.#remember(userId, result.available);
     if (result.row !== null) adoptRow(allotment, result.row);
     if (result.outcome === 'granted') renewLease(allotment, lease);

@@ -1,0 +1,180 @@
+// Reservations and charges when the database loses answers or goes away, when a clock jumps, and after the process.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { sqlAllotmentStore, type Credits, type CreditsOptions } from '../../../src/gateway/credits/index.ts';
+import type { AllotmentStore } from '../../../src/gateway/credits/allotments/store.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { Problem } from '../../../src/kernel/problem.ts';
+import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+
+let world: LedgerWorld;
+let replicas: Credits[] = [];
+beforeAll(async () => {
+  world = await startLedger();
+});
+afterEach(async () => {
+  for (const credits of replicas) await credits.close();
+  replicas = [];
+});
+afterAll(() => world?.close());
+
+/** Intervals of tests that wait for the background work. */
+const quickTimes = { tidyEveryMs: 20, renewEveryMs: 50, idleMs: 40, retryMs: 10 };
+
+type Fault = 'none' | 'before' | 'after';
+
+interface FaultyStore {
+  store: AllotmentStore;
+  /** Loses statements of these names before or after they run. */
+  lossOf: Map<string, Fault>;
+  isDown: boolean;
+}
+
+function faultyStore(): FaultyStore {
+  const state: FaultyStore = {
+    store: sqlAllotmentStore(world.place.database),
+    lossOf: new Map(),
+    isDown: false,
+  };
+  state.store = new Proxy(state.store, {
+    get(target, name, receiver) {
+      const method: unknown = Reflect.get(target, name, receiver);
+      if (typeof method !== 'function') return method;
+      return async (...values: unknown[]): Promise<unknown> => {
+        const fault = state.isDown ? 'before' : (state.lossOf.get(String(name)) ?? 'none');
+        state.lossOf.delete(String(name));
+        if (fault === 'before') throw lostDatabase();
+        const answer: unknown = await Reflect.apply(method, target, values);
+        if (fault === 'after') throw lostDatabase();
+        return answer;
+      };
+    },
+  });
+  return state;
+}
+
+function lostDatabase(): Problem {
+  return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.');
+}
+
+function replica(options: Partial<CreditsOptions> = {}): Credits {
+  const credits = world.replica({ allotmentTimes: quickTimes, ...options });
+  replicas.push(credits);
+  return credits;
+}
+
+async function charge(credits: Credits, userId: string, amount: bigint, price: bigint): Promise<void> {
+  const reservation = await credits.ledger.reserve(callOf(userId), amount);
+  reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+  await reservation.settle(price, facts());
+}
+
+const balance = (userId: string) => world.account(userId);
+
+describe('a lost answer', () => {
+  test.each(['before', 'after'] as const)('of a batch of charges counts once (%s)', async (fault) => {
+    const { store, lossOf } = faultyStore();
+    const credits = replica({ allotmentStore: store });
+    const userId = await world.user(1_000n);
+    lossOf.set('applyCharges', fault);
+    await charge(credits, userId, 100n, 40n);
+    await expect.poll(() => balance(userId)).toMatchObject({ posted: 960n });
+    await charge(credits, userId, 100n, 40n);
+    await expect.poll(() => balance(userId)).toMatchObject({ posted: 920n });
+    await credits.close();
+    expect(await balance(userId)).toMatchObject({ posted: 920n, held: 0n });
+  });
+
+  test.each(['before', 'after'] as const)('of an opening keeps no credits (%s)', async (fault) => {
+    const { store, lossOf } = faultyStore();
+    const credits = replica({ allotmentStore: store });
+    await credits.start();
+    const userId = await world.user(1_000n);
+    lossOf.set('allot', fault);
+    await expect(charge(credits, userId, 100n, 40n)).rejects.toMatchObject({ code: 'database_unavailable' });
+    await expect.poll(() => balance(userId)).toMatchObject({ posted: 1_000n, held: 0n });
+    await charge(credits, userId, 1_000n, 40n);
+  });
+
+  test.each(['before', 'after'] as const)('of a give-back counts once (%s)', async (fault) => {
+    const { store, lossOf } = faultyStore();
+    const credits = replica({ allotmentStore: store });
+    const userId = await world.user(1_000n);
+    await charge(credits, userId, 500n, 40n);
+    lossOf.set('giveBack', fault);
+    await credits.start();
+    await expect.poll(() => balance(userId)).toMatchObject({ posted: 960n, held: 0n });
+    await charge(credits, userId, 960n, 960n);
+  });
+});
+
+describe('while the database is away', () => {
+  test('a running call is charged from the journal later', async () => {
+    const faulty = faultyStore();
+    const credits = replica({ allotmentStore: faulty.store });
+    const userId = await world.user(1_000n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 100n);
+    faulty.isDown = true;
+    expect(await reservation.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await balance(userId)).toMatchObject({ posted: 1_000n });
+    faulty.isDown = false;
+    await expect.poll(() => balance(userId)).toMatchObject({ posted: 940n });
+  });
+
+  test('a new token gets 503', async () => {
+    const faulty = faultyStore();
+    const credits = replica({ allotmentStore: faulty.store });
+    const userId = await world.user(1_000n);
+    (await credits.ledger.reserve(callOf(userId, { tokenId: 'tok_first' }), 1n)).release();
+    faulty.isDown = true;
+    await expect(credits.ledger.reserve(callOf(userId), 1n)).rejects.toMatchObject({
+      code: 'database_unavailable',
+    });
+    faulty.isDown = false;
+  });
+
+  test('without a journal a charge waits for it', async () => {
+    const faulty = faultyStore();
+    const credits = replica({ allotmentStore: faulty.store, journals: null });
+    const userId = await world.user(1_000n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 100n);
+    await reservation.settle(60n, facts());
+    expect(await balance(userId)).toMatchObject({ posted: 940n });
+  });
+});
+
+describe('the journal of a process that is gone', () => {
+  test('is charged by the next one, and its credits come back', async () => {
+    const faulty = faultyStore();
+    const first = replica({ allotmentStore: faulty.store });
+    const userId = await world.user(1_000n);
+    const finished = await first.ledger.reserve(callOf(userId), 100n);
+    const running = await first.ledger.reserve(callOf(userId), 100n);
+    running.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 7n, facts: { action: 'text' } });
+    faulty.isDown = true;
+    await finished.settle(60n, facts());
+    await first.close();
+    expect(await balance(userId)).toMatchObject({ posted: 1_000n });
+    await replica().start();
+    expect(await balance(userId)).toMatchObject({ posted: 933n, held: 0n });
+    await replica().start();
+    expect(await balance(userId)).toMatchObject({ posted: 933n, held: 0n });
+  });
+});
+
+describe('a lease', () => {
+  test('is over when wall time jumps, until it is renewed', async () => {
+    let jumpMs = 0;
+    const clock = { ...systemClock, now: () => new Date(Date.now() + jumpMs) };
+    const credits = replica({ clock });
+    const userId = await world.user(1_000n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 100n);
+    jumpMs = 5_000;
+    expect(() =>
+      reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} }),
+    ).toThrow(expect.objectContaining({ code: 'credits_busy' }));
+    reservation.release();
+    await charge(credits, userId, 100n, 10n);
+    await credits.report(userId);
+    expect(await balance(userId)).toMatchObject({ posted: 990n });
+  });
+});
