@@ -37,6 +37,7 @@ const threads = [
   'src/kernel/data/embedded-worker',
   'src/kernel/http/body-thread',
   'src/gateway/ai/providers/local/renderer/render-thread',
+  'src/gateway/ai/metering/tokenizer-thread',
 ];
 // What Node looks for in its own file; a constant of Node's.
 const fuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';

@@ -432,6 +432,9 @@ const scripts: Record<string, Script> = {
     if (await deltas(scene)) finish(scene);
   }, wholeAnswer),
 
+  // A name with a published tokenizer.
+  'gpt-5-mini': (scene) => scripts.ok?.(scene),
+
   // Answers with what it was sent, so that a caller can see it.
   mirror: (scene) => answer(scene, 200, completion(scene, { content: scene.call.body.toString('utf8') })),
 

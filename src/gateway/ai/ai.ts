@@ -122,6 +122,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     settled: () => billing.settled(),
     async close() {
       catalog.close();
+      await billing.close();
       await upstream.close();
     },
     handlers: {

@@ -309,6 +309,45 @@ describe(`the size of a request (seed ${seed})`, () => {
     },
   );
 
+  test.each(Object.entries(requests) as [RequestFormat, (parts: Parts) => object][])(
+    'is at least the length of the values as JSON in the format %s',
+    (format, request) => {
+      fc.assert(
+        fc.property(
+          fc.jsonValue({ maxDepth: 4 }),
+          fc.jsonValue(),
+          fc.jsonValue(),
+          (input, schema, metadata) => {
+            const { model: _model, ...body } = request({ input, schema, metadata, media: [] }) as {
+              model: string;
+            };
+            const { textBytes, structureBytes } = sizeOf(body, format);
+            // A number or a switch at the top sets the model.
+            for (const value of Object.values(body) as unknown[]) {
+              if (typeof value !== 'string' && (typeof value !== 'object' || value === null)) continue;
+              expect(textBytes + structureBytes).toBeGreaterThanOrEqual(
+                Buffer.byteLength(JSON.stringify(value).replace(/\\(["\\bfnrt])/g, '$1')),
+              );
+            }
+          },
+        ),
+        { seed, numRuns: 300 },
+      );
+    },
+  );
+
+  test.each<[string, unknown, number]>([
+    ['integers of 300 digits', Array.from({ length: 100 }, () => 1e299), 30_000],
+    ['empty lists', Array.from({ length: 1_000 }, () => []), 3_000],
+    ['empty texts', Array.from({ length: 1_000 }, () => ''), 3_000],
+    ['numbers of one digit', Array.from({ length: 1_000 }, () => 1), 2_000],
+    ['names of one letter', Object.fromEntries([...'abcdefghij'].map((name) => [name, 1])), 60],
+    ['control characters', '\u0000\u001f'.repeat(1_000), 12_000],
+  ])('counts %s as long as they are in a prompt', (_what, value, bytes) => {
+    const { textBytes, structureBytes } = sizeOf({ model: 'x', tools: [{ default: value }] }, 'chat');
+    expect(textBytes + structureBytes).toBeGreaterThanOrEqual(bytes);
+  });
+
   test.each<[string, RequestFormat, object]>([
     ['an earlier answer', 'responses', { input: 'hi', previous_response_id: 'resp_1' }],
     ['a conversation by its name', 'responses', { input: 'hi', conversation: 'conv_1' }],
@@ -607,7 +646,8 @@ describe('the bound of a call', () => {
       rates: { input: 1_000_000, cache_write: 1_250_000, output: 2_000_000, reasoning: 3_000_000 },
     });
     const { input, credits } = boundOf(model, { size, limit: { tokens: 10, member: 'max_tokens' } });
-    expect(input).toBe(124);
+    // 100 letters, two quotes, a turn and the call.
+    expect(input).toBe(126);
     expect(credits).toBe(BigInt(Math.ceil(input * 1.25 + 30)));
   });
 
@@ -645,8 +685,8 @@ describe('the bound of a call', () => {
   });
 
   test('tells the longest answer that credits are good for', () => {
-    expect(affordableOutput([catalogModel()], { size }, 200n)).toBe(38);
-    expect(affordableOutput([catalogModel()], { size, choices: 2 }, 200n)).toBe(19);
+    expect(affordableOutput([catalogModel()], { size }, 200n)).toBe(37);
+    expect(affordableOutput([catalogModel()], { size, choices: 2 }, 200n)).toBe(18);
     expect(affordableOutput([catalogModel()], { size }, 100n)).toBe(-1);
   });
 

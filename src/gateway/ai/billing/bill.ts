@@ -11,6 +11,7 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import { type Bound, boundOf, type Demand, minimumOutput } from '../metering/bound.ts';
 import type { Units } from '../metering/price.ts';
 import { type Claim, tokensOfText } from '../metering/token-count.ts';
+import type { TokenCounter } from '../metering/token-counter.ts';
 import { countUsage, inputPrice, nothingUsed, priceToCharge, type UsageCount } from './count.ts';
 import { logDoubts } from './doubts.ts';
 import { usageFacts } from './facts.ts';
@@ -36,6 +37,7 @@ export interface BillOptions {
   ledger: Pick<Ledger, 'reserve' | 'hold' | 'available' | 'record'>;
   clock: Pick<Clock, 'monotonicMs'>;
   alarms: UsageAlarms;
+  tokenCounter: TokenCounter;
   /** Receives what must settle before the service closes. */
   track(ending: Promise<unknown>): void;
 }
@@ -66,10 +68,13 @@ export class Bill {
   readonly #options: BillOptions;
   readonly #upstream: UpstreamAbort;
   readonly #startedMs: number;
+  /** Becomes closer when the first reservation is refused. */
+  #demand: Demand;
   #state: BillState = { phase: 'open' };
 
   constructor(call: BilledCall, options: BillOptions) {
     this.#call = call;
+    this.#demand = call.demand;
     this.#options = options;
     this.#startedMs = options.clock.monotonicMs();
     this.#upstream = new UpstreamAbort(call.signal, {
@@ -101,7 +106,7 @@ export class Bill {
     const state = this.#state;
     if (state.phase !== 'open' && state.phase !== 'reserved') throw unexpectedPhase(state, 'reserve');
     const reservation = await this.#reservationFor(state, model, fallbacks);
-    const { demand } = this.#call;
+    const demand = this.#demand;
     const limit = addedLimit(model, demand, reservation?.amount);
     this.#state = {
       phase: 'reserved',
@@ -118,17 +123,22 @@ export class Bill {
     model: CatalogModel,
     fallbacks: readonly CatalogModel[],
   ): Promise<Reservation | undefined> {
-    const { identity, demand } = this.#call;
+    const { identity } = this.#call;
+    const demand = this.#demand;
     if (identity.kind === 'admin') return undefined;
     if (model.rates !== null) this.#options.alarms.requireFew(identity.userId);
-    const { ledger } = this.#options;
-    if (state.phase === 'open' || state.reservation === undefined)
-      return reserveHighest(this.#paidCall(identity, model), {
+    const { ledger, tokenCounter } = this.#options;
+    if (state.phase === 'open' || state.reservation === undefined) {
+      const reserved = await reserveHighest(this.#paidCall(identity, model), {
         ledger,
         models: [model, ...fallbacks],
         demand,
         isKeyed: this.#isKeyed(),
+        tokenCounter,
       });
+      this.#demand = reserved.demand;
+      return reserved.reservation;
+    }
     await raiseReservation(state.reservation, { ledger, model, demand, payer: identity });
     return state.reservation;
   }
@@ -141,7 +151,7 @@ export class Bill {
     reservation?.markSent({
       model: model.id,
       provider: model.provider,
-      inputCredits: inputPrice(model, this.#call.demand, bound),
+      inputCredits: inputPrice(model, this.#demand, bound),
       facts: { action: this.#call.action, model: model.id, provider: model.provider },
     });
     this.#state = { phase: 'sent', model, bound, limit, reservation, progress: newProgress() };
@@ -219,7 +229,8 @@ export class Bill {
     if (!('bound' in state)) return tokens;
     const { model, bound, reservation } = state;
     if (tokens <= bound.output || model.rates === null || reservation === undefined) return tokens;
-    const { demand, identity } = this.#call;
+    const { identity } = this.#call;
+    const demand = this.#demand;
     const raisedBound = boundOf(model, { ...demand, limit: { tokens, member: '' } });
     try {
       await reservation.raise(raisedBound.credits);
@@ -254,7 +265,7 @@ export class Bill {
   #checkpoint(state: ActiveState): void {
     const { reservation, progress } = state;
     if (reservation === undefined || reservation.amount === 0n) return;
-    const count = countUsage('completed', { ...state, demand: this.#call.demand });
+    const count = countUsage('completed', { ...state, demand: this.#demand });
     reservation.checkpoint(
       this.#priceOf(state, count),
       this.#facts(state, 'client_closed', count),
@@ -293,7 +304,7 @@ export class Bill {
   get price(): bigint {
     const state = this.#state;
     if (!isActive(state) || state.reservation === undefined) return 0n;
-    return this.#priceOf(state, countUsage('completed', { ...state, demand: this.#call.demand }));
+    return this.#priceOf(state, countUsage('completed', { ...state, demand: this.#demand }));
   }
 
   async #charge(state: TermedState, outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
@@ -312,7 +323,7 @@ export class Bill {
 
   #finalCount(state: TermedState, outcome: UsageOutcome): UsageCount {
     if (!isActive(state)) return nothingUsed;
-    const input = { ...state, demand: this.#call.demand };
+    const input = { ...state, demand: this.#demand };
     const count = countUsage(outcome, input);
     logDoubts(this.#call.log, count, { ...input, reserved: state.reservation?.amount ?? 0n });
     if (count.doubt === 'absurd') this.reportAlarm();
@@ -358,7 +369,7 @@ export class Bill {
 
   // The usage follows a complete answer at once. For media the own estimate is rough, so a short wait pays off.
   #mayGetUsage(): boolean {
-    const { size } = this.#call.demand;
+    const { size } = this.#demand;
     if (!isActive(this.#state) || size === undefined) return false;
     const { claim, isComplete } = this.#state.progress;
     if (claim === 'faulty') return false;

@@ -2,6 +2,7 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Ledger } from '../../credits/index.ts';
 import type { Identity } from '../../identity.ts';
+import { createTokenCounter } from '../metering/token-counter.ts';
 import { Bill, type BilledCall } from './bill.ts';
 import { createUsageAlarms, type UsageAlarmCounts } from './usage-alarms.ts';
 
@@ -12,6 +13,8 @@ export interface Billing {
   alarms(): UsageAlarmCounts;
   /** Resolves when the charge of every call so far is settled. */
   settled(): Promise<void>;
+  /** Ends the thread that counts tokens, if there is one. */
+  close(): Promise<void>;
 }
 
 export interface BillingOptions {
@@ -29,7 +32,8 @@ export function createBilling({ ledger, clock, alarmsToStop }: BillingOptions): 
     endings.add(ending);
     ending.then(forget, forget);
   };
-  const options = { ledger, clock, alarms, track };
+  const tokenCounter = createTokenCounter();
+  const options = { ledger, clock, alarms, tokenCounter, track };
   return {
     open: (call) => new Bill(call, options),
     requirePayer(identity) {
@@ -39,5 +43,6 @@ export function createBilling({ ledger, clock, alarmsToStop }: BillingOptions): 
     async settled() {
       await Promise.allSettled(endings);
     },
+    close: tokenCounter.close,
   };
 }

@@ -3,6 +3,8 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { Ledger, PaidCall, Reservation } from '../../credits/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { affordableOutput, type Demand, insufficientCredits } from '../metering/bound.ts';
+import { countTextTokens } from '../metering/closer-bound.ts';
+import type { TokenCounter } from '../metering/token-counter.ts';
 import { amountWithin, boundWithin, coversShorterAnswer, highestBound } from './reservable.ts';
 
 type ReservingLedger = Pick<Ledger, 'reserve' | 'hold' | 'available'>;
@@ -15,20 +17,35 @@ export interface ReserveOptions {
   demand: Demand;
   /** Whether the call has an Idempotency-Key: its answer commits with the charge of an exact hold. */
   isKeyed: boolean;
+  tokenCounter: TokenCounter;
+}
+
+export interface Reserved {
+  reservation: Reservation;
+  /** The demand that was reserved for, with a closer bound of its text where the first one was refused. */
+  demand: Demand;
 }
 
 // Concurrent calls may take the balance between read and reservation. Give up with 402 after four lost races.
 const maximumTries = 4;
 
 /** Reserves the highest bound of the models, or what the credits cover. Throws a 402 that names the affordable limit. */
-export async function reserveHighest(call: PaidCall, options: ReserveOptions): Promise<Reservation> {
+export async function reserveHighest(call: PaidCall, options: ReserveOptions): Promise<Reserved> {
   const { models, demand } = options;
   try {
-    return await reserveAmount(call, highestBound(models, demand), options);
+    return { reservation: await reserveAmount(call, highestBound(models, demand), options), demand };
   } catch (error) {
     if (!isInsufficient(error)) throw error;
-    return reserveAffordable(call, options, error);
+    const closerDemand = await countDemand(options);
+    const reservation = await reserveAffordable(call, { ...options, demand: closerDemand }, error);
+    return { reservation, demand: closerDemand };
   }
+}
+
+// A tokenizer counts a quarter of the bytes in usual text. It runs in a thread, and only for a call that is refused.
+async function countDemand({ models, demand, tokenCounter }: ReserveOptions): Promise<Demand> {
+  if (demand.size === undefined) return demand;
+  return { ...demand, textTokens: await countTextTokens(models, demand.size, tokenCounter) };
 }
 
 function reserveAmount(

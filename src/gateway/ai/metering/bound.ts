@@ -3,6 +3,7 @@
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Rates } from '../catalog/rates.ts';
+import { encodingOf, type TextTokens } from './encodings.ts';
 import type { Size } from './measure.ts';
 import { maximumPrice, affordableOutputTokens, type Units } from './price.ts';
 
@@ -10,6 +11,8 @@ import { maximumPrice, affordableOutputTokens, type Units } from './price.ts';
 export interface Demand {
   /** Undefined for calls that are priced by units alone. */
   size?: Size | undefined;
+  /** Tokens of all text by the encodings of published tokenizers; a model of another one counts bytes. */
+  textTokens?: TextTokens | undefined;
   /** Whether tools are offered; some providers add a long system prompt for them. */
   hasTools?: boolean | undefined;
   /** Bytes of a text that the model reads repeatedly, such as the query of a reranking, times the repetitions. */
@@ -49,12 +52,13 @@ const unknownOutputAndWindow = 8_192;
 
 /** The most input tokens that the provider can count. */
 export function inputBound(
-  model: Pick<CatalogModel, 'context_window'>,
-  { size, hasTools = false, repeatedBytes = 0 }: Demand,
+  model: Pick<CatalogModel, 'context_window' | 'upstream_model' | 'providerEntry'>,
+  { size, textTokens, hasTools = false, repeatedBytes = 0 }: Demand,
 ): number {
   if (size === undefined) return 0;
+  const text = textBound(model, size, textTokens);
   const most =
-    size.textBytes +
+    text +
     size.mediaTokens +
     repeatedBytes +
     size.turns * tokensPerTurn +
@@ -62,8 +66,19 @@ export function inputBound(
     (hasTools ? tokensForTools : 0);
   // A model reads at most its context window; only media are estimated beyond it.
   return size.media > 0 && model.context_window !== null
-    ? Math.min(most, Math.max(model.context_window, size.textBytes))
+    ? Math.min(most, Math.max(model.context_window, text))
     : most;
+}
+
+// One token a byte, or the count of the model's own tokenizer where the call has one.
+function textBound(
+  model: Pick<CatalogModel, 'upstream_model' | 'providerEntry'>,
+  { textBytes, structureBytes }: Size,
+  textTokens: TextTokens = {},
+): number {
+  const encoding = encodingOf(model);
+  const tokens = encoding && textTokens[encoding];
+  return Math.min(textBytes + structureBytes, tokens ?? Number.POSITIVE_INFINITY);
 }
 
 /** Throws a 422 when the catalog prices the model, but none of what this call would use: nothing is free by omission. */

@@ -1,7 +1,8 @@
 // The size of a request: the bytes of all its text, and its media with the most tokens that each can become. All
 // strings of the body are text, except the medium itself (base64 data) in a content part, at the places where the
 // request's format has content parts (media-parts.ts). What only looks like a medium elsewhere (the input of a tool, a
-// schema, metadata) is sent to the model as text and counts as text.
+// schema, metadata) is sent to the model as text and counts as text. The punctuation of JSON counts apart: providers
+// write tools, their inputs and schemas into the prompt as JSON or longer.
 import { billableSeconds } from '../media/billable-audio.ts';
 import {
   mediaSources,
@@ -18,6 +19,8 @@ export type { RequestFormat } from './media-parts.ts';
 export interface Size {
   /** Bytes in UTF-8 of every text and every name. A token is at least a byte. */
   textBytes: number;
+  /** Bytes that the nested values need as JSON in addition: punctuation, escapes of control characters. */
+  structureBytes: number;
   /** The most that all media together can count for. */
   mediaTokens: number;
   /** What all media together usually count for; never more than `mediaTokens`. */
@@ -26,6 +29,8 @@ export interface Size {
   media: number;
   /** Turns of a conversation, or texts to embed. */
   turns: number;
+  /** Collects the text that was counted, for a tokenizer. */
+  text: () => RequestText;
 }
 
 interface MediumTokens {
@@ -58,12 +63,18 @@ const notSent = new Set(['model', 'headers']);
 
 /** Measures the body of a request in the format. */
 export function sizeOf(body: object, format: RequestFormat): Size {
-  const size: Size = { textBytes: 0, mediaTokens: 0, usualMediaTokens: 0, media: 0, turns: 0 };
+  const size: Size = {
+    textBytes: 0,
+    structureBytes: 0,
+    mediaTokens: 0,
+    usualMediaTokens: 0,
+    media: 0,
+    turns: 0,
+    text: () => textOf(body, format),
+  };
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
     if (notSent.has(name)) continue;
-    // A number or a switch at the top sets the model, and is not read by it.
-    if (typeof value === 'string' || (typeof value === 'object' && value !== null))
-      size.textBytes += textBytesOf(value);
+    if (isRead(value)) addText(size, value);
     if (Array.isArray(value) && turnMembers.has(name)) size.turns += value.length;
     if (isStored(name, value)) addMedium(size, unknown);
     if (name === 'providerOptions')
@@ -81,6 +92,49 @@ export function sizeOf(body: object, format: RequestFormat): Size {
   return size;
 }
 
+/** The text of a request, for a tokenizer. */
+export interface RequestText {
+  /** Every name and every text, media left out. */
+  texts: string[];
+  /** Bytes of all numbers and other literals, and of brackets and commas, as JSON. */
+  otherBytes: number;
+}
+
+function textOf(body: object, format: RequestFormat): RequestText {
+  const text: RequestText = { texts: [], otherBytes: 0 };
+  const media = new Map<string, number>();
+  for (const source of mediaSources(body, format))
+    if (readMedium(source).base64 !== undefined) media.set(source.text, (media.get(source.text) ?? 0) + 1);
+  for (const [name, value] of Object.entries(body) as [string, unknown][])
+    if (!notSent.has(name) && isRead(value)) collectText(text, value, media);
+  return text;
+}
+
+// `media` holds how often each text is a medium.
+function collectText(text: RequestText, value: unknown, media: Map<string, number>): void {
+  if (typeof value === 'string') {
+    const asMedium = media.get(value) ?? 0;
+    if (asMedium > 0) media.set(value, asMedium - 1);
+    else text.texts.push(value);
+  } else if (typeof value !== 'object' || value === null) {
+    text.otherBytes += literalBytesOf(value);
+  } else if (Array.isArray(value)) {
+    text.otherBytes += brackets + value.length;
+    for (const item of value) collectText(text, item, media);
+  } else {
+    text.otherBytes += brackets;
+    for (const name in value) {
+      text.texts.push(name);
+      collectText(text, (value as Record<string, unknown>)[name], media);
+    }
+  }
+}
+
+// A number or a switch at the top sets the model, and is not read by it.
+function isRead(value: unknown): boolean {
+  return typeof value === 'string' || (typeof value === 'object' && value !== null);
+}
+
 /** Whether the provider is asked, anywhere in the body, to keep a part of it in its cache for an hour. */
 export function isKeptLong(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
@@ -91,19 +145,43 @@ export function isKeptLong(value: unknown): boolean {
 const turnMembers = new Set(['messages', 'prompt', 'input', 'documents']);
 
 // The depth was bounded when the body was parsed.
-function textBytesOf(value: unknown): number {
-  if (typeof value === 'string') return Buffer.byteLength(value);
-  // The longest number has 24 digits and signs; most have few.
-  if (typeof value === 'number') return String(value).length;
-  if (typeof value !== 'object' || value === null) return value === undefined ? 0 : 5;
-  let bytes = 0;
-  if (Array.isArray(value)) {
-    for (const item of value) bytes += textBytesOf(item);
-    return bytes;
+function addText(size: Size, value: unknown): void {
+  if (typeof value === 'string') {
+    size.textBytes += Buffer.byteLength(value);
+    size.structureBytes += quotes + escapeBytesOf(value);
+  } else if (typeof value !== 'object' || value === null) {
+    size.textBytes += literalBytesOf(value);
+  } else if (Array.isArray(value)) {
+    size.structureBytes += brackets + value.length;
+    for (const item of value) addText(size, item);
+  } else {
+    size.structureBytes += brackets;
+    for (const name in value) {
+      size.textBytes += Buffer.byteLength(name);
+      size.structureBytes += quotes + separators;
+      addText(size, (value as Record<string, unknown>)[name]);
+    }
   }
-  for (const name in value)
-    bytes += Buffer.byteLength(name) + textBytesOf((value as Record<string, unknown>)[name]);
-  return bytes;
+}
+
+const quotes = 2;
+const brackets = 2;
+// The colon after a name and the comma after its value.
+const separators = 2;
+
+// A control character is one byte, and six as JSON (\u0000).
+const control = /[\u0000-\u0007\u000b\u000e-\u001f]/g;
+const controlEscapeBytes = 5;
+
+function escapeBytesOf(text: string): number {
+  return text.search(control) < 0 ? 0 : (text.match(control) ?? []).length * controlEscapeBytes;
+}
+
+// Python writes the number 1e15 as 1000000000000000.0 and an integer with all its digits, up to 309.
+function literalBytesOf(value: unknown): number {
+  if (typeof value !== 'number') return value === undefined ? 0 : 5;
+  if (!Number.isInteger(value)) return String(value).length;
+  return (Math.abs(value) < 1e21 ? String(value) : String(BigInt(value))).length + 2;
 }
 
 // Whether the member refers to text that the provider stores and reads before what was sent: an earlier answer, a

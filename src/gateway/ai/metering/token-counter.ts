@@ -1,0 +1,112 @@
+// Counts tokens in a thread of its own, as a tokenizer needs 100 ms for 256 KiB of text and hostile text takes longer.
+// The thread starts with the first job and ends after a minute without one.
+import type { Worker } from 'node:worker_threads';
+import { startThread } from '../../../kernel/assets.ts';
+import type { Encoding } from './encodings.ts';
+
+/** A message to the thread, and its answer. */
+export interface CountTokens {
+  jobId: number;
+  encoding: Encoding;
+  texts: readonly string[];
+}
+export interface TokensCounted {
+  jobId: number;
+  tokens: number;
+}
+
+export interface TokenCounter {
+  /** The sum over the texts. Undefined when the queue is full, the deadline passes or the thread fails; never rejects. */
+  count(encoding: Encoding, texts: readonly string[]): Promise<number | undefined>;
+  /** Ends the thread; jobs resolve to undefined. */
+  close(): Promise<void>;
+}
+
+export interface TokenCounterOptions {
+  /** For one job, its time in the queue included. */
+  deadlineMs?: number;
+  /** Jobs that run or wait. */
+  maxJobs?: number;
+  /** Without a job the thread ends after this time. */
+  idleMs?: number;
+}
+
+interface Job extends CountTokens {
+  deadline: NodeJS.Timeout;
+  resolve(tokens: number | undefined): void;
+}
+
+export function createTokenCounter(options: TokenCounterOptions = {}): TokenCounter {
+  const { deadlineMs = 2_000, maxJobs = 8, idleMs = 60_000 } = options;
+  /** In the order of their start; the thread works on the first. */
+  const jobs: Job[] = [];
+  let worker: Worker | undefined;
+  let idle: NodeJS.Timeout | undefined;
+  let lastId = 0;
+
+  function finish(jobId: number, tokens: number | undefined): void {
+    const index = jobs.findIndex((job) => job.jobId === jobId);
+    const [job] = index < 0 ? [] : jobs.splice(index, 1);
+    if (job === undefined) return;
+    clearTimeout(job.deadline);
+    job.resolve(tokens);
+    if (jobs.length === 0) idle = setTimeout(() => void stop(), idleMs).unref();
+    else if (index === 0) sendFirst();
+  }
+
+  // A thread that is in the middle of a job can only be ended.
+  function expire(jobId: number): void {
+    if (jobs[0]?.jobId === jobId) void stop();
+    finish(jobId, undefined);
+  }
+
+  function sendFirst(): void {
+    const [first] = jobs;
+    if (first === undefined) return;
+    const { jobId, encoding, texts } = first;
+    (worker ??= start()).postMessage({ jobId, encoding, texts } satisfies CountTokens);
+  }
+
+  function start(): Worker {
+    const started = startThread('src/gateway/ai/metering/tokenizer-thread', {
+      env: {},
+      execArgv: ['--disable-warning=ExperimentalWarning'],
+      resourceLimits: { maxOldGenerationSizeMb: 256 },
+      name: 'tokenizer',
+    });
+    started.unref();
+    started.on('message', ({ jobId, tokens }: TokensCounted) => finish(jobId, tokens));
+    // Also when the package is missing: no job can be counted then, and each call pays by its bytes.
+    const fail = (): void => {
+      if (worker !== started) return;
+      worker = undefined;
+      for (const { jobId } of jobs.slice()) finish(jobId, undefined);
+    };
+    started.on('error', fail);
+    started.on('exit', fail);
+    return started;
+  }
+
+  async function stop(): Promise<void> {
+    const stopped = worker;
+    worker = undefined;
+    await stopped?.terminate();
+  }
+
+  return {
+    count(encoding, texts) {
+      if (jobs.length >= maxJobs) return Promise.resolve(undefined);
+      clearTimeout(idle);
+      const jobId = ++lastId;
+      return new Promise((resolve) => {
+        const deadline = setTimeout(() => expire(jobId), deadlineMs);
+        if (jobs.push({ jobId, encoding, texts, deadline, resolve }) === 1) sendFirst();
+      });
+    },
+    async close() {
+      await stop();
+      for (const { jobId } of jobs.slice()) finish(jobId, undefined);
+      clearTimeout(idle);
+    },
+  };
+}

@@ -1,0 +1,51 @@
+// The entry of the thread that counts tokens: one job a message. An encoding takes 30 MB and is loaded by its first job.
+import { parentPort } from 'node:worker_threads';
+import type { Encoding } from './encodings.ts';
+import type { CountTokens, TokensCounted } from './token-counter.ts';
+
+interface Tokenizer {
+  countTokens(text: string, options: { disallowedSpecial: Set<string> }): number;
+  /** Splits a text into the pieces that are encoded one by one. */
+  pieces: RegExp;
+}
+
+async function load(encoding: Encoding): Promise<Tokenizer> {
+  const { CL100K_TOKEN_SPLIT_REGEX, O200K_TOKEN_SPLIT_REGEX } =
+    await import('gpt-tokenizer/encodingParams/constants');
+  if (encoding === 'cl100k_base') {
+    const { countTokens } = await import('gpt-tokenizer/encoding/cl100k_base');
+    return { countTokens, pieces: CL100K_TOKEN_SPLIT_REGEX };
+  }
+  const { countTokens } = await import('gpt-tokenizer/encoding/o200k_base');
+  return { countTokens, pieces: O200K_TOKEN_SPLIT_REGEX };
+}
+
+const tokenizers = new Map<Encoding, Promise<Tokenizer>>();
+
+// Merging takes quadratic time in the length of a piece. Words are shorter; a longer piece counts its bytes.
+const longestPiece = 256;
+// The text of a special token is text in a request.
+const options = { disallowedSpecial: new Set<string>() };
+
+function count({ countTokens, pieces }: Tokenizer, text: string): number {
+  let tokens = 0;
+  for (const [piece] of text.matchAll(pieces))
+    tokens += piece.length > longestPiece ? Buffer.byteLength(piece) : countTokens(piece, options);
+  return tokens;
+}
+
+// Providers put tools and their inputs into the prompt as JSON, so the escaped form counts where it is longer.
+function countAnyForm(tokenizer: Tokenizer, text: string): number {
+  const escaped = JSON.stringify(text).slice(1, -1);
+  const tokens = count(tokenizer, text);
+  return escaped === text ? tokens : Math.max(tokens, count(tokenizer, escaped));
+}
+
+parentPort?.on('message', ({ jobId, encoding, texts }: CountTokens) => {
+  const loading = tokenizers.get(encoding) ?? load(encoding);
+  tokenizers.set(encoding, loading);
+  void loading.then((tokenizer) => {
+    const tokens = texts.reduce((sum, text) => sum + countAnyForm(tokenizer, text), 0);
+    parentPort?.postMessage({ jobId, tokens } satisfies TokensCounted);
+  });
+});

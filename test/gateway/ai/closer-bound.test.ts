@@ -1,0 +1,284 @@
+// The bound by a published tokenizer: never below what the provider counts, and the byte bound where anything fails.
+import fc from 'fast-check';
+import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { inputBound } from '../../../src/gateway/ai/metering/bound.ts';
+import { closerBound, countTextTokens } from '../../../src/gateway/ai/metering/closer-bound.ts';
+import { encodingOf } from '../../../src/gateway/ai/metering/encodings.ts';
+import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
+import { createTokenCounter, type TokenCounter } from '../../../src/gateway/ai/metering/token-counter.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { catalogModel } from './catalog-model.ts';
+import { errorOf, startAi, type World } from './world.ts';
+
+const seed = Number(process.env['SEED'] ?? 20261122);
+const openAiModel = (name = 'gpt-5-mini') =>
+  catalogModel({
+    upstream_model: name,
+    providerEntry: { ...catalogModel().providerEntry, kind: 'openai' },
+  });
+const tokensIn = (text: string) => countTokens(text, { disallowedSpecial: new Set() });
+
+const counter = createTokenCounter({ deadlineMs: 60_000 });
+afterAll(() => counter.close());
+
+describe('encodingOf', () => {
+  test.each([
+    ['gpt-5', 'o200k_base'],
+    ['gpt-5.6-sol', 'o200k_base'],
+    ['gpt-4o-2024-11-20', 'o200k_base'],
+    ['o3', 'o200k_base'],
+    ['gpt-4-turbo', 'cl100k_base'],
+    ['text-embedding-3-large', 'cl100k_base'],
+    ['gpt-6', undefined],
+    ['gpt-5.7', undefined],
+    ['gpt-50', undefined],
+  ])('knows the encoding of %s', (name, encoding) => {
+    expect(encodingOf(openAiModel(name))).toBe(encoding);
+  });
+
+  test('knows no encoding of other providers, whatever their models are called', () => {
+    expect(encodingOf(catalogModel({ upstream_model: 'gpt-5' }))).toBeUndefined();
+  });
+});
+
+const words = fc.oneof(
+  fc.string({ unit: 'grapheme', maxLength: 60 }),
+  fc.string({ unit: 'binary', maxLength: 20 }).map((text) => text.toWellFormed()),
+  fc.constantFrom(
+    'The quick brown fox jumps over the lazy dog.',
+    'function add(a, b) {\n\treturn a + b;\n}\n',
+    '今日は世界',
+    'Съешь же ещё этих мягких французских булок',
+    '<|endoftext|><|im_start|>',
+    '\n'.repeat(40),
+    ' '.repeat(40),
+    '"\\"\\\\',
+    '1234567890.5',
+    'a'.repeat(300),
+  ),
+);
+const turns = fc.array(fc.tuple(fc.constantFrom('system', 'user', 'assistant'), words), {
+  minLength: 1,
+  maxLength: 5,
+});
+const schema = fc.dictionary(words, fc.jsonValue({ maxDepth: 3 }), { maxKeys: 4 });
+
+interface Sample {
+  turns: [string, string][];
+  name: string;
+  description: string;
+  schema: Record<string, unknown>;
+}
+
+const bodies: Partial<Record<RequestFormat, (sample: Sample) => Record<string, unknown>>> = {
+  chat: (sample) => ({
+    model: 'x',
+    messages: sample.turns.map(([role, content]) => ({ role, content })),
+    tools: [
+      {
+        type: 'function',
+        function: { name: sample.name, description: sample.description, parameters: sample.schema },
+      },
+    ],
+  }),
+  responses: (sample) => ({
+    model: 'x',
+    instructions: sample.description,
+    input: sample.turns.map(([role, text]) => ({ role, content: [{ type: 'input_text', text }] })),
+    tools: [{ type: 'function', name: sample.name, parameters: sample.schema }],
+  }),
+  embeddings: (sample) => ({ model: 'x', input: sample.turns.map(([, text]) => text) }),
+  text: (sample) => ({
+    model: 'x',
+    messages: sample.turns.map(([role, content]) => ({ role, content })),
+    tools: [{ name: sample.name, description: sample.description, input_schema: sample.schema }],
+  }),
+  stream: (sample) => ({
+    model: 'x',
+    prompt: sample.turns.map(([role, text]) => ({ role, content: [{ type: 'text', text }] })),
+    tools: [{ type: 'function', name: sample.name, inputSchema: sample.schema }],
+  }),
+};
+
+// OpenAI's cookbook: 3 tokens around a message and before the answer, about 12 around a tool.
+function realTokens(
+  { turns: messages, name, description, schema: parameters }: Sample,
+  hasTools: boolean,
+): number {
+  const conversation = messages.reduce((sum, [role, text]) => sum + tokensIn(role) + tokensIn(text) + 3, 3);
+  return hasTools
+    ? conversation + tokensIn(JSON.stringify({ name, description, parameters })) + 12
+    : conversation;
+}
+
+describe(`closerBound (seed ${seed})`, () => {
+  const samples = fc.record({ turns, name: words, description: words, schema }) as fc.Arbitrary<Sample>;
+
+  test.each(Object.entries(bodies) as [RequestFormat, (sample: Sample) => Record<string, unknown>][])(
+    'is at least what the tokenizer counts in a request of the format %s',
+    async (format, bodyOf) => {
+      await fc.assert(
+        fc.asyncProperty(samples, async (sample) => {
+          const body = bodyOf(sample);
+          const size = sizeOf(body, format);
+          const hasTools = body['tools'] !== undefined;
+          const model = openAiModel();
+          const textTokens = await countTextTokens([model], size, counter);
+          const real = realTokens(
+            {
+              ...sample,
+              description: JSON.stringify(body).includes('description') ? sample.description : '',
+            },
+            hasTools,
+          );
+          expect(textTokens).toBeDefined();
+          expect(inputBound(model, { size, textTokens, hasTools })).toBeGreaterThanOrEqual(real);
+          // One token a byte is enough in any case.
+          expect(inputBound(model, { size, hasTools })).toBeGreaterThanOrEqual(real);
+        }),
+        { seed, numRuns: 100 },
+      );
+    },
+    60_000,
+  );
+
+  test('is a third of the bytes of usual text', async () => {
+    const text = 'The quick brown fox jumps over the lazy dog, and the dog does not mind. '.repeat(200);
+    const body = { model: 'x', messages: [{ role: 'user', content: text }] };
+    const bound = await closerBound(openAiModel(), sizeOf(body, 'chat').text(), counter);
+    expect(bound).toBeLessThan(text.length / 3);
+    expect(bound).toBeGreaterThanOrEqual(tokensIn(text));
+  });
+
+  test('leaves media out and keeps their look-alikes', () => {
+    const data = 'iVBORw0KGgo='.repeat(20);
+    const url = `data:image/png;base64,${data}`;
+    const content = [
+      { type: 'image_url', image_url: { url } },
+      { type: 'text', text: url },
+    ];
+    const { texts } = sizeOf({ model: 'x', messages: [{ role: 'user', content }] }, 'chat').text();
+    expect(texts.filter((text) => text === url)).toHaveLength(1);
+  });
+
+  test.each<[string, number]>([
+    ['a text of one letter', 1],
+    ['blanks', 2],
+  ])('counts hostile text in time: %s', async (_what, kind) => {
+    const text = kind === 1 ? 'a'.repeat(200_000) : `${' '.repeat(100_000)}\n`.repeat(2);
+    const bound = await closerBound(openAiModel(), { texts: [text], otherBytes: 0 }, counter);
+    expect(bound).toBeGreaterThanOrEqual(Math.ceil(text.length / 128));
+  });
+
+  test.each<[string, Parameters<typeof closerBound>[0], string]>([
+    ['a model without a published tokenizer', catalogModel(), 'hi'],
+    ['more than 256 KiB of text', openAiModel(), 'x'.repeat(256 * 1024 + 1)],
+  ])('leaves the byte bound to %s', async (_what, model, text) => {
+    const silent: TokenCounter = { count: () => Promise.reject(new Error('counted')), close: async () => {} };
+    expect(await closerBound(model, { texts: [text], otherBytes: 0 }, silent)).toBeUndefined();
+  });
+});
+
+describe('createTokenCounter', () => {
+  let own: TokenCounter;
+  afterEach(() => own.close());
+
+  test('counts jobs of both encodings in order', async () => {
+    own = createTokenCounter({ deadlineMs: 60_000 });
+    const jobs = [own.count('o200k_base', ['hello world']), own.count('cl100k_base', ['hello', ' world'])];
+    expect(await Promise.all(jobs)).toEqual([2, 2]);
+  });
+
+  test('gives up at the deadline and counts the next job', async () => {
+    own = createTokenCounter({ deadlineMs: 1 });
+    expect(await own.count('o200k_base', ['hello'])).toBeUndefined();
+    await own.close();
+    own = createTokenCounter({ deadlineMs: 60_000 });
+    expect(await own.count('o200k_base', ['hello'])).toBe(1);
+  });
+
+  test('takes no more jobs than its queue has places', async () => {
+    own = createTokenCounter({ deadlineMs: 60_000, maxJobs: 1 });
+    const first = own.count('o200k_base', ['hello']);
+    expect(await own.count('o200k_base', ['hello'])).toBeUndefined();
+    expect(await first).toBe(1);
+  });
+
+  test('counts again after its thread has failed', async () => {
+    own = createTokenCounter({ deadlineMs: 60_000 });
+    const unknown = own.count('no_such_encoding' as 'o200k_base', [undefined as unknown as string]);
+    expect(await unknown).toBeUndefined();
+    expect(await own.count('o200k_base', ['hello'])).toBe(1);
+  });
+
+  test('resolves open jobs when it is closed', async () => {
+    own = createTokenCounter({ deadlineMs: 60_000 });
+    const job = own.count('o200k_base', ['hello']);
+    await own.close();
+    expect(await job).toBeUndefined();
+  });
+});
+
+describe('a call whose byte bound the credits do not cover', () => {
+  const rates = { input: 1_000_000, output: 1_000_000 };
+  const content = 'The quick brown fox jumps over the lazy dog again. '.repeat(200);
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    const more = { rates, max_output_tokens: 1_000, modalities: ['text', 'stream', 'openai'] };
+    world = await startAi({
+      models: provider.modelsFile(
+        { plain: 'ok' },
+        {
+          model: more,
+          provider: { output_limit_member: 'max_tokens' },
+          providers: [{ id: 'openai', kind: 'openai', base_url: provider.url, api_key_env: 'ACME_API_KEY' }],
+          models: [{ id: 'openai/gpt-5-mini', provider: 'openai', ...more }],
+        },
+      ),
+      env: { ACME_API_KEY: 'x' },
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+  const ask = (model: string, limit?: object) =>
+    world.post('/v1/ai/chat/completions', { model, messages: [{ role: 'user', content }], ...limit });
+
+  test('runs within the bound of the tokenizer', async () => {
+    world.ledger.reset(4_000n);
+    expect((await ask('openai/gpt-5-mini', { max_completion_tokens: 100 })).status).toBe(200);
+    const { held } = await world.ledger.until(1);
+    expect(held).toBeGreaterThan(2_000n);
+    expect(held).toBeLessThan(3_000n);
+  });
+
+  test('gets the longest answer that is left, without a limit', async () => {
+    world.ledger.reset(2_600n);
+    expect((await ask('openai/gpt-5-mini')).status).toBe(200);
+    const limit = (JSON.parse(provider.lastCall().body.toString()) as { max_completion_tokens: number })
+      .max_completion_tokens;
+    expect(limit).toBeGreaterThan(300);
+    expect(limit).toBeLessThan(600);
+  });
+
+  test('is refused with the closer bound where that is too much', async () => {
+    world.ledger.reset(1_000n);
+    const response = await ask('openai/gpt-5-mini', { max_completion_tokens: 100 });
+    expect(response.status).toBe(402);
+    const { details } = await errorOf(response);
+    const price = (details as { path: string; message: string }[]).find(
+      ({ path }) => path === 'needed_credits',
+    );
+    expect(Number(price?.message)).toBeGreaterThan(2_000);
+    expect(Number(price?.message)).toBeLessThan(3_000);
+  });
+
+  test('is refused for a model without a published tokenizer', async () => {
+    world.ledger.reset(4_000n);
+    expect((await ask('acme/plain', { max_tokens: 100 })).status).toBe(402);
+  });
+});
