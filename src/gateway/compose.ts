@@ -35,7 +35,17 @@ import { accounts, accountsStores, localPerson, mayLogInLocally } from './accoun
 import type { IssuedToken } from './accounts/index.ts';
 import { admin, adminStore } from './admin/index.ts';
 import type { CredentialsSet, AdminAttemptLimits, Machines } from './admin/index.ts';
-import { ai, createLinks, jobPayments, jobsStore, mediaJobs, requireModelsFile } from './ai/index.ts';
+import {
+  ai,
+  alarmStore,
+  alarmWindowMs,
+  createLinks,
+  defaultAlarmsToStop,
+  jobPayments,
+  jobsStore,
+  mediaJobs,
+  requireModelsFile,
+} from './ai/index.ts';
 import type { BreakerChannel, ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
@@ -52,7 +62,7 @@ import {
   settlementJournal,
   sqlAllotmentStore,
 } from './credits/index.ts';
-import type { Ledger, LedgerTimes } from './credits/index.ts';
+import type { LedgerTimes } from './credits/index.ts';
 import { directory } from './directory.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
 import type { RewrapResult } from './env/index.ts';
@@ -271,7 +281,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
   const { config, database, services, isLocalEdition, closers } = assembly;
   const infrastructure = await openInfrastructure(assembly);
   const tenants = openTenants(assembly, infrastructure);
-  const models = await openModels(assembly, infrastructure, tenants.ledger);
+  const models = await openModels(assembly, infrastructure, tenants);
   const paymentService = openPayments(assembly, infrastructure, tenants);
   const project = openProject(assembly, infrastructure, tenants);
   const slices = [
@@ -429,6 +439,7 @@ function openTenants(
   const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: urls.cityBaseUrl });
   const stores = accountsStores(database, bureauService);
   const users = stores.accounts;
+  const alarms = alarmStore(database, changes);
   const administrators = adminStore(database);
   const concurrencyLimit = createConcurrencyLimit(defaultConcurrency);
   const journalPath = journalFolder(config);
@@ -471,6 +482,11 @@ function openTenants(
       audit: auditLog,
       changes,
       credits: creditsService,
+      stops: {
+        endsAt: (userIds) =>
+          alarms.stopEnds(userIds, { windowMs: alarmWindowMs, alarms: defaultAlarmsToStop }),
+        lift: (tx, userId) => alarms.remove(tx, userId),
+      },
       machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
       localLogin: urls.hasLocalLogin,
       baseUrl: urls.publicUrl,
@@ -499,6 +515,7 @@ function openTenants(
     bureaus: bureauService,
     cities: cityService,
     users,
+    alarms,
     credits: creditsService,
     ledger: observeLedger(creditsService.ledger, upstream.note),
     usage: usageService,
@@ -515,8 +532,8 @@ function openTenants(
 /** Model calls, and the jobs that create images and videos. */
 async function openModels(
   { config, options, database, vault, lifecycle, isLocalEdition, closers, defer }: Assembly,
-  { telemetry, upstream, env, queue, cityBaseUrl }: Infrastructure,
-  ledger: Ledger,
+  { telemetry, upstream, changes, env, queue, cityBaseUrl }: Infrastructure,
+  { ledger, alarms }: Pick<Tenants, 'ledger' | 'alarms'>,
 ) {
   const { log, clock, env: variables } = options;
   const jobs = mediaJobs({
@@ -541,6 +558,7 @@ async function openModels(
       jobs,
       links,
       ledger,
+      alarms,
       env: env.reader,
       modelsFile: config.modelsFile,
       guideDirectory: assetPath('docs/guides'),
@@ -564,6 +582,8 @@ async function openModels(
   );
   upstream.showBreakers(() => aiService.breakers());
   upstream.showUsageAlarms(() => aiService.usageAlarms());
+  await aiService.refreshAlarms();
+  changes.onChange(() => void aiService.refreshAlarms());
   // Aborted calls are still charged: wait for them while the ledger is open. Jobs stop first, as they make calls.
   closers.defer(() => aiService.settled());
   closers.defer(() => jobs.close());

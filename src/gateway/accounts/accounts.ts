@@ -23,14 +23,16 @@ import { loginHandlers } from './login/handlers.ts';
 import { passwordChange } from './login/password-change.ts';
 import { registration } from './login/registration.ts';
 import { createResultReader } from './login/result.ts';
-import type {
-  AccountsHandlers,
-  AuditPort,
-  ChangesPort,
-  CreditsPort,
-  EnvReader,
-  MachinesPort,
-  RequireActiveBureau,
+import {
+  type AccountsHandlers,
+  type AuditPort,
+  type ChangesPort,
+  type CreditsPort,
+  type EnvReader,
+  type MachinesPort,
+  noStops,
+  type PaidCallStops,
+  type RequireActiveBureau,
 } from './core/ports.ts';
 import type { Mailer } from './providers/code-mail.ts';
 import { emailCodeProvider } from './providers/email-code.ts';
@@ -64,6 +66,8 @@ export interface AccountsOptions {
   changes: ChangesPort;
   credits: CreditsPort;
   machines: MachinesPort;
+  /** Shown with users and lifted by unblocking them; none when absent. */
+  stops?: PaidCallStops;
   /** Whether the local login is offered now; see `mayLogInLocally`. */
   localLogin: () => boolean;
   /** The address under which browsers reach this server; null while it is not known. Never taken from a request. */
@@ -149,7 +153,7 @@ export function accounts(options: AccountsOptions): Accounts {
       ...createEmailAccounts(shared),
       ...tokens({ ...tokenDependencies, machines, requireActiveBureau }),
       ...apiKeys({ store, audit, changes, credits }),
-      ...users({ ...tokenDependencies, attemptLimits }),
+      ...users({ ...tokenDependencies, attemptLimits, stops: options.stops ?? noStops }),
       'accounts.getMe': createGetMe(store, bureaus),
     },
     identify: createIdentify(shared),

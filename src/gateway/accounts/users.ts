@@ -1,11 +1,12 @@
 // Users as an administrator manages them: list, block, unblock, remove.
+import type { UserRecord } from '../../contract/gateway/types.gen.ts';
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { originOf } from '../identity.ts';
 import { bureauFilter, canAccessBureau, type AdminCall, type AdminIdentity } from './admin-scope.ts';
 import type { AttemptLimits } from './core/attempt-limits.ts';
 import type { LoginAttemptStore } from './login/store.ts';
-import type { AccountsHandlers, AuditPort, ChangesPort } from './core/ports.ts';
+import type { AccountsHandlers, AuditPort, ChangesPort, PaidCallStops } from './core/ports.ts';
 import { serializeUserRecord } from './core/serialize-user.ts';
 import type { AccountsStore, User } from './core/store.ts';
 
@@ -15,12 +16,14 @@ export function users({
   attemptLimits,
   audit,
   changes,
+  stops,
 }: {
   store: AccountsStore;
   loginAttempts: LoginAttemptStore;
   attemptLimits: Pick<AttemptLimits, 'forgetNetworks'>;
   audit: AuditPort;
   changes: ChangesPort;
+  stops: PaidCallStops;
 }): Pick<
   AccountsHandlers,
   'accounts.listUsers' | 'accounts.blockUser' | 'accounts.unblockUser' | 'accounts.removeUser'
@@ -31,8 +34,11 @@ export function users({
   ): Promise<User> {
     return store.tx(async (queries, tx) => {
       const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
-      if (user.state === state) return user;
-      await queries.setUserState(user.userId, state);
+      // A stop protects the operator's credits, so a Bureau's own credential does not lift it.
+      const isLifted =
+        state === 'active' && call.identity.bureauId === undefined && (await stops.lift(tx, user.userId));
+      if (user.state === state && !isLifted) return user;
+      if (user.state !== state) await queries.setUserState(user.userId, state);
       await audit.record(tx, {
         ...originOf(call),
         action: call.operationId,
@@ -49,6 +55,7 @@ export function users({
     return store.tx(async (queries, tx) => {
       const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
       await loginAttempts.within(tx).deleteForUser(user.userId);
+      await stops.lift(tx, user.userId);
       await queries.eraseUser(user.userId);
       await audit.record(tx, {
         ...originOf(call),
@@ -61,6 +68,19 @@ export function users({
     });
   }
 
+  async function serialize(listed: readonly User[]): Promise<UserRecord[]> {
+    const ends = await stops.endsAt(listed.map(({ userId }) => userId));
+    return listed.map((user) => serializeUserRecord(user, ends.get(user.userId)));
+  }
+
+  async function changeState(
+    call: AdminCall & { body: { user_id: string } },
+    state: 'active' | 'blocked',
+  ): Promise<{ status: 200; body: UserRecord }> {
+    const [body] = await serialize([await setState(call, state)]);
+    return { status: 200, body: body as UserRecord };
+  }
+
   return {
     'accounts.listUsers': async ({ query, identity }) => {
       const limit = pageLimit(query);
@@ -70,16 +90,10 @@ export function users({
         { after, limit },
       );
       const { items, next_cursor } = pageOf(rows, limit, ({ userId }) => userId);
-      return { status: 200, body: { items: items.map(serializeUserRecord), next_cursor } };
+      return { status: 200, body: { items: await serialize(items), next_cursor } };
     },
-    'accounts.blockUser': async (call) => ({
-      status: 200,
-      body: serializeUserRecord(await setState(call, 'blocked')),
-    }),
-    'accounts.unblockUser': async (call) => ({
-      status: 200,
-      body: serializeUserRecord(await setState(call, 'active')),
-    }),
+    'accounts.blockUser': (call) => changeState(call, 'blocked'),
+    'accounts.unblockUser': (call) => changeState(call, 'active'),
     'accounts.removeUser': async (call) => {
       const { bureauId, email } = await remove(call);
       // Outside the transaction: the known networks are stored under digests and identify no person.

@@ -7,6 +7,7 @@ import type { Service } from '../service.ts';
 import type { AiContext } from './ai-context.ts';
 import { audioHandlers } from './audio-handlers.ts';
 import { createBilling } from './billing/billing.ts';
+import type { AlarmStore } from './billing/alarm-store.ts';
 import type { UsageAlarmCounts } from './billing/usage-alarms.ts';
 import { checkModelsFile, openCatalog } from './catalog/catalog.ts';
 import { curatedModels } from './catalog/curated.ts';
@@ -65,6 +66,8 @@ export interface AiOptions {
   watch?: WatchAttempt;
   /** Calls with an impossible usage that stop a user's paid calls for an hour; 3 by default. */
   alarmsToStop?: number | undefined;
+  /** Keeps the alarms over restarts and shares them with other replicas; this process alone counts without it. */
+  alarms?: AlarmStore;
   /** W3C `traceparent` header of the current call. */
   traceparent?: () => string | undefined;
   /** Id of the current request, for the log. */
@@ -84,6 +87,8 @@ export interface AiService extends Service<'ai'> {
   settled(): Promise<void>;
   /** Counts calls with an impossible usage, and users whose paid calls are stopped for it. */
   usageAlarms(): UsageAlarmCounts;
+  /** Reads the alarms that other replicas stored, and those that an administrator deleted. Never throws. */
+  refreshAlarms(): Promise<void>;
   /** State of the circuit breaker of each model. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
 }
@@ -117,7 +122,8 @@ export async function ai(options: AiOptions): Promise<AiService> {
       return catalog.requirements();
     },
     breakers: () => health.breakers(),
-    usageAlarms: () => billing.alarms(),
+    usageAlarms: () => billing.alarms.counts(),
+    refreshAlarms: () => billing.alarms.refresh(),
     checkProviders: () => checkProviders({ ...context, env: options.env, models: () => catalog.all() }),
     settled: () => billing.settled(),
     async close() {
@@ -152,7 +158,7 @@ async function openContext(
   options: AiOptions,
   { timeouts, upstream, local }: { timeouts: Timeouts; upstream: Upstream; local: LocalProvider },
 ): Promise<AiContext> {
-  const { env, clock, log, heartbeatMs = 15_000, ledger, alarmsToStop } = options;
+  const { env, clock, log, heartbeatMs = 15_000, ledger, alarmsToStop, alarms } = options;
   const catalog = await openCatalog({
     env,
     builtin: local.entries,
@@ -163,7 +169,7 @@ async function openContext(
   const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
   return {
     catalog,
-    billing: createBilling({ ledger, clock, alarmsToStop }),
+    billing: createBilling({ ledger, clock, alarmsToStop, alarmStore: alarms, log }),
     health: createModelHealth({
       clock,
       watch: options.watch,

@@ -468,6 +468,7 @@ describe('users', () => {
         user_id: userId,
         bureau_id: 'local',
         state: 'active',
+        paid_calls_stopped_until: null,
         email: 'Ada@Example.com',
         display_name: 'Ada',
         avatar_url: null,

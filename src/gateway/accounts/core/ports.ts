@@ -30,6 +30,17 @@ export interface MachinesPort {
   lockLive(tx: Tx, credentialId: string): Promise<{ expiresAt: Date } | null>;
 }
 
+/** Stops of the paid calls of users with repeated usage alarms. The models service sets them. */
+export interface PaidCallStops {
+  /** When each stop ends; users whose paid calls are not stopped are absent. */
+  endsAt(userIds: readonly string[]): Promise<ReadonlyMap<string, Date>>;
+  /** False when the user had no alarm. */
+  lift(tx: Tx, userId: string): Promise<boolean>;
+}
+
+/** For servers without paid calls. */
+export const noStops: PaidCallStops = { endsAt: async () => new Map(), lift: async () => false };
+
 /** Opens the ledger accounts of users and API keys, in the transaction that creates them. */
 export interface CreditsPort {
   openAccount(

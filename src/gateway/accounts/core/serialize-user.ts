@@ -13,10 +13,11 @@ export function serializeUser(user: User): UserBody {
   };
 }
 
-export function serializeUserRecord(user: User): UserRecord {
+export function serializeUserRecord(user: User, stopEndsAt: Date | undefined): UserRecord {
   return {
     ...serializeUser(user),
     bureau_id: user.bureauId,
     state: user.state === 'blocked' ? 'blocked' : 'active',
+    paid_calls_stopped_until: stopEndsAt?.toISOString() ?? null,
   };
 }

@@ -1,16 +1,18 @@
 // Opens the bill of each call, stops the paid calls of users with repeated alarms, and waits for open bills at the end.
 import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
 import type { Ledger } from '../../credits/index.ts';
 import type { Identity } from '../../identity.ts';
 import { createTokenCounter } from '../metering/token-counter.ts';
 import { Bill, type BilledCall } from './bill.ts';
-import { createUsageAlarms, type UsageAlarmCounts } from './usage-alarms.ts';
+import type { AlarmStore } from './alarm-store.ts';
+import { createUsageAlarms, type UsageAlarms } from './usage-alarms.ts';
 
 export interface Billing {
   open(call: BilledCall): Bill;
   /** Throws a 403 for a user whose paid calls are stopped after repeated alarms. */
   requirePayer(identity: Identity): void;
-  alarms(): UsageAlarmCounts;
+  readonly alarms: Pick<UsageAlarms, 'counts' | 'refresh'>;
   /** Resolves when the charge of every call so far is settled. */
   settled(): Promise<void>;
   /** Ends the thread that counts tokens, if there is one. */
@@ -22,10 +24,12 @@ export interface BillingOptions {
   clock: Pick<Clock, 'monotonicMs'>;
   /** How many alarms within an hour stop the paid calls of a user; 3 by default. */
   alarmsToStop?: number | undefined;
+  alarmStore?: AlarmStore | undefined;
+  log?: Log;
 }
 
-export function createBilling({ ledger, clock, alarmsToStop }: BillingOptions): Billing {
-  const alarms = createUsageAlarms({ clock, alarmsToStop });
+export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: BillingOptions): Billing {
+  const alarms = createUsageAlarms({ clock, alarmsToStop, store: alarmStore, log });
   const endings = new Set<Promise<unknown>>();
   const track = (ending: Promise<unknown>): void => {
     const forget = () => void endings.delete(ending);
@@ -39,9 +43,10 @@ export function createBilling({ ledger, clock, alarmsToStop }: BillingOptions): 
     requirePayer(identity) {
       if (identity.kind === 'user') alarms.requireFew(identity.userId);
     },
-    alarms: alarms.counts,
+    alarms,
     async settled() {
       await Promise.allSettled(endings);
+      await alarms.settled();
     },
     close: tokenCounter.close,
   };

@@ -1,7 +1,9 @@
 // Counts impossible usage reports per user. One may be a provider's bug; several in an hour suggest requests that hide
-// their cost from the gateway, so the user's paid calls stop. Counts are per replica and lost on restart.
+// their cost from the gateway, so the user's paid calls stop, on every replica and also after a restart.
 import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import type { AlarmStore } from './alarm-store.ts';
 
 export interface UsageAlarms {
   /** Counts one alarm of the user. */
@@ -9,6 +11,10 @@ export interface UsageAlarms {
   /** Throws a 403 while the user has too many alarms in the last hour. */
   requireFew(userId: string): void;
   counts(): UsageAlarmCounts;
+  /** Reads the stored alarms of all replicas. Resolves after a failure too, which leaves the known ones. */
+  refresh(): Promise<void>;
+  /** Resolves when every reported alarm is stored. */
+  settled(): Promise<void>;
 }
 
 export interface UsageAlarmCounts {
@@ -18,35 +24,58 @@ export interface UsageAlarmCounts {
   stoppedUsers: number;
 }
 
-const windowMs = 3_600_000;
+export interface UsageAlarmsOptions {
+  clock: Pick<Clock, 'monotonicMs'>;
+  /** Alarms within an hour that stop the paid calls of a user; 3 by default. */
+  alarmsToStop?: number | undefined;
+  /** Alarms are lost at the end of the process without one. */
+  store?: AlarmStore | undefined;
+  log?: Log | undefined;
+}
+
+export const alarmWindowMs = 3_600_000;
+export const defaultAlarmsToStop = 3;
 // Beyond this number, the user with the oldest last alarm is dropped.
 const maximumUsers = 10_000;
 
-/** `alarmsToStop` alarms within an hour stop the paid calls of a user. */
 export function createUsageAlarms({
   clock,
-  alarmsToStop = 3,
-}: {
-  clock: Pick<Clock, 'monotonicMs'>;
-  alarmsToStop?: number | undefined;
-}): UsageAlarms {
+  alarmsToStop = defaultAlarmsToStop,
+  store,
+  log,
+}: UsageAlarmsOptions): UsageAlarms {
   // In the order of the last alarm.
-  const timesByUser = new Map<string, number[]>();
+  let timesByUser = new Map<string, number[]>();
+  const writes = new Set<Promise<void>>();
   let alarms = 0;
 
   function recent(userId: string): number[] {
-    const oldestMs = clock.monotonicMs() - windowMs;
+    const oldestMs = clock.monotonicMs() - alarmWindowMs;
     return (timesByUser.get(userId) ?? []).filter((timeMs) => timeMs > oldestMs);
+  }
+
+  function remember(userId: string, timeMs: number): void {
+    const times = [...recent(userId), timeMs].slice(-alarmsToStop);
+    timesByUser.delete(userId);
+    timesByUser.set(userId, times);
+    const [oldest] = timesByUser.keys();
+    if (timesByUser.size > maximumUsers && oldest !== undefined) timesByUser.delete(oldest);
+  }
+
+  function save(userId: string): void {
+    if (store === undefined) return;
+    const write = store.add(userId).catch((error: unknown) => {
+      log?.warn({ err: error, userId }, 'a usage alarm could not be stored; it counts in this process only');
+    });
+    writes.add(write);
+    void write.then(() => writes.delete(write));
   }
 
   return {
     report(userId) {
       alarms += 1;
-      const times = [...recent(userId), clock.monotonicMs()].slice(-alarmsToStop);
-      timesByUser.delete(userId);
-      timesByUser.set(userId, times);
-      const [oldest] = timesByUser.keys();
-      if (timesByUser.size > maximumUsers && oldest !== undefined) timesByUser.delete(oldest);
+      remember(userId, clock.monotonicMs());
+      save(userId);
     },
     requireFew(userId) {
       if (!timesByUser.has(userId)) return;
@@ -54,7 +83,7 @@ export function createUsageAlarms({
       const [first] = times;
       if (first === undefined) timesByUser.delete(userId);
       if (first === undefined || times.length < alarmsToStop) return;
-      const waitSeconds = Math.ceil((first + windowMs - clock.monotonicMs()) / 1000);
+      const waitSeconds = Math.ceil((first + alarmWindowMs - clock.monotonicMs()) / 1000);
       throw new Problem(
         'forbidden',
         'paid_calls_stopped',
@@ -68,5 +97,21 @@ export function createUsageAlarms({
       alarms,
       stoppedUsers: [...timesByUser.keys()].filter((userId) => recent(userId).length >= alarmsToStop).length,
     }),
+    async refresh() {
+      if (store === undefined) return;
+      try {
+        const stored = await store.list(alarmWindowMs);
+        // An alarm that is being written would be lost with the former map; its own change causes the next refresh.
+        if (writes.size > 0) return;
+        const nowMs = clock.monotonicMs();
+        timesByUser = new Map();
+        for (const { userId, ageMs } of stored) remember(userId, nowMs - ageMs);
+      } catch (error) {
+        log?.warn({ err: error }, 'the usage alarms could not be read');
+      }
+    },
+    async settled() {
+      await Promise.all(writes);
+    },
   };
 }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AlarmStore, StoredAlarm } from '../../../../src/gateway/ai/billing/alarm-store.ts';
 import { createUsageAlarms } from '../../../../src/gateway/ai/billing/usage-alarms.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { adminToken, errorOf, startAi, type World } from '../world.ts';
@@ -41,6 +42,53 @@ describe('repeated usage alarms', () => {
     for (let index = 0; index < 3; index += 1) report('usr_first', nowMs);
     for (let index = 0; index < 10_000; index += 1) report(`usr_${index}`, nowMs);
     expect(() => alarms.requireFew('usr_first')).not.toThrow();
+  });
+});
+
+describe('usage alarms with a store', () => {
+  function storeOf(stored: StoredAlarm[]): AlarmStore {
+    return {
+      add: async (userId) => void stored.push({ userId, ageMs: 0 }),
+      list: async () => stored,
+      stopEnds: async () => new Map(),
+      remove: async () => true,
+    };
+  }
+  const clock = { monotonicMs: () => 10_000_000 };
+
+  test('stop a user whose alarms another replica has stored', async () => {
+    const alarms = createUsageAlarms({
+      clock,
+      store: storeOf([30, 20, 10].map((minutes) => ({ userId: 'usr_a', ageMs: minutes * 60_000 }))),
+    });
+    await alarms.refresh();
+    expect(() => alarms.requireFew('usr_a')).toThrow(
+      expect.objectContaining({ code: 'paid_calls_stopped', headers: { 'retry-after': '1800' } }),
+    );
+  });
+
+  test('end a stop whose alarms were deleted', async () => {
+    const stored: StoredAlarm[] = [];
+    const alarms = createUsageAlarms({ clock, store: storeOf(stored) });
+    for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
+    await alarms.settled();
+    expect(stored).toHaveLength(3);
+    await alarms.refresh();
+    expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
+    stored.length = 0;
+    await alarms.refresh();
+    expect(() => alarms.requireFew('usr_a')).not.toThrow();
+  });
+
+  test('keep what is known while the database is away', async () => {
+    const fail = async () => {
+      throw new Error('away');
+    };
+    const alarms = createUsageAlarms({ clock, store: { ...storeOf([]), add: fail, list: fail } });
+    for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
+    await alarms.settled();
+    await alarms.refresh();
+    expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
   });
 });
 
