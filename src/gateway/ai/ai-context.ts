@@ -14,6 +14,7 @@ import type { Billing } from './billing/billing.ts';
 import type { Catalog, CatalogModel } from './catalog/catalog.ts';
 import type { Passthrough } from './formats/passthrough/calls.ts';
 import type { Demand } from './metering/bound.ts';
+import type { Units } from './metering/price.ts';
 import type { ProviderModels } from './providers/text-models.ts';
 import type { Timeouts } from './upstream/deadlines.ts';
 import type { ModelHealth } from './upstream/model-health.ts';
@@ -50,11 +51,11 @@ export function firstByteDeadlineMs({ timeouts }: Pick<AiContext, 'timeouts'>, s
 export function openBill(
   { billing }: Pick<AiContext, 'billing'>,
   call: Pick<PaidRequest, 'requestId' | 'identity' | 'signal' | 'log' | 'remember'>,
-  { action, demand }: { action: string; demand: Demand },
+  { action, demand, unitsIfLeft }: { action: string; demand: Demand; unitsIfLeft?: Units },
 ): Bill {
   const { requestId, identity, signal, log, remember } = call;
   if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
-  return billing.open({ requestId, identity, action, signal, log, demand, remember });
+  return billing.open({ requestId, identity, action, signal, log, demand, unitsIfLeft, remember });
 }
 
 export type StreamErrorBody = ReturnType<typeof renderProblem>;

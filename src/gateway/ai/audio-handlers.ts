@@ -37,8 +37,8 @@ async function synthesizeSpeech(
   call: SpeechCall,
 ): Promise<Reply<Operations['ai.synthesizeSpeech']>> {
   requireModel(options, call, 'tts');
-  const demand = { units: { speechCharacter: [...call.body.text].length } };
-  const bill = openBill(options, call, { action: 'tts', demand });
+  const units = speechUnits(call.body);
+  const bill = openBill(options, call, { action: 'tts', demand: { units }, unitsIfLeft: units });
   const result = await runSpeech(options, call, bill);
   const { content, format } = result.answer;
   const mediaType = speechMediaTypes[format];
@@ -64,6 +64,18 @@ async function synthesizeSpeech(
   return { status: 200, body, headers: { ...headers, ...creditsHeader(credits) } };
 }
 
+/** The model reads the instructions as it reads the text. */
+function speechUnits({ text, instructions = '' }: SpeechCall['body']): { speechCharacter: number } {
+  return { speechCharacter: [...text].length + [...instructions].length };
+}
+
+// Providers charge the text of a prompt like a few seconds of audio: 2,000 tokens like 50 seconds.
+const promptCharactersPerSecond = 150;
+
+function secondsOfPrompt(prompt = ''): number {
+  return prompt.length / promptCharactersPerSecond;
+}
+
 /** Throws the 404 and 422 of a model that cannot be called, before the call has a bill. */
 function requireModel(
   { catalog }: AudioOptions,
@@ -86,7 +98,7 @@ function runSpeech(options: AudioOptions, call: SpeechCall, bill: Bill): Promise
     async call(model, firstMs) {
       const answer = await options.models.speech(model, firstMs).generate({ ...input, signal: bill.signal });
       // From here on the provider synthesizes and charges the whole text, even if the client leaves.
-      bill.recordUnits({ speechCharacter: [...text].length });
+      bill.recordUnits(speechUnits(body));
       return answer;
     },
   });
@@ -101,8 +113,11 @@ async function transcribeAudio(
   const bytes = audio.content.byteLength;
   const headerSeconds = billableSeconds(audio.content);
   requireModel(options, call, 'asr');
-  const demand = { units: { audioSecond: maxAudioSeconds(bytes, headerSeconds) } };
-  const bill = openBill(options, call, { action: 'asr', demand });
+  const promptSeconds = secondsOfPrompt(call.body.prompt);
+  const demand = { units: { audioSecond: maxAudioSeconds(bytes, headerSeconds) + promptSeconds } };
+  const silentCharge = audioCharge({ reportedSeconds: null, headerSeconds, bytes });
+  const unitsIfLeft = { audioSecond: silentCharge.seconds + promptSeconds };
+  const bill = openBill(options, call, { action: 'asr', demand, unitsIfLeft });
   const result = await runTranscription(options, call, { audio, fileName, bill });
   const { text, segments, language, durationSeconds: reportedSeconds } = result.answer;
   const charge = audioCharge({ reportedSeconds, headerSeconds, bytes });
@@ -119,7 +134,7 @@ async function transcribeAudio(
     if (reportedSeconds !== null && reportedSeconds > 0) bill.reportAlarm();
   }
   bill.recordUnits(
-    { audioSecond: charge.seconds },
+    { audioSecond: charge.seconds + promptSeconds },
     { estimated: charge.source === 'implausible' || charge.source === 'size' },
   );
   const body = {

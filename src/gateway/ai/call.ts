@@ -118,7 +118,7 @@ async function sendAttempt<T, Content>(
 ): Promise<T> {
   // A caller that left before the request was sent does not pay for it.
   request.signal.throwIfAborted();
-  bill?.markSent();
+  bill?.markSent(attempt.effort);
   try {
     return await request.send(attempt);
   } catch (error) {

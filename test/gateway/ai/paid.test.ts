@@ -244,6 +244,25 @@ describe('speech and recognition', () => {
     ).toBe(30);
   });
 
+  test('speech costs the characters of its instructions too', async () => {
+    const body = { model: 'acme/speaker', text: 'abc', instructions: 'be glad' };
+    expect(await costOf(async () => void (await (await post('/v1/ai/tts', body)).arrayBuffer()))).toBe(100);
+  });
+
+  test('recognition costs the prompt too', async () => {
+    const audio = Buffer.from(
+      '524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746100000000',
+      'hex',
+    );
+    const body = {
+      model: 'acme/listener',
+      audio: Buffer.concat([audio, Buffer.alloc(16_000)]).toString('base64'),
+      media_type: 'audio/wav',
+      prompt: 'word '.repeat(300),
+    };
+    expect(await costOf(async () => expect((await post('/v1/ai/asr', body)).status).toBe(200))).toBe(1_100);
+  });
+
   test('recognition costs the seconds that were heard', async () => {
     const wav = Buffer.concat([
       Buffer.from(

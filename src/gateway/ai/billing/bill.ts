@@ -9,6 +9,7 @@ import type { Identity } from '../../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { type Bound, boundOf, type Demand, minimumOutput } from '../metering/bound.ts';
+import { reasonsAt } from '../metering/hidden-reasoning.ts';
 import type { Units } from '../metering/price.ts';
 import { type Claim, tokensOfText } from '../metering/token-count.ts';
 import type { TokenCounter } from '../metering/token-counter.ts';
@@ -29,6 +30,8 @@ export interface BilledCall {
   signal: AbortSignal;
   log: Log;
   demand: Demand;
+  /** Units to charge when the caller leaves before the answer tells them; for calls that are priced by units alone. */
+  unitsIfLeft?: Units | undefined;
   /** For calls with an Idempotency-Key: a call that is charged without an answer is not executed again. */
   remember?: Remember;
 }
@@ -143,8 +146,11 @@ export class Bill {
     return state.reservation;
   }
 
-  /** reserved → sent. To be called before each attempt. Throws a 503 when the lease on the credits has ended. */
-  markSent(): void {
+  /**
+   * reserved → sent. To be called before each attempt, with the effort that it asks for. Throws a 503 when the lease on the
+   * credits has ended.
+   */
+  markSent(effort?: string): void {
     const state = this.#state;
     if (state.phase !== 'reserved') throw unexpectedPhase(state, 'markSent');
     const { model, bound, limit, reservation } = state;
@@ -154,7 +160,9 @@ export class Bill {
       inputCredits: inputPrice(model, this.#demand, bound),
       facts: { action: this.#call.action, model: model.id, provider: model.provider },
     });
-    this.#state = { phase: 'sent', model, bound, limit, reservation, progress: newProgress() };
+    const reasoningSinceMs = reasonsAt(model, effort) ? this.#options.clock.monotonicMs() : undefined;
+    const progress = newProgress(reasoningSinceMs);
+    this.#state = { phase: 'sent', model, bound, limit, reservation, progress };
   }
 
   /**
@@ -323,7 +331,8 @@ export class Bill {
 
   #finalCount(state: TermedState, outcome: UsageOutcome): UsageCount {
     if (!isActive(state)) return nothingUsed;
-    const input = { ...state, demand: this.#demand };
+    const leftMs = outcome === 'client_closed' ? this.#options.clock.monotonicMs() : undefined;
+    const input = { ...state, demand: this.#demand, leftMs, unitsIfLeft: this.#call.unitsIfLeft };
     const count = countUsage(outcome, input);
     logDoubts(this.#call.log, count, { ...input, reserved: state.reservation?.amount ?? 0n });
     if (count.doubt === 'absurd') this.reportAlarm();

@@ -3,6 +3,7 @@ import type { UsageOutcome } from '../../usage/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Bound, Demand } from '../metering/bound.ts';
 import { noTokens, priceOf, type Tokens, type Units } from '../metering/price.ts';
+import { hiddenReasoningTokens } from '../metering/hidden-reasoning.ts';
 import { isAbsurd, tokensOfRequest, tokensOfText } from '../metering/token-count.ts';
 import type { Progress } from './progress.ts';
 
@@ -21,6 +22,10 @@ export interface CountInput {
   demand: Demand;
   bound: Bound;
   progress: Progress;
+  /** When the caller left, by the monotonic clock; undefined for answers that were read to their end. */
+  leftMs?: number | undefined;
+  /** Units of a call that its caller left, where no others were recorded. */
+  unitsIfLeft?: Units | undefined;
 }
 
 export const nothingUsed: UsageCount = {
@@ -36,6 +41,8 @@ export function countUsage(outcome: UsageOutcome, input: CountInput): UsageCount
   if (outcome === 'rejected') return nothingUsed;
   const count = countTokens(input);
   const { units, estimated } = input.progress.media;
+  if (outcome === 'client_closed' && input.unitsIfLeft !== undefined && Object.keys(units).length === 0)
+    return { ...count, units: input.unitsIfLeft, estimated: true };
   return { ...count, units, estimated: count.estimated || estimated };
 }
 
@@ -63,15 +70,23 @@ export function outputLimit({ output, choices }: Bound): number {
 }
 
 /** The gateway's own estimate, capped by the output limit and thereby by the bound of the call. */
-function estimateTokens({ demand, bound, progress: { bytes } }: CountInput): Tokens {
+function estimateTokens(input: CountInput): Tokens {
+  const { demand, bound, progress } = input;
+  const { bytes } = progress;
   const limit = outputLimit(bound);
   const output = Math.min(tokensOfText(bytes.output), limit);
+  const reasoning = bytes.reasoning > 0 ? tokensOfText(bytes.reasoning) : estimateHidden(input);
   return {
     ...noTokens,
     input: estimateInput(demand, bound),
     output,
-    reasoning: Math.min(tokensOfText(bytes.reasoning), limit - output),
+    reasoning: Math.min(reasoning, limit - output),
   };
+}
+
+function estimateHidden({ progress: { reasoningSinceMs, firstMs }, leftMs }: CountInput): number {
+  if (reasoningSinceMs === undefined || leftMs === undefined) return 0;
+  return hiddenReasoningTokens((firstMs ?? leftMs) - reasoningSinceMs);
 }
 
 function estimateInput({ size, repeatedBytes }: Demand, bound: Bound): number {

@@ -8,6 +8,8 @@ export type TextKind = 'output' | 'reasoning';
 export interface Progress {
   /** Bytes of text, converted to tokens in total: rounding each piece would depend on how the stream splits them. */
   bytes: Record<TextKind, number>;
+  /** When the request was sent, if the model reasons before it answers. */
+  reasoningSinceMs: number | undefined;
   /** When the first piece of the answer came, by the monotonic clock. */
   firstMs: number | null;
   /** Whether the answer is complete, so that only its usage and the end of the stream may follow. */
@@ -19,8 +21,9 @@ export interface Progress {
   checkpoint: { bytes: number; atMs: number };
 }
 
-export function newProgress(): Progress {
+export function newProgress(reasoningSinceMs?: number): Progress {
   return {
+    reasoningSinceMs,
     bytes: { output: 0, reasoning: 0 },
     firstMs: null,
     isComplete: false,

@@ -4,7 +4,7 @@ import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import { createBilling } from '../../../../src/gateway/ai/billing/billing.ts';
 import { callModel } from '../../../../src/gateway/ai/call.ts';
 import { sizeOf } from '../../../../src/gateway/ai/metering/measure.ts';
-import { noTokens } from '../../../../src/gateway/ai/metering/price.ts';
+import { noTokens, type Units } from '../../../../src/gateway/ai/metering/price.ts';
 import { createModelHealth } from '../../../../src/gateway/ai/upstream/model-health.ts';
 import type { Remember } from '../../../../src/kernel/data/idempotency.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
@@ -18,6 +18,7 @@ const failure = () =>
   new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { cause: { status: 503 } });
 
 interface BillSettings {
+  unitsIfLeft?: Units;
   ledger?: MemoryLedger;
   clock?: Pick<typeof systemClock, 'monotonicMs'>;
   signal?: AbortSignal;
@@ -37,6 +38,7 @@ function openBill(settings: BillSettings = {}): Bill {
       size: sizeOf({ model: 'acme/fast', prompt: 'Good morning' }, 'text'),
       ...(limit === undefined ? {} : { limit: { tokens: limit, member: 'max_tokens' } }),
     },
+    unitsIfLeft: settings.unitsIfLeft,
     ...(remember === undefined ? {} : { remember }),
   });
 }
@@ -167,6 +169,70 @@ describe('a bill', () => {
     const { facts } = await ledger.until(1);
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true, tokens: { output: 0 } });
     expect(facts.tokens.input).toBeGreaterThan(0);
+  });
+
+  test.each([
+    ['by the time until the caller leaves', 'high', null, 11_000, 640],
+    ['by the time until the first text', 'high', 3_000, 11_000, 128],
+    ['at most to the output limit', 'high', null, 900_000, 1_000],
+    ['not for an effort without reasoning', 'none', null, 11_000, 0],
+    ['at the default effort without another', undefined, null, 11_000, 640],
+  ])('charges hidden reasoning %s', async (_how, effort, firstTextMs, leavesMs, reasoning) => {
+    const ledger = memoryLedger();
+    let nowMs = 0;
+    const leaving = new AbortController();
+    const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs }, signal: leaving.signal });
+    const efforts = ['none', 'high'].map((id) => ({ id, name: id }));
+    await bill.reserve(catalogModel({ reasoning: { efforts, default_effort: 'high' } }), []);
+    bill.markSent(effort);
+    bill.follow();
+    if (firstTextMs !== null) {
+      nowMs = firstTextMs;
+      bill.countText('output', 16);
+    }
+    nowMs = leavesMs;
+    leaving.abort();
+    await bill.close();
+    expect(ledger.last().facts).toMatchObject({
+      outcome: 'client_closed',
+      estimated: true,
+      tokens: { reasoning },
+    });
+  });
+
+  test('charges the units of a call that its caller left before they were recorded', async () => {
+    const ledger = memoryLedger();
+    const leaving = new AbortController();
+    const bill = openBill({ ledger, signal: leaving.signal, unitsIfLeft: { audioSecond: 90 } });
+    await bill.reserve(model, []);
+    bill.markSent();
+    leaving.abort();
+    await bill.close();
+    expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', units: { audioSecond: 90 } });
+  });
+
+  test('charges no units of a call that the provider failed', async () => {
+    const ledger = memoryLedger();
+    const bill = openBill({ ledger, unitsIfLeft: { audioSecond: 90 } });
+    await bill.reserve(model, []);
+    bill.markSent();
+    bill.failAttempt();
+    await bill.close();
+    expect(ledger.last().facts).toMatchObject({ outcome: 'upstream_failed', units: {} });
+  });
+
+  test('charges no hidden reasoning of an answer that was read to its end', async () => {
+    const ledger = memoryLedger();
+    let nowMs = 0;
+    const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs } });
+    const efforts = [{ id: 'high', name: 'high' }];
+    await bill.reserve(catalogModel({ reasoning: { efforts, default_effort: 'high' } }), []);
+    bill.markSent('high');
+    bill.follow();
+    nowMs = 60_000;
+    bill.countText('output', 16);
+    await bill.settle('completed');
+    expect(ledger.last().facts.tokens.reasoning).toBe(0);
   });
 
   test('reads on for the usage when the caller leaves after a complete answer', async () => {
