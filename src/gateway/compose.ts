@@ -709,6 +709,7 @@ function openHttp(
     clock,
     observer: telemetry.observer,
     nameIdentity: (identity) => identityLogFields(identity as Identity),
+    callerOf: (identity) => idempotencyCaller(identity as Identity),
     cors: {
       origins: config.corsOrigins,
       scoped: {

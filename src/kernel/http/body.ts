@@ -4,7 +4,8 @@ import type { IncomingMessage } from 'node:http';
 import { type ContractOperation, formType } from '../contract/operations.ts';
 import type { RequestBody } from '../contract/request.ts';
 import { parseBody, parseForm } from './body-parser.ts';
-import { Problem } from '../problem.ts';
+import { asProblem, Problem } from '../problem.ts';
+import { smallBodyBytes } from './body-budget.ts';
 
 const absentBody: RequestBody = { raw: new Uint8Array(0), isPresent: false, value: undefined, isForm: false };
 
@@ -14,6 +15,9 @@ export interface BodyLimits {
   /** For operations without an `x-body-deadline-ms` of their own. */
   deadlineMs: number;
 }
+
+/** Counts bytes of a large body as they arrive. Throws the 429 that refuses the rest. */
+export type CountBytes = (bytes: number) => void;
 
 /** Whether the request announces a body at all. */
 export function announcesBody(request: IncomingMessage): boolean {
@@ -26,13 +30,15 @@ export function receiveBody(
   request: IncomingMessage,
   operation: ContractOperation,
   limits: BodyLimits,
+  count: CountBytes = () => {},
 ): RequestBody | Promise<RequestBody> {
   if (!announcesBody(request)) return absentBody;
   const maxBytes = operation.maxBodyBytes ?? limits.maxBytes;
   refuseEncoding(request);
   const mediaType = operation.body === null ? null : declaredMediaType(request, operation.body.mediaTypes);
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
-  return collect(request, maxBytes, operation.bodyDeadlineMs ?? limits.deadlineMs).then((raw) =>
+  const deadlineMs = operation.bodyDeadlineMs ?? limits.deadlineMs;
+  return collect(request, { maxBytes, deadlineMs, count }).then((raw) =>
     parse(raw, { mediaType, isRaw: operation.rawBody, contentType: request.headers['content-type'] ?? '' }),
   );
 }
@@ -91,14 +97,24 @@ function tooSlow(deadlineMs: number): Problem {
   );
 }
 
-function collect(request: IncomingMessage, maxBytes: number, deadlineMs: number): Promise<Buffer> {
+function collect(
+  request: IncomingMessage,
+  { maxBytes, deadlineMs, count }: BodyLimits & { count: CountBytes },
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
     const addChunk = (chunk: Buffer) => {
+      const sizeBefore = size;
       size += chunk.byteLength;
-      if (size <= maxBytes) chunks.push(chunk);
-      else refuse(tooLarge(maxBytes));
+      if (size > maxBytes) return refuse(tooLarge(maxBytes));
+      chunks.push(chunk);
+      if (size <= smallBodyBytes) return;
+      try {
+        count(sizeBefore > smallBodyBytes ? chunk.byteLength : size);
+      } catch (error) {
+        refuse(asProblem(error));
+      }
     };
     // The rest of the body stays unread; the server closes the connection after its response.
     const refuse = (problem: Problem) => {

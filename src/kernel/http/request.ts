@@ -1,6 +1,7 @@
 // One HTTP request from its arrival to the last byte of its response: ids, credential, abort signal, and what the log,
 // metrics and traces report of it. The server creates one for each request and passes it through the contract.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { BodyBudget } from './body-budget.ts';
 import { type BodyLimits, receiveBody } from './body.ts';
 import {
   type ContractRequest,
@@ -19,6 +20,9 @@ export interface HttpRequestOptions {
   /** The client's address, behind trusted proxies. */
   remoteAddress: string;
   limits: BodyLimits;
+  budget: BodyBudget;
+  /** The name under which the bodies of an identity are counted; null counts by address. */
+  callerOf?: ((identity: { kind: string }) => string | null) | undefined;
 }
 
 /** The trace that a request belongs to. */
@@ -64,6 +68,8 @@ export class HttpRequest implements ContractRequest {
   #controller: AbortController | undefined = undefined;
   #log: Log | undefined = undefined;
   #isAborted = false;
+  /** Counted in the budget of large bodies. */
+  #largeBytes = 0;
   #abortReason: unknown = undefined;
 
   constructor(message: IncomingMessage, response: ServerResponse, options: HttpRequestOptions) {
@@ -140,10 +146,23 @@ export class HttpRequest implements ContractRequest {
     // The 100 is sent only now, once the request is known to be allowed.
     if (this.awaitsContinue) this.response.writeContinue();
     this.awaitsContinue = false;
-    const body = receiveBody(this.message, operation, this.#options.limits);
+    const body = receiveBody(this.message, operation, this.#options.limits, (bytes) =>
+      this.#countLarge(bytes),
+    );
     return body instanceof Promise
       ? body.then((received) => this.#countBytes(received))
       : this.#countBytes(body);
+  }
+
+  // Large bodies count until the response is over, as their values are in use until then.
+  #countLarge(bytes: number): void {
+    const { budget, callerOf } = this.#options;
+    // The response was closed with its connection, so nothing would give the bytes back.
+    if (this.response.closed) return;
+    const caller = (this.identity && callerOf?.(this.identity)) ?? this.remoteAddress;
+    budget.take(caller, bytes);
+    if (this.#largeBytes === 0) this.response.once('close', () => budget.give(caller, this.#largeBytes));
+    this.#largeBytes += bytes;
   }
 
   #countBytes(body: RequestBody): RequestBody {

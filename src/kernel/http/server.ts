@@ -10,6 +10,7 @@ import { createServer as createNetServer, type Server as NetServer, type Socket 
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
 import { accessFields, type NameIdentity } from './access-log.ts';
 import { serveAssets } from './asset-pages.ts';
+import { type BodyBudgetLimits, createBodyBudget } from './body-budget.ts';
 import { isSingleExecutable } from '../assets.ts';
 import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
@@ -56,6 +57,8 @@ export interface ServerLimits {
   maxHeaders: number;
   maxUrlBytes: number;
   maxConnections: number;
+  /** Bodies above 256 KiB of one caller, and of all, whose responses are not over, in bytes together. */
+  largeBodyBytes: BodyBudgetLimits;
   /** Connections of one client address; behind a trusted proxy concurrent requests. Loopback addresses have no such limit. */
   maxPerAddress: number;
 }
@@ -79,6 +82,7 @@ const defaultLimits: ServerLimits = {
   maxHeaderBytes: 16 * 1024,
   maxHeaders: 100,
   maxUrlBytes: 8 * 1024,
+  largeBodyBytes: { perCaller: 128 * 2 ** 20, total: 512 * 2 ** 20 },
   maxConnections: 2_000,
   maxPerAddress: 100,
 };
@@ -101,6 +105,8 @@ export interface ServerOptions {
   surface: Surface;
   observer?: RequestObserver | undefined;
   nameIdentity?: NameIdentity;
+  /** The name under which the large bodies of an identity are counted together; by address without it. */
+  callerOf?: (identity: { kind: string }) => string | null;
 }
 
 /** A request with a bearer token whose response is not complete. */
@@ -199,7 +205,8 @@ interface AdmissionOptions {
 /** The start and the end of each request: it is registered, checked, and logged when its response is over. */
 function createAdmission(options: AdmissionOptions) {
   const { limits, requestMs, requests, connections, drain } = options;
-  const { log, clock, proxies, guard, observer, nameIdentity } = options.server;
+  const { log, clock, proxies, guard, observer, nameIdentity, callerOf } = options.server;
+  const budget = createBodyBudget(limits.largeBodyBytes);
 
   function finish(request: HttpRequest): void {
     requests.delete(request);
@@ -222,6 +229,8 @@ function createAdmission(options: AdmissionOptions) {
       nowMs: clock.monotonicMs(),
       remoteAddress: clientAddress(message, proxies),
       limits: { maxBytes: limits.maxBodyBytes, deadlineMs: requestMs },
+      budget,
+      callerOf,
     });
     message[requestKey] = request;
     requests.add(request);
