@@ -86,18 +86,14 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   const { timeouts, clock, log, hide } = options;
   const connections = createConnections(options);
   const usageRequests = createUsageRequests({ clock, log });
+  const targets = createTargets();
 
   async function sendOnce(request: UpstreamRequest): Promise<UpstreamAnswer> {
     request.signal.throwIfAborted();
-    if (!URL.canParse(request.url))
-      throw new Problem(
-        'upstream_failed',
-        'upstream_failed',
-        'The base URL that is configured for the model provider is not a valid URL.',
-      );
+    const target = targets.of(request.url);
     const deadlines = startDeadlines(request, timeouts);
     try {
-      const response = await fetchResponse(request, deadlines.signal);
+      const response = await fetchResponse(request, target, deadlines.signal);
       const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
       if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299))
         throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
@@ -122,14 +118,15 @@ export function createUpstream(options: UpstreamOptions): Upstream {
 
   async function fetchResponse(
     request: UpstreamRequest,
+    target: Target,
     signal: AbortSignal,
   ): Promise<Undici.Dispatcher.ResponseData> {
     const { url, method = 'POST', body, requiresPublicAddress = false } = request;
-    const { undici, dispatcher, publicDispatcher } = await connections.open();
+    const { dispatcher, publicDispatcher } = await connections.open();
     if (requiresPublicAddress) requirePublicUrl(url);
-    const response = await undici.request(url, {
+    const response = await (requiresPublicAddress ? publicDispatcher() : dispatcher).request({
+      ...target,
       method,
-      dispatcher: requiresPublicAddress ? publicDispatcher() : dispatcher,
       headers: requestHeaders(request, requiresPublicAddress ? undefined : options.traceparent?.()),
       body: body ?? null,
       signal,
@@ -189,8 +186,38 @@ function secretsHider(
   return (text) => hide(removeAll(text, [apiKey, host, hostname]));
 }
 
+/** Where a request goes, as the dispatcher takes it. */
+interface Target {
+  origin: string;
+  path: string;
+}
+
+const maximumTargets = 1_000;
+
+/** Parses the URL of each model's endpoint once. Throws for a text that is no URL. */
+function createTargets() {
+  const targets = new Map<string, Target>();
+  return {
+    of(url: string): Target {
+      const existing = targets.get(url);
+      if (existing !== undefined) return existing;
+      if (!URL.canParse(url))
+        throw new Problem(
+          'upstream_failed',
+          'upstream_failed',
+          'The base URL that is configured for the model provider is not a valid URL.',
+        );
+      const { origin, pathname, search } = new URL(url);
+      const target = { origin, path: pathname + search };
+      // Links to results differ for each call, so start over when they fill the map.
+      if (targets.size >= maximumTargets) targets.clear();
+      targets.set(url, target);
+      return target;
+    },
+  };
+}
+
 interface Connections {
-  undici: typeof Undici;
   dispatcher: Undici.Dispatcher;
   publicDispatcher(): Undici.Dispatcher;
   close(): Promise<unknown>;
@@ -205,7 +232,6 @@ function createConnections(options: UpstreamOptions) {
     const dispatcher = createAgent(undici, options);
     let publicDispatcher: Undici.Dispatcher | undefined;
     return {
-      undici,
       dispatcher,
       publicDispatcher: () =>
         (publicDispatcher ??= createAgent(undici, { ...options, publicAddressesOnly: true })),
