@@ -316,11 +316,10 @@ function createIdentify({ options, store, background }: Shared): Accounts['ident
     };
   }
 
-  return async (bearer) => {
-    if (parseToken(bearer) !== 'usr') return null;
-    const digest = tokenDigest(bearer);
-    return identities.get(digest.toString('latin1'), () => findIdentity(digest));
-  };
+  return (bearer) =>
+    identities.get(bearer, async () =>
+      parseToken(bearer) === 'usr' ? findIdentity(tokenDigest(bearer)) : null,
+    );
 }
 
 /** The models that both lists allow; null allows all. */

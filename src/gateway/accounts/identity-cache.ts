@@ -1,5 +1,6 @@
-// Cache from token digests to identities. An entry is used only while the change counter of the database stays the
-// same, which every replica learns within a second, and never after the token's expiry.
+// Cache from tokens to identities, so that a request neither hashes nor checks its token again. An entry is used only while
+// the change counter of the database stays the same, which every replica learns within a second, and never after the
+// token's expiry.
 import { createLruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Identity } from '../identity.ts';
@@ -14,7 +15,7 @@ export interface IdentityRecord {
 
 export interface IdentityCache {
   /** The cached identity, or the result of `read`. Neither null nor an error of `read` is cached. */
-  get(key: string, read: () => Promise<IdentityRecord | null>): Promise<UserIdentity | null>;
+  get(token: string, read: () => Promise<IdentityRecord | null>): Promise<UserIdentity | null>;
 }
 
 // `last_used_at` is written when a token is read, so a longer time would make it wrong by more than a minute.
@@ -38,19 +39,19 @@ export function createIdentityCache({
   const entries = createLruCache<string, CacheEntry>({ capacity: maxEntries });
 
   return {
-    async get(key, read) {
+    async get(token, read) {
       // Take the counter before the read, so that a change during the read invalidates the new entry.
       const current = generation();
       const nowMs = clock.monotonicMs();
-      const cached = entries.get(key);
+      const cached = entries.get(token);
       if (cached !== undefined && cached.generation === current && nowMs < cached.expiresAtMs)
         return cached.identity;
       const record = await read();
-      entries.delete(key);
+      entries.delete(token);
       if (record === null) return null;
       if (current !== null) {
         const expiresAtMs = nowMs + Math.min(record.remainingMs, maxAgeMs);
-        entries.set(key, { identity: record.identity, generation: current, expiresAtMs });
+        entries.set(token, { identity: record.identity, generation: current, expiresAtMs });
       }
       return record.identity;
     },

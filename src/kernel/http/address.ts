@@ -22,7 +22,7 @@ export function isLoopbackHost(host: string): boolean {
  */
 export function networkOf(address: string): string {
   const plain = plainAddress(address);
-  if (!isIPv6(plain)) return plain;
+  if (!plain.includes(':') || !isIPv6(plain)) return plain;
   const [head = '', tail] = plain.split('::');
   const before = head === '' ? [] : head.split(':');
   const after = tail === undefined || tail === '' ? [] : tail.split(':');
@@ -33,7 +33,8 @@ export function networkOf(address: string): string {
 /** Without a zone, IPv6 in its shortest form, and an IPv4 address that was mapped into IPv6 as itself. */
 export function plainAddress(address: string): string {
   const [bare = ''] = address.split('%', 1);
-  if (!isIPv6(bare)) return bare;
+  // Each request comes here, and most addresses are IPv4.
+  if (!bare.includes(':') || !isIPv6(bare)) return bare;
   const short = new URL(`http://[${bare}]/`).hostname.slice(1, -1);
   const mapped = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(short);
   if (!mapped) return short;

@@ -17,6 +17,7 @@ export function trustProxies(list: readonly string[]): Proxies {
   for (const entry of list) add(trusted, entry);
 
   function isTrusted(address: string): boolean {
+    if (list.length === 0) return false;
     const plain = plainAddress(address);
     const version = isIP(plain);
     return version !== 0 && trusted.check(plain, version === 6 ? 'ipv6' : 'ipv4');

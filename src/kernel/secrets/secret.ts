@@ -41,8 +41,15 @@ export function secretsEqual(a: string, b: string): boolean {
   return timingSafeEqual(tokenDigest(a), tokenDigest(b));
 }
 
+// In numbers: a BigInt for each digit would cost more than the lookup of the token.
 function checksum(head: string): string {
-  return inBase62(BigInt(crc32(head)), checksumLength);
+  let digits = '';
+  let rest = crc32(head);
+  for (let place = 0; place < checksumLength; place += 1) {
+    digits = base62.charAt(rest % 62) + digits;
+    rest = Math.floor(rest / 62);
+  }
+  return digits;
 }
 
 function inBase62(value: bigint, length: number): string {
