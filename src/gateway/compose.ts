@@ -296,7 +296,11 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
     paymentService,
   ];
   services.push(...slices, ...project.services.listed);
-  const readiness = createReadiness(assembly, infrastructure, { jobs: models.jobs, project });
+  const readiness = createReadiness(assembly, infrastructure, {
+    jobs: models.jobs,
+    project,
+    credits: tenants.credits,
+  });
   const directoryService = directory({
     services: () => services.map(({ name, title, env }) => ({ id: name, title, env })),
     ready: readiness,
@@ -641,17 +645,26 @@ function openProject(
   return { services, hasJobs: [...projectServices.values()].some(({ jobs }) => jobs.size > 0) };
 }
 
-/** Checks what requests depend on: database, file descriptors and job queues. Rejects while one is missing. */
+/** Checks what requests depend on: database, journal, file descriptors and job queues. Rejects while one is missing. */
 function createReadiness(
   { database, lifecycle }: Assembly,
   { queue }: Infrastructure,
-  { jobs, project }: { jobs: { ready(): Promise<void> }; project: { hasJobs: boolean } },
+  {
+    jobs,
+    project,
+    credits: creditsService,
+  }: {
+    jobs: { ready(): Promise<void> };
+    project: { hasJobs: boolean };
+    credits: { requireJournal(): void };
+  },
 ): () => Promise<void> {
   return async () => {
     if (lifecycle.phase === 'draining')
       throw new Problem('unavailable', 'draining', 'This server is stopping.', {
         headers: { 'retry-after': '1' },
       });
+    creditsService.requireJournal();
     await database.ping();
     await withTimeout(
       () => Promise.all([requireDescriptors(), jobs.ready(), project.hasJobs ? queue.ready() : undefined]),

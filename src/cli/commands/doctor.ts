@@ -71,7 +71,7 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
     databaseUrl === undefined
       ? await checkFolder('data folder', databasePath, { isPrivate: true })
       : await checkFolder('storage folder', storagePath, { isPrivate: false }),
-    await checkJournalDisk(journalFolder(config)),
+    ...(config.journal === 'off' ? [] : [await checkJournalDisk(journalFolder(config))]),
     ...findings,
     await checkDisk(databaseUrl === undefined ? databasePath : storagePath),
     await checkContract(),

@@ -63,6 +63,8 @@ export interface Credits extends Service<'credits'> {
   report(userId?: string): Promise<void>;
   /** No gateway begins a call with credits that are set aside for the scope. Running calls keep theirs. */
   closeAllotments(scope: AllotmentScope): Promise<void>;
+  /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
+  requireJournal(): void;
   /** Incidents since the start. */
   counters(): LedgerCounters;
   /** Number of holds whose leases this process renews. */
@@ -205,6 +207,7 @@ export function credits(options: CreditsOptions): Credits {
     },
     report: (userId) => ledger.report(userId),
     closeAllotments: (scope) => ledger.closeAllotments(scope),
+    requireJournal: () => ledger.requireJournal(),
     counters: () => holds.counters(),
     openHolds: () => holds.openHolds(),
     verify: () => verifyLedger(store, retentionDays),

@@ -90,6 +90,11 @@ export class PaidLedger implements Ledger {
     await closeAllotments(scope, { allotments: this.#allotments, store: this.#options.store });
   }
 
+  /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
+  requireJournal(): void {
+    this.#allotments?.requireJournal();
+  }
+
   /** Replays the journals of processes that are gone and starts the maintenance of allotments. */
   async start(): Promise<void> {
     const allotments = await this.#open();

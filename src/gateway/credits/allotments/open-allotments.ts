@@ -5,6 +5,7 @@ import type { Log } from '../../../kernel/log.ts';
 import type { JournalDirectory } from '../journal/journal.ts';
 import { AllotmentLedger } from './allotment-ledger.ts';
 import { AllotmentMaintenance } from './maintenance.ts';
+import { journalUnavailable } from '../journal/problems.ts';
 import type { AllotmentStore } from './store.ts';
 import { defaultAllotmentTimes, type AllotmentTimes } from './times.ts';
 import { unjournaled } from './unjournaled.ts';
@@ -26,6 +27,8 @@ export interface Allotments {
   readonly ledger: AllotmentLedger;
   /** Replays journals of processes that are gone, then starts the loops. Without it, calls work and nothing is maintained. */
   start(): Promise<void>;
+  /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
+  requireJournal(): void;
   /** Takes a payload of `creditsChannel`. */
   notify(payload: string): void;
   /** Applies what waits, gives credits back and closes the journal. */
@@ -59,6 +62,9 @@ export async function openAllotments(options: AllotmentsOptions): Promise<Allotm
     async start() {
       await maintenance.replay();
       maintenance.start();
+    },
+    requireJournal() {
+      if (journal.health === 'failed') throw journalUnavailable('The journal of charges cannot be written.');
     },
     notify(payload) {
       if (payload === `ready:${gatewayId}`) ledger.wake();

@@ -8,9 +8,10 @@ import type { Journal } from './journal.ts';
 import { readCharges } from './journal-reader.ts';
 import { lineToText } from './line-text.ts';
 import { createOpenCalls, type OpenCalls } from './open-calls.ts';
+import { journalUnavailable } from './problems.ts';
 import { createRetention, type Retention } from './retention.ts';
 import type { SegmentFiles } from './segment-file.ts';
-import { SegmentWriter, unavailable } from './segment-writer.ts';
+import { SegmentWriter } from './segment-writer.ts';
 
 export interface OpenJournalOptions {
   journalId: string;
@@ -39,7 +40,8 @@ export async function openJournal(options: OpenJournalOptions): Promise<Journal>
     journalId: options.journalId,
     append(line) {
       if (line.kind !== 'final' && (writer.isFailed || writer.isFull)) {
-        if (line.kind === 'sent') throw unavailable(new Error('The journal failed, or its buffer is full.'));
+        if (line.kind === 'sent')
+          throw journalUnavailable(new Error('The journal failed, or its buffer is full.'));
         return writer.lastSeq;
       }
       const seq = writer.append(lineToText(line));

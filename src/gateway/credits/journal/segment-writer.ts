@@ -9,9 +9,10 @@ import { join } from 'node:path';
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import type { Problem } from '../../../kernel/problem.ts';
 import { type Block, createLineBuffer } from './line-buffer.ts';
 import { maxTextBytes } from './line-format.ts';
+import { journalUnavailable } from './problems.ts';
 import { type SegmentFile, type SegmentFiles, segmentName } from './segment-file.ts';
 
 export interface SegmentWriterOptions {
@@ -115,8 +116,8 @@ export class SegmentWriter {
   /** Resolves once the line is on disk. Rejects with 503 when it cannot be put there now. */
   sync(seq: number): Promise<void> {
     if (seq <= this.#syncedSeq) return Promise.resolve();
-    if (this.#phase.name === 'failed') return Promise.reject(unavailable(this.#phase.error));
-    if (this.#phase.name === 'closed') return Promise.reject(unavailable(new Error('closed')));
+    if (this.#phase.name === 'failed') return Promise.reject(journalUnavailable(this.#phase.error));
+    if (this.#phase.name === 'closed') return Promise.reject(journalUnavailable(new Error('closed')));
     return new Promise((resolve, reject) => {
       this.#waiters.push({ seq, resolve, reject });
       this.#scheduleTurn();
@@ -300,7 +301,7 @@ export class SegmentWriter {
     this.#phase = { name: 'failed', error };
     const waiters = this.#waiters;
     this.#waiters = [];
-    for (const waiter of waiters) waiter.reject(unavailable(error));
+    for (const waiter of waiters) waiter.reject(journalUnavailable(error));
   }
 
   async #retryLater(error: unknown): Promise<void> {
@@ -315,12 +316,4 @@ export class SegmentWriter {
     await this.#proveSegment();
     if (!this.isFailed) this.#options.log.info({ folder: this.#options.folder }, 'the journal works again');
   }
-}
-
-/** The error of a line that cannot be made durable now. */
-export function unavailable(cause: unknown): Problem {
-  return new Problem('unavailable', 'journal_unavailable', 'Charges cannot be recorded at the moment.', {
-    cause,
-    headers: { 'retry-after': '5' },
-  });
 }

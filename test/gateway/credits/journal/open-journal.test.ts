@@ -1,50 +1,8 @@
 import { readdir } from 'node:fs/promises';
 import { describe, expect, test, vi } from 'vitest';
-import { segmentFiles, type SegmentFiles } from '../../../../src/gateway/credits/journal/segment-file.ts';
+import { failingFiles, ioError, noSpace } from './failing-files.ts';
 import { checkpointLine, finalLine, journalWorld, readCharges, sentLine } from './world.ts';
 
-interface DiskErrors {
-  /** The number of the only file that fails; null for all. */
-  onlyFile: number | null;
-  write: Error | null;
-  datasync: Error | null;
-  create: Error | null;
-}
-
-/** The real files, which fail as `errors` says and count their operations. */
-function failingFiles(): { files: SegmentFiles; errors: DiskErrors; writes: number[]; syncs: number[] } {
-  const errors: DiskErrors = { onlyFile: null, write: null, datasync: null, create: null };
-  const writes: number[] = [];
-  const syncs: number[] = [];
-  let created = 0;
-  const files: SegmentFiles = {
-    ...segmentFiles,
-    async create(path, bytes) {
-      if (errors.create !== null) throw errors.create;
-      const file = await segmentFiles.create(path, bytes);
-      created += 1;
-      const number = created;
-      const isFailing = (): boolean => errors.onlyFile === null || errors.onlyFile === number;
-      return {
-        ...file,
-        write(block, position) {
-          writes.push(number);
-          if (errors.write !== null && isFailing()) throw errors.write;
-          file.write(block, position);
-        },
-        async datasync() {
-          syncs.push(number);
-          if (errors.datasync !== null && isFailing()) throw errors.datasync;
-          await file.datasync();
-        },
-      };
-    },
-  };
-  return { files, errors, writes, syncs };
-}
-
-const noSpace = Object.assign(new Error('no space'), { code: 'ENOSPC' });
-const ioError = Object.assign(new Error('I/O error'), { code: 'EIO' });
 const usageIds = (charges: readonly { usageId: string }[]): string[] => charges.map(({ usageId }) => usageId);
 
 describe('append', () => {

@@ -1,0 +1,9 @@
+// The error of a charge that cannot be made durable: 503, and tried again by the journal every 5 s.
+import { Problem } from '../../../kernel/problem.ts';
+
+export function journalUnavailable(cause: unknown): Problem {
+  return new Problem('unavailable', 'journal_unavailable', 'Charges cannot be recorded at the moment.', {
+    cause,
+    headers: { 'retry-after': '5' },
+  });
+}
