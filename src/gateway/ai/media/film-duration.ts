@@ -1,0 +1,60 @@
+// The playing time of a film in MP4 or WebM. Models see frames at fixed intervals, so a long film of few bytes has many.
+import { audioSeconds, findBox } from './audio-duration.ts';
+
+type Box = { from: number; to: number };
+
+const maxTracks = 100;
+
+/**
+ * Seconds by the header or by the times of the samples, whichever is more: players follow the samples. Null where neither
+ * can be read.
+ */
+export function filmSeconds(bytes: Uint8Array): number | null {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const byHeader = audioSeconds(buffer);
+  const bySamples = sampleSeconds(buffer);
+  return byHeader === null || bySamples === null ? (byHeader ?? bySamples) : Math.max(byHeader, bySamples);
+}
+
+/** Seconds of the longest track of an MP4 file; null for other files and for fragmented ones. */
+function sampleSeconds(buffer: Buffer): number | null {
+  if (buffer.toString('latin1', 4, 8) !== 'ftyp') return null;
+  let longest: number | null = null;
+  try {
+    const movie = findBox(buffer, 0, buffer.length, 'moov');
+    if (movie === null) return null;
+    for (let from = movie.from, tracks = 0; tracks < maxTracks; tracks += 1) {
+      const track = findBox(buffer, from, movie.to, 'trak');
+      if (track === null) break;
+      from = track.to;
+      const seconds = trackSeconds(buffer, track);
+      if (seconds !== null) longest = Math.max(longest ?? 0, seconds);
+    }
+  } catch (error) {
+    // A length points past the end of the file.
+    if (!(error instanceof RangeError)) throw error;
+  }
+  return longest;
+}
+
+function trackSeconds(buffer: Buffer, track: Box): number | null {
+  const media = findBox(buffer, track.from, track.to, 'mdia');
+  const header = media && findBox(buffer, media.from, media.to, 'mdhd');
+  const times = media && sampleTimes(buffer, media);
+  if (!header || !times) return null;
+  const scale = buffer.readUInt32BE(header.from + (buffer.readUInt8(header.from) === 1 ? 20 : 12));
+  const entries = Math.min(buffer.readUInt32BE(times.from + 4), Math.floor((times.to - times.from - 8) / 8));
+  let ticks = 0;
+  for (let index = 0; index < entries; index += 1) {
+    const at = times.from + 8 + index * 8;
+    ticks += buffer.readUInt32BE(at) * buffer.readUInt32BE(at + 4);
+  }
+  return scale > 0 && ticks > 0 ? ticks / scale : null;
+}
+
+function sampleTimes(buffer: Buffer, media: Box): Box | null {
+  return ['minf', 'stbl', 'stts'].reduce<Box | null>(
+    (box, name) => box && findBox(buffer, box.from, box.to, name),
+    media,
+  );
+}

@@ -1,0 +1,56 @@
+// Films of few bytes and many pictures: models look at them at fixed intervals.
+import { describe, expect, test } from 'vitest';
+import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
+
+const numbers = (...values: number[]) => Buffer.from(Uint32Array.from(values).buffer).swap32();
+const box = (name: string, ...content: Buffer[]) =>
+  Buffer.concat([
+    numbers(8 + content.reduce((sum, { length }) => sum + length, 0)),
+    Buffer.from(name, 'latin1'),
+    ...content,
+  ]);
+
+/** A film whose header declares one duration in seconds, and whose samples take another. */
+function film(headerSeconds: number, sampleSeconds: number): Buffer {
+  const times = box('stts', numbers(0, 1, sampleSeconds, 1_000));
+  return Buffer.concat([
+    box('ftyp', Buffer.from('isom')),
+    box(
+      'moov',
+      box('mvhd', numbers(0, 0, 0, 1_000, headerSeconds * 1_000, 0)),
+      box(
+        'trak',
+        box(
+          'mdia',
+          box('mdhd', numbers(0, 0, 0, 1_000, sampleSeconds * 1_000)),
+          box('minf', box('stbl', times)),
+        ),
+      ),
+    ),
+    box('mdat', Buffer.alloc(1_000)),
+  ]);
+}
+
+function tokensOf(content: Buffer): number {
+  const url = `data:video/mp4;base64,${content.toString('base64')}`;
+  const messages = [{ role: 'user', content: [{ type: 'video_url', video_url: { url } }] }];
+  return sizeOf({ model: 'x', messages }, 'chat').mediaTokens;
+}
+
+describe('the bound of a film', () => {
+  test('follows its length and not its bytes', () => {
+    expect(tokensOf(film(3_600, 3_600))).toBe(3_600 * 400);
+  });
+
+  test('follows the samples when the header declares less', () => {
+    expect(tokensOf(film(1, 3_600))).toBe(3_600 * 400);
+  });
+
+  test('is that of content at a URL without a readable length', () => {
+    expect(tokensOf(Buffer.alloc(1_000, 7))).toBe(262_144);
+  });
+
+  test('is never below its bytes', () => {
+    expect(tokensOf(Buffer.concat([film(10, 10), Buffer.alloc(500_000)]))).toBeGreaterThan(500_000);
+  });
+});
