@@ -27,6 +27,7 @@ import type { CloseOptions } from '../kernel/http/drain.ts';
 import { createServer, type ListenAddress } from '../kernel/http/server.ts';
 import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
+import { containErrors } from '../kernel/operator-errors.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { createConcurrencyLimit, defaultConcurrency } from '../kernel/secrets/concurrency-limit.ts';
 import { directoryStorage } from '../kernel/data/storage.ts';
@@ -619,10 +620,11 @@ function openPayments(
 
 /** The services that a project brings, and the resources of their actions. */
 function openProject(
-  { config, options, projectDatabase, projectServices }: Assembly,
+  { config, options, projectDatabase, projectServices, closers }: Assembly,
   { env, queue }: Infrastructure,
   { users, bureaus: bureauService, ledger }: Tenants,
 ) {
+  if (projectServices.size > 0) closers.defer(containErrors());
   const resources = openResources({
     declared: options.project?.resources ?? {},
     database: projectDatabase,

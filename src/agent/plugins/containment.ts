@@ -1,10 +1,8 @@
 // Attributes code of plugins to its plugin (AsyncLocalStorage). An error outside of any call, such as in a timer or an
 // unhandled rejection, would end the process; here it fails the plugin, and so does `process.exit()`, which throws. Lines
 // printed on standard output go to the log.
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { writeSync } from 'node:fs';
-import { inspect } from 'node:util';
 import type { Log } from '../../kernel/log.ts';
+import { type CodeOwner, containErrors, currentOwner, runAs } from '../../kernel/operator-errors.ts';
 import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
 import type { PluginHooks } from './definition/hooks.ts';
 import type { Action, Plugin, StartContext } from './definition/plugin.ts';
@@ -29,26 +27,19 @@ export interface Containment {
   close(): void;
 }
 
-/** What the asynchronous context carries. */
-interface Attribution {
-  fail(error: unknown): void;
-  print(text: string): void;
-}
-
 const lateFailure =
   'It threw an error outside of any call, or tried to end the process; the log says why. It stays unavailable until the agent starts again.';
 const maxLineLength = 8 * 1024;
-const context = new AsyncLocalStorage<Attribution>();
 
 /** `logsPrints`: standard output is the log, so a plugin's printed lines must become lines of it. */
 export function createContainment({ log, logsPrints }: { log: Log; logsPrints: boolean }): Containment {
   let listener: (plugin: string) => void = () => {};
-  const releases = [watchErrors(), refuseExits(), ...(logsPrints ? [capturePrints()] : [])];
+  const releases = [containErrors(), ...(logsPrints ? [capturePrints()] : [])];
 
   function owner(name: string): PluginOwner {
     let failure: string | undefined;
     const print = splitLines((line) => log.info({ plugin: self.name, line }, 'a plugin printed a line'));
-    const attribution: Attribution = {
+    const attribution: CodeOwner = {
       print,
       fail(error) {
         failure = lateFailure;
@@ -64,7 +55,7 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
       get failure() {
         return failure;
       },
-      run: <T>(work: () => T): T => context.run(attribution, work),
+      run: <T>(work: () => T): T => runAs(attribution, work),
       contain: (plugin: Plugin): Plugin => containPlugin(plugin, attribution),
     };
     return self;
@@ -81,65 +72,6 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
   };
 }
 
-// One handler serves all agents of the process. Unhandled rejections arrive here too: Node raises them as uncaught
-// exceptions.
-let watchers = 0;
-
-function watchErrors(): () => void {
-  watchers += 1;
-  if (watchers === 1) process.on('uncaughtException', assignError);
-  return () => {
-    watchers -= 1;
-    if (watchers === 0) process.removeListener('uncaughtException', assignError);
-  };
-}
-
-function assignError(error: unknown): void {
-  const attribution = context.getStore();
-  if (attribution !== undefined) return attribution.fail(error);
-  // A program that embeds the agent has its own listener, which decides.
-  if (process.listenerCount('uncaughtException') > 1) return;
-  // The default of Node without a listener.
-  writeSync(2, `Uncaught ${inspect(error)}\n\nNode.js ${process.version}\n`);
-  process.exit(1);
-}
-
-const exitNames = ['exit', 'reallyExit', 'abort'] as const;
-let exitGuards = 0;
-let restoreExits = (): void => {};
-
-/** Lets functions that end the process throw when a plugin calls them. */
-function refuseExits(): () => void {
-  exitGuards += 1;
-  if (exitGuards === 1) restoreExits = replaceExits();
-  return () => {
-    exitGuards -= 1;
-    if (exitGuards === 0) restoreExits();
-  };
-}
-
-function replaceExits(): () => void {
-  const target = process as unknown as Record<string, (...args: unknown[]) => unknown>;
-  const originals = [...exitNames, 'kill'].map((name) => [name, target[name]] as const);
-  for (const [name, original] of originals) {
-    if (original === undefined) continue;
-    target[name] = (...args) => {
-      const attribution = context.getStore();
-      const endsThisProcess = name !== 'kill' || (args[0] === process.pid && args[1] !== 0);
-      if (attribution !== undefined && endsThisProcess) {
-        const error = new Error(`A plugin may not end the process: it called process.${name}().`);
-        // Its own code may catch what is thrown here.
-        attribution.fail(error);
-        throw error;
-      }
-      return original.apply(process, args);
-    };
-  }
-  return () => {
-    for (const [name, original] of originals) if (original !== undefined) target[name] = original;
-  };
-}
-
 let captures = 0;
 let originalWrite: typeof process.stdout.write | undefined;
 
@@ -149,9 +81,9 @@ function capturePrints(): () => void {
     const write = process.stdout.write.bind(process.stdout);
     originalWrite = process.stdout.write;
     process.stdout.write = ((chunk: string | Uint8Array, ...rest: unknown[]): boolean => {
-      const attribution = context.getStore();
-      if (attribution === undefined) return (write as (...all: unknown[]) => boolean)(chunk, ...rest);
-      attribution.print(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString('utf8'));
+      const owner = currentOwner();
+      if (owner?.print === undefined) return (write as (...all: unknown[]) => boolean)(chunk, ...rest);
+      owner.print(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString('utf8'));
       const callback = rest.findLast((value) => typeof value === 'function') as
         | ((error?: Error | null) => void)
         | undefined;
@@ -181,13 +113,13 @@ function splitLines(onLine: (line: string) => void): (text: string) => void {
 type AnyFunction = (...args: never[]) => unknown;
 
 // `this` stays the plugin's object, which may be an instance of a class.
-function bind<F extends AnyFunction>(attribution: Attribution, work: F, self: object): F {
-  return ((...args: never[]) => context.run(attribution, () => work.apply(self, args))) as F;
+function bind<F extends AnyFunction>(attribution: CodeOwner, work: F, self: object): F {
+  return ((...args: never[]) => runAs(attribution, () => work.apply(self, args))) as F;
 }
 
 // The members that exist, with functions bound.
 function pick<T extends object, K extends keyof T>(
-  attribution: Attribution,
+  attribution: CodeOwner,
   object: T,
   keys: readonly K[],
 ): Pick<T, K> {
@@ -198,11 +130,11 @@ function pick<T extends object, K extends keyof T>(
   >;
 }
 
-function bindValue(attribution: Attribution, value: unknown, self: object): unknown {
+function bindValue(attribution: CodeOwner, value: unknown, self: object): unknown {
   return typeof value === 'function' ? bind(attribution, value as AnyFunction, self) : value;
 }
 
-function bindAll<T extends object>(attribution: Attribution, object: T): T {
+function bindAll<T extends object>(attribution: CodeOwner, object: T): T {
   return Object.fromEntries(
     Object.entries(object).map(([key, value]) => [key, bindValue(attribution, value, object)]),
   ) as T;
@@ -212,7 +144,7 @@ function mapValues<T, R>(record: Readonly<Record<string, T>>, map: (value: T) =>
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]));
 }
 
-function containPlugin(plugin: Plugin, attribution: Attribution): Plugin {
+function containPlugin(plugin: Plugin, attribution: CodeOwner): Plugin {
   const { start, hooks, services } = plugin;
   return {
     ...pick(attribution, plugin, [
@@ -239,7 +171,7 @@ function containPlugin(plugin: Plugin, attribution: Attribution): Plugin {
       ? {}
       : {
           start: (startContext: StartContext) =>
-            context.run(attribution, () =>
+            runAs(attribution, () =>
               start.call(plugin, {
                 ...startContext,
                 offer: (actions) => startContext.offer(containActions(actions, attribution)),
@@ -251,7 +183,7 @@ function containPlugin(plugin: Plugin, attribution: Attribution): Plugin {
 
 function containActions(
   actions: Readonly<Record<string, Action>>,
-  attribution: Attribution,
+  attribution: CodeOwner,
 ): Record<string, Action> {
   return mapValues(actions, (action) => ({
     ...action,
@@ -259,7 +191,7 @@ function containActions(
   }));
 }
 
-function containService(service: ServiceDefinition, attribution: Attribution): ServiceDefinition {
+function containService(service: ServiceDefinition, attribution: CodeOwner): ServiceDefinition {
   const { actions, commands } = service;
   const containOperations = (
     operations: Readonly<Record<string, ServiceOperation>>,

@@ -3,6 +3,7 @@
 import type { Database, Queries } from '../../kernel/data/database.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
+import { runAs } from '../../kernel/operator-errors.ts';
 import type { Storage } from '../../kernel/data/storage.ts';
 import type {
   JobDefinition,
@@ -12,6 +13,7 @@ import type {
   ProjectStorage,
 } from './definition.ts';
 import { ProjectError, type ProjectService } from './registry.ts';
+import { serviceCode } from './service-code.ts';
 
 /** Resources as declared in townhall.json. */
 export interface DeclaredResources {
@@ -114,14 +116,12 @@ function defineJob(
     queueName(options.declared.queue?.name ?? '', service, name),
     policy,
     async (data, { id, signal }) => {
-      await job.run({
-        jobId: id,
-        data,
-        env: Object.freeze(Object.fromEntries(service.env.map(({ key }) => [key, options.env.get(key)]))),
-        resources: options.resourcesOf(service),
-        signal,
-        log: options.log.child({ service: service.id, job: name, jobId: id }),
-      });
+      const log = options.log.child({ service: service.id, job: name, jobId: id });
+      const env = Object.freeze(
+        Object.fromEntries(service.env.map(({ key }) => [key, options.env.get(key)])),
+      );
+      const resources = options.resourcesOf(service);
+      await runAs(serviceCode(log), () => job.run({ jobId: id, data, env, resources, signal, log }));
     },
   );
 }

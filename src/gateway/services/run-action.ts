@@ -4,11 +4,13 @@ import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Call } from '../../kernel/contract/operation.ts';
 import type { Log } from '../../kernel/log.ts';
+import { runAs } from '../../kernel/operator-errors.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import { createActionBilling, type BillingOptions } from './billing.ts';
 import { readActionError, type ActionBureau, type ActionCall, type ActionUser } from './definition.ts';
 import type { Action, ProjectService } from './registry.ts';
+import { serviceCode } from './service-code.ts';
 import type { ResourcesOf } from './resources.ts';
 
 export interface RunOptions {
@@ -45,6 +47,7 @@ export async function runAction(target: ActionRun, options: RunOptions): Promise
   const { ledger, clock, actionMs } = options;
   const owner = await findOwner(request.identity, options);
   const log = request.log.child({ service: service.id, action: action.id });
+  const run = (call: ActionCall) => runAs(serviceCode(log), () => action.run(call));
   const startedMs = clock.monotonicMs();
   const billing = createActionBilling(
     { ledger, clock },
@@ -60,7 +63,7 @@ export async function runAction(target: ActionRun, options: RunOptions): Promise
     charge: billing.charge,
   };
   try {
-    const output = await withTimeout(async (signal) => action.run({ ...actionCall, signal }), {
+    const output = await withTimeout(async (signal) => run({ ...actionCall, signal }), {
       ms: actionMs,
       signal: request.signal,
       error: () => new Problem('upstream_timeout', 'service_timeout', 'The service did not answer in time.'),

@@ -104,6 +104,37 @@ describe('townhall gateway --project', () => {
   });
 });
 
+describe('a service that fails outside of its call', () => {
+  const source = `
+import { defineService } from 'townhall';
+const act = (run) => ({ identities: [], method: 'POST', run });
+export const late = defineService({
+  id: 'late', name: 'Late',
+  actions: {
+    timer: act(async () => { setTimeout(() => { throw new Error('late in a timer'); }, 5); return {}; }),
+    rejection: act(async () => { void Promise.reject(new Error('nothing awaits this')); return {}; }),
+    exit: act(async () => { setTimeout(() => process.exit(3), 5); return {}; }),
+    sound: act(async () => ({ ok: true })),
+  },
+});
+`;
+
+  test('does not end the gateway', async () => {
+    const project = join(folder, 'late');
+    await cp(example, project, { recursive: true });
+    await writeFile(join(project, 'src', 'index.ts'), source);
+    const run = start(project);
+    const url = (await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
+    const guest = createGatewayClient({ baseUrl: url });
+    for (const action of ['timer', 'rejection', 'exit']) await guest.call('late', action, {});
+    for (const message of ['late in a timer', 'nothing awaits this', 'process\\.exit'])
+      await run.waitFor(new RegExp(message));
+    await expect(guest.call('late', 'sound', {})).resolves.toEqual({ ok: true });
+    run.process.kill('SIGTERM');
+    expect(await run.ended).toBe(0);
+  });
+});
+
 describe('a project that cannot be served', () => {
   const declaration = (members: object = {}) =>
     JSON.stringify({
