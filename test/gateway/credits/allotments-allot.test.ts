@@ -2,7 +2,7 @@
 // account and key have.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
-import { startAllotments, type AllotmentsWorld } from './allotments-world.ts';
+import { startAllotments, startServerAt, type AllotmentsWorld } from './allotments-world.ts';
 
 let world: AllotmentsWorld;
 beforeEach(async () => {
@@ -325,6 +325,14 @@ describe('renew', () => {
     expect(await world.store.listAllotments(userId)).toMatchObject([{ reserved: 30n, unapplied: 20n }]);
   });
 
+  test('covers allotments that are not reported', async () => {
+    const userId = await world.user(100n);
+    const { row } = await world.allot(userId, 10n);
+    await world.advance(61_000);
+    expect(await world.store.renew('gwy_a', [], 20_000)).toEqual([row]);
+    expect(await world.store.takeBackExpired(100)).toEqual([]);
+  });
+
   test('answers with the open allotments of the gateway', async () => {
     const userId = await world.user(100n);
     const [one, ended, others] = [
@@ -344,7 +352,7 @@ describe('renew', () => {
   test('keeps an allotment from being taken back', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 10n);
-    const unrenewed = await world.allot(userId, 20n, { tokenId: 'tok_b' });
+    const unrenewed = await world.allot(userId, 20n, { gatewayId: 'gwy_b' });
     await world.advance(61_000);
     await world.store.renew('gwy_a', [{ allotmentId, reserved: 0n, unapplied: 0n }], 20_000);
     expect(await world.store.takeBackExpired(100)).toEqual([
@@ -375,10 +383,20 @@ describe('takeBackExpired', () => {
       await tx`select 1 from gateway.credits_allotments where allotment_id = ${allotmentId} for update`;
       round = world.store.takeBackExpired(100);
       await waitForLock();
-      await tx`select * from gateway.credits_renew('gwy_a', array[${allotmentId}], array[0::bigint], array[0::bigint], 20)`;
+      await tx`select * from gateway.credits_renew('gwy_a', '{}', 20)`;
     });
     expect(await round).toEqual([]);
     expect(await world.store.read([allotmentId])).toHaveLength(1);
+  });
+
+  test('waits until the database has been up for a minute', async () => {
+    const userId = await world.user(100n);
+    await world.allot(userId, 10n);
+    await world.advance(61_000);
+    await startServerAt(world.sql, 'now');
+    expect(await world.store.takeBackExpired(100)).toEqual([]);
+    await startServerAt(world.sql, '-infinity');
+    expect(await world.store.takeBackExpired(100)).toHaveLength(1);
   });
 
   test('ends each allotment once among several gateways', async () => {

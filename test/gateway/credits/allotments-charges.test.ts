@@ -130,6 +130,23 @@ describe('applyCharges', () => {
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 70n, owed: 0n });
   });
 
+  test('takes no more from an allotment than its holder covered', async () => {
+    const userId = await world.user(100n);
+    const { allotmentId } = await world.allot(userId, 60n);
+    const call = callOf(userId);
+    const { results, rows } = await world.charge([
+      { call, allotmentId, credits: 50n, covered: 20n },
+      { call, allotmentId, credits: 50n, covered: 20n },
+    ]);
+    expect(results.map(({ charged, overrun }) => [charged, overrun])).toEqual([
+      [50n, 0n],
+      [30n, 20n],
+    ]);
+    expect(rows).toMatchObject([{ amount: 20n }]);
+    expect(await world.account(userId)).toEqual({ posted: 20n, held: 20n, owed: 0n });
+    expect(await world.mismatches()).toEqual([]);
+  });
+
   test('charges a late call what account and key have', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 60n);

@@ -6,8 +6,8 @@ import type {
   AllotResult,
   ApplyResult,
   ChargeBatch,
+  CoveredCharge,
 } from '../../../src/gateway/credits/allotments/store.ts';
-import type { ChargeLine } from '../../../src/gateway/credits/journal/journal.ts';
 import { creditsStore, verifyLedger, type CreditsStore } from '../../../src/gateway/credits/index.ts';
 import type { Sql } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
@@ -36,7 +36,7 @@ export interface AllotmentsWorld {
     more?: Partial<AllotRequest>,
   ): Promise<AllotResult & { allotmentId: string }>;
   /** Applies these credits on an allotment as the next batch of journal `gwy_a`. */
-  charge(lines: readonly Partial<ChargeLine>[], more?: Partial<ChargeBatch>): Promise<ApplyResult>;
+  charge(lines: readonly Partial<CoveredCharge>[], more?: Partial<ChargeBatch>): Promise<ApplyResult>;
   /** The row of the account, idle allotments as held. */
   account(userId: string): Promise<Balance>;
   keyRow(tokenId: string): Promise<{ spent: bigint; held: bigint }>;
@@ -53,6 +53,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
   const store = sqlAllotmentStore(place.database);
   const credits = creditsStore(place.database);
   const generation = await store.generation();
+  await startServerAt(sql, '-infinity');
   await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
 
   return {
@@ -142,8 +143,15 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
   };
 }
 
+/** Says when the server started, in place of the server: that of the tests is not up for a minute yet. */
+export async function startServerAt(sql: Sql, time: string): Promise<void> {
+  await sql.unsafe(
+    `create or replace function gateway.credits_server_start() returns timestamptz language sql stable as $$ select ${time === 'now' ? 'now()' : `'${time}'::timestamptz`} $$`,
+  );
+}
+
 /** A finished call of a user who is not named further; `call.userId` decides who pays. */
-export function chargeOf(more: Partial<ChargeLine>): ChargeLine {
+export function chargeOf(more: Partial<CoveredCharge>): CoveredCharge {
   return {
     seq: 1,
     usageId: id('use'),

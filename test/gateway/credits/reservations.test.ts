@@ -57,6 +57,12 @@ async function totalOf(userId: string): Promise<{ posted: bigint; usage: bigint 
   return { ...row };
 }
 
+async function amountOf(userId: string): Promise<bigint> {
+  const [row] = await world.sql<{ amount: bigint }[]>`
+    select coalesce(sum(amount), 0)::bigint as amount from gateway.credits_allotments where account_id = ${userId} and ended_at is null`;
+  return row?.amount ?? 0n;
+}
+
 describe('a reservation', () => {
   test('is granted exactly as often as the balance allows', async () => {
     const credits = world.replica();
@@ -171,6 +177,9 @@ describe('a reservation', () => {
     const credits = world.replica();
     const userId = await world.user(100n);
     const reservation = await credits.ledger.reserve(callOf(userId), 10n);
+    // An enlargement under way belongs to other calls.
+    await expect.poll(() => amountOf(userId)).toBeGreaterThan(10n);
+    await credits.report(userId);
     expect(await reservation.settle(130n, facts())).toEqual({ charged: 100n });
     expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 100n });
   });

@@ -1,6 +1,5 @@
-// Allotments and charges in the database. The rules are functions of the migrations 0064 and 0065; here are their parameters.
+// Allotments and charges in the database. The rules are functions of the migrations 0064 to 0067; here are their parameters.
 import type { Database } from '../../../kernel/data/database.ts';
-import type { ChargeLine } from '../journal/journal.ts';
 import type {
   AllotmentReport,
   AllotmentRow,
@@ -11,6 +10,7 @@ import type {
   AllotResult,
   ApplyResult,
   ChargeBatch,
+  CoveredCharge,
   GiveBackRequest,
 } from './store.ts';
 
@@ -20,19 +20,19 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
   return {
     allot: (request) => allot(database, request),
     giveBack: (requests) => giveBack(database, requests),
-    async ofGateway(gatewayId) {
-      return [
-        ...(await sql<AllotmentRow[]>`
-        select ${rowColumns(database)} from gateway.credits_allotments
-        where gateway_id = ${gatewayId} and ended_at is null order by allotment_id`),
-      ];
-    },
     async read(allotmentIds) {
       if (allotmentIds.length === 0) return [];
       return [
         ...(await sql<AllotmentRow[]>`
         select ${rowColumns(database)} from gateway.credits_allotments
         where allotment_id = any(${[...allotmentIds]}::text[]) and ended_at is null order by allotment_id`),
+      ];
+    },
+    async ofGateway(gatewayId) {
+      return [
+        ...(await sql<AllotmentRow[]>`
+        select ${rowColumns(database)} from gateway.credits_allotments
+        where gateway_id = ${gatewayId} and ended_at is null order by allotment_id`),
       ];
     },
     renew: (gatewayId, reports, leaseMs) => renew(database, gatewayId, reports, leaseMs),
@@ -127,12 +127,10 @@ async function renew(
   reports: readonly AllotmentReport[],
   leaseMs: number,
 ): Promise<AllotmentRow[]> {
-  if (reports.length === 0) return [];
   return [
     ...(await sql<AllotmentRow[]>`
     select allotment_id as "allotmentId", version, amount, is_recalled as "isRecalled", is_closed as "isClosed"
-    from gateway.credits_renew(${gatewayId}, ${reports.map(({ allotmentId }) => allotmentId)}::text[],
-      ${reports.map(({ reserved }) => reserved)}::bigint[], ${reports.map(({ unapplied }) => unapplied)}::bigint[], ${leaseMs / 1_000})`),
+    from gateway.credits_renew(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${leaseMs / 1_000})`),
   ];
 }
 
@@ -161,7 +159,7 @@ async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyR
   >`
     select outcome, applied_seq as "appliedSeq", charged, overruns, lates, allotments
     from gateway.credits_apply_charges(${journalId}, ${generation}, ${expectedSeq}, ${toSeq},
-      ${JSON.stringify(charges.map(serializeCharge))}::text::jsonb, ${JSON.stringify((batch.reports ?? []).map(serializeReport))}::text::jsonb)`;
+      ${JSON.stringify(charges.map(serializeCharge))}::text::json, ${serializeReports(batch.reports ?? [])}::text::jsonb)`;
   if (result === undefined) throw new Error('A batch of charges has no answer.');
   const { outcome, appliedSeq, charged, overruns, lates, allotments } = result;
   const isApplied = outcome === 'applied';
@@ -178,29 +176,60 @@ async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyR
   };
 }
 
-/** The JSON that `credits_apply_charges` reads. Credits as text: JSON numbers are exact up to 2^53 only. */
-function serializeCharge({ seq, usageId, call, allotmentId, credits, facts }: ChargeLine): object {
-  const { requestId, userId, bureauId, tokenId, action, model, provider } = call;
+/** A `credits_line`. Credits as text: JSON numbers are exact up to 2^53 only. */
+function serializeCharge({
+  seq,
+  usageId,
+  call,
+  allotmentId,
+  credits,
+  covered,
+  facts,
+}: CoveredCharge): object {
+  const { tokens } = facts;
   return {
     seq,
     usage_id: usageId,
     allotment_id: allotmentId,
     credits: String(credits),
-    call: {
-      request_id: requestId,
-      user_id: userId,
-      bureau_id: bureauId,
-      token_id: tokenId,
-      action,
-      model,
-      provider,
-    },
-    facts,
+    covered: covered === undefined ? null : String(covered),
+    request_id: call.requestId,
+    user_id: call.userId,
+    bureau_id: call.bureauId,
+    token_id: call.tokenId,
+    action: facts.action ?? call.action,
+    model: facts.model ?? call.model,
+    provider: facts.provider ?? call.provider,
+    reason: facts.reason || undefined,
+    input_tokens: count(tokens?.input),
+    cached_input_tokens: count(tokens?.cachedInput),
+    cache_write_tokens: count(tokens?.cacheWrite),
+    output_tokens: count(tokens?.output),
+    reasoning_tokens: count(tokens?.reasoning),
+    units: facts.units ?? {},
+    outcome: facts.outcome ?? 'upstream_failed',
+    estimated: facts.estimated ?? true,
+    ttft_ms: facts.ttftMs === null || facts.ttftMs === undefined ? null : count(facts.ttftMs),
+    duration_ms: count(facts.durationMs),
   };
 }
 
-function serializeReport({ allotmentId, reserved, unapplied }: AllotmentReport): object {
-  return { allotment_id: allotmentId, reserved: String(reserved), unapplied: String(unapplied) };
+/** A whole number from 0 to 2^53 − 1, as the columns take it; 0 for a value that is no number. */
+function count(value: number | undefined): number {
+  if (value === undefined || Number.isNaN(value) || value < 0) return 0;
+  return Math.min(Math.round(value), Number.MAX_SAFE_INTEGER);
+}
+
+/** JSON of `{<allotment id>: [reserved, unapplied]}`. */
+function serializeReports(reports: readonly AllotmentReport[]): string {
+  return JSON.stringify(
+    Object.fromEntries(
+      reports.map(({ allotmentId, reserved, unapplied }) => [
+        allotmentId,
+        [String(reserved), String(unapplied)],
+      ]),
+    ),
+  );
 }
 
 type Nullable<T> = { [K in keyof T]: T[K] | null };

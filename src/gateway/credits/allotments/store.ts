@@ -8,7 +8,10 @@ export interface AllotmentRow {
   /** Grows by one with each applied `allot` and `giveBack`. Charges, renewals and flags do not change it. */
   version: number;
   amount: bigint;
-  /** Another gateway needs credits: give back what is idle. Each applied `giveBack` clears it, also one that lowers nothing. */
+  /**
+   * Another gateway needs credits, or did when the allotment was granted: give back what is idle. Each applied `giveBack`
+   * clears it, also one that lowers nothing.
+   */
   isRecalled: boolean;
   /** Takes no enlargement: give back what is idle and end it. */
   isClosed: boolean;
@@ -80,6 +83,14 @@ export interface RecallRequest {
   need: bigint;
 }
 
+export interface CoveredCharge extends ChargeLine {
+  /**
+   * What the holder took from the allotment for this charge. The rest comes from what account and key have left, never from
+   * other reservations. Absent: the whole price.
+   */
+  covered?: bigint | undefined;
+}
+
 export interface ChargeBatch {
   journalId: string;
   generation: string;
@@ -87,7 +98,7 @@ export interface ChargeBatch {
   expectedSeq: number;
   toSeq: number;
   /** Final lines with expectedSeq < seq ≤ toSeq, by ascending seq. May be empty. */
-  charges: readonly ChargeLine[];
+  charges: readonly CoveredCharge[];
   /** Counts of the allotments of the batch as they are once it is applied. */
   reports?: readonly AllotmentReport[];
 }
@@ -153,11 +164,14 @@ export interface AllotmentStore {
    * tickets. Returns the rows as they are afterwards, in the order of the requests; null for one that ended or is not there.
    */
   giveBack(requests: readonly GiveBackRequest[]): Promise<(AllotmentRow | null)[]>;
-  /** Open allotments of a gateway, such as of one that is gone. */
-  ofGateway(gatewayId: string): Promise<AllotmentRow[]>;
   /** Open allotments of these ids. */
   read(allotmentIds: readonly string[]): Promise<AllotmentRow[]>;
-  /** Renews the leases of this gateway's allotments from now on and stores the reports. Returns those that are open. */
+  /** Open allotments of a gateway, such as of one that is gone. */
+  ofGateway(gatewayId: string): Promise<AllotmentRow[]>;
+  /**
+   * Renews the leases of all open allotments of this gateway from now on, stores the reports, and returns the allotments: also
+   * one that the process does not know, opened by a request whose answer was lost.
+   */
   renew(gatewayId: string, reports: readonly AllotmentReport[], leaseMs: number): Promise<AllotmentRow[]>;
   /**
    * Queues a ticket, flags open allotments with an amount of other gateways and notifies these: of the key alone when the
@@ -177,15 +191,18 @@ export interface AllotmentStore {
   }): Promise<{ available: bigint; idleElsewhere: bigint }>;
   /**
    * Raises the journal's `applied_seq` by compare-and-set, then writes usage rows and one ledger transaction per account (`ref`
-   * is journalId:first-last seq of its lines), and lowers account, key and allotment. A charge takes its allotment first, then
-   * what account and key have left, in the order of seq; the operator absorbs the rest.
+   * is journalId:first-last seq of its lines), and lowers account, key and allotment. A charge takes what its allotment covers,
+   * then what account and key have left, in the order of seq; the operator absorbs the rest.
    */
   applyCharges(batch: ChargeBatch): Promise<ApplyResult>;
   /** Of the journals that the database knows. */
   appliedSeqs(journalIds: readonly string[]): Promise<Map<string, number>>;
   /** Registers a journal with applied_seq 0; no effect when it is there. */
   openJournal(journalId: string, generation: string): Promise<void>;
-  /** Ends up to `limit` allotments whose lease ended `takeBackAfterMs` ago, by the database's clock under the row's lock. */
+  /**
+   * Ends up to `limit` allotments whose lease ended `takeBackAfterMs` ago, by the database's clock under the row's lock. None
+   * while the database has been up for less than 60 s.
+   */
   takeBackExpired(limit: number): Promise<{ allotmentId: string; amount: bigint }[]>;
   /** The ledger's uuid. */
   generation(): Promise<string>;
