@@ -1,6 +1,6 @@
 // Whether credits are spent exactly once, whatever the number of gateways: 1, 2 and 3 processes on one PostgreSQL, a
 // balance of 1, 100 and 500 credits, a price known beforehand of 1 and 10, 50 to 1,000 calls at once. The calls that are
-// granted must be floor(credits / price), the others 402. Then prices that are known only afterwards: never overspent,
+// granted must be floor(credits / price), the others 402, or 503 `credits_busy` while gateways recall credits. Then prices that are known only afterwards: never overspent,
 // and all of the balance can be spent but for less than one more call may cost. Exits 1 on the first broken promise.
 //
 //   node test/fault-injection/ledger-matrix.ts [SEED]                the whole matrix, on a PostgreSQL of its own
@@ -10,6 +10,7 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Credits } from '../../src/gateway/credits/index.ts';
 import type { ConnectOptions, Database } from '../../src/kernel/data/database.ts';
@@ -42,17 +43,21 @@ async function cell(
     ),
   );
   const granted = sum(results.map((result) => result.granted));
-  const refusals = sum(results.map((result) => result.refused));
+  const busy = sum(results.map((result) => result.failed['credits_busy'] ?? 0));
+  const refusals = sum(results.map((result) => result.refused)) + busy;
   const expected = Math.min(Math.floor(credits / price), calls);
-  const failed = results.map((result) => JSON.stringify(result.failed)).filter((text) => text !== '{}');
-  const { posted, held } = await balanceOf(own.database, userId);
+  const failed = results
+    .map(({ failed: { credits_busy: _busy, ...others } }) => JSON.stringify(others))
+    .filter((text) => text !== '{}');
+  const { posted, held } = await balanceOf(own, userId, credits - granted * price);
   const isRight =
     granted === expected &&
     refusals === calls - expected &&
     failed.length === 0 &&
+    (runs.length > 1 || busy === 0) &&
     posted === BigInt(credits - expected * price) &&
     held === 0n;
-  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${granted} granted of ${expected}, ${refusals} refused, balance ${posted}`;
+  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${granted} granted of ${expected}, ${refusals} refused (${busy} busy), balance ${posted}, held ${held}`;
   console.log(
     `${isRight ? 'ok    ' : 'BROKEN'} ${line}${failed.length > 0 ? ` failed ${failed.join(' ')}` : ''}`,
   );
@@ -74,9 +79,11 @@ async function afterwards(
     );
     granted += sum(results.map((result) => result.granted));
     charged += sum(results.map((result) => result.charged));
-    isSpent = results.every((result) => result.granted === 0);
+    isSpent = results.every(
+      ({ granted: count, failed }) => count === 0 && failed['credits_busy'] === undefined,
+    );
   }
-  const { posted, held } = await balanceOf(own.database, userId);
+  const { posted, held } = await balanceOf(own, userId, credits - charged);
   const isRight =
     posted >= 0n && posted < BigInt(bound) && held === 0n && posted === BigInt(credits - charged);
   const line = `${runs.length} gateways, ${credits} credits, prices of 1 to ${bound} known afterwards: ${granted} granted, ${charged} charged, ${posted} left`;
@@ -102,7 +109,21 @@ async function makeUser(
   return userId;
 }
 
-async function balanceOf({ sql }: Database, userId: string): Promise<{ posted: bigint; held: bigint }> {
+/** The balance once the charges are applied and idle credits are given back; as it is after five seconds otherwise. */
+async function balanceOf(
+  { service, database }: { service: Credits; database: Database },
+  userId: string,
+  expected: number,
+): Promise<{ posted: bigint; held: bigint }> {
+  for (let tries = 1; ; tries += 1) {
+    await service.balances.recallIdle(userId);
+    const balance = await readBalance(database, userId);
+    if (tries === 50 || (balance.held === 0n && balance.posted === BigInt(expected))) return balance;
+    await sleep(100);
+  }
+}
+
+async function readBalance({ sql }: Database, userId: string): Promise<{ posted: bigint; held: bigint }> {
   const [row] = await sql<
     { posted: bigint; held: bigint }[]
   >`select posted, held from gateway.credits_accounts where account_id = ${userId}`;

@@ -74,7 +74,7 @@ export async function runTask(
     Array.from({ length: calls }, async (_, n) => {
       try {
         const userId = userIds[n % userIds.length] as string;
-        const hold = await ledger.hold(
+        const reservation = await ledger.reserve(
           {
             requestId: id('req'),
             userId,
@@ -86,8 +86,10 @@ export async function runTask(
           },
           BigInt(bound),
         );
+        reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
         if (slowMs > 0) await sleep(Math.random() * slowMs);
-        const { charged } = await hold.settle(BigInt(price ?? 1 + Math.floor(Math.random() * bound)), facts);
+        const credits = BigInt(price ?? 1 + Math.floor(Math.random() * bound));
+        const { charged } = await reservation.settle(credits, facts);
         result.granted += 1;
         result.charged += Number(charged);
       } catch (error) {
