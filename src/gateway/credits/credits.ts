@@ -1,7 +1,7 @@
 // The service `credits`: wires the ledger, its write batcher and its maintenance, and serves balances to users and
 // administrators.
 import type { Balance, CreditAccount, CreditChange } from '../../contract/gateway/types.gen.ts';
-import type { AllotmentScope, AllotmentStore } from './allotments/store.ts';
+import type { AllotmentStore } from './allotments/store.ts';
 import type { AllotmentTimes } from './allotments/times.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
@@ -61,8 +61,6 @@ export interface Credits extends Service<'credits'> {
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
   /** Writes what this process has charged and reserved to the database. Never throws. */
   report(userId?: string): Promise<void>;
-  /** No gateway begins a call with credits that are set aside for the scope. Running calls keep theirs. */
-  closeAllotments(scope: AllotmentScope): Promise<void>;
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
   requireJournal(): void;
   /** Incidents since the start. */
@@ -206,7 +204,6 @@ export function credits(options: CreditsOptions): Credits {
       return store.keys(tokenIds);
     },
     report: (userId) => ledger.report(userId),
-    closeAllotments: (scope) => ledger.closeAllotments(scope),
     requireJournal: () => ledger.requireJournal(),
     counters: () => holds.counters(),
     openHolds: () => holds.openHolds(),

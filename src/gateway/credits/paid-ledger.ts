@@ -3,11 +3,11 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { MakeId } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { closeAllotments, recallUser } from './allotments/close-allotments.ts';
+import { recallUser } from './allotments/recall-user.ts';
 import { holdWithRecall } from './allotments/hold-with-recall.ts';
 import { openAllotments, type Allotments } from './allotments/open-allotments.ts';
 import { isInsufficient } from './allotments/problems.ts';
-import type { AllotmentScope, AllotmentStore } from './allotments/store.ts';
+import type { AllotmentStore } from './allotments/store.ts';
 import { defaultAllotmentTimes, type AllotmentTimes } from './allotments/times.ts';
 import type { JournalDirectory } from './journal/journal.ts';
 import type { Hold, Ledger } from './ports.ts';
@@ -83,11 +83,6 @@ export class PaidLedger implements Ledger {
   recallUser(userId: string): Promise<void> {
     const { store, clock, log } = this.#options;
     return recallUser(userId, { allotments: this.#allotments, store, clock, log });
-  }
-
-  /** No gateway begins a call with allotments of the scope any more. */
-  async closeAllotments(scope: AllotmentScope): Promise<void> {
-    await closeAllotments(scope, { allotments: this.#allotments, store: this.#options.store });
   }
 
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */

@@ -109,6 +109,14 @@ describe('a reservation', () => {
     expect(await call(credits, userId, { amount: 95n, price: 1n, tokenId: 'tok_b' })).toBe('charged');
   });
 
+  test('never takes credits of another user', async () => {
+    const credits = world.replica();
+    const [rich, poor] = [await world.user(1_000n), await world.user(10n)];
+    expect(await call(credits, rich, { amount: 100n, price: 1n })).toBe('charged');
+    expect(await call(credits, poor, { amount: 20n, price: 20n })).toBe('insufficient_credits');
+    expect(await call(credits, poor, { amount: 10n, price: 10n })).toBe('charged');
+  });
+
   test('stays within the cap of its key', async () => {
     const credits = world.replica();
     const userId = await world.user(1_000n);

@@ -6,7 +6,7 @@ import { maximumAllotments } from './times.ts';
 
 export class AllotmentPool {
   readonly #byId = new Map<string, Allotment>();
-  readonly #byToken = new Map<string, Allotment>();
+  readonly #byPayer = new Map<string, Allotment>();
   readonly #byUser = new Map<string, Set<Allotment>>();
   readonly #makeId: MakeId;
 
@@ -26,9 +26,9 @@ export class AllotmentPool {
     return this.#byId.get(allotmentId);
   }
 
-  /** The token's allotment that takes reservations, if it has one. */
-  ofToken(tokenId: string): Allotment | undefined {
-    const allotment = this.#byToken.get(tokenId);
+  /** The allotment of user and token that takes reservations, if there is one. */
+  ofPayer(payer: PayerId): Allotment | undefined {
+    const allotment = this.#byPayer.get(payerKey(payer));
     return allotment?.state === 'open' ? allotment : undefined;
   }
 
@@ -44,7 +44,7 @@ export class AllotmentPool {
   open(payer: Payer, nowMs: number): Allotment {
     const allotment = newAllotment(this.#makeId('alt'), payer, nowMs);
     this.#byId.set(allotment.allotmentId, allotment);
-    this.#byToken.set(payer.tokenId, allotment);
+    this.#byPayer.set(payerKey(payer), allotment);
     const siblings = this.#byUser.get(payer.userId);
     if (siblings === undefined) this.#byUser.set(payer.userId, new Set([allotment]));
     else siblings.add(allotment);
@@ -56,7 +56,8 @@ export class AllotmentPool {
     allotment.state = 'ended';
     allotment.amount = 0n;
     this.#byId.delete(allotment.allotmentId);
-    if (this.#byToken.get(allotment.tokenId) === allotment) this.#byToken.delete(allotment.tokenId);
+    const key = payerKey(allotment);
+    if (this.#byPayer.get(key) === allotment) this.#byPayer.delete(key);
     const siblings = this.#byUser.get(allotment.userId);
     siblings?.delete(allotment);
     if (siblings?.size === 0) this.#byUser.delete(allotment.userId);
@@ -76,6 +77,13 @@ export class AllotmentPool {
     }
     return oldest;
   }
+}
+
+type PayerId = Pick<Payer, 'userId' | 'tokenId'>;
+
+/** Tokens have one user each; the user is part of the key so that no mistake elsewhere spends another user's credits. */
+export function payerKey({ userId, tokenId }: PayerId): string {
+  return `${userId} ${tokenId}`;
 }
 
 /** Whether calls or charges need the allotment's row. */

@@ -4,7 +4,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { MakeId } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { freeCredits, idleCredits, reserveCredits, type Allotment, type Payer } from './allotment.ts';
-import type { AllotmentPool } from './pool.ts';
+import { payerKey, type AllotmentPool } from './pool.ts';
 import { creditsBusy, insufficientCredits } from './problems.ts';
 import { enlargementOf, needsEnlargement } from './sizing.ts';
 import type { AllotmentStore, AllotResult } from './store.ts';
@@ -51,11 +51,12 @@ export class Reserving {
 
   /** Takes the amount out of the token's allotment; at once where it suffices and no call of the token waits. */
   take(payer: Payer, amount: bigint): Allotment | Promise<Allotment> {
-    const allotment = this.#options.pool.ofToken(payer.tokenId);
+    const allotment = this.#options.pool.ofPayer(payer);
+    const key = payerKey(payer);
     const nowMs = this.#options.clock.monotonicMs();
     if (
       allotment !== undefined &&
-      !this.#queues.has(payer.tokenId) &&
+      !this.#queues.has(key) &&
       freeCredits(allotment, this.#options.clock) >= amount
     ) {
       allotment.latestBound = amount;
@@ -63,13 +64,13 @@ export class Reserving {
       this.#enlargeInBackground(allotment, nowMs);
       return allotment;
     }
-    return this.#wait(payer, amount);
+    return this.#wait(payer, key, amount);
   }
 
-  #wait(payer: Payer, amount: bigint): Promise<Allotment> {
+  #wait(payer: Payer, key: string, amount: bigint): Promise<Allotment> {
     const { promise, resolve, reject } = Promise.withResolvers<Allotment>();
-    let queue = this.#queues.get(payer.tokenId);
-    if (queue === undefined) this.#queues.set(payer.tokenId, (queue = new TokenQueue()));
+    let queue = this.#queues.get(key);
+    if (queue === undefined) this.#queues.set(key, (queue = new TokenQueue()));
     queue.waiting.push({ amount, giveBacks: 0, recall: null, resolve, reject });
     if (!queue.isFilling) void this.#fill(payer, queue);
     return promise;
@@ -92,14 +93,14 @@ export class Reserving {
       queue.rejectAll(error);
     } finally {
       queue.isFilling = false;
-      this.#queues.delete(payer.tokenId);
+      this.#queues.delete(payerKey(payer));
     }
   }
 
   /** The token's allotment with no write under way and a valid lease, or a new one. */
   async #usableAllotment(payer: Payer): Promise<Allotment> {
     const { pool, clock } = this.#options;
-    const existing = pool.ofToken(payer.tokenId);
+    const existing = pool.ofPayer(payer);
     if (existing === undefined) return this.#open(payer);
     if (existing.write !== null) {
       await settled(existing.write);
@@ -107,7 +108,7 @@ export class Reserving {
     }
     if (existing.version > 0 && idleCredits(existing) > 0n && freeCredits(existing, clock) === 0n)
       await this.#options.renewLeases();
-    return pool.ofToken(payer.tokenId) ?? this.#open(payer);
+    return pool.ofPayer(payer) ?? this.#open(payer);
   }
 
   async #open(payer: Payer): Promise<Allotment> {
@@ -117,7 +118,7 @@ export class Reserving {
       if (unused !== undefined) await writes.giveBack([unused], { end: true });
       if (!pool.hasRoom()) throw creditsBusy('This gateway serves too many tokens at once; try again.');
     }
-    return pool.ofToken(payer.tokenId) ?? pool.open(payer, clock.monotonicMs());
+    return pool.ofPayer(payer) ?? pool.open(payer, clock.monotonicMs());
   }
 
   /** Whether a waiting call got its credits. */

@@ -1,9 +1,8 @@
-// Takes idle credits out of allotments before a balance, cap or identity changes: no gateway begins a call with them a second
-// later.
+// Takes idle credits out of a user's allotments before a refund, dispute or deduction: no gateway begins a call with them.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Allotments } from './open-allotments.ts';
-import type { AllotmentScope, AllotmentStore } from './store.ts';
+import type { AllotmentStore } from './store.ts';
 
 export interface CloseOptions {
   /** Null in a process that serves no calls. */
@@ -16,22 +15,13 @@ export interface CloseOptions {
 const maximumMs = 1_000;
 const askAgainMs = 50;
 
-/** Closes the allotments of the scope in every gateway. Calls that are running keep their reservations. */
-export async function closeAllotments(
-  scope: AllotmentScope,
-  { allotments, store }: Pick<CloseOptions, 'allotments' | 'store'>,
-): Promise<number> {
-  const closed = await store.close(scope);
-  if (closed > 0) await allotments?.ledger.giveBacks.answerRecalls();
-  return closed;
-}
-
 /** Closes a user's allotments, and waits a second at most until every gateway has given back what is idle. */
 export async function recallUser(userId: string, options: CloseOptions): Promise<void> {
-  const { store, clock, log } = options;
+  const { allotments, store, clock, log } = options;
   const startedMs = clock.monotonicMs();
-  if ((await closeAllotments({ userId }, options)) === 0) return;
+  if ((await store.close({ userId })) === 0) return;
   for (;;) {
+    await allotments?.ledger.giveBacks.answerRecalls();
     const waiting = (await store.listAllotments(userId)).filter(
       ({ amount, reserved, unapplied }) => amount > reserved + unapplied,
     );
