@@ -19,6 +19,7 @@ import { usageFacts } from './facts.ts';
 import { newProgress, type Progress, takeCheckpoint, type TextKind } from './progress.ts';
 import { addedLimit, isUnlimited } from './reservable.ts';
 import { isInsufficient, raiseReservation, refuseRaisedLimit, reserveHighest } from './reserve.ts';
+import type { RunningCalls } from './running-calls.ts';
 import { UpstreamAbort } from './upstream-abort.ts';
 import type { UsageAlarms } from './usage-alarms.ts';
 
@@ -41,6 +42,7 @@ export interface BillOptions {
   clock: Pick<Clock, 'monotonicMs'>;
   alarms: UsageAlarms;
   tokenCounter: TokenCounter;
+  running: RunningCalls;
   /** Receives what must settle before the service closes. */
   track(ending: Promise<unknown>): void;
 }
@@ -73,6 +75,7 @@ export class Bill {
   readonly #startedMs: number;
   /** Becomes closer when the first reservation is refused. */
   #demand: Demand;
+  #isRunning = false;
   #state: BillState = { phase: 'open' };
 
   constructor(call: BilledCall, options: BillOptions) {
@@ -132,11 +135,14 @@ export class Bill {
     if (model.rates !== null) this.#options.alarms.requireFew(identity.userId);
     const { ledger, tokenCounter } = this.#options;
     if (state.phase === 'open' || state.reservation === undefined) {
+      const models = [model, ...fallbacks];
+      if (models.some(({ rates }) => rates !== null)) this.#begin(identity.userId);
       const reserved = await reserveHighest(this.#paidCall(identity, model), {
         ledger,
-        models: [model, ...fallbacks],
+        models,
         demand,
         isKeyed: this.#isKeyed(),
+        isAlone: () => this.#options.running.count(identity.userId) <= 1,
         tokenCounter,
       });
       this.#demand = reserved.demand;
@@ -144,6 +150,19 @@ export class Bill {
     }
     await raiseReservation(state.reservation, { ledger, model, demand, payer: identity });
     return state.reservation;
+  }
+
+  #begin(userId: string): void {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    this.#options.running.begin(userId);
+  }
+
+  #end(): void {
+    const { identity } = this.#call;
+    if (this.#isRunning && identity.kind === 'user') this.#options.running.end(identity.userId);
+    this.#isRunning = false;
+    this.#upstream.end();
   }
 
   /**
@@ -195,7 +214,7 @@ export class Bill {
   #release(state: BillState): void {
     if (state.phase === 'reserved') state.reservation?.release();
     this.#state = { phase: 'released' };
-    this.#upstream.end();
+    this.#end();
   }
 
   async #settleFailed(): Promise<void> {
@@ -219,7 +238,7 @@ export class Bill {
     const charge = this.#charge(state, hasLeft ? 'client_closed' : outcome, alongside);
     this.#state = { phase: 'settled', charge };
     this.#options.track(charge);
-    this.#upstream.end();
+    this.#end();
     return charge;
   }
 

@@ -6,6 +6,7 @@ import type { Identity } from '../../identity.ts';
 import { createTokenCounter } from '../metering/token-counter.ts';
 import { Bill, type BilledCall } from './bill.ts';
 import type { AlarmStore } from './alarm-store.ts';
+import { RunningCalls } from './running-calls.ts';
 import { createUsageAlarms, type UsageAlarms } from './usage-alarms.ts';
 
 export interface Billing {
@@ -37,7 +38,7 @@ export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: 
     ending.then(forget, forget);
   };
   const tokenCounter = createTokenCounter();
-  const options = { ledger, clock, alarms, tokenCounter, track };
+  const options = { ledger, clock, alarms, tokenCounter, running: new RunningCalls(), track };
   return {
     open: (call) => new Bill(call, options),
     requirePayer(identity) {

@@ -52,10 +52,28 @@ export function amountWithin(
 ): bigint | undefined {
   const full = highestBound(models, demand);
   if (full <= available) return full;
-  if (!isUnlimited(demand) || !models.every((model) => model.rates === null || acceptsLimit(model)))
-    return undefined;
+  if (!mayShorten(models, demand)) return undefined;
   const tokens = affordableOutput(models, demand, available);
-  if (tokens < minimumOutput) return undefined;
+  return tokens < minimumOutput ? undefined : highestBoundAt(models, demand, tokens);
+}
+
+/** The amount for an answer of 16 tokens, the shortest useful one; undefined where the credits do not cover it. */
+export function shortestAmount(
+  models: readonly CatalogModel[],
+  demand: Demand,
+  available: bigint,
+): bigint | undefined {
+  if (!mayShorten(models, demand)) return undefined;
+  const amount = highestBoundAt(models, demand, minimumOutput);
+  return amount <= available ? amount : undefined;
+}
+
+/** Whether the gateway may add an output limit that shortens the answers of all these models. */
+export function mayShorten(models: readonly CatalogModel[], demand: Demand): boolean {
+  return isUnlimited(demand) && models.every((model) => model.rates === null || acceptsLimit(model));
+}
+
+function highestBoundAt(models: readonly CatalogModel[], demand: Demand, tokens: number): bigint {
   return highest(models, (model) => {
     const limit = addedLimit(model, demand);
     return boundOf(model, demand, limit && Math.min(limit, tokens)).credits;

@@ -5,7 +5,14 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import { affordableOutput, type Demand, insufficientCredits } from '../metering/bound.ts';
 import { countTextTokens } from '../metering/closer-bound.ts';
 import type { TokenCounter } from '../metering/token-counter.ts';
-import { amountWithin, boundWithin, coversShorterAnswer, highestBound } from './reservable.ts';
+import {
+  amountWithin,
+  boundWithin,
+  coversShorterAnswer,
+  highestBound,
+  mayShorten,
+  shortestAmount,
+} from './reservable.ts';
 
 type ReservingLedger = Pick<Ledger, 'reserve' | 'hold' | 'available'>;
 type Payer = Pick<PaidCall, 'userId' | 'tokenId'>;
@@ -17,6 +24,8 @@ export interface ReserveOptions {
   demand: Demand;
   /** Whether the call has an Idempotency-Key: its answer commits with the charge of an exact hold. */
   isKeyed: boolean;
+  /** Whether no other call of the user runs in this process. */
+  isAlone: () => boolean;
   tokenCounter: TokenCounter;
 }
 
@@ -68,7 +77,7 @@ async function reserveAffordable(
   let available = 0n;
   for (let tries = 0; tries < maximumTries; tries += 1) {
     available = await ledger.available(call.userId, call.tokenId);
-    const amount = amountWithin(models, demand, available) ?? amountWithin(requested, demand, available);
+    const amount = affordableAmount(options, available);
     if (amount === undefined) break;
     try {
       return await reserveAmount(call, amount, options);
@@ -79,6 +88,23 @@ async function reserveAffordable(
   }
   const affordable = affordableOutput(requested, demand, available);
   throw insufficientCredits(demand, affordable, highestBound(requested, demand), available, lastRefusal);
+}
+
+/**
+ * The amount to reserve out of the available credits. A call whose answer may be shorter takes half of them while other
+ * calls of the user run, but enough for 16 tokens.
+ */
+function affordableAmount(
+  { models, demand, isAlone }: ReserveOptions,
+  available: bigint,
+): bigint | undefined {
+  const requested = models.slice(0, 1);
+  const most = isAlone() || !mayShorten(models, demand) ? available : available / 2n;
+  return (
+    amountWithin(models, demand, most) ??
+    amountWithin(requested, demand, most) ??
+    shortestAmount(requested, demand, available)
+  );
 }
 
 export interface RaiseOptions {

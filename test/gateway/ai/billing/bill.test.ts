@@ -24,11 +24,13 @@ interface BillSettings {
   signal?: AbortSignal;
   remember?: Remember;
   limit?: number;
+  billing?: ReturnType<typeof createBilling>;
 }
 
 function openBill(settings: BillSettings = {}): Bill {
   const { ledger = memoryLedger(), clock = systemClock, limit, remember } = settings;
-  return createBilling({ ledger, clock }).open({
+  const { billing = createBilling({ ledger, clock }) } = settings;
+  return billing.open({
     requestId: 'req_a',
     identity: { kind: 'user', userId: 'usr_a', bureauId: 'local', tokenId: 'tok_a' },
     action: 'ai.generateText',
@@ -304,6 +306,32 @@ describe('the output limit of a bill', () => {
     expect(bill.outputLimit).toBeLessThan(limit / 2);
     expect(bill.outputLimit).toBeGreaterThanOrEqual(16);
     expect(ledger.held()).toBeLessThanOrEqual(300n);
+  });
+
+  test('leaves half of the credits while another call of the user runs', async () => {
+    const ledger = memoryLedger(1_000n);
+    const billing = createBilling({ ledger, clock: systemClock });
+    const other = openBill({ billing, limit: 100 });
+    await other.reserve(model, []);
+    const left = 1_000n - ledger.held();
+    const bill = openBill({ billing });
+    await bill.reserve(model, []);
+    const reserved = ledger.held() - (1_000n - left);
+    expect(reserved).toBeLessThanOrEqual(left / 2n);
+    expect(reserved).toBeGreaterThan(left / 2n - 3n);
+    await Promise.all([other.close(), bill.close()]);
+    const alone = openBill({ billing });
+    await alone.reserve(model, []);
+    expect(ledger.held()).toBeGreaterThan(997n);
+  });
+
+  test('is 16 tokens where half of the credits covers less', async () => {
+    const ledger = memoryLedger(300n);
+    const billing = createBilling({ ledger, clock: systemClock });
+    await openBill({ billing, limit: 75 }).reserve(model, []);
+    const bill = openBill({ billing });
+    await bill.reserve(model, []);
+    expect(bill.outputLimit).toBe(16);
   });
 
   test('below 16 tokens is a 402', async () => {

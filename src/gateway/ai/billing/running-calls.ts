@@ -1,0 +1,19 @@
+// The calls of each user that hold or request credits in this process. A call without an output limit leaves credits to
+// the others.
+export class RunningCalls {
+  readonly #counts = new Map<string, number>();
+
+  begin(userId: string): void {
+    this.#counts.set(userId, (this.#counts.get(userId) ?? 0) + 1);
+  }
+
+  end(userId: string): void {
+    const rest = (this.#counts.get(userId) ?? 1) - 1;
+    if (rest === 0) this.#counts.delete(userId);
+    else this.#counts.set(userId, rest);
+  }
+
+  count(userId: string): number {
+    return this.#counts.get(userId) ?? 0;
+  }
+}
