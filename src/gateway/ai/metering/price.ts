@@ -150,6 +150,8 @@ function larger(a: bigint, b: bigint): bigint {
 
 // In millionths of a credit, like tokens. Seconds are rounded to milliseconds.
 function unitsPrice(rates: Rates, units: Units): bigint {
+  // Text has no units, and its price is computed several times a call.
+  if (Object.keys(units).length === 0) return 0n;
   const { image = 0, speech_character: character = 0, audio_second: audioSecond = 0 } = rates;
   const whole =
     BigInt(units.image ?? 0) * BigInt(image) + BigInt(units.speechCharacter ?? 0) * BigInt(character);
