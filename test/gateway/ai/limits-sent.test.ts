@@ -289,6 +289,20 @@ describe('tools of a provider in chat completions', () => {
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [tool] });
   });
 
+  test('spoken answers are refused, as the price of their tokens is not known', async () => {
+    const response = await world.post('/v1/ai/chat/completions', {
+      model: 'gpt/priced',
+      messages: [{ role: 'user', content: 'hi' }],
+      modalities: ['text', 'audio'],
+      audio: { voice: 'alloy', format: 'wav' },
+    });
+    expect([response.status, await errorOf(response)]).toMatchObject([
+      422,
+      { code: 'unpriced_member', param: 'audio' },
+    ]);
+    expect(provider.calls).toEqual([]);
+  });
+
   test.each([
     ['web_search_options', {}],
     ['min_p', 0.1],

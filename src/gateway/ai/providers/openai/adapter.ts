@@ -34,7 +34,8 @@ export const openAi: ProviderAdapter = {
     base_url: 'https://api.openai.com/v1',
     formats: ['chat', 'embeddings', 'responses'],
     video_format: 'openai',
-    unpriced_members: ['service_tier', 'web_search_options'],
+    // Tokens of spoken answers cost several times those of text.
+    unpriced_members: ['service_tier', 'web_search_options', 'audio'],
     output_limit_member: 'max_completion_tokens',
   },
   sdkFormat: (call) => (needsResponses(call) ? responses : chat),
