@@ -74,89 +74,97 @@ export interface Login {
 type Calls = Pick<Services<GatewayOperations>['accounts'], 'startLogin' | 'continueLogin' | 'getLoginResult'>;
 
 export function createLogin(accounts: Calls): Login {
-  async function login({
-    bureauId,
-    provider,
-    input,
-    open,
-    signal,
-    pollMs = 2_000,
-  }: LoginRequest): Promise<LoginSuccess> {
-    let step = await accounts.startLogin({ bureau_id: bureauId, provider }, { signal });
-    let wrong: GatewayError | undefined;
-    while (step.outcome === 'input') {
-      if (!input)
-        throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
-      // What is undefined does not get into the body.
-      const answers = (await input(step.inputs ?? [], wrong)) as Record<string, string>;
-      wrong = undefined;
-      try {
-        step = await accounts.continueLogin({ login_id: step.login_id, input: answers }, { signal });
-      } catch (error) {
-        if (!GatewayError.isInstance(error) || error.code !== 'invalid_credentials') throw error;
-        wrong = error;
-      }
-    }
-    if (step.outcome === 'redirect') {
-      if (!open) throw new TypeError(`The login "${provider}" needs a browser; pass the function \`open\`.`);
-      await open({ url: step.url ?? '', userCode: step.user_code ?? '' });
-    }
-    return waitFor(step, { signal, pollMs });
-  }
-
-  async function waitFor(
-    { login_id: loginId }: LoginOutcome,
-    { signal, pollMs }: { signal: AbortSignal | undefined; pollMs: number },
-  ): Promise<LoginSuccess> {
-    for (;;) {
-      const result = await look(loginId, signal);
-      if (result !== undefined && result.status !== 'pending') return successOf(result);
-      await pause(pollMs, signal);
-    }
-  }
-
-  /** Undefined where the server could not be asked; what passes by itself does not end a login. */
-  async function look(loginId: string, signal: AbortSignal | undefined): Promise<LoginResult | undefined> {
-    try {
-      return await accounts.getLoginResult({ login_id: loginId }, { signal });
-    } catch (error) {
-      if (GatewayError.isInstance(error) && error.retryable) return undefined;
-      throw error;
-    }
-  }
-
-  return Object.assign(login, {
-    async redirect({ bureauId, provider, redirectTo, signal }: RedirectRequest): Promise<StartedRedirect> {
-      const verifier = randomText();
-      const challenge = base64Url(
-        new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))),
-      );
-      const started = await accounts.startLogin(
-        { bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge },
-        { signal },
-      );
-      if (started.outcome !== 'redirect' || started.url === undefined)
-        throw new TypeError(`The login "${provider}" does not go to a third party; use \`login\`.`);
-      return { url: started.url, resume: JSON.stringify([started.login_id, verifier]) };
-    },
-    async finish(
-      resume: string,
-      address: string,
-      { signal }: { signal?: AbortSignal | undefined } = {},
-    ): Promise<LoginSuccess | null> {
-      const fragment = new URLSearchParams(address.slice(address.indexOf('#') + 1));
-      const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
-      if (!address.includes('#') || (code === null && refusal === null)) return null;
-      if (code === null) throw failed(refusal ?? 'login_failed');
-      const [loginId, verifier] = JSON.parse(resume) as [string, string];
-      return successOf(
-        await accounts.getLoginResult(
-          { login_id: loginId, login_code: code, code_verifier: verifier },
-          { signal },
-        ),
-      );
-    },
+  return Object.assign((request: LoginRequest) => logIn(accounts, request), {
+    redirect: (request: RedirectRequest) => startRedirect(accounts, request),
+    finish: (resume: string, address: string, { signal }: { signal?: AbortSignal | undefined } = {}) =>
+      finishRedirect(accounts, { resume, address, signal }),
   });
+}
+
+async function logIn(accounts: Calls, request: LoginRequest): Promise<LoginSuccess> {
+  const { bureauId, provider, open, signal, pollMs = 2_000 } = request;
+  let step = await accounts.startLogin({ bureau_id: bureauId, provider }, { signal });
+  if (step.outcome === 'input') step = await answerInputs(accounts, step, request);
+  if (step.outcome === 'redirect') {
+    if (!open) throw new TypeError(`The login "${provider}" needs a browser; pass the function \`open\`.`);
+    await open({ url: step.url ?? '', userCode: step.user_code ?? '' });
+  }
+  for (;;) {
+    const result = await readResult(accounts, step.login_id, signal);
+    if (result !== undefined && result.status !== 'pending') return successOf(result);
+    await pause(pollMs, signal);
+  }
+}
+
+/** Sends inputs until the login needs no more of them. */
+async function answerInputs(
+  accounts: Calls,
+  first: LoginOutcome,
+  { provider, input, signal }: LoginRequest,
+): Promise<LoginOutcome> {
+  if (!input) throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
+  let step = first;
+  let wrong: GatewayError | undefined;
+  while (step.outcome === 'input') {
+    // Undefined members are absent from the body.
+    const answers = (await input(step.inputs ?? [], wrong)) as Record<string, string>;
+    wrong = undefined;
+    try {
+      step = await accounts.continueLogin({ login_id: step.login_id, input: answers }, { signal });
+    } catch (error) {
+      if (!GatewayError.isInstance(error) || error.code !== 'invalid_credentials') throw error;
+      wrong = error;
+    }
+  }
+  return step;
+}
+
+/** Undefined when the server could not be reached; a failure that passes by itself does not end a login. */
+async function readResult(
+  accounts: Calls,
+  loginId: string,
+  signal: AbortSignal | undefined,
+): Promise<LoginResult | undefined> {
+  try {
+    return await accounts.getLoginResult({ login_id: loginId }, { signal });
+  } catch (error) {
+    if (GatewayError.isInstance(error) && error.retryable) return undefined;
+    throw error;
+  }
+}
+
+async function startRedirect(
+  accounts: Calls,
+  { bureauId, provider, redirectTo, signal }: RedirectRequest,
+): Promise<StartedRedirect> {
+  const verifier = randomText();
+  const challenge = base64Url(
+    new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))),
+  );
+  const started = await accounts.startLogin(
+    { bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge },
+    { signal },
+  );
+  if (started.outcome !== 'redirect' || started.url === undefined)
+    throw new TypeError(`The login "${provider}" does not go to a third party; use \`login\`.`);
+  return { url: started.url, resume: JSON.stringify([started.login_id, verifier]) };
+}
+
+async function finishRedirect(
+  accounts: Calls,
+  { resume, address, signal }: { resume: string; address: string; signal: AbortSignal | undefined },
+): Promise<LoginSuccess | null> {
+  const fragment = new URLSearchParams(address.slice(address.indexOf('#') + 1));
+  const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
+  if (!address.includes('#') || (code === null && refusal === null)) return null;
+  if (code === null) throw failed(refusal ?? 'login_failed');
+  const [loginId, verifier] = JSON.parse(resume) as [string, string];
+  return successOf(
+    await accounts.getLoginResult(
+      { login_id: loginId, login_code: code, code_verifier: verifier },
+      { signal },
+    ),
+  );
 }
 
 function successOf({
