@@ -1,7 +1,7 @@
-// A Markdown file as a part of a page: headings with anchors, links that lead to pages of the portal, code as it is.
+// Renders a Markdown file as a part of a page: headings with anchors, links to pages of the portal, code unchanged.
 
 import path from 'node:path';
-import { Marked, type Tokens } from 'marked';
+import { Marked, type Token, type Tokens } from 'marked';
 import { anchorOf, escapeHtml } from './text.ts';
 
 export interface Heading {
@@ -10,7 +10,7 @@ export interface Heading {
   anchor: string;
 }
 
-/** A stretch of text below one heading, for the search. */
+/** The text below one heading, for the search. */
 export interface Section {
   anchor: string;
   heading: string;
@@ -24,29 +24,34 @@ export interface Rendered {
   sections: Section[];
 }
 
-/**
- * `source` is the file's path in the repository, to which its links are relative; `pageOf` gives the page of another
- * path, relative to the portal, and `page` is this one's own. `readDiagram` gives the text of an SVG file of the
- * repository; it is written into the page, so that it takes the page's colors.
- */
-export function renderMarkdown(
-  markdown: string,
-  {
-    source,
-    page,
-    pageOf,
-    readDiagram,
-  }: {
-    source: string;
-    page: string;
-    pageOf: (target: string) => string | undefined;
-    readDiagram: (target: string) => string;
-  },
-): Rendered {
+export interface MarkdownOptions {
+  /** The file's path in the repository, to which its links are relative. */
+  source: string;
+  /** The path of its page, relative to the portal. */
+  page: string;
+  /** The page of another file of the repository. */
+  pageOf: (target: string) => string | undefined;
+  /** The text of an SVG file of the repository. It is written into the page, so that it takes the page's colors. */
+  readDiagram: (target: string) => string;
+}
+
+export function renderMarkdown(markdown: string, options: MarkdownOptions): Rendered {
   const headings: Heading[] = [];
-  const sections: Section[] = [];
+  const marked = createMarked(options, headings);
+  const html = marked.parse(markdown, { async: false });
+  return {
+    title: headings.find(({ depth }) => depth === 1)?.text ?? path.posix.basename(options.source, '.md'),
+    html,
+    headings,
+    sections: sectionsOf(marked.lexer(markdown), headings),
+  };
+}
+
+/** A renderer that adds each heading to `headings`. */
+function createMarked(options: MarkdownOptions, headings: Heading[]): Marked {
+  const { source, readDiagram } = options;
   const slugCounts = new Map<string, number>();
-  const marked = new Marked({
+  return new Marked({
     gfm: true,
     renderer: {
       heading({ tokens, depth, text }: Tokens.Heading) {
@@ -62,7 +67,7 @@ export function renderMarkdown(
       },
       link({ href, title, tokens }: Tokens.Link) {
         const titleAttribute = title ? ` title="${escapeHtml(title)}"` : '';
-        return `<a href="${escapeHtml(portalLink(href))}"${titleAttribute}>${this.parser.parseInline(tokens)}</a>`;
+        return `<a href="${escapeHtml(portalLink(href, options))}"${titleAttribute}>${this.parser.parseInline(tokens)}</a>`;
       },
       image({ href, text }: Tokens.Image) {
         if (!href.endsWith('.svg')) throw new Error(`${source}: the image ${href} is not an SVG diagram`);
@@ -78,25 +83,27 @@ export function renderMarkdown(
           row.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join('');
         return `<div class="table" tabindex="0"><table><thead><tr>${cells(token.header, 'th')}</tr></thead><tbody>${token.rows.map((row) => `<tr>${cells(row, 'td')}</tr>`).join('')}</tbody></table></div>\n`;
       },
-      // Comments are for those who write; anything else of HTML is shown as it was typed.
+      // Comments are for authors; any other HTML is shown as text.
       html: ({ text }) => (/^\s*<!--[\s\S]*-->\s*$/.test(text) ? '' : escapeHtml(text)),
     },
   });
+}
 
-  function portalLink(href: string): string {
-    if (/^[a-z][a-z0-9+.-]*:/i.test(href) || href.startsWith('#')) return href;
-    const [file = '', anchor] = href.split('#');
-    const target = path.posix.normalize(path.posix.join(path.posix.dirname(source), file));
-    const targetPage = pageOf(target);
-    // Left as it is, and then found to be broken.
-    if (targetPage === undefined) return href;
-    return `${path.posix.relative(path.posix.dirname(page), targetPage) || path.posix.basename(targetPage)}${anchor === undefined ? '' : `#${anchor}`}`;
-  }
+/** The address of a link within the portal. A link without a page stays as it is, and is reported as broken later. */
+function portalLink(href: string, { source, page, pageOf }: MarkdownOptions): string {
+  if (/^[a-z][a-z0-9+.-]*:/i.test(href) || href.startsWith('#')) return href;
+  const [file = '', anchor] = href.split('#');
+  const target = path.posix.normalize(path.posix.join(path.posix.dirname(source), file));
+  const targetPage = pageOf(target);
+  if (targetPage === undefined) return href;
+  return `${path.posix.relative(path.posix.dirname(page), targetPage) || path.posix.basename(targetPage)}${anchor === undefined ? '' : `#${anchor}`}`;
+}
 
-  const html = marked.parse(markdown, { async: false });
+function sectionsOf(tokens: readonly Token[], headings: readonly Heading[]): Section[] {
+  const sections: Section[] = [];
   let current: Section = { anchor: '', heading: '', text: '' };
   let next = 0;
-  for (const token of marked.lexer(markdown)) {
+  for (const token of tokens) {
     if (token.type === 'heading') {
       const { anchor, text } = headings[next++] ?? { anchor: '', text: '' };
       current = { anchor, heading: text, text: '' };
@@ -106,12 +113,7 @@ export function renderMarkdown(
       if (sections.length === 0) sections.push(current);
     }
   }
-  return {
-    title: headings.find(({ depth }) => depth === 1)?.text ?? path.posix.basename(source, '.md'),
-    html,
-    headings,
-    sections,
-  };
+  return sections;
 }
 
 function plainText(markdown: string): string {
