@@ -18,31 +18,17 @@ export interface ComposerOptions {
   onSent(sessionId: string): void;
 }
 
-export function createComposer({
-  sessionId,
-  chatId,
-  isAttended,
-  placeholder = 'Write to the agent',
-  onSent,
-}: ComposerOptions): HTMLFormElement {
+export function createComposer(options: ComposerOptions): HTMLFormElement {
+  const { sessionId, chatId, isAttended, placeholder = 'Write to the agent', onSent } = options;
   const fields = createFields({ placeholder, isAttended });
-  const { area, attendedBox, files, fileNames, delivery, problem } = fields;
+  const { area, attendedBox, attachments, delivery, problem } = fields;
   const draftName = sessionId ?? 'new';
   area.value = readDraft(draftName);
   // Kept to be recognized when the same text is sent again.
   let refusedMessage: Outgoing | undefined;
 
   const outbox = createOutbox({
-    deliver: async ({ text, files: messageFiles, delivery: mode, id }) => {
-      const attachments = await Promise.all(messageFiles.map(readAttachment));
-      const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
-      const chatOptions = sessionId === undefined ? { attended: attendedBox.checked } : {};
-      return sendPrompt(
-        { sessionId, chatId },
-        prompt,
-        chatId === null ? { delivery: mode, id } : chatOptions,
-      );
-    },
+    deliver: (message) => deliver(message, options, attendedBox.checked),
     onChange() {
       fields.showSending(outbox.messages());
       saveDraft();
@@ -61,9 +47,9 @@ export function createComposer({
   function submit(): void {
     const text = area.value.trim();
     if (text === '') return;
-    const message = { text, files: [...(files.files ?? [])], delivery: delivery.value };
+    const message = { text, files: attachments.read(), delivery: delivery.value };
     area.value = '';
-    setFiles([]);
+    attachments.set([]);
     problem.hidden = true;
     area.focus();
     outbox.send({
@@ -75,7 +61,7 @@ export function createComposer({
   function restore(error: unknown, unsent: readonly Outgoing[]): void {
     refusedMessage = unsent.length === 1 ? unsent[0] : undefined;
     area.value = joinTexts([...unsent.map(({ text }) => text), area.value]);
-    setFiles([...unsent.flatMap((message) => message.files), ...(files.files ?? [])]);
+    attachments.set([...unsent.flatMap(({ files }) => files), ...attachments.read()]);
     saveDraft();
     const mayHaveArrived = chatId !== null && isUnanswered(error);
     const advice = mayHaveArrived
@@ -83,17 +69,6 @@ export function createComposer({
       : 'Your message is kept here and was not sent.';
     fill(problem, errorView(error), h('p', {}, advice));
     problem.hidden = false;
-  }
-
-  function setFiles(list: readonly File[]): void {
-    const transfer = new DataTransfer();
-    for (const file of list) transfer.items.add(file);
-    files.files = transfer.files;
-    showFileNames();
-  }
-
-  function showFileNames(): void {
-    fileNames.textContent = [...(files.files ?? [])].map(({ name }) => name).join(', ');
   }
 
   area.addEventListener('input', saveDraft);
@@ -107,13 +82,24 @@ export function createComposer({
     if (sessionId !== undefined)
       void trying(() => ask<Session>('sessions.update', { sessionId, attended: attendedBox.checked }));
   });
-  files.addEventListener('change', showFileNames);
   const form = layOut(fields, { hasDelivery: chatId === null });
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     submit();
   });
   return form;
+}
+
+/** Resolves to the id of the session that accepted the message. */
+async function deliver(
+  { text, files, delivery, id }: Outgoing,
+  { sessionId, chatId }: Pick<ComposerOptions, 'sessionId' | 'chatId'>,
+  isAttended: boolean,
+): Promise<string> {
+  const attachments = await Promise.all(files.map(readAttachment));
+  const prompt = { text, ...(attachments.length === 0 ? {} : { attachments }) };
+  const chatOptions = sessionId === undefined ? { attended: isAttended } : {};
+  return sendPrompt({ sessionId, chatId }, prompt, chatId === null ? { delivery, id } : chatOptions);
 }
 
 type Fields = ReturnType<typeof createFields>;
@@ -128,8 +114,7 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
   });
   const send = h('button', { type: 'submit', class: 'primary' }, 'Send');
   const attendedBox = h('input', { type: 'checkbox', id: 'asks', checked: isAttended });
-  const files = h('input', { type: 'file', id: 'files', multiple: true, class: 'hidden' });
-  const fileNames = h('span', { class: 'quiet' });
+  const attachments = createAttachmentField();
   const delivery = h('select', { id: 'delivery', 'aria-label': 'When the agent is busy' }, [
     h('option', { value: 'queue' }, 'wait in line'),
     h('option', { value: 'steer' }, 'tell it at its next step'),
@@ -152,11 +137,34 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
     else send.removeAttribute('aria-busy');
   }
 
-  return { area, send, attendedBox, files, fileNames, delivery, problem, sending, showSending };
+  return { area, send, attendedBox, attachments, delivery, problem, sending, showSending };
+}
+
+/** A field for files, whose names stand beside it. */
+function createAttachmentField() {
+  const input = h('input', { type: 'file', id: 'files', multiple: true, class: 'hidden' });
+  const names = h('span', { class: 'quiet' });
+  const read = (): File[] => [...(input.files ?? [])];
+  const showNames = (): void =>
+    void (names.textContent = read()
+      .map(({ name }) => name)
+      .join(', '));
+  input.addEventListener('change', showNames);
+  return {
+    input,
+    names,
+    read,
+    set(files: readonly File[]): void {
+      const transfer = new DataTransfer();
+      for (const file of files) transfer.items.add(file);
+      input.files = transfer.files;
+      showNames();
+    },
+  };
 }
 
 function layOut(
-  { area, send, attendedBox, files, fileNames, delivery, problem, sending }: Fields,
+  { area, send, attendedBox, attachments, delivery, problem, sending }: Fields,
   { hasDelivery }: { hasDelivery: boolean },
 ): HTMLFormElement {
   return h(
@@ -175,8 +183,8 @@ function layOut(
         ' Ask me before a tool that needs approval',
       ),
       hasDelivery && h('label', { for: 'delivery' }, 'When busy: ', delivery),
-      h('label', { class: 'attach', for: 'files' }, 'Attach files', files),
-      fileNames,
+      h('label', { class: 'attach', for: 'files' }, 'Attach files', attachments.input),
+      attachments.names,
       h('span', { class: 'grow' }),
       send,
     ),
