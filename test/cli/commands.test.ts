@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { optionsOf } from '../../src/cli/command-line/command.ts';
 import { commands } from '../../src/cli/commands.ts';
 import { makeDatabase } from '../support/databases.ts';
@@ -120,13 +120,9 @@ describe('standard output', () => {
 
 describe('a command on existing data', () => {
   let cwd: string;
-  let back: string;
   beforeEach(async () => {
     cwd = await mkdtemp(join(folder, 'empty-'));
-    back = process.cwd();
-    process.chdir(cwd);
   });
-  afterEach(() => process.chdir(back));
 
   test.each([
     ['admin', 'token', 'list'],
@@ -139,7 +135,7 @@ describe('a command on existing data', () => {
     ['db', 'migrate'],
     ['db', 'backup', 'file'],
   ])('creates no database: %s %s', async (...words) => {
-    const { code, screen } = await runCommandLine(words);
+    const { code, screen } = await runCommandLine(words, { cwd });
     expect(code).toBe(1);
     expect(screen).toContain('There is no database at ./data/townhall.db');
     expect(await readdir(cwd)).toEqual([]);

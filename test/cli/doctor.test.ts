@@ -9,6 +9,7 @@ import { checkJournalDisk } from '../../src/cli/checks/machine-checks.ts';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
+import { runCommandLine } from './in-process.ts';
 import { townhall } from './townhall.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
@@ -43,28 +44,23 @@ async function examine(
   words: string[],
   more: Record<string, string> = {},
 ): Promise<{
-  code: number | string;
+  code: number;
   findings: Finding[];
   screen: string;
   of(check: string): Finding | undefined;
 }> {
-  const run = townhall(['doctor', '--json', '--port', '0', ...words], {
+  const { code, screen } = await runCommandLine(['doctor', '--json', '--port', '0', ...words], {
     cwd: folder,
     env: { ...env, AGENT_PORT: '0', OPENAI_API_KEY: 'CANARY-openai-key', ...more },
   });
-  const code = await run.ended;
-  expect(run.screen()).not.toMatch(/CANARY|\n\s+at /);
-  expect(run.screen()).not.toContain(testMasterKey);
-  const line =
-    run
-      .screen()
-      .split('\n')
-      .find((text) => text.startsWith('{"ok"')) ?? '{"findings":[]}';
+  expect(screen).not.toMatch(/CANARY|\n\s+at /);
+  expect(screen).not.toContain(testMasterKey);
+  const line = screen.split('\n').find((text) => text.startsWith('{"ok"')) ?? '{"findings":[]}';
   const { findings } = JSON.parse(line) as { findings: Finding[] };
   return {
     code,
     findings,
-    screen: run.screen(),
+    screen,
     of: (check) => findings.find((finding) => finding.check === check),
   };
 }

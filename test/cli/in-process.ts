@@ -32,8 +32,14 @@ export async function runInProcess(
   return { code, output, errors };
 }
 
-/** Runs a whole command line: an error becomes a line on the screen and an exit code, as in a process. */
-export async function runCommandLine(words: readonly string[]): Promise<{ code: number; screen: string }> {
+/**
+ * Runs a whole command line: an error becomes a line on the screen and an exit code, as in a process. With `cwd` the
+ * process of the tests is in that folder meanwhile, so such calls must not overlap.
+ */
+export async function runCommandLine(
+  words: readonly string[],
+  { cwd, env = {} }: { cwd?: string; env?: Readonly<Record<string, string | undefined>> } = {},
+): Promise<{ code: number; screen: string }> {
   let screen = '';
   const print = (line: string): void => {
     screen += `${line}\n`;
@@ -42,12 +48,13 @@ export async function runCommandLine(words: readonly string[]): Promise<{ code: 
     isTerminal: false,
     write: async (bytes: Uint8Array) => print(Buffer.from(bytes).toString()),
   };
-  const code = await runTownhall(words, {
-    env: {},
-    print,
-    printError: print,
-    isOutputOpen: () => true,
-    output,
-  });
-  return { code, screen };
+  const former = process.cwd();
+  if (cwd !== undefined) process.chdir(cwd);
+  try {
+    const context = { env, print, printError: print, isOutputOpen: () => true, output };
+    const code = await runTownhall(words, context);
+    return { code, screen };
+  } finally {
+    process.chdir(former);
+  }
 }

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { connect } from '../../src/kernel/data/database.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
-import { townhall } from './townhall.ts';
+import { runCommandLine } from './in-process.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 let folder: string;
@@ -28,11 +28,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function run(...words: string[]): Promise<{ code: number | string; screen: string }> {
-  const command = townhall(words, { cwd: folder, env });
-  const code = await command.ended;
-  return { code, screen: command.screen() };
-}
+const run = (...words: string[]) => runCommandLine(words, { cwd: folder, env });
 
 describe('townhall admin token', () => {
   test('makes a credential that works at once, lists it and revokes it', async () => {
