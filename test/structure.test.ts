@@ -4,7 +4,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type Violation, findViolations } from './structure/rules.ts';
+import { type Violation, findViolations, importsFromAbove } from './structure/rules.ts';
 import { readSource } from './structure/source.ts';
 
 const root = path.join(import.meta.dirname, '..');
@@ -36,6 +36,15 @@ describe('the repository', () => {
       ({ place, rule }) => !(rule === 'unwanted' && place.startsWith('openapi/rules/plugin.js:')),
     );
     expect(violations.map(({ place, message }) => `${place} ${message}`)).toEqual([]);
+  });
+
+  test('lists no folder that has stopped importing from above', () => {
+    const used = sources.flatMap(({ path: file, imports }) =>
+      imports
+        .filter(({ target }) => importsFromAbove.get(path.posix.dirname(file)) === path.posix.dirname(target))
+        .map(() => path.posix.dirname(file)),
+    );
+    expect([...importsFromAbove.keys()].filter((folder) => !used.includes(folder))).toEqual([]);
   });
 });
 
