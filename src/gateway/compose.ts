@@ -429,10 +429,9 @@ function ledgerControls(database: Database) {
 type Tenants = ReturnType<typeof openTenants>;
 
 /** Bureaus, their users, administrators, and the credits of users. */
-function openTenants(
-  { config, options, database, isLocalEdition, defer }: Assembly,
-  { telemetry, upstream, changes, audit: auditLog, env, mail: mailer, ...urls }: Infrastructure,
-) {
+function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
+  const { options, database, defer } = assembly;
+  const { upstream, changes, audit: auditLog, env, mail: mailer, ...urls } = infrastructure;
   const { log, clock } = options;
   const bureauService = bureaus({
     store: bureausStore(database),
@@ -447,33 +446,7 @@ function openTenants(
   const alarms = alarmStore(database, changes);
   const administrators = adminStore(database);
   const concurrencyLimit = createConcurrencyLimit(defaultConcurrency);
-  const journalPath = journalFolder(config);
-  const creditsService = defer(
-    credits({
-      store: creditsStore(database),
-      allotmentStore: sqlAllotmentStore(database),
-      journal: settlementJournal(journalPath),
-      journals: config.journal === 'on' ? journalDirectory({ path: journalPath, log, clock }) : null,
-      users,
-      audit: auditLog,
-      log,
-      clock,
-      metrics: telemetry.metrics,
-      isAlone: isLocalEdition,
-      startingCredits: BigInt(config.startingCredits ?? (isLocalEdition ? 1_000_000 : 0)),
-      retentionDays: config.usageDays,
-      times: options.ledger ?? {},
-    }),
-  );
-  const usageService = defer(
-    usage({
-      store: usageStore(database),
-      log,
-      clock,
-      retentionDays: config.usageDays,
-      reportCharges: () => creditsService.report(),
-    }),
-  );
+  const { creditsService, usageService } = openCredits(assembly, infrastructure, users);
   const accountService = defer(
     accounts({
       concurrencyLimit,
@@ -532,6 +505,43 @@ function openTenants(
       return parseToken(bearer) === 'adm' ? adminService.identify(bearer) : null;
     },
   };
+}
+
+/** The ledger of credits, and the usage that it charges. */
+function openCredits(
+  { config, options, database, isLocalEdition, defer }: Assembly,
+  { telemetry, audit: auditLog }: Infrastructure,
+  users: ReturnType<typeof accountsStores>['accounts'],
+) {
+  const { log, clock } = options;
+  const journalPath = journalFolder(config);
+  const creditsService = defer(
+    credits({
+      store: creditsStore(database),
+      allotmentStore: sqlAllotmentStore(database),
+      journal: settlementJournal(journalPath),
+      journals: config.journal === 'on' ? journalDirectory({ path: journalPath, log, clock }) : null,
+      users,
+      audit: auditLog,
+      log,
+      clock,
+      metrics: telemetry.metrics,
+      isAlone: isLocalEdition,
+      startingCredits: BigInt(config.startingCredits ?? (isLocalEdition ? 1_000_000 : 0)),
+      retentionDays: config.usageDays,
+      times: options.ledger ?? {},
+    }),
+  );
+  const usageService = defer(
+    usage({
+      store: usageStore(database),
+      log,
+      clock,
+      retentionDays: config.usageDays,
+      reportCharges: () => creditsService.report(),
+    }),
+  );
+  return { creditsService, usageService };
 }
 
 /** Model calls, and the jobs that create images and videos. */
