@@ -4,12 +4,12 @@ import { Agent, get } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 
 // The embedded engine keeps up to a hundred files of its tables open.
-const descriptorLimit = 256;
+const descriptorLimit = inject('databaseSource')?.engine === 'embedded' ? 256 : 160;
 let place: DatabasePlace;
 let child: ChildProcess;
 let url: URL;
