@@ -1,6 +1,6 @@
-// Sends e-mail through nodemailer, which only this file imports. The server and the sender are read from the environment
-// for every message, so that a change needs no restart. Messages are neither stored nor logged.
-import { createTransport, type Transporter } from 'nodemailer';
+// Sends e-mail through nodemailer, which only this file imports, at the first message. The server and the sender are
+// read from the environment for every message, so that a change needs no restart. Messages are neither stored nor logged.
+import type { Transporter } from 'nodemailer';
 import { isLoopbackHost } from '../kernel/http/address.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { Requirement } from './service.ts';
@@ -43,13 +43,26 @@ export function mail({
   /** For connecting, and for each command until the server answers it. */
   deadlineMs?: number;
 }): Mail {
-  let current: { url: string; transport: Transporter } | undefined;
+  let current: { url: string; transport: Promise<Transporter> } | undefined;
 
-  function transportFor(url: string): Transporter {
+  function transportFor(url: string): Promise<Transporter> {
     if (current?.url === url) return current.transport;
-    current?.transport.close();
-    current = { url, transport: createTransport(transportOptions(url, deadlineMs)) };
-    return current.transport;
+    closeCurrent();
+    const opening = { url, transport: openTransport(url, deadlineMs) };
+    current = opening;
+    // A transport that could not be opened is opened again for the next message.
+    opening.transport.catch(() => {
+      if (current === opening) current = undefined;
+    });
+    return opening.transport;
+  }
+
+  function closeCurrent(): void {
+    void current?.transport.then(
+      (transport) => transport.close(),
+      () => {},
+    );
+    current = undefined;
   }
 
   function readSettings(): { url: string; from: string } | null {
@@ -69,7 +82,8 @@ export function mail({
         throw new Problem('upstream_failed', 'upstream_failed', 'This server has no mail server configured.');
       try {
         // Pass the address as an object: nodemailer would parse a string for names and further addresses.
-        await transportFor(settings.url).sendMail({
+        const transport = await transportFor(settings.url);
+        await transport.sendMail({
           from: settings.from,
           to: { name: '', address: to },
           subject,
@@ -79,11 +93,13 @@ export function mail({
         throw sendError(cause);
       }
     },
-    close() {
-      current?.transport.close();
-      current = undefined;
-    },
+    close: closeCurrent,
   };
+}
+
+async function openTransport(url: string, deadlineMs: number): Promise<Transporter> {
+  const { createTransport } = await import('nodemailer');
+  return createTransport(transportOptions(url, deadlineMs));
 }
 
 function transportOptions(url: string, deadlineMs: number) {
