@@ -7,7 +7,7 @@ import { adoptRow } from './allotment.ts';
 import { ChargeQueue, reportsAfter, type UnappliedCharge } from './charge-queue.ts';
 import type { AllotmentPool } from './pool.ts';
 import { databaseUnavailable, isDatabaseUnavailable, mayPass } from './problems.ts';
-import type { AllotmentReport, AllotmentRow, AllotmentStore, ApplyResult } from './store.ts';
+import type { AllotmentReport, AllotmentRow, AllotmentStore, ApplyResult, CoveredCharge } from './store.ts';
 import { maximumBatch, type AllotmentTimes } from './times.ts';
 
 export interface ApplyLoopOptions {
@@ -140,7 +140,7 @@ export class ApplyLoop {
   async #apply(batch: readonly UnappliedCharge[]): Promise<void> {
     const toSeq = batch.at(-1)?.line.seq;
     if (toSeq === undefined) return;
-    const lines = batch.map(({ line }) => line);
+    const lines = batch.map(({ line, covered }) => ({ ...line, covered }));
     const result = await this.#send(toSeq, lines, reportsAfter(batch));
     if (result.outcome === 'mismatch') await this.#recover(result.appliedSeq);
     else if (result.outcome === 'other_generation') this.#endGeneration();
@@ -155,7 +155,7 @@ export class ApplyLoop {
 
   async #send(
     toSeq: number,
-    charges: readonly ChargeLine[],
+    charges: readonly CoveredCharge[],
     reports: readonly AllotmentReport[],
   ): Promise<ApplyResult> {
     const { store, journal, generation, onDatabaseAnswer } = this.#options;
