@@ -65,7 +65,7 @@ const long = [
   'test/deploy/{deploy,failures,resources}.test.ts',
   'test/fault-injection/**/*.test.ts',
   'test/fuzz/**/*.test.ts',
-  'test/gateway/credits/crash.test.ts',
+  'test/gateway/credits/{crash,store-equivalence-long}.test.ts',
   'test/packages/**/*.test.ts',
   'test/support/exit-code.test.ts',
 ];
