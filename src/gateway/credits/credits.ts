@@ -106,6 +106,7 @@ export function credits(options: CreditsOptions): Credits {
   const maintenance = createLedgerMaintenance({
     ledger: holds,
     store,
+    allotments: options.allotmentStore,
     journal,
     log,
     clock,

@@ -4,6 +4,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { SettlementJournal } from './journal/settlements.ts';
 import type { ManagedLedger } from './ledger.ts';
+import type { AllotmentStore } from './allotments/store.ts';
 import type { CreditsStore } from './store.ts';
 import { verifyLedger } from './verify.ts';
 
@@ -30,6 +31,7 @@ export const defaultTimes: LedgerTimes = {
 export interface LedgerMaintenanceOptions {
   ledger: ManagedLedger;
   store: CreditsStore;
+  allotments: Pick<AllotmentStore, 'dropOld'>;
   journal: SettlementJournal;
   log: Log;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
@@ -58,7 +60,7 @@ const renewalGapMs = 100;
 const firstVerifyMs = 2_000;
 
 export function createLedgerMaintenance(options: LedgerMaintenanceOptions): LedgerMaintenance {
-  const { ledger, store, journal, log, clock, times, isAlone, retentionDays } = options;
+  const { ledger, store, allotments, journal, log, clock, times, isAlone, retentionDays } = options;
   const shutdown = new AbortController();
   const { signal } = shutdown;
   const loops: Promise<void>[] = [];
@@ -133,8 +135,9 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
         ledger.recordVerification(mismatches.length);
         if (!ok) log.error({ faults: mismatches }, 'the ledger does not agree with itself');
       });
-      await runAndLog('old holds could not be dropped', async () => {
+      await runAndLog('old holds and allotments could not be dropped', async () => {
         while ((await store.dropOldHolds(retentionDays, dropLimit)) === dropLimit);
+        while ((await allotments.dropOld(retentionDays, dropLimit)) === dropLimit);
       });
       // Another process may have left files on a shared disk.
       await runAndLog('the journal could not be settled yet', () => ledger.replay());
