@@ -16,7 +16,7 @@ export function createControlHandlers({
 }: {
   admin: Pick<Admin, 'setup' | 'reset' | 'machines'>;
   audit: { verify(head: string | null): Promise<unknown> };
-  credits: { verify(): Promise<unknown> };
+  credits: { verify(): Promise<unknown>; report(): Promise<void> };
   ledger: { show(userId: string): Promise<unknown>; generation(): Promise<string> };
   env: { controls: Readonly<Record<string, ControlHandler>> };
   ai: { checkProviders(): Promise<unknown> };
@@ -28,6 +28,11 @@ export function createControlHandlers({
     ...env.controls,
     ...database,
     'audit.verify': (head) => audit.verify(typeof head === 'string' ? head : null),
+    // The backup contains what this process has charged.
+    'db.backup': async (input) => {
+      await credits.report();
+      return database['db.backup'](input);
+    },
     'ledger.verify': () => credits.verify(),
     'ledger.show': (userId) => ledger.show(String(userId)),
     'ledger.generation': () => ledger.generation(),
