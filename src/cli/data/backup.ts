@@ -4,6 +4,7 @@
 import { existsSync } from 'node:fs';
 import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import { startNewGeneration } from '../../gateway/credits/index.ts';
 import { envStore } from '../../gateway/env/index.ts';
 import { connect, type Database } from '../../kernel/data/database.ts';
 import { makeFolder } from '../../kernel/folder.ts';
@@ -187,6 +188,7 @@ async function unpackAndSurvey(
   const database = await connect({ path: staging, seed: file }, { log: stderrLog().log });
   try {
     if (!(await hasSchema(database, location))) throw wrongSurface(file, location);
+    if (location.surface === 'gateway') await startNewGeneration(database);
     return await envStore(database).survey();
   } finally {
     await database.close();
@@ -241,6 +243,7 @@ async function restorePostgres(
       onLine: tableCounter(/processing data for table "([^"]+)"/, progress),
     },
   );
+  if (location.surface === 'gateway') await withDatabase(location, startNewGeneration);
   return masterKey;
 }
 

@@ -1,5 +1,6 @@
 // Charges of a journal in the database: each line once, in one transaction per account and batch, from its allotment first.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { startNewGeneration } from '../../../src/gateway/credits/index.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { chargeOf, startAllotments, type AllotmentsWorld } from './allotments-world.ts';
 import { callOf, facts, force } from './world.ts';
@@ -96,6 +97,15 @@ describe('applyCharges', () => {
     });
     expect(await world.charge([{ call: callOf(userId) }])).toMatchObject({ outcome: 'other_generation' });
     expect(await world.account(userId)).toMatchObject({ posted: 100n });
+  });
+
+  test('refuses a journal of before a restore', async () => {
+    const userId = await world.user(100n);
+    await world.charge([{ call: callOf(userId) }]);
+    await startNewGeneration(world.place.database);
+    expect(await world.store.generation()).not.toBe(world.generation);
+    expect(await world.charge([{ call: callOf(userId) }])).toMatchObject({ outcome: 'other_generation' });
+    expect(await world.account(userId)).toMatchObject({ posted: 99n });
   });
 
   test('takes a charge beyond its allotment from account and key', async () => {

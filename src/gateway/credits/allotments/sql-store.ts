@@ -94,6 +94,16 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
   };
 }
 
+/**
+ * Gives a restored ledger a generation of its own, so that journals of the time after its backup are not applied to it. A
+ * backup of a release without generations gets one by its migration.
+ */
+export async function startNewGeneration({ sql }: Pick<Database, 'sql'>): Promise<void> {
+  const [row] = await sql<{ exists: boolean }[]>`
+    select to_regclass('gateway.credits_ledger') is not null as exists`;
+  if (row?.exists === true) await sql`update gateway.credits_ledger set generation = gen_random_uuid()`;
+}
+
 type OwnSql = Pick<Database, 'sql'>;
 
 async function allot({ sql }: OwnSql, request: AllotRequest): Promise<AllotResult> {
