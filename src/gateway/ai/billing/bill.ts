@@ -17,7 +17,7 @@ import { countUsage, inputPrice, nothingUsed, priceToCharge, type UsageCount } f
 import { logDoubts } from './doubts.ts';
 import { usageFacts } from './facts.ts';
 import { newProgress, type Progress, takeCheckpoint, type TextKind } from './progress.ts';
-import { addedLimit, isUnlimited } from './reservable.ts';
+import { isUnlimited, termsWithin } from './reservable.ts';
 import { isInsufficient, raiseReservation, refuseRaisedLimit, reserveHighest } from './reserve.ts';
 import type { RunningCalls } from './running-calls.ts';
 import { UpstreamAbort } from './upstream-abort.ts';
@@ -113,12 +113,10 @@ export class Bill {
     if (state.phase !== 'open' && state.phase !== 'reserved') throw unexpectedPhase(state, 'reserve');
     const reservation = await this.#reservationFor(state, model, fallbacks);
     const demand = this.#demand;
-    const limit = addedLimit(model, demand, reservation?.amount);
     this.#state = {
       phase: 'reserved',
       model,
-      bound: boundOf(model, demand, limit),
-      limit,
+      ...termsWithin(model, demand, reservation?.amount),
       reservation,
       wasSent: state.phase === 'reserved' && state.wasSent,
     };

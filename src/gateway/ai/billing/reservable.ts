@@ -21,24 +21,26 @@ export function acceptsLimit(model: CatalogModel): boolean {
 }
 
 /**
- * The output limit to add to the request, in tokens: the model's longest answer, or what the granted credits cover.
- * Undefined where none is needed. `granted` is undefined for a call that is not paid for.
+ * The output limit to add to the request, in tokens, and the bound with it: the model's longest answer, or what the granted
+ * credits cover. No limit is added where none is needed. `granted` is undefined for a call that is not paid for.
  */
-export function addedLimit(model: CatalogModel, demand: Demand, granted?: bigint): number | undefined {
-  if (!isUnlimited(demand) || model.rates === null || !acceptsLimit(model)) return undefined;
+export function termsWithin(
+  model: CatalogModel,
+  demand: Demand,
+  granted?: bigint,
+): { limit: number | undefined; bound: Bound } {
+  if (!isUnlimited(demand) || model.rates === null || !acceptsLimit(model))
+    return { limit: undefined, bound: boundOf(model, demand) };
   const longest = longestOutput(model);
-  if (granted === undefined || boundOf(model, demand, longest).credits <= granted) return longest;
-  return Math.min(longest, affordableOutput([model], demand, granted));
-}
-
-/** The bound of the call on the model, with the output limit that the granted credits cover. */
-export function boundWithin(model: CatalogModel, demand: Demand, granted?: bigint): Bound {
-  return boundOf(model, demand, addedLimit(model, demand, granted));
+  const full = boundOf(model, demand, longest);
+  if (granted === undefined || full.credits <= granted) return { limit: longest, bound: full };
+  const limit = Math.min(longest, affordableOutput([model], demand, granted));
+  return { limit, bound: boundOf(model, demand, limit) };
 }
 
 /** The highest bound of the models, each at its longest answer. */
 export function highestBound(models: readonly CatalogModel[], demand: Demand): bigint {
-  return highest(models, (model) => boundWithin(model, demand).credits);
+  return highest(models, (model) => termsWithin(model, demand).bound.credits);
 }
 
 /**
@@ -75,7 +77,7 @@ export function mayShorten(models: readonly CatalogModel[], demand: Demand): boo
 
 function highestBoundAt(models: readonly CatalogModel[], demand: Demand, tokens: number): bigint {
   return highest(models, (model) => {
-    const limit = addedLimit(model, demand);
+    const { limit } = termsWithin(model, demand);
     return boundOf(model, demand, limit && Math.min(limit, tokens)).credits;
   });
 }

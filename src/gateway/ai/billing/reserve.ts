@@ -7,11 +7,11 @@ import { countTextTokens } from '../metering/closer-bound.ts';
 import type { TokenCounter } from '../metering/token-counter.ts';
 import {
   amountWithin,
-  boundWithin,
   coversShorterAnswer,
   highestBound,
   mayShorten,
   shortestAmount,
+  termsWithin,
 } from './reservable.ts';
 
 type ReservingLedger = Pick<Ledger, 'reserve' | 'hold' | 'available'>;
@@ -119,7 +119,7 @@ export async function raiseReservation(
   reservation: Reservation,
   { ledger, model, demand, payer }: RaiseOptions,
 ): Promise<void> {
-  const price = boundWithin(model, demand).credits;
+  const price = termsWithin(model, demand).bound.credits;
   if (price <= reservation.amount) return;
   try {
     await reservation.raise(price);

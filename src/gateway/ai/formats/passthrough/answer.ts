@@ -37,7 +37,7 @@ export async function readPassthroughAnswer(
   // Scan before parsing: the scan bounds how many parts the parser has to build.
   const object = topLevelMembers(bytes);
   if (isLarge) await nextTurn();
-  // The meter counts the text of an answer without usage. Formats without text (vectors, ranks) need their short members
+  // The bill counts the text of an answer without usage. Formats without text (vectors, ranks) need their short members
   // only.
   const isComplete = !isLarge || format.textMembers.length > 0;
   const value = object && (isComplete ? parseObject(bytes) : parseShortMembers(bytes, object.members));

@@ -66,7 +66,7 @@ function hubUsage(reported: object | null | undefined): Usage {
   const raw = (reported ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };
   const claim = chatClaim(raw);
   if (claim === undefined) return unknownUsage();
-  // Unchanged, for the meter to reject and log.
+  // Unchanged, for the bill to reject and log.
   if (claim === 'faulty')
     return {
       inputTokens: { ...unknownUsage().inputTokens, total: raw.prompt_tokens },
