@@ -636,6 +636,7 @@ async function withServers(
     MODELS_FILE: modelsFile,
     ACME_API_KEY: 'key',
     STORAGE_PATH: storage,
+    JOURNAL_PATH: join(own, 'journal'),
     VIDEO_POLL_MS: '1500',
   };
   const processes: ChildProcess[] = [];
