@@ -21,5 +21,7 @@ export function beginLease(clock: LeaseClock, leaseMs: number): Lease {
 
 export function isLeaseValid(lease: Lease, clock: LeaseClock): boolean {
   const nowMs = clock.monotonicMs();
-  return nowMs < lease.endsAtMs && clock.now().getTime() - nowMs - lease.clockGapMs <= maximumClockJumpMs;
+  // Also a clock that was set back: the step could hide a suspension.
+  const jumpMs = Math.abs(clock.now().getTime() - nowMs - lease.clockGapMs);
+  return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs;
 }
