@@ -84,7 +84,7 @@ export class AllotmentMaintenance {
     const { ledger, store, generation } = this.#options;
     if (ledger.takeLostOpening()) await ledger.leases.reconcile();
     if (ledger.pool.size > 0) await ledger.leases.renew();
-    else if ((await store.generation()) !== generation) ledger.endGeneration();
+    if ((await store.generation()) !== generation) ledger.endGeneration();
     ledger.contact.recordAnswer();
   }
 
