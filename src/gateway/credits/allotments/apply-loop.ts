@@ -125,10 +125,11 @@ export class ApplyLoop {
     }
   }
 
-  async #putAside({ line, covered }: UnappliedCharge, error: unknown): Promise<void> {
+  async #putAside(charge: UnappliedCharge, error: unknown): Promise<void> {
     const { log, counters } = this.#options;
-    // An empty batch moves the database past the line.
-    const result = await this.#send(line.seq, [], []);
+    const { line, covered } = charge;
+    // A batch without charges moves the database past the line. Its report keeps the allotment's row in the answer.
+    const result = await this.#send(line.seq, [], reportsAfter([charge]));
     counters.linesPutAside += 1;
     log.error(
       { alarm: 'charge_put_aside', err: error, line: describeLine(line), covered: String(covered) },
