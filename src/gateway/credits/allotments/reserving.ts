@@ -151,11 +151,15 @@ export class Reserving {
       idleOfUser: pool.idleOfUser(payer.userId),
     });
     const want = queue.total - free + extra;
+    const giveBacksBefore = writes.giveBacks;
     const result = await writes.enlarge(allotment, { need, want, ticket: head.recall?.ticket });
     if (result.outcome !== 'short') return result.outcome;
-    if (head.giveBacks < maximumGiveBacks && (await this.#giveBackOfSiblings(payer, allotment))) {
-      head.giveBacks += 1;
-      return result.outcome;
+    if (head.giveBacks < maximumGiveBacks) {
+      const isOutdated = writes.giveBacks !== giveBacksBefore;
+      if ((await this.#giveBackOfSiblings(payer, allotment)) || isOutdated) {
+        head.giveBacks += 1;
+        return result.outcome;
+      }
     }
     const ofSiblings = pool.idleOfUser(payer.userId) - idleCredits(allotment);
     await this.#waitForOthers(payer, queue, {
@@ -174,7 +178,12 @@ export class Reserving {
     const { pool, writes } = this.#options;
     const siblings = pool.ofUser(payer.userId).filter((one) => one !== allotment);
     const underWay = siblings.filter(({ write }) => write !== null);
-    if ((await writes.giveBack(siblings.filter((one) => idleCredits(one) > 0n))) > 0n) return true;
+    // A give-back without a known outcome is repeated: its credits are neither here nor surely available.
+    const uncertain = siblings.filter(
+      ({ isGiveBackUncertain, write }) => isGiveBackUncertain && write === null,
+    );
+    const idle = siblings.filter((one) => idleCredits(one) > 0n && !one.isGiveBackUncertain);
+    if ((await writes.giveBack([...idle, ...uncertain])) > 0n || uncertain.length > 0) return true;
     await Promise.all(underWay.map(({ write }) => settled(write)));
     return underWay.length > 0;
   }
@@ -187,10 +196,14 @@ export class Reserving {
   ): Promise<void> {
     const { store, clock, times, makeId, gatewayId, counters } = this.#options;
     const most = free + available + elsewhere;
-    for (const call of queue.take(({ amount }) => amount > most))
+    const asker = queue.head;
+    // With a ticket only its own call is refused: what holders answered to the ticket may have changed for later calls.
+    const isSure = (call: WaitingCall): boolean => asker?.recall == null || call === asker;
+    for (const call of queue.take((call) => call.amount > most && isSure(call)))
       call.reject(insufficientCredits(call.amount, free + available));
     const { head } = queue;
-    if (head === undefined) return;
+    // Credits may have come free meanwhile.
+    if (head === undefined || head.amount <= free) return;
     const nowMs = clock.monotonicMs();
     if (head.recall === null) {
       const ticket = makeId('tkt');

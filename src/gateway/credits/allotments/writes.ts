@@ -20,9 +20,15 @@ export class AllotmentWrites {
   hasLostOpening = false;
   /** Latest known credits outside of allotments and holds, by user. */
   readonly #available = new Map<string, bigint>();
+  #giveBacks = 0;
 
   constructor(options: AllotmentWritesOptions) {
     this.#options = options;
+  }
+
+  /** Number of give-backs that ended. An answer on what is available is too low when it grew since the request. */
+  get giveBacks(): number {
+    return this.#giveBacks;
   }
 
   /** Credits of the user that no hold and no allotment had when the database was last asked. */
@@ -76,7 +82,9 @@ export class AllotmentWrites {
       total += idleCredits(allotment);
       return lowerToUse(allotment, end);
     });
-    const rows = await exclusive(ready, () => this.#options.store.giveBack(requests));
+    const rows = await exclusive(ready, () => this.#options.store.giveBack(requests)).finally(
+      () => (this.#giveBacks += 1),
+    );
     for (const [index, allotment] of ready.entries()) this.#adopt(allotment, rows[index] ?? null);
     return total;
   }
