@@ -94,11 +94,13 @@ export class StoreModel {
   /** Grows with each change of a row. */
   changes = 0;
   private readonly nowMs: () => number;
+  private readonly startedMs: () => number;
 
-  /** `nowMs`: the clock of the database. */
-  constructor(options: { generation: string; nowMs: () => number }) {
+  /** `nowMs`: the clock of the database; `startedMs`: when the server started by it, long ago by default. */
+  constructor(options: { generation: string; nowMs: () => number; startedMs?: () => number }) {
     this.generationId = options.generation;
     this.nowMs = options.nowMs;
+    this.startedMs = options.startedMs ?? (() => Number.NEGATIVE_INFINITY);
   }
 
   allot(request: AllotRequest): AllotResult {
@@ -140,6 +142,10 @@ export class StoreModel {
       const row = this.openRow(allotmentId);
       return row === null ? null : copyRow(row);
     });
+  }
+
+  ofGateway(gatewayId: string): AllotmentRow[] {
+    return [...this.allotments.values()].filter((row) => row.gatewayId === gatewayId).map(copyRow);
   }
 
   read(allotmentIds: readonly string[]): AllotmentRow[] {
@@ -238,6 +244,8 @@ export class StoreModel {
   }
 
   takeBackExpired(limit: number): { allotmentId: string; amount: bigint }[] {
+    // After an outage the holders could not renew their leases either.
+    if (this.startedMs() > this.nowMs() - 60_000) return [];
     this.forgetTickets(() => true);
     const latestMs = this.nowMs() - graceMs;
     const expired = [...this.allotments.values()]
