@@ -248,7 +248,7 @@ export class AllotmentLedger {
   endGeneration(): void {
     if (this.#isOtherGeneration) return;
     this.#isOtherGeneration = true;
-    for (const allotment of [...this.pool.all()]) this.pool.remove(allotment);
+    for (const allotment of this.pool.all()) this.pool.remove(allotment);
     this.#options.log.error(
       { alarm: 'other_generation' },
       'the ledger was restored or created anew under this process; start it again',
