@@ -67,6 +67,7 @@ const long = [
   'test/fuzz/**/*.test.ts',
   'test/gateway/credits/{crash,store-equivalence-long}.test.ts',
   'test/packages/**/*.test.ts',
+  'test/simulation/planted-bugs.test.ts',
   'test/support/exit-code.test.ts',
 ];
 

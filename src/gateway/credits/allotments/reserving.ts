@@ -198,7 +198,8 @@ export class Reserving {
     const most = free + available + elsewhere;
     const asker = queue.head;
     // With a ticket only its own call is refused: what holders answered to the ticket may have changed for later calls.
-    const mayRefuse = (call: WaitingCall): boolean => asker === undefined || asker.recall === null || call === asker;
+    const mayRefuse = (call: WaitingCall): boolean =>
+      asker === undefined || asker.recall === null || call === asker;
     for (const call of queue.take((call) => call.amount > most && mayRefuse(call)))
       call.reject(insufficientCredits(call.amount, free + available));
     const { head } = queue;

@@ -1,0 +1,177 @@
+// Carries out the actions of a schedule: calls, faults of machines, database and network, and changes of balances.
+import { Problem } from '../../src/kernel/problem.ts';
+import { startCall } from './clients.ts';
+import { noFaults } from './database-link.ts';
+import { startGateway, type LedgerModules } from './gateway.ts';
+import { createDisk, loseUnsyncedLines, loseUnwrittenLines } from './journal-model.ts';
+import { type Action, printPlain } from './schedule.ts';
+import type { Machine, World } from './world.ts';
+
+/** The longest wait for an answer, and the next renewal. */
+const aftermathMs = 11_000;
+
+export function act(world: World, action: Action, modules: LedgerModules): void {
+  const { scheduler, server, coverage } = world;
+  const { model } = server;
+  const machine = 'machine' in action ? world.machines[action.machine] : undefined;
+  world.trace?.(printPlain(action));
+  if (action.kind !== 'call') coverage.count(`action ${action.kind}`);
+  if (action.kind === 'network cut' || action.kind === 'message faults' || action.kind === 'database stop')
+    world.troubledUntilMs = Math.max(world.troubledUntilMs, scheduler.nowMs() + action.forMs + aftermathMs);
+  switch (action.kind) {
+    case 'call':
+      if (machine !== undefined) startCall(world, machine, action);
+      return;
+    case 'kill':
+    case 'power cut':
+      if (machine === undefined) return;
+      endProcess(world, machine, action.kind === 'power cut');
+      scheduler.after(action.restartMs, null, () => startGateway(world, machine, modules));
+      return;
+    case 'shutdown':
+      if (machine !== undefined) shutDown(world, machine, action.restartMs, modules);
+      return;
+    case 'stop':
+    case 'suspend':
+      if (machine !== undefined) pause(world, machine, action.forMs, action.kind === 'suspend');
+      return;
+    case 'wall clock jump':
+      if (machine !== undefined && machine.gateway !== null)
+        machine.gateway.process.wallOffsetMs += action.byMs;
+      world.hadClockJump = true;
+      return;
+    case 'disk failure':
+      if (machine === undefined) return;
+      machine.disk.isFailing = true;
+      scheduler.after(action.forMs, null, () => void (machine.disk.isFailing = false));
+      return;
+    case 'disk loss':
+      if (machine !== undefined) loseDisk(world, machine, modules);
+      return;
+    case 'network cut':
+      if (machine !== undefined) machine.cutUntilMs = scheduler.nowMs() + action.forMs;
+      return;
+    case 'listen loss':
+      world.deafUntilMs = scheduler.nowMs() + action.forMs;
+      return;
+    case 'message faults':
+      if (world.isQuiet) return;
+      server.messageFaults = action.faults;
+      scheduler.after(action.forMs, null, () => void (server.messageFaults = noFaults));
+      return;
+    case 'database stop':
+      stopDatabase(world, action.forMs, action.clockAheadMs);
+      return;
+    case 'backup':
+      world.backup = model.snapshot();
+      return;
+    case 'restore':
+      restore(world);
+      return;
+    case 'grant':
+      model.post(action.userId, action.credits);
+      return;
+    case 'refund':
+    case 'deduct':
+      model.close({ userId: action.userId });
+      scheduler.after(1_000, null, () =>
+        model.takeBack(action.userId, action.credits, action.kind === 'refund'),
+      );
+      return;
+    case 'cap':
+      model.close({ tokenId: action.tokenId });
+      scheduler.after(1_000, null, () => model.lowerCap(action.tokenId, action.cap));
+      return;
+    case 'revoke':
+      model.close({ tokenId: action.tokenId });
+      return;
+    case 'exact hold':
+      if (machine !== undefined) holdExactly(world, machine, action);
+      return;
+  }
+}
+
+/** Ends the process at once. Its journal keeps what the kernel, or after a power cut the disk, has. */
+export function endProcess(world: World, machine: Machine, isPowerCut: boolean): void {
+  const { gateway } = machine;
+  if (gateway === null) return;
+  world.scheduler.kill(gateway.process);
+  if (isPowerCut) loseUnsyncedLines(machine.disk, gateway.process, world.random);
+  else loseUnwrittenLines(machine.disk, gateway.process);
+  for (const call of world.openCalls) if (call.gateway === gateway) world.openCalls.delete(call);
+  machine.gateway = null;
+}
+
+function shutDown(world: World, machine: Machine, restartMs: number, modules: LedgerModules): void {
+  const { gateway } = machine;
+  if (gateway === null) return;
+  gateway.isReady = false;
+  const end = (): void => {
+    if (machine.gateway !== gateway) return;
+    endProcess(world, machine, false);
+    world.scheduler.after(restartMs, null, () => startGateway(world, machine, modules));
+  };
+  gateway.close().then(end, end);
+  // The supervisor's patience.
+  world.scheduler.after(30_000, null, end);
+}
+
+function pause(world: World, machine: Machine, forMs: number, isSuspend: boolean): void {
+  const process = machine.gateway?.process;
+  if (process?.state !== 'running') return;
+  world.scheduler.stop(process);
+  world.scheduler.after(forMs, null, () => {
+    if (isSuspend) process.suspendedMs += forMs;
+    world.scheduler.resume(process);
+  });
+}
+
+/** The machine is gone with its disk; another takes its place. */
+function loseDisk(world: World, machine: Machine, modules: LedgerModules): void {
+  endProcess(world, machine, true);
+  for (const journalId of machine.disk.folders.keys()) world.lostJournals.add(journalId);
+  machine.disk = createDisk();
+  world.scheduler.after(1_000, null, () => startGateway(world, machine, modules));
+}
+
+function stopDatabase(world: World, forMs: number, clockAheadMs: number): void {
+  const { server, scheduler } = world;
+  server.isUp = false;
+  server.starts += 1;
+  const { starts } = server;
+  scheduler.after(forMs, null, () => {
+    if (server.starts !== starts || server.isUp) return;
+    server.isUp = true;
+    server.upSinceMs = scheduler.nowMs();
+    server.clockAheadMs += clockAheadMs;
+  });
+}
+
+/** `townhall db restore` under running gateways: an older copy with a new generation. */
+function restore(world: World): void {
+  const { server, backup } = world;
+  if (backup === null) return;
+  stopDatabase(world, 500, 0);
+  server.model.restore(backup, `generation-${server.starts}`);
+  for (const holdId of server.model.holds.keys())
+    world.scheduler.after(45_000, null, () => void server.model.settleHold(holdId, 0n));
+}
+
+/** A job: its exact hold may need credits that allotments keep idle. */
+function holdExactly(world: World, machine: Machine, action: Extract<Action, { kind: 'exact hold' }>): void {
+  const { gateway } = machine;
+  if (gateway?.process.state !== 'running' || !gateway.isReady) return;
+  const { scheduler, server, coverage } = world;
+  const { userId, tokenId, credits, price, forMs } = action;
+  const holdId = `hold_${(world.lastId += 1)}`;
+  gateway.hold({ holdId, userId, tokenId, amount: credits }).then(
+    () => {
+      coverage.count('exact hold');
+      scheduler.after(forMs, null, () => void server.model.settleHold(holdId, price));
+    },
+    (error: unknown) => {
+      if (!(error instanceof Problem)) throw error;
+      coverage.count(`exact hold: ${error.code}`);
+    },
+  );
+}

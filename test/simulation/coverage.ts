@@ -1,0 +1,14 @@
+// Counts how often each kind of event and each branch of the ledger was reached. A long run fails when one never was.
+
+export interface Coverage {
+  count(name: string, times?: number): void;
+  counts(): Map<string, number>;
+}
+
+export function createCoverage(): Coverage {
+  const counts = new Map<string, number>();
+  return {
+    count: (name, times = 1) => void counts.set(name, (counts.get(name) ?? 0) + times),
+    counts: () => counts,
+  };
+}

@@ -1,0 +1,59 @@
+// States of the ledger and kinds of faults that a long run must reach.
+import type { Coverage } from './coverage.ts';
+
+const states: readonly string[] = [
+  ...[
+    'kill',
+    'power cut',
+    'shutdown',
+    'stop',
+    'suspend',
+    'wall clock jump',
+    'disk failure',
+    'disk loss',
+    'network cut',
+    'listen loss',
+    'message faults',
+    'database stop',
+    'backup',
+    'restore',
+    'grant',
+    'refund',
+    'deduct',
+    'cap',
+    'revoke',
+    'exact hold',
+  ].map((kind) => `action ${kind}`),
+  ...['slow', 'requestLost', 'answerLost', 'delayedCommit', 'doubled'].map((fault) => `message ${fault}`),
+  ...['granted', 'short', 'stale', 'gone', 'closed'].map((outcome) => `allot ${outcome}`),
+  ...['applied', 'repeated', 'mismatch', 'other_generation'].map((outcome) => `apply ${outcome}`),
+  ...['insufficient_credits', 'credits_busy', 'database_unavailable', 'journal_unavailable'].map(
+    (code) => `error ${code}`,
+  ),
+  'answer',
+  'call without a gateway',
+  'charge put aside',
+  'closed flag',
+  'exact hold',
+  'give-back',
+  'give-back that ends',
+  'late charge',
+  'lost notification',
+  'overrun',
+  'price above the reservation',
+  'raise',
+  'recall flag',
+  'release',
+  'replay of a dead process',
+  'journal of another generation',
+  'reserve at once',
+  'reserve with a wait',
+  'settle twice',
+  'spend the rest',
+  'take-back',
+];
+
+export function missingStates(coverage: Coverage): string[] {
+  const counts = coverage.counts();
+  return states.filter((state) => (counts.get(state) ?? 0) === 0);
+}

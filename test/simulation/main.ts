@@ -1,0 +1,33 @@
+// npm run test:simulation -- [--seed N] [--schedules N] [--seconds N] [--bug NAME] [--report FILE]
+//
+// Runs schedules one after the other. A failing seed is shrunk and printed with its trace. Without a seed they begin with the
+// time of day, so that each run tries others; with one, that schedule alone is run unless --schedules says more.
+import { parseArgs } from 'node:util';
+import { loadLedger, plantBug } from './load.ts';
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: 'string' },
+    schedules: { type: 'string' },
+    seconds: { type: 'string' },
+    bug: { type: 'string' },
+    report: { type: 'string' },
+    trace: { type: 'boolean' },
+  },
+});
+if (values.bug !== undefined) plantBug(values.bug);
+const modules = await loadLedger();
+const { runSchedules } = await import('./run.ts');
+process.exitCode = await runSchedules(modules, {
+  firstSeed: values.seed === undefined ? rotatingSeed() : Number(values.seed),
+  schedules: Number(values.schedules ?? (values.seed === undefined ? Number.MAX_SAFE_INTEGER : 1)),
+  seconds: Number(values.seconds ?? 120),
+  isTraced: values.trace === true,
+  isExploring: values.bug !== undefined,
+  report: values.report,
+});
+
+/** A million seeds apart from the run of a second ago. */
+function rotatingSeed(): number {
+  return (Math.floor(Date.now() / 1_000) % 2_000) * 1_000_000;
+}

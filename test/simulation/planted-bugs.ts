@@ -1,0 +1,253 @@
+// Bugs that the simulation must find. Each changes the source of a real module, or of a model of a seam, while it is loaded.
+
+export interface PlantedBug {
+  name: string;
+  /** The first seed that found it when it was planted. */
+  seed: number;
+  /** `find` is in the file exactly once. */
+  changes: { file: string; find: string; replace: string }[];
+}
+
+const allotments = 'src/gateway/credits/allotments';
+const model = 'test/simulation/store-model.ts';
+const journal = 'test/simulation/journal-model.ts';
+
+export const plantedBugs: readonly PlantedBug[] = [
+  {
+    name: 'lease not checked',
+    seed: 19,
+    changes: [
+      {
+        file: `${allotments}/lease.ts`,
+        find: 'return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs;',
+        replace: 'return nowMs < lease.endsAtMs || jumpMs >= 0 || maximumClockJumpMs > 0;',
+      },
+    ],
+  },
+  {
+    name: 'suspended machine not noticed',
+    seed: 33,
+    changes: [
+      {
+        file: `${allotments}/lease.ts`,
+        find: 'return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs;',
+        replace: 'return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs * 1e9;',
+      },
+    ],
+  },
+  {
+    name: 'suspension hidden by a clock that was set back',
+    seed: 3756,
+    changes: [
+      {
+        file: `${allotments}/lease.ts`,
+        find: 'Math.abs(clock.now().getTime() - nowMs - lease.clockGapMs)',
+        replace: '(clock.now().getTime() - nowMs - lease.clockGapMs)',
+      },
+    ],
+  },
+  {
+    name: 'charge applied twice',
+    seed: 1,
+    changes: [
+      { file: model, find: "if (journal.appliedSeq >= batch.toSeq) return 'repeated';", replace: '' },
+      {
+        file: model,
+        find: "journal.appliedSeq === batch.expectedSeq ? 'applied' : 'mismatch'",
+        replace: "'applied'",
+      },
+      { file: model, find: 'if (this.usage.has(usageId)) return', replace: 'if (seq < 0) return' },
+    ],
+  },
+  {
+    name: 'journal truncated early',
+    seed: 1,
+    changes: [
+      {
+        file: `${allotments}/maintenance.ts`,
+        find: 'journal.applied(applied)',
+        replace: 'journal.applied(Number.MAX_SAFE_INTEGER)',
+      },
+    ],
+  },
+  {
+    name: 'give-back stays in memory',
+    seed: 67,
+    changes: [
+      {
+        file: `${allotments}/writes.ts`,
+        find: '  allotment.amount = isLast ? 0n : allotment.amount - idleCredits(allotment);\n',
+        replace: '  const lowered = isLast ? 0n : allotment.amount - idleCredits(allotment);\n',
+      },
+      {
+        file: `${allotments}/writes.ts`,
+        find: '  const { allotmentId, version, amount } = allotment;\n  return { allotmentId, version, amount, end: isLast };',
+        replace:
+          '  const { allotmentId, version } = allotment;\n  return { allotmentId, version, amount: lowered, end: isLast };',
+      },
+    ],
+  },
+  {
+    name: 'give-back counted twice',
+    seed: 600,
+    changes: [{ file: model, find: 'row !== null && row.version === version', replace: 'row !== null' }],
+  },
+  {
+    name: 'cap checked outside of the statement',
+    seed: 9,
+    changes: [
+      {
+        file: model,
+        find: 'grantable: least(accountFree - accountPromised, keyFree === null ? null : keyFree - keyPromised),',
+        replace:
+          'grantable: least(accountFree - accountPromised, keyFree === null || keyFree <= 0n ? keyFree : null),',
+      },
+    ],
+  },
+  {
+    name: 'enlargement without an answer taken as granted',
+    seed: 1,
+    changes: [
+      {
+        file: `${allotments}/writes.ts`,
+        find: '    const result = await exclusive([allotment], () =>\n      store.allot({',
+        replace: `    const result: AllotResult = await exclusive([allotment], () =>
+      ((request: Parameters<AllotmentStore['allot']>[0]) =>
+        store.allot(request).catch(() => ({
+          outcome: 'granted' as const,
+          row: { ...request, version: version + 1, amount: allotment.amount + need, isRecalled: false, isClosed: false },
+          available: 0n,
+          idleElsewhere: 0n,
+        })))({`,
+      },
+    ],
+  },
+  {
+    name: 'recall ignored',
+    seed: 4,
+    changes: [
+      { file: `${allotments}/give-backs.ts`, find: 'flagged.push(allotment)', replace: 'void flagged' },
+    ],
+  },
+  {
+    name: 'reservation released twice',
+    seed: 6,
+    changes: [
+      {
+        file: `${allotments}/reservation.ts`,
+        find: "    if (phase === 'settled' || phase === 'released') return;\n    // Without",
+        replace: '    // Without',
+      },
+    ],
+  },
+  {
+    name: 'last byte before the sync',
+    seed: 1,
+    changes: [
+      {
+        file: `${allotments}/reservation.ts`,
+        find: 'if (credits > 0n) await this.#context.sync(seq);',
+        replace: 'if (credits > 0n) void this.#context.sync(seq);',
+      },
+    ],
+  },
+  {
+    name: 'applied_seq taken from memory',
+    seed: 29,
+    changes: [
+      {
+        file: `${allotments}/replay.ts`,
+        find: 'const from = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;',
+        replace: 'const from = 0;',
+      },
+    ],
+  },
+  {
+    name: 'charge forgets what it took from the allotment',
+    seed: 1,
+    changes: [
+      {
+        file: `${allotments}/allotment.ts`,
+        find: 'allotment.unapplied += covered;',
+        replace: 'allotment.unapplied += 0n;',
+      },
+    ],
+  },
+  {
+    name: 'journal of a live process replayed',
+    seed: 17,
+    changes: [
+      {
+        file: journal,
+        find: "folder.state === 'present' && (folder.lockedBy === null || folder.lockedBy.state === 'dead')",
+        replace: "folder.state === 'present'",
+      },
+    ],
+  },
+  {
+    name: 'take-back right after an outage',
+    seed: 372,
+    changes: [
+      {
+        file: `${allotments}/maintenance.ts`,
+        find: 'if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'charge takes the credits of other reservations',
+    seed: 9,
+    changes: [
+      {
+        file: `${allotments}/apply-loop.ts`,
+        find: '({ ...line, covered })',
+        replace: '({ ...line, ...(covered < 0n && { covered }) })',
+      },
+    ],
+  },
+  {
+    name: 'refused charge drops its allotment',
+    seed: 225,
+    changes: [
+      {
+        file: `${allotments}/apply-loop.ts`,
+        find: 'reportsAfter([charge])',
+        replace: 'reportsAfter([charge].slice(1))',
+      },
+    ],
+  },
+  {
+    name: 'restored ledger not noticed',
+    seed: 706,
+    changes: [
+      {
+        file: `${allotments}/maintenance.ts`,
+        find: '    if ((await store.generation()) !== generation) ledger.endGeneration();',
+        replace: '    else if ((await store.generation()) !== generation) ledger.endGeneration();',
+      },
+    ],
+  },
+  {
+    name: '402 on the answer to the ticket of another call',
+    seed: 529,
+    changes: [
+      {
+        file: `${allotments}/reserving.ts`,
+        find: 'asker === undefined || asker.recall === null || call === asker;',
+        replace: 'asker === undefined || asker.recall === null || call === asker || call.amount > 0n;',
+      },
+    ],
+  },
+  {
+    name: '402 on an outdated answer',
+    seed: 21224,
+    changes: [
+      {
+        file: `${allotments}/reserving.ts`,
+        find: 'const isOutdated = writes.giveBacks !== giveBacksBefore;',
+        replace: 'const isOutdated = writes.giveBacks < giveBacksBefore;',
+      },
+    ],
+  },
+];

@@ -1,0 +1,40 @@
+// Makes a failing schedule smaller (delta debugging): fewer actions, then fewer machines, as long as it still fails.
+import type { Schedule, TimedAction } from './schedule.ts';
+
+const maximumTries = 600;
+
+export async function shrink(
+  schedule: Schedule,
+  isFailing: (candidate: Schedule) => Promise<boolean>,
+): Promise<Schedule> {
+  let smallest = schedule;
+  let tries = 0;
+
+  async function attempt(candidate: Schedule): Promise<boolean> {
+    tries += 1;
+    if (tries > maximumTries || !(await isFailing(candidate))) return false;
+    smallest = candidate;
+    return true;
+  }
+
+  async function removeActions(): Promise<void> {
+    for (let size = Math.ceil(smallest.actions.length / 2); size >= 1; size = Math.floor(size / 2))
+      for (let start = smallest.actions.length - size; start >= 0 && tries <= maximumTries; start -= size)
+        await attempt({ ...smallest, actions: smallest.actions.toSpliced(start, size) });
+  }
+
+  await removeActions();
+  for (let machines = smallest.machines - 1; machines >= 1; machines -= 1)
+    if (!(await attempt(withMachines(smallest, machines)))) break;
+  await removeActions();
+  return smallest;
+}
+
+/** The same actions on fewer machines: those of the last ones move to the others. */
+function withMachines(schedule: Schedule, machines: number): Schedule {
+  const actions = schedule.actions.map(({ atMs, action }): TimedAction => {
+    if (!('machine' in action)) return { atMs, action };
+    return { atMs, action: { ...action, machine: action.machine % machines } };
+  });
+  return { ...schedule, machines, actions };
+}

@@ -1,0 +1,47 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { drawSchedule } from './schedule.ts';
+import { shrink } from './shrink.ts';
+
+const run = promisify(execFile);
+const program = new URL('main.ts', import.meta.url).pathname;
+
+describe('simulation', () => {
+  test('keeps the promises of the ledger in 150 schedules', async () => {
+    const { stdout } = await run(process.execPath, [
+      program,
+      '--seed',
+      '1',
+      '--schedules',
+      '150',
+      '--seconds',
+      '80',
+    ]);
+    expect(stdout).toMatch(/^150 schedules from seed 1, 0 failed/m);
+  });
+
+  test('runs a seed twice alike', async () => {
+    const trace = async (): Promise<string> =>
+      (await run(process.execPath, [program, '--seed', '11', '--trace'], { maxBuffer: 1e8 })).stdout.replace(
+        /\d+ schedules from.*/,
+        '',
+      );
+    expect(await trace()).toBe(await trace());
+  });
+
+  test('draws the same schedule from the same seed', () => {
+    expect(drawSchedule(5)).toEqual(drawSchedule(5));
+    expect(drawSchedule(5)).not.toEqual(drawSchedule(6));
+  });
+
+  test('shrinks a failing schedule to the actions that matter', async () => {
+    const schedule = drawSchedule(3);
+    const culprit = schedule.actions[7];
+    const smallest = await shrink(schedule, (candidate) =>
+      Promise.resolve(candidate.actions.some(({ atMs }) => atMs === culprit?.atMs)),
+    );
+    expect(smallest.actions).toHaveLength(1);
+    expect(smallest.machines).toBe(1);
+  });
+});
