@@ -150,7 +150,7 @@ export function credits(options: CreditsOptions): Credits {
     env: [],
     handlers: {
       'credits.getBalance': async ({ identity: { userId } }) => {
-        await ledger.report(userId);
+        await ledger.reportEverywhere(userId);
         return {
           status: 200,
           body: serializeBalance(
@@ -161,7 +161,7 @@ export function credits(options: CreditsOptions): Credits {
       'credits.listHistory': async ({ identity, query }) => {
         const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
         const limit = pageLimit(query);
-        await ledger.report(identity.userId);
+        await ledger.reportEverywhere(identity.userId);
         const { items, next_cursor } = pageOf(
           await store.listChanges(identity.userId, { before, limit }),
           limit,

@@ -24,6 +24,8 @@ export interface PaidLedgerOptions {
   times?: Partial<AllotmentTimes>;
 }
 
+const othersApplyMs = 100;
+
 /** Opens its journal with the first call or with `start`, so that a command that only reads leaves no traces. */
 export class PaidLedger implements Ledger {
   readonly #options: PaidLedgerOptions;
@@ -77,6 +79,19 @@ export class PaidLedger implements Ledger {
     } catch (error) {
       this.#options.log.debug({ err: error }, 'a balance is read without the latest charges');
     }
+  }
+
+  /**
+   * As `report`; where other gateways hold credits of the user, they get 100 ms to apply what they have charged, as they
+   * do every 50 ms. For reading a balance: nothing that is decided depends on it.
+   */
+  async reportEverywhere(userId: string): Promise<void> {
+    await this.report(userId);
+    if (this.#options.isAlone) return;
+    const allotments = await this.#options.store.listAllotments(userId);
+    const ownId = this.#allotments?.gatewayId;
+    if (allotments.some(({ gatewayId, amount }) => gatewayId !== ownId && amount > 0n))
+      await this.#options.clock.sleep(othersApplyMs);
   }
 
   /** Before credits of a user are taken away: idle ones of all gateways come back first, for a second at most. */
