@@ -173,7 +173,7 @@ describe('identify', () => {
       env: { get: () => undefined },
       mail: { isConfigured: () => false, send: never },
       audit: { record: never },
-      changes: { bump: never, generation: never },
+      changes: { bump: never, generation: () => 0 },
       baseUrl: () => null,
       localLogin: () => false,
     });
