@@ -106,7 +106,7 @@ async function post(path: string, token: string, body: object): Promise<Response
 describe('townhall gateway --workers 2', () => {
   test('serves with two processes', async () => {
     expect(await workerIds()).toHaveLength(2);
-    expect(await isServed()).toBe(true);
+    await expect.poll(isServed).toBe(true);
   });
 
   test('lets exactly 25 of 200 parallel calls of 20 credits spend 500', async () => {
