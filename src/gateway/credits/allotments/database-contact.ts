@@ -2,23 +2,31 @@
 // other gateways could not renew their leases either.
 import type { Clock } from '../../../kernel/clock.ts';
 
+// The renewal asks every five seconds. After a longer gap this process was stopped, and knows nothing of that time.
+const longestGapMs = 15_000;
+
 export class DatabaseContact {
   readonly #clock: Pick<Clock, 'monotonicMs'>;
-  #sinceMs: number | null = null;
+  #contact: { sinceMs: number; lastMs: number } | null = null;
 
   constructor(clock: Pick<Clock, 'monotonicMs'>) {
     this.#clock = clock;
   }
 
   recordAnswer(): void {
-    this.#sinceMs ??= this.#clock.monotonicMs();
+    const nowMs = this.#clock.monotonicMs();
+    if (this.#contact === null || nowMs - this.#contact.lastMs > longestGapMs)
+      this.#contact = { sinceMs: nowMs, lastMs: nowMs };
+    else this.#contact.lastMs = nowMs;
   }
 
   recordError(): void {
-    this.#sinceMs = null;
+    this.#contact = null;
   }
 
   unbrokenMs(): number {
-    return this.#sinceMs === null ? 0 : this.#clock.monotonicMs() - this.#sinceMs;
+    const nowMs = this.#clock.monotonicMs();
+    if (this.#contact === null || nowMs - this.#contact.lastMs > longestGapMs) return 0;
+    return nowMs - this.#contact.sinceMs;
   }
 }
