@@ -159,11 +159,17 @@ describe('townhall gateway --workers 2', () => {
     await expect.poll(isServed).toBe(true);
   });
 
-  test('ends with 0 after SIGTERM and leaves no process', async () => {
+  test('leaves no process after SIGTERM, even one that is starting', async () => {
+    const [first = 0] = await workerIds();
+    process.kill(first, 'SIGKILL');
+    await expect.poll(async () => (await workerIds()).filter((id) => id !== first)).toHaveLength(2);
     const ids = await workerIds();
+    const startedMs = performance.now();
     server.process.kill('SIGTERM');
     expect(await server.ended).toBe(0);
     for (const id of ids) expect(() => process.kill(id, 0)).toThrow('ESRCH');
+    // A worker that does not hear of the stop is killed after 40 seconds.
+    expect(performance.now() - startedMs).toBeLessThan(30_000);
   });
 
   test('is refused with the embedded database', async () => {

@@ -51,10 +51,15 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
   const ended = Promise.withResolvers<number | string>();
   const pendingMetrics = new Map<number, (text: string | null) => void>();
   let nextId = 1;
+  let isListening = false;
+  const becomeListening = (): void => {
+    isListening = true;
+    listening.resolve(true);
+  };
 
   child.stdout?.on('data', splitLines(write));
   child.on('message', (message: WorkerMessage) => {
-    if (message.kind === 'listening') listening.resolve(true);
+    if (message.kind === 'listening') becomeListening();
     else if (message.kind === 'breaker') options.onBreaker(message);
     else pendingMetrics.get(message.id)?.(message.text);
   });
@@ -83,7 +88,11 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
       });
     },
     sendBreaker: (message) => send(child, message, () => undefined),
-    stop: () => send(child, { kind: 'stop' }, () => child.kill('SIGTERM')),
+    stop() {
+      // A worker that is still starting reads no messages yet.
+      if (isListening) send(child, { kind: 'stop' }, () => child.kill('SIGTERM'));
+      else child.kill('SIGTERM');
+    },
     kill: () => void child.kill('SIGKILL'),
   };
 }
