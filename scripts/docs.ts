@@ -53,7 +53,7 @@ interface Page extends Rendered {
 }
 
 /** Documents beside the guides that the portal shows too. */
-const internals = ['docs/architecture.md', 'docs/glossary.md'];
+const internals = ['docs/architecture.md', 'docs/glossary.md', 'docs/benchmarks.md'];
 const internalsPage = (source: string): string => `${path.basename(source, '.md')}.html`;
 
 const started = performance.now();
