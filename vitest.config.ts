@@ -5,6 +5,7 @@
 // `npm test` leaves out what takes long by nature: real deployments, processes and terminals, installed packages, a real
 // browser, crashes and other injected faults, fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
 import { globSync } from 'node:fs';
+import { totalmem } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 const withDatabase = [
@@ -100,7 +101,8 @@ function filesOf(
 
 export default defineConfig({
   test: {
-    maxWorkers: 4,
+    // A worker keeps the loaded sources and peaks at 1.7 GB.
+    maxWorkers: totalmem() < 12 * 2 ** 30 ? 2 : 4,
     teardownTimeout: 60_000,
     projects: [
       {
