@@ -208,8 +208,8 @@ async function waitForCredits({ sql }: Database, endedMs: number): Promise<bigin
   for (;;) {
     const [row] = await sql<{ held: bigint }[]>`
       select coalesce(sum(held), 0)::bigint as held from gateway.credits_accounts`;
-    const held = row?.held ?? 0n;
-    if (held === 0n || performance.now() - endedMs > boundMs) return held;
+    const credits = row?.held ?? 0n;
+    if (credits === 0n || performance.now() - endedMs > boundMs) return credits;
     await sleep(500);
   }
 }

@@ -8,7 +8,7 @@ import type { CallPlan } from './schedule.ts';
 import type { CallRecord, Machine, World } from './world.ts';
 import { checkAnswer, checkRefusal } from './invariants.ts';
 
-/** Starts the call when its machine has a gateway. A dead or stopped gateway answers nobody. */
+/** Starts the call when its machine has a gateway. A dead or stopped gateway does not answer. */
 export function startCall(world: World, machine: Machine, plan: CallPlan): void {
   const { gateway } = machine;
   if (gateway?.process.state !== 'running' || !gateway.isReady || gateway.ledger === null) {

@@ -3,7 +3,7 @@
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
-import type { FreeCall, PaidCall } from './ports.ts';
+import type { PaidCall } from './ports.ts';
 import type { LedgerFault, LedgerReader, ReadChunk } from './verify.ts';
 
 /** An operation of a batch; `op` is its index in the batch. */
@@ -19,8 +19,7 @@ export type Operation =
       answer: SettlementAnswer | null;
       isHeldOnly: boolean;
     }
-  | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean }
-  | { kind: 'record'; usageId: string; call: FreeCall; facts: UsageFacts };
+  | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean };
 
 /** Result of an operation. The migration of `credits_apply` documents each verdict. */
 export interface Verdict {
@@ -35,8 +34,7 @@ export interface Verdict {
     | 'unknown'
     | 'recovered'
     | 'voided'
-    | 'alive'
-    | 'recorded';
+    | 'alive';
   amount: bigint;
   overrun: bigint;
   /** Credits that the token may spend afterwards; null where the function did not compute them. */
@@ -341,18 +339,10 @@ function serializeOperation(operation: Operation, op: number): object {
         account_id: operation.accountId,
         is_forced: operation.isForced,
       };
-    case 'record':
-      return {
-        op,
-        kind: 'record',
-        usage_id: operation.usageId,
-        ...callMembers(operation.call),
-        facts: operation.facts,
-      };
   }
 }
 
-function callMembers({ tokenId, requestId, action, model, provider }: PaidCall | FreeCall): object {
+function callMembers({ tokenId, requestId, action, model, provider }: PaidCall): object {
   return { token_id: tokenId, request_id: requestId, action, model, provider };
 }
 

@@ -119,10 +119,9 @@ function applyOrder({ kind }: Operation): number {
 }
 
 /** FNV-1a hash of the account, so that its operations always go to the same queue. */
-function queueIndex(operation: Operation, count: number): number {
-  const text = operation.kind === 'record' ? operation.usageId : operation.accountId;
+function queueIndex({ accountId }: Operation, count: number): number {
   let hash = 0x811c9dc5;
-  for (let index = 0; index < text.length; index += 1)
-    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
+  for (let index = 0; index < accountId.length; index += 1)
+    hash = Math.imul(hash ^ accountId.charCodeAt(index), 0x01000193);
   return (hash >>> 0) % count;
 }
