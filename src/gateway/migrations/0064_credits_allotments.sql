@@ -38,6 +38,7 @@ create index credits_allotments_account on gateway.credits_allotments (account_i
 create index credits_allotments_recalled on gateway.credits_allotments (gateway_id)
   where ended_at is null and (is_recalled or is_closed);
 create index credits_allotments_ended on gateway.credits_allotments (ended_at) where ended_at is not null;
+create index credits_allotments_gateway on gateway.credits_allotments (gateway_id) where ended_at is null;
 
 -- A gateway that waits for credits of others. `need` has precedence for a second over later requests of the account.
 create table gateway.credits_recalls (
@@ -119,7 +120,8 @@ end
 $$;
 
 -- Opens (version 0) or enlarges an allotment by at least `need` and at most `want`: all or nothing. The outcomes are those
--- of AllotResult in allotments/store.ts; `available` is what is left afterwards.
+-- of AllotResult in allotments/store.ts; `available` is what is left afterwards. What a grant leaves
+-- idle is recalled at once while other requesters of the account wait.
 create function gateway.credits_allot(of_allotment text, expected integer, of_gateway text, of_generation uuid, of_account text,
   of_bureau text, of_token text, need bigint, want bigint, lease_seconds double precision, of_ticket text)
 returns table (outcome text, version integer, amount bigint, is_recalled boolean, is_closed boolean, available bigint,
@@ -156,12 +158,17 @@ begin
     added := greatest(need, least(want, free.grantable));
     update gateway.credits_accounts a set held = a.held + added where a.account_id = of_account;
     update gateway.credits_keys k set held = k.held + added where k.token_id = of_token;
-    insert into gateway.credits_allotments as a (allotment_id, gateway_id, account_id, bureau_id, token_id, amount, lease_until,
-      reported_at, created_at)
-    values (of_allotment, of_gateway, of_account, of_bureau, of_token, added,
-      gateway.credits_clock() + make_interval(secs => lease_seconds), gateway.credits_clock(), gateway.credits_clock())
+    insert into gateway.credits_allotments as a (allotment_id, gateway_id, account_id, bureau_id, token_id, amount, is_recalled,
+      lease_until, reported_at, created_at)
+    select of_allotment, of_gateway, of_account, of_bureau, of_token, added,
+      exists (
+        select 1 from gateway.credits_recalls r
+        where r.account_id = of_account and (r.gateway_id, r.token_id) <> (of_gateway, of_token)
+          and r.created_at > gateway.credits_clock() - interval '1 second'),
+      gateway.credits_clock() + make_interval(secs => lease_seconds), gateway.credits_clock(), gateway.credits_clock()
     on conflict (allotment_id) do update
-      set amount = a.amount + excluded.amount, version = a.version + 1, lease_until = excluded.lease_until
+      set amount = a.amount + excluded.amount, version = a.version + 1, lease_until = excluded.lease_until,
+        is_recalled = a.is_recalled or excluded.is_recalled
     returning * into allotment;
     delete from gateway.credits_recalls r
     where r.account_id = of_account and r.gateway_id = of_gateway and r.token_id = of_token;
@@ -253,13 +260,18 @@ begin
 end
 $$;
 
--- Ends allotments whose holder has not renewed them: 20 s of lease and 40 s more. Forgets old tickets.
+-- When the server of this database started.
+create function gateway.credits_server_start() returns timestamptz language sql stable as $$ select pg_postmaster_start_time() $$;
+
+-- Ends allotments whose holder has not renewed them: 20 s of lease and 40 s more. Forgets old tickets. Only in a database
+-- that has been up for 60 s: until then its holders may not have reached it, or its clock may be another.
 create function gateway.credits_take_back_expired(size integer) returns table (allotment_id text, amount bigint)
 language plpgsql as $$
 #variable_conflict use_column
 declare
   ids text[];
 begin
+  if gateway.credits_server_start() > gateway.credits_clock() - interval '1 minute' then return; end if;
   delete from gateway.credits_recalls r where r.ticket in (
     select o.ticket from gateway.credits_recalls o where o.created_at <= gateway.credits_clock() - interval '1 minute'
     for update skip locked);
@@ -273,21 +285,30 @@ begin
 end
 $$;
 
-create function gateway.credits_renew(of_gateway text, allotment_ids text[], reserved bigint[], unapplied bigint[],
-  lease_seconds double precision)
+-- What of an allotment is not applied: as reported, [reserved, unapplied], else as before, and within the amount.
+create function gateway.credits_reported_unapplied(report jsonb, amount bigint, before bigint) returns bigint language sql immutable as $$
+  select least(coalesce((report ->> 1)::bigint, before), amount)
+$$;
+
+-- A renewal covers all open allotments of its gateway and answers with them, also those that the process does not know:
+-- opened by a request whose answer was lost.
+-- `reports` is {<allotment id>: [reserved, unapplied]}. A lookup per row instead of a join, which a generic plan would make a
+-- nested loop over 10,000 rows on both sides.
+create function gateway.credits_renew(of_gateway text, reports jsonb, lease_seconds double precision)
 returns table (allotment_id text, version integer, amount bigint, is_recalled boolean, is_closed boolean)
 language plpgsql as $$
 #variable_conflict use_column
 begin
-  perform 1 from gateway.credits_allotments a
-  where a.allotment_id = any (allotment_ids) and a.gateway_id = of_gateway and a.ended_at is null
+  perform 1 from gateway.credits_allotments a where a.gateway_id = of_gateway and a.ended_at is null
   order by a.allotment_id for update;
   return query
     update gateway.credits_allotments a
-    set lease_until = gateway.credits_clock() + make_interval(secs => lease_seconds), reported_at = gateway.credits_clock(),
-      unapplied = least(r.unapplied, a.amount), reserved = least(r.reserved, a.amount - least(r.unapplied, a.amount))
-    from unnest($2, $3, $4) as r (id, reserved, unapplied)
-    where a.allotment_id = r.id and a.gateway_id = of_gateway and a.ended_at is null
+    set lease_until = gateway.credits_clock() + make_interval(secs => lease_seconds),
+      reported_at = case when reports ? a.allotment_id then gateway.credits_clock() else a.reported_at end,
+      unapplied = gateway.credits_reported_unapplied(reports -> a.allotment_id, a.amount, a.unapplied),
+      reserved = least(coalesce((reports -> a.allotment_id ->> 0)::bigint, a.reserved),
+        a.amount - gateway.credits_reported_unapplied(reports -> a.allotment_id, a.amount, a.unapplied))
+    where a.gateway_id = of_gateway and a.ended_at is null
     returning a.allotment_id, a.version, a.amount, a.is_recalled, a.is_closed;
 end
 $$;

@@ -1,4 +1,4 @@
-// Allotments and charges in the database. The rules are functions of the migrations 0064 to 0067; here are their parameters.
+// Allotments and charges in the database. The rules are functions of the migrations 0064 to 0066; here are their parameters.
 import type { Database } from '../../../kernel/data/database.ts';
 import type {
   AllotmentReport,
