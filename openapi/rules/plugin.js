@@ -2,11 +2,18 @@
 // asks for; redocly wants the plugin itself as a default export.
 
 import { componentFileUnique } from './component-file-unique.js';
+import { described } from './described.js';
 import { errorResponses } from './error-responses.js';
 import { eventUnion } from './event-union.js';
 import { exampleRequired } from './example-required.js';
+import { listNames } from './list-names.js';
 import { operationName } from './operation-name.js';
 import { ownSecurity } from './own-security.js';
+import { portablePattern } from './portable-pattern.js';
+import { sharedTypes } from './shared-types.js';
+import { tagIntroduction } from './tag-introduction.js';
+import { typedValues } from './typed-values.js';
+import { unionMembers } from './union-members.js';
 import { wireNames } from './wire-names.js';
 
 export default function plugin() {
@@ -15,11 +22,18 @@ export default function plugin() {
     rules: {
       oas3: {
         'component-file-unique': componentFileUnique,
+        described,
         'error-responses': errorResponses,
         'event-union': eventUnion,
         'example-required': exampleRequired,
+        'list-names': listNames,
         'operation-name': operationName,
         'own-security': ownSecurity,
+        'portable-pattern': portablePattern,
+        'shared-types': sharedTypes,
+        'tag-introduction': tagIntroduction,
+        'typed-values': typedValues,
+        'union-members': unionMembers,
         'wire-names': wireNames,
       },
     },

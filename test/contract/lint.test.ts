@@ -70,7 +70,13 @@ function goodFiles(): Files {
         license: { name: 'MIT', identifier: 'MIT' },
       },
       servers: [{ url: 'http://127.0.0.1:1', description: 'Here.' }],
-      tags: [{ name: 'bureaus', description: 'Bureaus.' }],
+      tags: [
+        {
+          name: 'bureaus',
+          description:
+            'The tenants of this sample, each with an entrypoint. Begin with pausing one, since nothing else can be done with them here.',
+        },
+      ],
       paths: {
         '/v1/bureaus/pause': { $ref: './bureaus/pause.yaml' },
         '/v1/bureaus/events': { $ref: './bureaus/events.yaml' },
@@ -151,35 +157,58 @@ function goodFiles(): Files {
     'openapi/gateway/bureaus/schemas/PauseRequest.yaml': {
       type: 'object',
       required: ['bureau_id'],
-      properties: { bureau_id: { type: 'string' } },
+      properties: { bureau_id: { $ref: '../../../shared/schemas/BureauId.yaml' } },
       additionalProperties: false,
     },
     'openapi/gateway/bureaus/schemas/Bureau.yaml': {
       type: 'object',
-      properties: { bureau_id: { type: 'string' }, raw: { $ref: './ForeignThing.yaml' } },
+      properties: {
+        bureau_id: { $ref: '../../../shared/schemas/BureauId.yaml' },
+        raw: { $ref: './ForeignThing.yaml' },
+      },
       example: { bureau_id: 'b1' },
     },
     'openapi/gateway/bureaus/schemas/ForeignThing.yaml': {
       type: 'object',
       'x-foreign': true,
-      properties: { finishReason: { type: 'object', properties: { theInner: { type: 'string' } } } },
+      description: 'In the format of somebody else.',
+      properties: {
+        finishReason: {
+          type: 'object',
+          description: 'Why it ended.',
+          properties: { theInner: { type: 'string', description: 'Their own word.' } },
+        },
+      },
     },
     'openapi/gateway/bureaus/schemas/BureauEvent.yaml': {
       oneOf: [{ $ref: './BureauPaused.yaml' }, { $ref: './BureauOther.yaml' }],
+      discriminator: {
+        propertyName: 'type',
+        mapping: {
+          paused: './BureauPaused.yaml',
+          archived: './BureauOther.yaml',
+          activated: './BureauOther.yaml',
+        },
+      },
     },
     'openapi/gateway/bureaus/schemas/BureauPaused.yaml': {
       type: 'object',
       required: ['type'],
-      properties: { type: { const: 'paused' } },
+      properties: { type: { type: 'string', const: 'paused' } },
     },
     'openapi/gateway/bureaus/schemas/BureauOther.yaml': {
       allOf: [
         {
           type: 'object',
           required: ['type'],
-          properties: { type: { type: 'string', enum: ['archived', 'activated'] } },
+          properties: {
+            type: { type: 'string', description: 'What came of it.', enum: ['archived', 'activated'] },
+          },
         },
-        { type: 'object', properties: { bureau_id: { type: 'string' } } },
+        {
+          type: 'object',
+          properties: { bureau_id: { $ref: '../../../shared/schemas/BureauId.yaml' } },
+        },
       ],
     },
     'openapi/shared/responses/Refused.yaml': {
@@ -191,7 +220,11 @@ function goodFiles(): Files {
         },
       },
     },
-    'openapi/shared/schemas/Problem.yaml': { type: 'object', properties: { request_id: { type: 'string' } } },
+    'openapi/shared/schemas/Problem.yaml': {
+      type: 'object',
+      properties: { request_id: { type: 'string', description: 'Quote it when you ask for help.' } },
+    },
+    'openapi/shared/schemas/BureauId.yaml': { type: 'string', description: 'A Bureau.' },
   };
 }
 
@@ -230,12 +263,20 @@ const events = 'openapi/gateway/bureaus/events.yaml';
 const schemas = 'openapi/gateway/bureaus/schemas';
 const document = 'openapi/gateway/openapi.yaml';
 
-function refuses(title: string, ruleId: string, message: RegExp, name: string, files: Files): void {
+function refuses(
+  title: string,
+  ruleId: string,
+  message: RegExp,
+  name: string,
+  files: Files,
+  { also }: { also?: string } = {},
+): void {
   const read = sample(name, files);
   test(title, () => {
     const problems = read();
     expect(problems.map((finding) => finding.ruleId)).toContain(ruleId);
-    expect(new Set(problems.map((finding) => finding.ruleId)).size, JSON.stringify(problems)).toBe(1);
+    const others = problems.filter((finding) => ![ruleId, also].includes(finding.ruleId));
+    expect(others).toEqual([]);
     expect(problems.map((finding) => finding.message).join('\n')).toMatch(message);
   });
 }
@@ -408,7 +449,8 @@ describe('townhall/event-union', () => {
     /no schema in a file of its own/,
     'events-inline',
     change(goodFiles(), events, ['get', 'responses', '200', 'content', 'text/event-stream', 'schema'], {
-      oneOf: [{ $ref: './schemas/BureauPaused.yaml' }, { $ref: './schemas/BureauOther.yaml' }],
+      type: 'object',
+      'x-foreign': true,
     }),
   );
   refuses(
@@ -416,7 +458,11 @@ describe('townhall/event-union', () => {
     rule,
     /member 1 .* no required `type`/,
     'events-untyped',
-    change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type'], { type: 'string' }),
+    change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type'], {
+      type: 'string',
+      description: 'Anything.',
+    }),
+    { also: 'townhall/union-members' },
   );
   refuses(
     'refuses a member whose type may be absent',
@@ -424,6 +470,7 @@ describe('townhall/event-union', () => {
     /member 1 .* no required `type`/,
     'events-optional',
     change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['required'], []),
+    { also: 'townhall/union-members' },
   );
   refuses(
     'refuses two members of one type',
@@ -431,6 +478,7 @@ describe('townhall/event-union', () => {
     /two members .* "archived"/,
     'events-same',
     change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type', 'const'], 'archived'),
+    { also: 'townhall/union-members' },
   );
   const foreign = sample(
     'events-foreign',
@@ -489,6 +537,221 @@ describe('townhall/wire-names', () => {
     /member finishReason/,
     'names-unmarked',
     change(goodFiles(), `${schemas}/ForeignThing.yaml`, ['x-foreign'], undefined),
+  );
+});
+
+describe('townhall/union-members', () => {
+  const rule = 'townhall/union-members';
+  const union = `${schemas}/BureauEvent.yaml`;
+  refuses(
+    'refuses an object without a name in a union',
+    rule,
+    /Member 2 of the union is an object without a name/,
+    'union-inline',
+    change(exclusiveFiles(), `${schemas}/Bureau.yaml`, ['anyOf', 1], exclusiveMember('number')),
+  );
+  refuses(
+    'refuses a type beside a union',
+    rule,
+    /`type` beside `oneOf`/,
+    'union-type',
+    change(goodFiles(), union, ['type'], 'object'),
+  );
+  refuses(
+    'refuses objects that nothing tells apart',
+    rule,
+    /needs a `discriminator` with a `mapping`/,
+    'union-plain',
+    change(goodFiles(), union, ['discriminator'], undefined),
+  );
+  refuses(
+    'refuses a mapping that leaves out a value',
+    rule,
+    /does not name "activated"/,
+    'union-mapping',
+    change(goodFiles(), union, ['discriminator', 'mapping', 'activated'], undefined),
+  );
+  refuses(
+    'refuses a mapping that leads past a member',
+    rule,
+    /does not lead to BureauPaused.yaml/,
+    'union-target',
+    change(goodFiles(), union, ['discriminator', 'mapping', 'paused'], './BureauOther.yaml'),
+  );
+  const alternatives = sample('union-exclusive', exclusiveFiles());
+  test('lets objects stand together that exclude each other', () => expect(alternatives()).toEqual([]));
+});
+
+function exclusiveFiles(): Files {
+  return {
+    ...goodFiles(),
+    [`${schemas}/Bureau.yaml`]: {
+      anyOf: [{ $ref: './ByName.yaml' }, { $ref: './ByNumber.yaml' }],
+      example: { name: 'b1' },
+    },
+    [`${schemas}/ByName.yaml`]: exclusiveMember('name'),
+    [`${schemas}/ByNumber.yaml`]: exclusiveMember('number'),
+  };
+}
+
+function exclusiveMember(name: string): Json {
+  return {
+    type: 'object',
+    required: [name],
+    properties: { [name]: { type: 'string', description: 'The one member.' } },
+    additionalProperties: false,
+  };
+}
+
+describe('townhall/typed-values', () => {
+  const rule = 'townhall/typed-values';
+  const counting = (schema: Json) =>
+    change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'count'], schema);
+  const count = { type: 'integer', description: 'How many.', minimum: 0, maximum: 9 };
+  refuses(
+    'refuses a const without a type',
+    rule,
+    /no `type` beside `const`/,
+    'typed-const',
+    change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type'], { const: 'paused' }),
+  );
+  refuses('refuses an integer without a width', rule, /int32 or int64/, 'typed-width', counting(count));
+  refuses(
+    'refuses an integer without a bound',
+    rule,
+    /a `minimum` and a `maximum`/,
+    'typed-bounds',
+    counting({ type: 'integer', description: 'How many.', format: 'int64', minimum: 0 }),
+  );
+  refuses(
+    'refuses bounds that the width cannot hold',
+    rule,
+    /do not fit int32/,
+    'typed-fit',
+    counting({ ...count, format: 'int32', maximum: 3_000_000_000 }),
+  );
+  const complete = sample('typed-good', counting({ ...count, format: 'int32' }));
+  test('accepts an integer with width and bounds', () => expect(complete()).toEqual([]));
+});
+
+describe('townhall/portable-pattern', () => {
+  refuses(
+    'refuses a class by its Unicode name',
+    'townhall/portable-pattern',
+    /uses \\P/,
+    'pattern-unicode',
+    change(goodFiles(), 'openapi/shared/schemas/BureauId.yaml', ['pattern'], '^\\P{Cc}+$'),
+  );
+  test.each([
+    ['^(?=a)a$', /uses \(\?=/],
+    ['^(?!a)b$', /uses \(\?!/],
+    ['(?<!a)b', /uses \(\?</],
+    ['(?<name>a)', /uses \(\?</],
+    ['(a)\\1', /uses \\1/],
+    ['\\u0041', /uses \\u/],
+    ['\\0', /uses \\0/],
+    ['a{1,1001}', /RE2 refuses/],
+    ['[a[b]', /bare \[/],
+    ['[a&&b]', /reads otherwise/],
+    ['[^]', /empty class/],
+    ['é', /outside of ASCII/],
+    ['\\-', /with the u flag/],
+    ['a{', /with the u flag/],
+    ['(', /without the u flag/],
+  ])('refuses %s', async (pattern, reason) => expect(await portabilityError(pattern)).toMatch(reason));
+  test.each(['^[A-Za-z0-9_-]{1,128}$', '^[\\x20-\\x7e]*$', '^(?:a|b)+?\\.\\d$', '^[\\[\\]]$', 'a(\\?)b'])(
+    'accepts %s',
+    async (pattern) => expect(await portabilityError(pattern)).toBeNull(),
+  );
+});
+
+async function portabilityError(pattern: string): Promise<string | null> {
+  const rule = (await import(path.join(repository, 'openapi/rules/portable-pattern.js'))) as {
+    portabilityError(pattern: string): string | null;
+  };
+  return rule.portabilityError(pattern);
+}
+
+describe('townhall/described', () => {
+  const files = goodFiles();
+  const request = files[`${schemas}/PauseRequest.yaml`] as { properties: Record<string, Json> };
+  for (let index = 0; index < 12; index += 1) request.properties[`member_${index}`] = { type: 'string' };
+  const read = sample('described-few', files);
+  test('refuses a document with too few descriptions and names the members', () => {
+    const problems = read().filter((finding) => finding.ruleId === 'townhall/described');
+    expect(problems[0]?.message).toMatch(/% of the members are described; .*PauseRequest.yaml.* member_11/);
+  });
+});
+
+describe('townhall/tag-introduction', () => {
+  refuses(
+    'refuses a tag that only repeats its name',
+    'townhall/tag-introduction',
+    /The tag bureaus needs an introduction/,
+    'tag-short',
+    change(goodFiles(), document, ['tags', 0, 'description'], 'The Bureaus.'),
+  );
+});
+
+describe('townhall/list-names', () => {
+  const rule = 'townhall/list-names';
+  const listing = (name: string, schema: { [member: string]: Json }) => {
+    const files = goodFiles();
+    files[`${schemas}/${name}.yaml`] = {
+      type: 'object',
+      example: { items: [] },
+      ...schema,
+    };
+    return change(
+      files,
+      pause,
+      ['post', 'responses', '200', 'content', 'application/json', 'schema', '$ref'],
+      `./schemas/${name}.yaml`,
+    );
+  };
+  const items = { type: 'array', description: 'The Bureaus.', items: { type: 'string' } };
+  const cursor = { type: ['string', 'null'], description: 'The next page.' };
+  refuses(
+    'refuses a page that is called a list',
+    rule,
+    /BureauList has next_cursor, so its name ends in Page/,
+    'list-page',
+    listing('BureauList', {
+      required: ['items', 'next_cursor'],
+      properties: { items, next_cursor: cursor },
+      example: { items: [], next_cursor: null },
+    }),
+  );
+  refuses(
+    'refuses a list that may lack its items',
+    rule,
+    /does not require `items`/,
+    'list-optional',
+    listing('BureauList', { properties: { items } }),
+  );
+  refuses(
+    'refuses a cursor that cannot be null',
+    rule,
+    /cannot be null/,
+    'list-cursor',
+    listing('BureauPage', {
+      required: ['items', 'next_cursor'],
+      properties: { items, next_cursor: { ...cursor, type: 'string' } },
+      example: { items: [], next_cursor: 'c1' },
+    }),
+  );
+});
+
+describe('townhall/shared-types', () => {
+  refuses(
+    'refuses an id with a type of its own',
+    'townhall/shared-types',
+    /`user_id` refers to the shared schema UserId.yaml/,
+    'shared-own',
+    change(goodFiles(), `${schemas}/PauseRequest.yaml`, ['properties', 'user_id'], {
+      type: 'string',
+      description: 'A user.',
+    }),
   );
 });
 

@@ -1,0 +1,73 @@
+// Asks that each `pattern` compiles, and means the same, in JavaScript with and without the `u` flag, in RE2 (Go, Rust), in
+// Python's `re` and in Java. It walks over the pattern and refuses what one of them lacks or reads differently.
+
+import { isPending } from './pending.js';
+
+const escapes = new Set([...'dDwWsSbBtnrfv', ...'^$\\.*+?()[]{}|/']);
+// RE2 refuses higher repeat counts.
+const maximumRepeat = 1000;
+
+export function portablePattern() {
+  return {
+    Schema(schema, ctx) {
+      if (schema.pattern === undefined || isPending('portable-pattern', ctx)) return;
+      const reason = portabilityError(schema.pattern);
+      if (reason !== null)
+        ctx.report({
+          message: `The pattern ${schema.pattern} ${reason}.`,
+          location: ctx.location.child(['pattern']),
+        });
+    },
+  };
+}
+
+/** Why some engine refuses the pattern or reads it differently; null where all agree. */
+export function portabilityError(pattern) {
+  for (const flags of ['', 'u']) {
+    try {
+      RegExp(pattern, flags);
+    } catch {
+      return `does not compile in JavaScript ${flags === 'u' ? 'with' : 'without'} the u flag`;
+    }
+  }
+  if (/[^\x20-\x7e]/.test(pattern))
+    return 'holds a character outside of ASCII; write a class of what is allowed';
+  return groupError(pattern) ?? repeatError(pattern) ?? escapeError(pattern) ?? classError(pattern);
+}
+
+function groupError(pattern) {
+  const [group] = /(?<!\\)(?:\\\\)*\(\?(?!:)..?/.exec(pattern) ?? [];
+  return group === undefined
+    ? null
+    : `uses ${group.slice(group.indexOf('('))}, and only (?: is known everywhere`;
+}
+
+function repeatError(pattern) {
+  const counts = [...pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g)].flatMap(([, low, high]) => [low, high]);
+  return counts.some((count) => Number(count ?? 0) > maximumRepeat)
+    ? `repeats more than ${maximumRepeat} times, which RE2 refuses; use maxLength`
+    : null;
+}
+
+function escapeError(pattern) {
+  for (let at = 0; at < pattern.length; at += 1) {
+    if (pattern[at] !== '\\') continue;
+    at += 1;
+    if (pattern[at] === 'x' && /^[0-9a-fA-F]{2}/.test(pattern.slice(at + 1))) continue;
+    const isDashInClass = pattern[at] === '-' && pattern.lastIndexOf('[', at) > pattern.lastIndexOf(']', at);
+    if (!escapes.has(pattern[at]) && !isDashInClass)
+      return `uses \\${pattern[at]}, which is not known everywhere; \\xHH is`;
+  }
+  return null;
+}
+
+// Java nests a class at a bare `[` and intersects at `&&`; RE2 and Python have no empty class.
+function classError(pattern) {
+  for (const [, negation, content] of pattern.matchAll(/(?<!\\)\[(\^?)((?:\\.|[^\]\\])*)\]/g)) {
+    if (content === '') return `holds the empty class [${negation}]`;
+    if (/(?<!\\)\[/.test(content)) return 'holds a bare [ in a class; write \\[';
+    if (/&&|--|\|\||~~|\\[bB]/.test(content))
+      return `holds ${content} as a class, which Java or Python reads otherwise`;
+  }
+  return null;
+}

@@ -1,0 +1,50 @@
+// Asks for what typed languages need to choose a type: `type` beside each `const` and `enum`, and on each integer its width
+// (`int32` or `int64`) and both bounds. A number in a foreign format (`x-foreign: true`) may have no bounds.
+
+import { isPending } from './pending.js';
+
+const int32 = { minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
+const safe = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
+
+export function typedValues() {
+  const foreign = new WeakSet();
+  return {
+    Schema(schema, ctx) {
+      if (schema['x-foreign'] === true || foreign.has(schema)) markChildren(schema, foreign);
+      if (isPending('typed-values', ctx)) return;
+      const report = (message, at) => ctx.report({ message, location: ctx.location.child([at]) });
+      for (const keyword of ['const', 'enum']) {
+        if (schema[keyword] !== undefined && schema.type === undefined)
+          report(`There is no \`type\` beside \`${keyword}\`.`, keyword);
+      }
+      if (![schema.type].flat().includes('integer') || schema.const !== undefined) return;
+      checkInteger(schema, foreign.has(schema) || schema['x-foreign'] === true, report);
+    },
+  };
+}
+
+function checkInteger(schema, isForeign, report) {
+  if (!['int32', 'int64'].includes(schema.format)) {
+    report('An integer has the format int32 or int64.', 'type');
+    return;
+  }
+  const low = schema.minimum ?? schema.exclusiveMinimum;
+  const high = schema.maximum ?? schema.exclusiveMaximum;
+  if (!isForeign && schema.enum === undefined && (low === undefined || high === undefined))
+    report('An integer has a `minimum` and a `maximum`.', 'type');
+  const limits = schema.format === 'int32' ? int32 : safe;
+  if (low < limits.minimum || high > limits.maximum)
+    report(
+      `The bounds do not fit ${schema.format === 'int32' ? 'int32' : 'a number of JavaScript'}.`,
+      'type',
+    );
+}
+
+// Parents are visited before what is written inside them.
+function markChildren(value, foreign) {
+  for (const child of Object.values(value)) {
+    if (typeof child !== 'object' || child === null || foreign.has(child)) continue;
+    foreign.add(child);
+    markChildren(child, foreign);
+  }
+}

@@ -1,0 +1,116 @@
+// Asks that the members of a `oneOf` or `anyOf` have names and can be told apart. An object in a union lies in a file of its
+// own, so that generated types have a name for it. A union of several objects says how to choose between them: by a
+// `discriminator` whose mapping leads to each, or because each requires a member that no other one knows.
+
+import { follow } from './follow.js';
+import { isPending } from './pending.js';
+
+export function unionMembers() {
+  return {
+    Schema(schema, ctx) {
+      if (isPending('union-members', ctx)) return;
+      for (const keyword of ['oneOf', 'anyOf']) {
+        if (Array.isArray(schema[keyword])) checkUnion(schema, keyword, ctx);
+      }
+    },
+  };
+}
+
+function checkUnion(schema, keyword, ctx) {
+  const report = (message, at = [keyword]) => ctx.report({ message, location: ctx.location.child(at) });
+  if (schema.type !== undefined)
+    report(`\`type\` beside \`${keyword}\` is read differently by each generator; the members say it.`, [
+      'type',
+    ]);
+  for (const [index, member] of schema[keyword].entries()) {
+    if (member.$ref === undefined && !isScalarOrList(member))
+      report(`Member ${index + 1} of the union is an object without a name; give it a file of its own.`, [
+        keyword,
+        index,
+      ]);
+  }
+  const objects = objectsOf(schema[keyword], ctx, ctx.location);
+  if (objects.length < 2) return;
+  if (schema.discriminator !== undefined) checkMapping(schema, objects, ctx, report);
+  else if (!areExclusive(objects))
+    report(
+      'The union of objects needs a `discriminator` with a `mapping`, or members that exclude each other.',
+    );
+}
+
+// A condition such as `required` alone counts as an object: generators make a nameless type of it.
+function isScalarOrList(member) {
+  const types = [member.type].flat();
+  const isOneOf = (names) => types.every((type) => names.includes(type));
+  if (member.const !== undefined || member.enum !== undefined) return true;
+  return isOneOf(['string', 'number', 'integer', 'boolean', 'null', 'array']);
+}
+
+// A member that is itself a union counts with its own members.
+function objectsOf(members, ctx, location) {
+  return members.flatMap((member) => {
+    const target = follow(ctx, member, location);
+    const nested = target.node.oneOf ?? target.node.anyOf;
+    if (nested !== undefined && target.node.properties === undefined)
+      return objectsOf(nested, ctx, target.location);
+    return isObject(target.node) ? [target] : [];
+  });
+}
+
+function isObject({ type, properties, allOf }) {
+  return type === 'object' || properties !== undefined || allOf !== undefined;
+}
+
+function checkMapping({ discriminator }, objects, ctx, report) {
+  const { propertyName, mapping = {} } = discriminator;
+  const targets = Object.values(mapping).map((file) => follow(ctx, { $ref: file }, ctx.location));
+  for (const object of objects) {
+    if (object.node['x-open'] === true) continue;
+    const tags = tagsOf(ctx, object, propertyName);
+    const place = pointerOf(object.location);
+    if (tags === undefined)
+      report(`${nameOf(object)} does not require \`${propertyName}\` with a const or an enum.`);
+    else if (!targets.some(({ location }) => pointerOf(location) === place))
+      report(`The mapping of \`${propertyName}\` does not lead to ${nameOf(object)}.`);
+    for (const tag of tags ?? []) {
+      if (!Object.hasOwn(mapping, tag)) report(`The mapping of \`${propertyName}\` does not name "${tag}".`);
+    }
+  }
+}
+
+function tagsOf(ctx, object, name) {
+  const parts = partsOf(ctx, object);
+  if (!parts.some(({ node }) => node.required?.includes(name))) return undefined;
+  for (const { node, location } of parts) {
+    if (node.properties?.[name] === undefined) continue;
+    const tag = follow(ctx, node.properties[name], location).node;
+    if (tag.const !== undefined) return [tag.const];
+    if (Array.isArray(tag.enum)) return tag.enum;
+  }
+  return undefined;
+}
+
+function partsOf(ctx, { node, location }) {
+  return [{ node, location }, ...(node.allOf ?? []).map((item) => follow(ctx, item, location))];
+}
+
+function areExclusive(objects) {
+  const members = objects.map(({ node }) => ({
+    required: node.required ?? [],
+    names: Object.keys(node.properties ?? {}),
+    isClosed: node.additionalProperties === false,
+  }));
+  return members.every(
+    ({ required, isClosed }, index) =>
+      isClosed &&
+      required.some((name) => members.every(({ names }, other) => other === index || !names.includes(name))),
+  );
+}
+
+function pointerOf({ source, pointer }) {
+  return `${source.absoluteRef}#${pointer}`;
+}
+
+function nameOf({ node, location }) {
+  return node.title ?? location.source.absoluteRef.split(/[\\/]/).at(-1);
+}
