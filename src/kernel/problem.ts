@@ -79,6 +79,11 @@ export interface ProblemBody {
   };
 }
 
+/** The agent's errors carry `success: false` too. */
+export function forSurface<Body extends object>(body: Body, surface: 'gateway' | 'agent'): Body {
+  return surface === 'agent' ? { success: false, ...body } : body;
+}
+
 export function renderProblem(problem: Problem, requestId: string): ProblemBody {
   const { type, code, foreignCode, message, param, details } = problem;
   return {

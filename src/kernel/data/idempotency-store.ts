@@ -15,6 +15,10 @@ export interface KeyClaim {
 
 export interface StoredRow {
   request: Buffer;
+  run: string;
+  requestId: string | null;
+  /** Running, but its process has stopped renewing the lease. */
+  isAbandoned: boolean;
   /** `opaque` is a call that was done and whose answer is not kept. */
   state: 'running' | 'done' | 'opaque';
   status: number | null;
@@ -28,7 +32,9 @@ export interface IdempotencyStore {
   /** Stores the answer; a null body makes the row opaque. `own` is the transaction that the answer belongs to. */
   save(own: Sql, claim: KeyClaim, answer: { status: number; body: string | null }): Promise<void>;
   release(claim: KeyClaim): Promise<void>;
-  /** Counts bytes that the caller's answers take, and drops the oldest ones beyond the quota. */
+  /** Ends the leases of the caller's running calls. */
+  endLeases(caller: string): Promise<void>;
+  /** Counts an answer of the caller by its bytes, and drops the oldest ones beyond the quotas. */
   countBytes(caller: string, bytes: number): void;
   deleteExpired(): void;
 }
@@ -41,13 +47,14 @@ export interface IdempotencyStoreOptions {
   leaseMs: number;
   keepSeconds: number;
   maxBytesPerCaller: number;
+  maxKeysPerCaller: number;
 }
 
 const deleteEveryMs = 60_000;
 const maxCallers = 10_000;
 
 export function createIdempotencyStore(options: IdempotencyStoreOptions): IdempotencyStore {
-  const { schema, background, clock, leaseMs, keepSeconds, maxBytesPerCaller } = options;
+  const { schema, background, clock, leaseMs, keepSeconds, maxBytesPerCaller, maxKeysPerCaller } = options;
   const { sql } = options.database;
   const table = `${schema}.idempotency`;
   const now = () => sql.unsafe(`${schema}.townhall_now()`);
@@ -73,7 +80,8 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
       returning 1`;
     if (claimed) return null;
     const [row] = await sql<StoredRow[]>`
-      select request, state, status, body from ${sql(table)} where scope = ${scope}`;
+      select request, run, request_id as "requestId", state = 'running' and lease_until <= ${now()} as "isAbandoned", state, status, body
+      from ${sql(table)} where scope = ${scope}`;
     // Released between the two statements: try again.
     return row ?? claim({ scope, run, caller }, request);
   }
@@ -86,6 +94,11 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
           select scope, sum(octet_length(body)) over (order by expires_at desc, scope) as total
           from ${sql(table)} where caller = ${digest(caller)} and state = 'done') as answers
         where total > ${maxBytesPerCaller})`;
+    if (Number.isFinite(maxKeysPerCaller))
+      await sql`
+      delete from ${sql(table)} where scope in (
+        select scope from ${sql(table)} where caller = ${digest(caller)} and state <> 'running'
+        order by expires_at desc, scope offset ${maxKeysPerCaller})`;
   }
 
   return {
@@ -100,8 +113,11 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
     async release({ scope, run }) {
       await sql`delete from ${sql(table)} where scope = ${scope} and run = ${run} and state = 'running'`;
     },
+    async endLeases(caller) {
+      await sql`update ${sql(table)} set lease_until = ${now()} where caller = ${digest(caller)} and state = 'running'`;
+    },
     countBytes(caller, bytes) {
-      const total = (addedBytes.peek(caller) ?? 0) + bytes;
+      const total = (addedBytes.peek(caller) ?? 0) + Math.max(bytes, maxBytesPerCaller / maxKeysPerCaller);
       // Compared after a sixteenth of the quota, so that a call does not pay for a sum over all rows.
       if (total * 16 < maxBytesPerCaller) return addedBytes.set(caller, total);
       addedBytes.delete(caller);

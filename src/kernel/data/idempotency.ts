@@ -13,7 +13,7 @@ import {
 } from './idempotency-store.ts';
 import { type ErrorDialect, toErrorDialect } from '../error-dialects.ts';
 import type { Log } from '../log.ts';
-import { asProblem, Problem, type ProblemBody, renderProblem } from '../problem.ts';
+import { asProblem, forSurface, Problem, type ProblemBody, renderProblem } from '../problem.ts';
 
 export interface IdempotentCall {
   operationId: string;
@@ -47,6 +47,16 @@ export interface Remember {
   inSettlement(answer: { status: number; body?: unknown } | null): (() => SettlementAnswer) | undefined;
 }
 
+export interface StartedCall {
+  operationId: string;
+  requestId: string;
+}
+
+export interface KeptAnswer {
+  status: number;
+  body?: unknown;
+}
+
 /** An answer as JSON, for the SQL function `idempotency_settle` of the surface. */
 export interface SettlementAnswer {
   /** In hexadecimal. */
@@ -66,13 +76,15 @@ export interface Idempotency {
     call: IdempotentCall,
     work: (remember: Remember) => Promise<Reply>,
   ): Promise<Reply | Answer>;
+  /** For a start: the processes that ran calls of this caller are gone, so nothing waits for their leases. */
+  endLeases(caller: string): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface IdempotencyOptions {
   database: Database;
-  /** The surface's schema; it has the table `idempotency` and the function `idempotency_is_pending`. */
-  schema: string;
+  /** The surface and its schema, which has the table `idempotency` and the function `idempotency_is_pending`. */
+  schema: 'gateway' | 'agent';
   clock: Pick<Clock, 'monotonicMs'>;
   log: Log;
   /** How long a call that stopped renewing its lease keeps its key. */
@@ -80,6 +92,14 @@ export interface IdempotencyOptions {
   keepSeconds?: number;
   /** Of one caller's answers. Beyond it the oldest are dropped: their keys answer 409 `result_not_replayable`. */
   maxBytesPerCaller?: number;
+  /** Beyond it the oldest keys are forgotten; without it their number has no bound but their age. */
+  maxKeysPerCaller?: number;
+  /**
+   * The receipt of work that the call has started and that goes on without it; null when there is none. The key of such a
+   * call stays taken: a failure of the work is kept whatever its status, and the receipt is kept when the caller leaves or
+   * the process dies before the end.
+   */
+  receiptOf?: (call: StartedCall) => Promise<KeptAnswer | null>;
 }
 
 const maxBodyBytes = 64 * 1024;
@@ -94,9 +114,11 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     leaseMs = 60_000,
     keepSeconds = 24 * 3600,
     maxBytesPerCaller = 16 * 2 ** 20,
+    maxKeysPerCaller = Number.POSITIVE_INFINITY,
   } = options;
   const background = createBackground(log);
-  const store = createIdempotencyStore({ ...options, background, leaseMs, keepSeconds, maxBytesPerCaller });
+  const limits = { leaseMs, keepSeconds, maxBytesPerCaller, maxKeysPerCaller };
+  const store = createIdempotencyStore({ ...options, ...limits, background });
 
   /** Never throws: the caller has its answer, and the end of the lease frees a key that could not be settled. */
   async function settle(failure: string, work: () => Promise<void>): Promise<void> {
@@ -121,9 +143,8 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         );
       return reply;
     } catch (error) {
-      const problem = asProblem(error);
-      if (!isRefusal(problem) && !call.signal.aborted) {
-        const answer = { status: problem.status, body: renderProblem(problem, call.requestId) };
+      const answer = answerOfFailure(asProblem(error), call, await receiptOf(call));
+      if (answer !== null) {
         await settle('a failure could not be kept', () =>
           saveAnswer(store, database.sql, { claim, call: { isSecret: false } }, answer),
         );
@@ -133,6 +154,29 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       }
       throw error;
     }
+  }
+
+  async function receiptOf(call: StartedCall): Promise<KeptAnswer | null> {
+    try {
+      return (await options.receiptOf?.(call)) ?? null;
+    } catch (error) {
+      log.warn({ err: error }, 'a receipt could not be read');
+      return null;
+    }
+  }
+
+  /** A call whose process died may have started work that goes on: then its receipt becomes the answer. */
+  async function completeAbandoned(
+    row: StoredRow,
+    { operationId, isSecret }: IdempotentCall,
+    claim: KeyClaim,
+  ): Promise<StoredRow> {
+    const { requestId, run } = row;
+    if (!row.isAbandoned || requestId === null) return row;
+    const receipt = await receiptOf({ operationId, requestId });
+    if (receipt === null) return row;
+    await saveAnswer(store, database.sql, { claim: { ...claim, run }, call: { isSecret } }, receipt);
+    return { ...row, state: 'done', status: receipt.status, body: JSON.stringify(receipt.body) };
   }
 
   return {
@@ -146,7 +190,11 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       };
       const request = await requestDigest(call.request);
       const existing = await store.claim(claim, { digest: request, requestId });
-      if (existing !== null) return replay(existing, request, call.errorDialect);
+      if (existing !== null)
+        return replay(await completeAbandoned(existing, call, claim), request, {
+          dialect: call.errorDialect,
+          surface: options.schema,
+        });
       store.deleteExpired();
       const renewal = setInterval(
         () => background.run(`lease ${claim.run}`, () => store.renewLease(claim)),
@@ -158,8 +206,20 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         clearInterval(renewal);
       }
     },
+    endLeases: (caller) => store.endLeases(caller),
     close: () => background.settled(),
   };
+}
+
+/** What a repetition of a failed call gets; null frees the key. */
+function answerOfFailure(
+  problem: Problem,
+  { signal, requestId }: IdempotentCall,
+  receipt: KeptAnswer | null,
+): KeptAnswer | null {
+  const isCutOff = signal.aborted || problem.code === 'draining';
+  if (isCutOff || (receipt === null && isRefusal(problem))) return receipt;
+  return { status: problem.status, body: renderProblem(problem, requestId) };
 }
 
 async function saveAnswer(
@@ -232,7 +292,12 @@ function isRefusal({ status }: Problem): boolean {
   return status < 500 || status === 503;
 }
 
-function replay(row: StoredRow, request: Buffer, dialect: ErrorDialect | undefined): Answer {
+interface ErrorShape {
+  dialect: ErrorDialect | undefined;
+  surface: IdempotencyOptions['schema'];
+}
+
+function replay(row: StoredRow, request: Buffer, shape: ErrorShape): Answer {
   const param = 'Idempotency-Key';
   if (!row.request.equals(request)) {
     const message = 'This Idempotency-Key was used for another request; use a new one.';
@@ -254,17 +319,14 @@ function replay(row: StoredRow, request: Buffer, dialect: ErrorDialect | undefin
   if (row.status < 400) return { status: row.status, body, headers };
   return {
     status: row.status,
-    body: translateFailure(body as ProblemBody, row.status, dialect),
+    body: translateFailure(body as ProblemBody, row.status, shape),
     headers: { ...headers, 'x-should-retry': 'false' },
   };
 }
 
-function translateFailure(
-  body: ProblemBody,
-  status: number,
-  dialect: ErrorDialect | undefined,
-): ProblemBody & { type?: 'error' } {
-  return toErrorDialect(body, { status, code: body.error.code as Problem['code'] }, dialect);
+function translateFailure(body: ProblemBody, status: number, { dialect, surface }: ErrorShape): object {
+  const problem = { status, code: body.error.code as Problem['code'] };
+  return forSurface(toErrorDialect(body, problem, dialect), surface);
 }
 
 // Sorting the members of a larger body would block the event loop; a repetition of it must have the same bytes.

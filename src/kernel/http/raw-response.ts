@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { id } from '../ids.ts';
-import { isPermanent, Problem, renderProblem } from '../problem.ts';
+import { isPermanent, Problem, forSurface, renderProblem } from '../problem.ts';
 
 export type Surface = 'gateway' | 'agent';
 
@@ -26,8 +26,7 @@ export function refuseUnparsed(socket: Socket, error: NodeJS.ErrnoException, sur
 /** Writes the error and closes the connection. */
 export function endWithProblem(socket: Socket, problem: Problem, surface: Surface): void {
   const requestId = id('req');
-  const body = renderProblem(problem, requestId);
-  const text = JSON.stringify(surface === 'agent' ? { success: false, ...body } : body);
+  const text = JSON.stringify(forSurface(renderProblem(problem, requestId), surface));
   const lines = [
     `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
     'content-type: application/json; charset=utf-8',

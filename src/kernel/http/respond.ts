@@ -5,7 +5,7 @@ import type { Contract } from '../contract/contract.ts';
 import { failureNote } from '../contract/failure-note.ts';
 import type { AnyReply } from '../contract/reply.ts';
 import { toErrorDialect } from '../error-dialects.ts';
-import { asProblem, isPermanent, Problem, renderProblem } from '../problem.ts';
+import { asProblem, isPermanent, Problem, forSurface, renderProblem } from '../problem.ts';
 import type { HttpRequest } from './request.ts';
 import { commonHeaders, type CorsRules, leavesBodyUnread } from './response-headers.ts';
 import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
@@ -176,7 +176,7 @@ function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, bod
 function errorBody(request: HttpRequest, problem: Problem, surface: ResponderOptions['surface']): object {
   const rendered = renderProblem(problem, request.requestId);
   const body = toErrorDialect(rendered, problem, request.operation?.errorDialect);
-  return surface === 'agent' ? { success: false, ...body } : body;
+  return forSurface(body, surface);
 }
 
 /** Producers that a drain or a revocation stopped throw anything; the client receives the reason of the stop. */

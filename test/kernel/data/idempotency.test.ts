@@ -231,6 +231,24 @@ test('the oldest answers of a caller are dropped beyond the quota', async () => 
   expect(await replicas[0].runOnce(other, never)).toMatchObject({ body: 'theirs' });
 });
 
+test('the oldest keys of a caller are forgotten beyond their number', async () => {
+  const limitedIdempotency = createIdempotency({
+    database: place.database,
+    schema: 'gateway',
+    clock: systemClock,
+    log: silentLog,
+    maxBytesPerCaller: 64,
+    maxKeysPerCaller: 4,
+  });
+  const calls = Array.from({ length: 12 }, () => call({ caller: 'user eager' }));
+  for (const one of calls) await limitedIdempotency.runOnce(one, created(1));
+  await limitedIdempotency.close();
+  expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, never)).toMatchObject({ body: 1 });
+  expect(await replicas[0].runOnce(calls[0] as IdempotentCall, created('again'))).toMatchObject({
+    body: 'again',
+  });
+});
+
 describe('a call that fails', () => {
   test.each(['bad_request', 'insufficient_credits', 'conflict', 'rate_limited', 'unavailable'] as const)(
     'by a refusal (%s) frees its key',
