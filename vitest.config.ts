@@ -22,6 +22,7 @@ const withDatabase = [
 
 // Transactions, locks, notifications, recovery after a crash: here the two engines can differ.
 const onBothEngines = [
+  'test/agent/idempotency.test.ts',
   'test/agent/sessions/{chat,crash,events,runs}.test.ts',
   'test/cli/{db,ledger}.test.ts',
   'test/deploy/deploy.test.ts',

@@ -7,6 +7,7 @@ import { systemClock, type Clock } from '../kernel/clock.ts';
 import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { createContract } from '../kernel/contract/contract.ts';
 import { migrate, type Database } from '../kernel/data/database.ts';
+import { createIdempotency, type Idempotency, type IdempotencyOptions } from '../kernel/data/idempotency.ts';
 import { makeFolder } from '../kernel/folder.ts';
 import { loopbackGuard } from '../kernel/http/guard.ts';
 import { createServer, type Server, type ServerOptions } from '../kernel/http/server.ts';
@@ -21,7 +22,7 @@ import { openControl } from './control.ts';
 import { openAgentDatabase } from './database.ts';
 import { createExtensions } from './extensions.ts';
 import { gatewayAccess } from './gateway.ts';
-import type { Identity } from './identity.ts';
+import { idempotencyCaller, type Identity } from './identity.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, createSessions, preloadModelLoop, type Sessions } from './sessions/index.ts';
 import { status } from './status.ts';
@@ -132,6 +133,9 @@ async function compose(
   closers.defer(() => sessions.runs.close(0));
   const chat = createChat({ agentId, inputs: sessions.inputs, store: sessions.store });
 
+  const idempotency = await openIdempotency(agentId, { database, clock, log, receiptOf: sessions.receiptOf });
+  closers.defer(() => idempotency.close());
+
   let isDraining = false;
   const server = await createAgentServer(config, options, {
     handlers: {
@@ -140,6 +144,7 @@ async function compose(
       ...extensions.handlers,
     },
     tokens,
+    idempotency,
     clock,
     observer: telemetry.observer,
   });
@@ -179,6 +184,26 @@ async function submitUnattended({ inputs }: Sessions, instructions: string): Pro
   return receipt;
 }
 
+// An agent has one person's programs as callers, so its quotas are those of one user of a gateway.
+const maxKeys = 50_000;
+const keyLeaseMs = 20_000;
+
+async function openIdempotency(
+  agentId: string,
+  options: Pick<IdempotencyOptions, 'database' | 'clock' | 'log' | 'receiptOf'>,
+): Promise<Idempotency> {
+  const idempotency = createIdempotency({
+    ...options,
+    schema: 'agent',
+    leaseMs: keyLeaseMs,
+    maxKeysPerCaller: maxKeys,
+  });
+  // One process at a time has an embedded database, so the calls that still run in it ended with the process before.
+  if (options.database.engine === 'embedded')
+    await idempotency.endLeases(idempotencyCaller({ kind: 'agent', agentId, tokenId: '' }) ?? '');
+  return idempotency;
+}
+
 function startTelemetry(
   config: AgentConfig,
   { version = 'unknown', redactor, log }: AgentOptions,
@@ -202,11 +227,13 @@ async function createAgentServer(
   {
     handlers,
     tokens,
+    idempotency,
     clock,
     observer,
   }: {
     handlers: Parameters<typeof createContract<Identity>>[0]['handlers'];
     tokens: Tokens;
+    idempotency: Idempotency;
     clock: Clock;
     observer: ServerOptions['observer'];
   },
@@ -217,6 +244,8 @@ async function createAgentServer(
     identities: { agentToken: 'agent' },
     identify: (bearer) => tokens.identify(bearer),
     guest: { kind: 'guest' },
+    idempotency,
+    callerOf: idempotencyCaller,
     ...(validateResponses ? { validateResponses } : {}),
   });
   return createServer({

@@ -2,3 +2,8 @@
 
 /** Of one request: a guest, or the holder of a token of this agent. */
 export type Identity = { kind: 'guest' } | { kind: 'agent'; agentId: string; tokenId: string };
+
+/** The owner of an Idempotency-Key: the agent itself, so that a key survives a new token. */
+export function idempotencyCaller(identity: Identity): string | null {
+  return identity.kind === 'agent' ? `agent ${identity.agentId}` : null;
+}

@@ -14,7 +14,7 @@ interface ChatMessage {
 
 /** The queue of the chats, as this service needs it. */
 interface ChatQueue {
-  send(message: ChatMessage & { origin: 'service' }): Promise<ChatReceipt>;
+  send(message: ChatMessage & { origin: 'service'; requestId: string }): Promise<ChatReceipt>;
 }
 
 type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> & ExecuteReceipt;
@@ -40,7 +40,8 @@ export function chatService(chat: () => ChatQueue): ServiceDefinition {
           },
           additionalProperties: false,
         },
-        run: (message: ChatMessage) => chat().send({ ...message, origin: 'service' }),
+        run: (message: ChatMessage, { requestId }) =>
+          chat().send({ ...message, origin: 'service', requestId }),
       },
     },
   };

@@ -10,6 +10,8 @@ export interface ChatMessage {
   /** For a chat that this message creates: whether a person can decide approvals. */
   attended?: boolean | undefined;
   origin?: SessionKind | 'service' | undefined;
+  /** Of a call that may be repeated: the run is found by it after a crash. */
+  requestId?: string | undefined;
 }
 
 export type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> &
@@ -36,6 +38,7 @@ export function createChat({
       attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
       model?: string | undefined;
       attended?: boolean | undefined;
+      requestId?: string | undefined;
     }): Promise<{
       receipt: Pick<ChatReceipt, 'queueItemId' | 'queuePosition' | 'sessionId' | 'runId' | 'seq'>;
     }>;

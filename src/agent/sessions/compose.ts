@@ -14,6 +14,7 @@ import { createEventLog } from './event-log/log.ts';
 import { sessionStore, type SessionStore } from './event-log/session-store.ts';
 import { eventStore } from './event-log/store.ts';
 import type { ChatQueue } from './execute.ts';
+import { receiptOfCall } from './receipts.ts';
 import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
 import { runStore as openRunStore } from './runs/store.ts';
 import { removeSession, sessionService } from './sessions.ts';
@@ -45,6 +46,8 @@ export interface Sessions {
   runs: Runs;
   inputs: InputSubmitter;
   store: SessionStore;
+  /** The receipt of the run that a call with an Idempotency-Key has accepted; null without one. */
+  receiptOf(call: { operationId: string; requestId: string }): ReturnType<typeof receiptOfCall>;
   service(chat: ChatQueue): Service<'sessions'>;
 }
 
@@ -97,6 +100,7 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     runs,
     inputs,
     store,
+    receiptOf: (call) => receiptOfCall(runStore, call),
     service: (chat) =>
       sessionService({
         ...options,

@@ -11,7 +11,7 @@ import { lastStepText } from './records.ts';
 import type { CompletedRun } from './runs/active-run.ts';
 import type { Runs } from './runs/runs.ts';
 import type { RunRecord } from './runs/store.ts';
-import type { SessionHandlers } from './session-options.ts';
+import { keyedRequestId, type SessionHandlers } from './session-options.ts';
 import type { AcceptedInput, InputSubmitter } from './submit.ts';
 
 /** The chats, as these routes need them. */
@@ -22,6 +22,7 @@ export interface ChatQueue {
     attachments?: readonly AttachmentInput[] | undefined;
     model?: string | undefined;
     origin?: 'execute' | 'dashboard';
+    requestId?: string | undefined;
   }): Promise<{
     success: true;
     queued: true;
@@ -48,10 +49,12 @@ export function executeHandlers(
 ): SessionHandlers<'sessions.execute' | 'sessions.executeInSession'> {
   const { inputs, chat, requireSession } = options;
   return {
-    'sessions.execute': async ({ body, signal }) => {
-      const { instructions, chatId, attachments, model } = body;
+    'sessions.execute': async (call) => {
+      const { instructions, chatId, attachments, model } = call.body;
+      const requestId = keyedRequestId(call);
       if (chatId !== undefined) {
-        const message = { chatId, text: instructions, attachments, model, origin: 'execute' as const };
+        const origin = 'execute' as const;
+        const message = { chatId, text: instructions, attachments, model, origin, requestId };
         return { status: 202, body: await chat.send(message) };
       }
       const accepted = await inputs.submit({
@@ -60,15 +63,18 @@ export function executeHandlers(
         parts: [{ type: 'text', text: instructions }],
         attachments,
         model,
+        requestId,
       });
-      return reply(options, accepted, signal);
+      return reply(options, accepted, call.signal);
     },
 
-    'sessions.executeInSession': async ({ path, body, signal }) => {
-      const { instructions, attachments } = body;
-      const { id, chatId } = await requireSession(path.sessionId);
+    'sessions.executeInSession': async (call) => {
+      const { instructions, attachments } = call.body;
+      const requestId = keyedRequestId(call);
+      const { id, chatId } = await requireSession(call.path.sessionId);
       if (chatId !== null) {
-        const message = { chatId, text: instructions, attachments, origin: 'dashboard' as const };
+        const origin = 'dashboard' as const;
+        const message = { chatId, text: instructions, attachments, origin, requestId };
         return { status: 202, body: await chat.send(message) };
       }
       const accepted = await inputs.submit({
@@ -76,8 +82,9 @@ export function executeHandlers(
         origin: 'dashboard',
         parts: [{ type: 'text', text: instructions }],
         attachments,
+        requestId,
       });
-      return reply(options, accepted, signal);
+      return reply(options, accepted, call.signal);
     },
   };
 }

@@ -5,7 +5,7 @@ import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import { toQueueItem, toRun } from './records.ts';
 import type { RunRecord } from './runs/store.ts';
 import { sessionNotFound } from './runs/submission.ts';
-import type { HandlerOptions, SessionHandlers } from './session-options.ts';
+import { keyedRequestId, type HandlerOptions, type SessionHandlers } from './session-options.ts';
 import type { InputPart } from './submit.ts';
 
 const maxWaitSeconds = 300;
@@ -22,7 +22,8 @@ export function queueHandlers(
 > {
   const { runs, inputs, runStore, requireSession } = options;
   return {
-    'sessions.prompt': async ({ path, body, headers, signal }) => {
+    'sessions.prompt': async (call) => {
+      const { path, body, headers, signal } = call;
       const waitSeconds = readWaitSeconds(headers.prefer);
       const parts = body.parts ?? [{ type: 'text' as const, text: body.text ?? '' }];
       const { receipt, session } = await inputs.submit({
@@ -30,6 +31,7 @@ export function queueHandlers(
         parts: parts as InputPart[],
         to: { sessionId: path.sessionId },
         origin: 'sdk',
+        requestId: keyedRequestId(call),
       });
       if (waitSeconds === null) return { status: 202, body: receipt };
       const applied = { 'preference-applied': `wait=${waitSeconds}` };
@@ -46,9 +48,9 @@ export function queueHandlers(
       };
     },
 
-    'sessions.compact': async ({ path }) => ({
+    'sessions.compact': async (call) => ({
       status: 202,
-      body: (await inputs.compact(path.sessionId)).receipt,
+      body: (await inputs.compact(call.path.sessionId, keyedRequestId(call))).receipt,
     }),
 
     'sessions.cancel': async ({ path, body }) => {

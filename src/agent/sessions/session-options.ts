@@ -42,3 +42,11 @@ export interface HandlerOptions {
 export type SessionHandlers<Id extends keyof Operations> = {
   [Key in Id]: Handler<Operations[Key], Identity>;
 };
+
+/** The request that an input is found by when its call has an Idempotency-Key; undefined without a key. */
+export function keyedRequestId(call: {
+  headers: { 'idempotency-key'?: string };
+  requestId: string;
+}): string | undefined {
+  return call.headers['idempotency-key'] === undefined ? undefined : call.requestId;
+}

@@ -41,6 +41,8 @@ export interface Input {
   metadata?: Record<string, unknown> | undefined;
   /** How long the input may wait. */
   expiresInMs?: number | undefined;
+  /** Of a call with an Idempotency-Key: the run is found by it after a crash. */
+  requestId?: string | undefined;
 }
 
 export type AcceptedInput = Admission & { settled: Promise<CompletedRun | Problem> | null };
@@ -48,7 +50,7 @@ export type AcceptedInput = Admission & { settled: Promise<CompletedRun | Proble
 export interface InputSubmitter {
   /** Resolves once the input is durable; throws a Problem when it is refused. */
   submit(input: Input): Promise<AcceptedInput>;
-  compact(sessionId: string): Promise<AcceptedInput>;
+  compact(sessionId: string, requestId?: string): Promise<AcceptedInput>;
 }
 
 export interface SubmitOptions {
@@ -70,7 +72,7 @@ const previewLength = 200;
 export function createInputSubmitter(options: SubmitOptions): InputSubmitter {
   return {
     submit: (input) => submit(options, input),
-    compact: (sessionId) =>
+    compact: (sessionId, requestId) =>
       options.runs.submit({
         session: { id: sessionId },
         create: null,
@@ -85,6 +87,7 @@ export function createInputSubmitter(options: SubmitOptions): InputSubmitter {
         promptId: null,
         promptHash: null,
         expiresInMs: null,
+        requestId: requestId ?? null,
       }),
   };
 }
@@ -209,6 +212,7 @@ function toSubmission(
     promptId: input.id ?? null,
     promptHash: input.id === undefined ? null : hashOf(input),
     expiresInMs: input.expiresInMs ?? null,
+    requestId: input.requestId ?? null,
   };
 }
 

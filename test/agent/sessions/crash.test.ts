@@ -252,6 +252,7 @@ describe('createEventLog', () => {
         promptId: null,
         promptHash: null,
         receipt: null,
+        requestId: null,
         begins: null,
       } as const;
       const completed: LogEntry = {

@@ -4,12 +4,11 @@ import type { DecodedAttachment } from '../attachments/files.ts';
 import type { SessionRecord } from '../event-log/session-store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
 import { queueUpdated, startEvents } from './run-events.ts';
-import { waitingRuns, type NewRun } from './store.ts';
+import { waitingRuns, type NewRun, type Receipt } from './store.ts';
 import {
   capacityProblem,
   type Admission,
   type AdmissionRules,
-  type Receipt,
   type StartedRun,
   type Submission,
 } from './submission.ts';
@@ -202,7 +201,7 @@ function newRun(
   { receipt, model, isBusy }: { receipt: Receipt; model: string | null; isBusy: boolean },
   { agentId }: AdmissionRules,
 ): NewRun {
-  const { runId, delivery, origin, input, promptId, promptHash, reasoningEffort } = submission;
+  const { runId, delivery, origin, input, promptId, promptHash, reasoningEffort, requestId } = submission;
   return {
     runId,
     sessionKey: session.key,
@@ -217,7 +216,8 @@ function newRun(
     reasoningEffort,
     promptId,
     promptHash,
-    receipt: promptId === null ? null : receipt,
+    receipt: promptId === null && requestId === null ? null : receipt,
+    requestId,
     expiresInMs: isBusy ? submission.expiresInMs : null,
     begins: isBusy ? null : { messageId: submission.messageId },
   };

@@ -13,13 +13,12 @@ import {
 import { appendAll } from '../event-log/store.ts';
 import type { UnitOfWork } from '../event-log/unit.ts';
 import { planInput, type AcceptedPrompt, type SessionWrite } from './admission-plan.ts';
-import { insertRuns, runsByPrompt, type LeaseHolder } from './store.ts';
+import { insertRuns, runsByPrompt, type LeaseHolder, type Receipt } from './store.ts';
 import {
   capacityProblem,
   sessionNotFound,
   type Admission,
   type AdmissionRules,
-  type Receipt,
   type Submission,
 } from './submission.ts';
 

@@ -22,6 +22,7 @@ export interface NewRun {
   promptId: string | null;
   promptHash: string | null;
   receipt: object | null;
+  requestId: string | null;
   expiresInMs?: number | null;
   begins: { messageId: string | null } | null;
 }
@@ -56,6 +57,19 @@ export interface RunRecord {
 export interface LeaseHolder {
   instanceId: string;
   leaseMs: number;
+}
+
+/** The answer to an accepted input. */
+export interface Receipt {
+  runId: string;
+  sessionId: string;
+  messageId: string;
+  status: 'accepted' | 'running';
+  queued: boolean;
+  queueItemId: string | null;
+  queuePosition: number;
+  seq: number;
+  eventsUrl: string;
 }
 
 interface RunRow {
@@ -136,19 +150,20 @@ export function insertRuns(
     prompt_id: run.promptId,
     prompt_hash: run.promptHash,
     receipt: run.receipt,
+    request_id: run.requestId,
     message_id: run.begins?.messageId ?? null,
     begins: run.begins !== null,
     expires_in_ms: run.expiresInMs ?? null,
   }));
   return tx`, accepted as (
     insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, receipt, message_id, instance_id, lease_until, started_at, expires_at)
+      reasoning_effort, prompt_id, prompt_hash, receipt, request_id, message_id, instance_id, lease_until, started_at, expires_at)
     select run_id, session_id, agent_id, case when begins then 'running' else 'accepted' end, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, nullif(receipt, 'null'::jsonb), message_id, case when begins then ${instanceId}::text end,
+      reasoning_effort, prompt_id, prompt_hash, nullif(receipt, 'null'::jsonb), request_id, message_id, case when begins then ${instanceId}::text end,
       case when begins then agent.townhall_now() + ${leaseMs} * interval '1 millisecond' end, case when begins then agent.townhall_now() end,
       agent.townhall_now() + expires_in_ms * interval '1 millisecond'
     from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as run (ordinal integer, run_id text, session_id text, agent_id text, delivery text, is_urgent boolean, origin text,
-      queue_item_id text, input_message_id text, preview text, model text, reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, message_id text, begins boolean, expires_in_ms integer)
+      queue_item_id text, input_message_id text, preview text, model text, reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, request_id text, message_id text, begins boolean, expires_in_ms integer)
     where session_id in (select session_id from head) order by ordinal
     )`;
 }
@@ -246,6 +261,8 @@ export function advanceRuns(
 
 export interface RunStore {
   run(sessionKey: string, runId: string): Promise<RunRecord | undefined>;
+  /** The receipt of the run that a call with an Idempotency-Key has accepted. */
+  receiptOfRequest(requestId: string): Promise<Receipt | null>;
   queue(sessionKey: string): Promise<RunRecord[]>;
   queueItem(sessionKey: string, queueItemId: string): Promise<RunRecord | undefined>;
   renewLeases(instanceId: string, leaseMs: number): Promise<void>;
@@ -272,6 +289,12 @@ export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
         RunRow[]
       >`select * from agent.sessions_runs where session_id = ${sessionKey} and run_id = ${runId}`;
       return row && runOf(row);
+    },
+    async receiptOfRequest(requestId) {
+      const [row] = await sql<
+        { receipt: Receipt }[]
+      >`select receipt from agent.sessions_runs where request_id = ${requestId} and receipt is not null`;
+      return row?.receipt ?? null;
     },
     async queue(sessionKey) {
       const rows = await sql<RunRow[]>`

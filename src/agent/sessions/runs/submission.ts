@@ -3,7 +3,7 @@ import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { DecodedAttachment } from '../attachments/files.ts';
 import type { NewSession, SessionLocator, SessionRecord } from '../event-log/session-store.ts';
-import type { Delivery, LeaseHolder } from './store.ts';
+import type { Delivery, LeaseHolder, Receipt } from './store.ts';
 
 /** An input with all its ids; nothing is generated later, so that it may be admitted twice. */
 export interface Submission {
@@ -30,18 +30,8 @@ export interface Submission {
   promptHash: string | null;
   /** How long the input may wait; null for ever. */
   expiresInMs: number | null;
-}
-
-export interface Receipt {
-  runId: string;
-  sessionId: string;
-  messageId: string;
-  status: 'accepted' | 'running';
-  queued: boolean;
-  queueItemId: string | null;
-  queuePosition: number;
-  seq: number;
-  eventsUrl: string;
+  /** The call with an Idempotency-Key that this input came with. */
+  requestId: string | null;
 }
 
 export interface Admission {

@@ -1,0 +1,28 @@
+// What a call with an Idempotency-Key has started, told from the row of its run: the answer that its repetitions get when
+// the caller or the agent left before the end.
+import type { Receipt, RunStore } from './runs/store.ts';
+
+/** Null when the call has accepted no run. */
+export async function receiptOfCall(
+  runStore: Pick<RunStore, 'receiptOfRequest'>,
+  { operationId, requestId }: { operationId: string; requestId: string },
+): Promise<{ status: 202; body: unknown } | null> {
+  const receipt = await runStore.receiptOfRequest(requestId);
+  return receipt === null ? null : { status: 202, body: bodyOf(operationId, receipt) };
+}
+
+function bodyOf(operationId: string, receipt: Receipt): unknown {
+  if (operationId === 'sessions.prompt' || operationId === 'sessions.compact') return receipt;
+  const { sessionId, runId, queueItemId, queuePosition, seq } = receipt;
+  // Only a run that started at once in a session of no chat has no queue item.
+  const body = {
+    success: true,
+    queued: queueItemId !== null,
+    sessionId,
+    runId,
+    queueItemId,
+    queuePosition,
+    seq,
+  };
+  return operationId === 'chat.sendMessage' ? { ...body, serviceName: 'chat' } : body;
+}

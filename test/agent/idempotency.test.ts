@@ -1,0 +1,313 @@
+// Calls of the agent under an Idempotency-Key: one run, whatever becomes of the caller or the agent.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { definePlugin } from '../../src/agent/plugins/index.ts';
+import { startAgent, type AgentOptions, type TestAgent } from '../support/agent.ts';
+import { testDatabase, type TestDatabase } from '../support/databases.ts';
+import { says, scriptedGateway, stream, type ScriptedGateway } from '../support/scripted-gateway.ts';
+
+let rings = 0;
+const bell = definePlugin<{ ring: object; refuse: object }>({
+  name: 'bell',
+  title: 'Bell',
+  description: 'Counts how often it was rung.',
+  actions: {
+    ring: {
+      description: 'Rings.',
+      input: { type: 'object' },
+      api: true,
+      run: async () => ({ rings: ++rings }),
+    },
+    refuse: {
+      description: 'Refuses.',
+      input: { type: 'object' },
+      api: true,
+      run: async (_, { refuse }) => {
+        rings += 1;
+        return refuse('Not now.');
+      },
+    },
+  },
+  services: [
+    {
+      name: 'tower',
+      title: 'Tower',
+      start: async () => {},
+      stop: async () => {},
+      actions: {
+        ring: { description: 'Rings.', input: { type: 'object' }, run: async () => ({ rings: ++rings }) },
+      },
+      commands: {
+        ring: { description: 'Rings.', input: { type: 'object' }, run: async () => ({ rings: ++rings }) },
+      },
+    },
+  ],
+});
+
+let world: TestDatabase;
+let gateway: ScriptedGateway;
+let agents: TestAgent[];
+beforeEach(async () => {
+  rings = 0;
+  agents = [];
+  world = await testDatabase();
+  gateway = await scriptedGateway();
+  gateway.answer(() => says('Done.'));
+});
+afterEach(async () => {
+  await Promise.all(agents.map((agent) => agent.close()));
+  await gateway.close();
+  await world.close();
+});
+
+async function start(options: Partial<AgentOptions> = {}): Promise<TestAgent> {
+  const agent = await startAgent({
+    gatewayUrl: gateway.url,
+    name: 'keyed',
+    database: world.database,
+    needs: { plugins: [bell] },
+    ...options,
+  });
+  agents.push(agent);
+  return agent;
+}
+
+interface Answer {
+  status: number;
+  replayed: string | null;
+  body: Record<string, unknown> & { error?: { code: string; request_id: string } };
+}
+
+async function post(
+  agent: TestAgent,
+  path: string,
+  body: unknown,
+  { key = 'a key', signal }: { key?: string; signal?: AbortSignal } = {},
+): Promise<Answer> {
+  const response = await agent.fetch(path, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${agent.token}`,
+      'content-type': 'application/json',
+      'idempotency-key': key,
+    },
+    body: JSON.stringify(body),
+    ...(signal ? { signal } : {}),
+  });
+  return {
+    status: response.status,
+    replayed: response.headers.get('idempotent-replayed'),
+    body: (await response.json()) as Answer['body'],
+  };
+}
+
+/** The next request of the gateway is answered when `open` is called. */
+function holdGateway(): { arrival: Promise<void>; open(): void } {
+  const arrival = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  gateway.answer(() => ({
+    respond: async (response) => {
+      arrival.resolve();
+      await gate.promise;
+      stream(response, says('Done.'));
+    },
+  }));
+  return { arrival: arrival.promise, open: () => gate.resolve() };
+}
+
+const runCount = async () => {
+  const [row] = await world.database.sql<{ count: bigint }[]>`select count(*) from agent.sessions_runs`;
+  return Number(row?.count);
+};
+
+describe('two calls with one Idempotency-Key', () => {
+  test('execute one run and get one answer', async () => {
+    const agent = await start();
+    const first = await post(agent, '/api/execute', { instructions: 'Work.' });
+    const second = await post(agent, '/api/execute', { instructions: 'Work.' });
+    expect(first).toMatchObject({ status: 200, replayed: null, body: { text: 'Done.' } });
+    expect(second).toEqual({ ...first, replayed: 'true' });
+    expect(await runCount()).toBe(1);
+  });
+
+  test('execute one run when both come at once', async () => {
+    const { arrival, open } = holdGateway();
+    const agent = await start();
+    const calls = [1, 2, 3].map(() => post(agent, '/api/execute', { instructions: 'Work.' }));
+    await arrival;
+    expect(await Promise.race(calls)).toMatchObject({
+      status: 409,
+      body: { error: { code: 'idempotency_key_in_use' } },
+    });
+    open();
+    const statuses = (await Promise.all(calls)).map(({ status }) => status);
+    expect(statuses.toSorted((a, b) => a - b)).toEqual([200, 409, 409]);
+    expect(gateway.requests).toHaveLength(1);
+  });
+
+  test('get one answer across a restart', async () => {
+    const first = await start();
+    const answer = await post(first, '/api/execute', { instructions: 'Work.' });
+    await first.close();
+    const second = await start({ dataDir: first.dataDir });
+    expect(await post(second, '/api/execute', { instructions: 'Work.' })).toEqual({
+      ...answer,
+      replayed: 'true',
+    });
+    expect(gateway.requests).toHaveLength(1);
+  });
+
+  test('are refused with 422 when their bodies differ', async () => {
+    const agent = await start();
+    await post(agent, '/api/execute', { instructions: 'Work.' });
+    expect(await post(agent, '/api/execute', { instructions: 'Rest.' })).toMatchObject({
+      status: 422,
+      body: { error: { code: 'idempotency_key_reused', param: 'Idempotency-Key' } },
+    });
+    expect(await runCount()).toBe(1);
+  });
+
+  test.each(['/api/dashboard/sessions/desk/execute', '/api/sdk/sessions/desk/prompt'])(
+    'are one run at %s',
+    async (path) => {
+      const agent = await start();
+      await agent.client.sessions.create({ id: 'desk' });
+      const body = path.endsWith('prompt') ? { text: 'Work.' } : { instructions: 'Work.' };
+      const first = await post(agent, path, body);
+      expect(await post(agent, path, body)).toEqual({ ...first, replayed: 'true' });
+      expect(await runCount()).toBe(1);
+    },
+  );
+
+  test('are one message of a chat', async () => {
+    const agent = await start();
+    const message = { chatId: 'family', text: 'Hello.' };
+    const first = await post(agent, '/service/chat/send', message);
+    expect(first).toMatchObject({ status: 202, body: { serviceName: 'chat', queued: true } });
+    expect(await post(agent, '/service/chat/send', message)).toEqual({ ...first, replayed: 'true' });
+    expect(await runCount()).toBe(1);
+  });
+
+  test.each([
+    ['current', { plugin_name: 'bell', action_name: 'ring' }],
+    ['classic', { pluginName: 'bell', actionName: 'ring' }],
+  ] as const)('call an action once in the %s variant', async (variant, body) => {
+    const agent = await start({ variant });
+    const first = await post(agent, '/api/plugins/action', body);
+    expect(first).toMatchObject({ status: 200, body: { result: { rings: 1 } } });
+    expect(await post(agent, '/api/plugins/action', body)).toEqual({ ...first, replayed: 'true' });
+    expect(rings).toBe(1);
+  });
+
+  test.each([
+    ['/api/services/command', { serviceName: 'tower', command: 'ring' }],
+    ['/service/tower/ring', {}],
+  ])('call a service once at %s', async (path, body) => {
+    const agent = await start();
+    const first = await post(agent, path, body);
+    expect(first).toMatchObject({ status: 200, body: { result: { rings: 1 } } });
+    expect(await post(agent, path, body)).toEqual({ ...first, replayed: 'true' });
+    expect(rings).toBe(1);
+  });
+
+  test('create one session and one fork', async () => {
+    const agent = await start();
+    const session = await post(agent, '/api/sdk/sessions', { title: 'Desk' });
+    expect(await post(agent, '/api/sdk/sessions', { title: 'Desk' })).toEqual({
+      ...session,
+      replayed: 'true',
+    });
+    const path = `/api/sdk/sessions/${String(session.body['id'])}/fork`;
+    const fork = await post(agent, path, {});
+    expect(await post(agent, path, {})).toEqual({ ...fork, replayed: 'true' });
+    expect(await world.database.sql`select from agent.sessions_sessions`).toHaveLength(2);
+  });
+});
+
+describe('a failure under an Idempotency-Key', () => {
+  test('is kept when a run has failed, also as 402', async () => {
+    gateway.answer(() => ({
+      status: 402,
+      error: { type: 'insufficient_credits_error', code: 'insufficient_credits', message: 'No credits.' },
+    }));
+    const agent = await start();
+    const first = await post(agent, '/api/execute', { instructions: 'Work.' });
+    gateway.answer(() => says('Done.'));
+    expect(first).toMatchObject({ status: 402, body: { error: { code: 'insufficient_credits' } } });
+    expect(await post(agent, '/api/execute', { instructions: 'Work.' })).toEqual({
+      ...first,
+      replayed: 'true',
+    });
+    expect(await runCount()).toBe(1);
+  });
+
+  test('frees the key when nothing was started', async () => {
+    const agent = await start();
+    const body = { plugin_name: 'bell', action_name: 'refuse' };
+    for (const count of [1, 2]) {
+      expect(await post(agent, '/api/plugins/action', body)).toMatchObject({
+        status: 422,
+        replayed: null,
+        body: { error: { code: 'action_refused' } },
+      });
+      expect(rings).toBe(count);
+    }
+  });
+});
+
+describe('the receipt of a run', () => {
+  test('is the answer when the caller left before its end', async () => {
+    const { arrival, open } = holdGateway();
+    const agent = await start();
+    const caller = new AbortController();
+    const first = post(agent, '/api/execute', { instructions: 'Work.' }, { signal: caller.signal });
+    await arrival;
+    caller.abort();
+    await expect(first).rejects.toThrow('abort');
+    const [run] = await world.database.sql<{ run_id: string }[]>`select run_id from agent.sessions_runs`;
+    await expect
+      .poll(() => post(agent, '/api/execute', { instructions: 'Work.' }))
+      .toMatchObject({ status: 202, replayed: 'true', body: { runId: run?.run_id, queued: false } });
+    open();
+    expect(await runCount()).toBe(1);
+  });
+
+  test('is the answer when the process of the first call died', async () => {
+    const agent = await start();
+    const first = await post(agent, '/api/execute', { instructions: 'Work.' });
+    const message = await post(agent, '/service/chat/send', { chatId: 'family', text: 'Hello.' });
+    const prompt = await post(agent, `/api/sdk/sessions/${String(first.body['sessionId'])}/prompt`, {
+      text: 'More.',
+    });
+    // What a crash before the answer leaves: the run, and a key whose lease nobody renews.
+    await world.database.sql`
+      update agent.idempotency set state = 'running', status = null, body = null, lease_until = now() - interval '1 second'`;
+    const { sessionId, runId } = first.body;
+    expect(await post(agent, '/api/execute', { instructions: 'Work.' })).toMatchObject({
+      status: 202,
+      replayed: 'true',
+      body: { success: true, queued: false, sessionId, runId, queueItemId: null, queuePosition: 0 },
+    });
+    expect(await post(agent, '/service/chat/send', { chatId: 'family', text: 'Hello.' })).toEqual({
+      ...message,
+      replayed: 'true',
+    });
+    expect(await post(agent, `/api/sdk/sessions/${String(sessionId)}/prompt`, { text: 'More.' })).toEqual({
+      ...prompt,
+      replayed: 'true',
+    });
+    expect(await runCount()).toBe(3);
+  });
+});
+
+test('a restart frees the keys of calls that died without a run', async () => {
+  const first = await start();
+  await post(first, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' });
+  await first.close();
+  await world.database.sql`
+    update agent.idempotency set state = 'running', status = null, body = null,
+      lease_until = now() + case when ${world.database.engine === 'embedded'} then interval '1 hour' else interval '0' end`;
+  const second = await start({ dataDir: first.dataDir });
+  expect(
+    await post(second, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' }),
+  ).toMatchObject({ status: 200, replayed: null, body: { result: { rings: 2 } } });
+});
