@@ -14,16 +14,19 @@ export interface ModelRequest<T, Content = undefined> {
   signal: AbortSignal;
   /** For all attempts together, to the first byte. */
   deadlineMs: number;
-  /** Throws a 422 `unsupported_by_model` where the model does not support the call; the next one may. */
+  /** Throws a Problem where the call is not for the model. After `unsupported_by_model` the next model is tried. */
   check: (model: CatalogModel) => void;
   /** The effort to send. Throws a 422, which ends the call: an effort is never dropped. */
   effort?: (model: CatalogModel) => string | undefined;
   /**
    * The content to send where it depends on the model. Throws a 400 or 422 for members that must not reach its provider,
-   * which ends the call.
+   * which ends the call, and `unsupported_by_model` as `check` does.
    */
   content?: (model: CatalogModel, effort: string | undefined) => Content;
-  /** Sends one attempt. Resolves at the first byte of a stream, or at the end of a whole answer. */
+  /**
+   * Sends one attempt. Resolves at the first byte of a stream, or at the end of a whole answer. Throws
+   * `unsupported_by_model`, as `check` does, where the call cannot be translated for the model.
+   */
   send: (attempt: ModelAttempt<Content>) => Promise<T>;
 }
 
@@ -77,7 +80,13 @@ export async function callModel<T, Content>(
       await bill?.reserve(model, fallbacks);
       const send = (firstMs: number) => sendAttempt(request, { ...plan, firstMs }, bill);
       const isLast = fallbacks.length === 0;
-      const outcome = await health.retrying({ model, signal, endsMs, isLast, attempts, send });
+      const outcome = await health
+        .retrying({ model, signal, endsMs, isLast, attempts, send })
+        .catch(requireMisfit);
+      if (outcome instanceof Problem) {
+        misfit ??= outcome;
+        continue;
+      }
       if ('answer' in outcome) {
         bill?.follow();
         return { answer: outcome.answer, model, attempts };
@@ -102,12 +111,17 @@ function requireEffort<T, Content>({ chain: [requested], effort }: ModelRequest<
 function check<T, Content>(model: CatalogModel, request: ModelRequest<T, Content>): Plan<Content> | Problem {
   try {
     request.check(model);
+    const effort = request.effort?.(model);
+    return { model, effort, content: request.content?.(model, effort) as Content };
   } catch (error) {
-    if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
-    throw error;
+    return requireMisfit(error);
   }
-  const effort = request.effort?.(model);
-  return { model, effort, content: request.content?.(model, effort) as Content };
+}
+
+/** The 422 of a model that does not support the call, while another one may. Other errors are thrown. */
+function requireMisfit(error: unknown): Problem {
+  if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
+  throw error;
 }
 
 /** Tells the bill of one attempt before it is sent, and of its failure. */

@@ -50,6 +50,7 @@ interface Run {
   signal?: AbortSignal;
   check?: (model: CatalogModel) => void;
   effort?: (model: CatalogModel) => string | undefined;
+  content?: (model: CatalogModel) => undefined;
   /** The outcome of each attempt, in order; the last is repeated. */
   outcomes: (Problem | 'ok')[];
 }
@@ -72,6 +73,7 @@ function runWith(calls: ReturnType<typeof createCalls>, { outcomes, ...request }
       deadlineMs: request.deadlineMs ?? 60_000,
       check: request.check ?? (() => {}),
       effort: request.effort ?? (() => undefined),
+      content: request.content ?? (() => undefined),
       send: async (attempt) => {
         calledModels.push(attempt.model.id);
         const outcome = outcomes[Math.min(count, outcomes.length - 1)];
@@ -259,6 +261,47 @@ describe('a chain of models', () => {
     });
     await expect(run).rejects.toMatchObject({ code: 'unsupported_reasoning_effort' });
     expect(calledModels).toEqual([]);
+  });
+
+  const chain = [model('acme/first'), model('acme/second')];
+  const untranslatable = () => new Problem('impossible', 'unsupported_by_model', 'takes no choices');
+  const untranslatableFor = (id: string) => (candidate: CatalogModel) => {
+    if (candidate.id === id) throw untranslatable();
+    return undefined;
+  };
+
+  test('goes on after a first model that the call cannot be translated for', async () => {
+    const { run } = runWith(createCalls({ clock: stillClock() }), {
+      chain,
+      content: untranslatableFor('acme/first'),
+      outcomes: ['ok'],
+    });
+    expect(await run).toMatchObject({ answer: 'from acme/second' });
+  });
+
+  test('goes on after a first model that refuses the call while it is sent', async () => {
+    const { run } = runWith(createCalls({ clock: stillClock() }), {
+      chain,
+      outcomes: [untranslatable(), 'ok'],
+    });
+    expect(await run).toMatchObject({
+      answer: 'from acme/second',
+      attempts: [{ model: 'acme/first', outcome: 'unsupported_by_model' }, { outcome: 'answered' }],
+    });
+  });
+
+  test.each<[string, Partial<Run> & Pick<Run, 'outcomes'>]>([
+    ['before it is sent', { content: untranslatableFor('acme/second'), outcomes: [errorResponse(503)] }],
+    ['while it is sent', { outcomes: [errorResponse(503), untranslatable()] }],
+  ])('keeps the failure of the first model when a fallback does not fit %s', async (_when, more) => {
+    const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
+    const { run } = runWith(calls, { chain, ...more });
+    await expect(run).rejects.toMatchObject({
+      status: 502,
+      headers: {
+        'x-townhall-attempts': 'acme/first;upstream_failed, acme/second;unsupported_by_model',
+      },
+    });
   });
 });
 

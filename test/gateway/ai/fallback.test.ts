@@ -40,10 +40,20 @@ describe('retries and fallbacks on every route', () => {
       entry('blind', 'ok', { fallbacks: ['acme/seeing'] }),
       entry('seeing', 'ok', { inputs: ['text', 'image'] }),
       entry('cut', 'reset?chunks=2', { fallbacks: ['acme/ok'] }),
+      entry('broken-once', 'status?code=503', { fallbacks: ['translated/ok'] }),
+      { id: 'translated/ok', provider: 'translated', upstream_model: 'ok', rates: null },
+      {
+        id: 'translated/first',
+        provider: 'translated',
+        upstream_model: 'ok',
+        rates: null,
+        fallbacks: ['acme/ok'],
+      },
       entry('refused', 'status?code=400', { fallbacks: ['acme/ok'] }),
     ];
     const providers = [
       { id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' },
+      { id: 'translated', kind: 'anthropic', base_url: provider.url },
       { id: 'unset', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1', api_key_env: 'UNSET_KEY' },
     ];
     const more = [
@@ -191,6 +201,31 @@ describe('retries and fallbacks on every route', () => {
     });
     expect(provider.calls).toHaveLength(1);
     expect(provider.lastCall().body.toString()).toContain(picture);
+  });
+
+  test('falls back where the requested model has no counterpart of a member', async () => {
+    const response = await world.post('/v1/ai/chat/completions', {
+      model: 'translated/first',
+      messages,
+      logit_bias: { 50_256: -100 },
+    });
+    expect(response.status).toBe(200);
+    expect(await ranIn(response)).toEqual({
+      model: 'acme/ok',
+      attempts: 'translated/first;unsupported_by_model, acme/ok;answered',
+    });
+  });
+
+  test('keeps the failure of the model where a fallback has no counterpart of a member', async () => {
+    const response = await world.post('/v1/ai/chat/completions', {
+      model: 'acme/broken-once',
+      messages,
+      logit_bias: { 50_256: -100 },
+    });
+    expect(response.status).toBe(502);
+    expect(response.headers.get('x-townhall-attempts')).toMatch(
+      /^acme\/broken-once;.*translated\/ok;unsupported_by_model$/,
+    );
   });
 
   test('does not retry after the first byte', async () => {
