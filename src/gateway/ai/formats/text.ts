@@ -9,7 +9,7 @@ import {
   type Usage,
   type Warning,
 } from '../hub/language-model.ts';
-import { invalidMember } from './chat-completions/members.ts';
+import { invalidMember, readToolName } from './chat-completions/members.ts';
 
 type Message = NonNullable<GenerateTextRequest['messages']>[number];
 type UserMessage = Extract<Message, { role: 'user' }>;
@@ -19,7 +19,7 @@ type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
 type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
-/** Throws a 400 for a tool result without its call and for an invalid URL of a file. */
+/** Throws a 400 for a tool result without its call, a tool name of over 128 characters and an invalid URL of a file. */
 export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): ModelCall {
   return {
     prompt: toPrompt(body),
@@ -87,14 +87,14 @@ function toPrompt(body: GenerateTextRequest): Prompt {
   return [
     ...(body.system === undefined ? [] : [{ role: 'system' as const, content: body.system }]),
     ...messages.map((message, index): Prompt[number] => {
-      if (message.role === 'user')
-        return { role: 'user', content: toUserParts(message.content, `messages[${index}].content`) };
+      const path = `messages[${index}].content`;
+      if (message.role === 'user') return { role: 'user', content: toUserParts(message.content, path) };
       if (message.role === 'assistant')
-        return { role: 'assistant', content: toAssistantParts(message.content, toolNames) };
+        return { role: 'assistant', content: toAssistantParts(message.content, path, toolNames) };
       return {
         role: 'tool',
         content: message.content.map((part, partIndex) =>
-          toToolPart(part, toolNames, `messages[${index}].content[${partIndex}]`),
+          toToolPart(part, toolNames, `${path}[${partIndex}]`),
         ),
       };
     }),
@@ -118,13 +118,16 @@ function toUserParts(content: UserMessage['content'], path: string): UserPart[] 
 
 function toAssistantParts(
   content: AssistantMessage['content'],
+  path: string,
   toolNames: Map<string, string>,
 ): AssistantPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
-  return content.map((part): AssistantPart => {
+  return content.map((part, partIndex): AssistantPart => {
     if (part.type !== 'tool-call') return part;
-    toolNames.set(part.tool_call_id, part.tool_name);
-    return { type: 'tool-call', toolCallId: part.tool_call_id, toolName: part.tool_name, input: part.input };
+    const { tool_call_id: toolCallId, tool_name: name, input } = part;
+    const toolName = readToolName(name, `${path}[${partIndex}].tool_name`);
+    toolNames.set(toolCallId, toolName);
+    return { type: 'tool-call', toolCallId, toolName, input };
   });
 }
 

@@ -13,12 +13,13 @@ import {
   type RequestFormat,
 } from './media-parts.ts';
 import { countPdfPages, pdfBudget, type PdfBudget } from './pdf-pages.ts';
+import { repeatedNameBytes } from './tool-names.ts';
 
 export type { RequestFormat } from './media-parts.ts';
 
 /** The size of a model's input. */
 export interface Size {
-  /** Bytes in UTF-8 of every text and every name. A token is at least a byte. */
+  /** Bytes in UTF-8 of every text and every name that the model reads. A token is at least a byte. */
   textBytes: number;
   /** Bytes that the nested values need as JSON in addition: punctuation, escapes of control characters. */
   structureBytes: number;
@@ -67,7 +68,7 @@ const notSent = new Set(['model', 'headers']);
 /** Measures the body of a request in the format. */
 export function sizeOf(body: object, format: RequestFormat): Size {
   const size: Size = {
-    textBytes: 0,
+    textBytes: repeatedNameBytes(body, format),
     structureBytes: 0,
     mediaTokens: 0,
     usualMediaTokens: 0,
@@ -99,12 +100,12 @@ export function sizeOf(body: object, format: RequestFormat): Size {
 export interface RequestText {
   /** Every name and every text, media left out. */
   texts: string[];
-  /** Bytes of all numbers and other literals, and of brackets and commas, as JSON. */
+  /** Bytes of all numbers and other literals, of brackets and commas, as JSON, and of tool names that are sent again. */
   otherBytes: number;
 }
 
 function textOf(body: object, format: RequestFormat): RequestText {
-  const text: RequestText = { texts: [], otherBytes: 0 };
+  const text: RequestText = { texts: [], otherBytes: repeatedNameBytes(body, format) };
   const media = new Map<string, number>();
   for (const source of mediaSources(body, format))
     if (readMedium(source).base64 !== undefined) media.set(source.text, (media.get(source.text) ?? 0) + 1);

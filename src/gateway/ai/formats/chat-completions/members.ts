@@ -27,6 +27,15 @@ export function readObject(value: unknown, path: string): Record<string, unknown
   throw invalidMember(path, 'must be an object');
 }
 
+const maxToolNameLength = 128;
+
+/** The name of a tool, which goes upstream with its call and with each of its results. */
+export function readToolName(value: unknown, path: string): string {
+  const name = readString(value, path);
+  if (name.length <= maxToolNameLength) return name;
+  throw invalidMember(path, `has ${maxToolNameLength} characters at most`);
+}
+
 /** A 400 for a member of the wrong shape. `message` continues a sentence that begins with the path. */
 export function invalidMember(path: string, message: string): Problem {
   return new Problem(

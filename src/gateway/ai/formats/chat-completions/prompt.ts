@@ -1,7 +1,14 @@
 // Converts the messages of a chat-completions request to a prompt of the hub.
 import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
 import type { Prompt } from '../../hub/language-model.ts';
-import { invalidMember, readList, readObject, readString, unsupportedMember } from './members.ts';
+import {
+  invalidMember,
+  readList,
+  readObject,
+  readString,
+  readToolName,
+  unsupportedMember,
+} from './members.ts';
 
 type Message = ChatCompletionRequest['messages'][number];
 type PromptMessage = Prompt[number];
@@ -144,13 +151,13 @@ function toToolCall(call: unknown, path: string): Extract<AssistantPart, { type:
   if (type !== 'function')
     throw unsupportedMember(
       `${path}.type`,
-      `This model takes tool calls of the type function only, not ${String(type)}.`,
+      `This model takes tool calls of the type function only, not ${readString(type, `${path}.type`)}.`,
     );
   const { name, arguments: input } = readObject(calledFunction, `${path}.function`);
   return {
     type: 'tool-call',
     toolCallId: readString(id, `${path}.id`),
-    toolName: readString(name, `${path}.function.name`),
+    toolName: readToolName(name, `${path}.function.name`),
     input: parseToolInput(readString(input ?? '', `${path}.function.arguments`)),
   };
 }

@@ -1,0 +1,118 @@
+// The names of tools that a provider gets more often than the request has them count for money.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { sizeOf, type RequestFormat } from '../../../src/gateway/ai/metering/measure.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { errorOf, startAi, type World } from './world.ts';
+
+const toolName = 'n'.repeat(100);
+const results = 50;
+const each = <T>(make: (index: number) => T): T[] =>
+  Array.from({ length: results }, (_, index) => make(index));
+
+const chatMessages = (name: string) => [
+  { role: 'user', content: 'hi' },
+  {
+    role: 'assistant',
+    content: null,
+    tool_calls: [{ id: 'a', type: 'function', function: { name, arguments: '{}' } }],
+  },
+  ...each(() => ({ role: 'tool', tool_call_id: 'a', content: 'x' })),
+];
+const textMessages = (name: string) => [
+  { role: 'user', content: 'hi' },
+  {
+    role: 'assistant',
+    content: [{ type: 'tool-call', tool_call_id: 'a', tool_name: name, input: {} }],
+  },
+  { role: 'tool', content: each(() => ({ type: 'tool-result', tool_call_id: 'a', output: 'x' })) },
+];
+
+const bodies: readonly [RequestFormat, object, number][] = [
+  ['chat', { messages: chatMessages(toolName) }, 1 + 2 * results],
+  ['text', { messages: textMessages(toolName) }, 1 + 2 * results],
+  [
+    'stream',
+    {
+      prompt: [
+        {
+          role: 'tool',
+          content: each(() => ({
+            type: 'tool-result',
+            toolCallId: 'a',
+            toolName,
+            output: { type: 'text', value: 'x' },
+          })),
+        },
+      ],
+    },
+    2 * results,
+  ],
+  [
+    'responses',
+    {
+      input: [
+        { type: 'function_call', call_id: 'a', name: toolName, arguments: '{}' },
+        ...each(() => ({ type: 'function_call_output', call_id: 'a', output: 'x' })),
+      ],
+    },
+    1 + 2 * results,
+  ],
+  [
+    'messages',
+    {
+      messages: [
+        { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: toolName, input: {} }] },
+        { role: 'user', content: each(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+      ],
+    },
+    1 + 2 * results,
+  ],
+];
+
+describe('the size of a request', () => {
+  test.each(bodies)('counts the name of a tool with each of its results: %s', (format, body, names) => {
+    const { textBytes, text } = sizeOf(body, format);
+    expect(textBytes).toBeGreaterThanOrEqual(names * toolName.length);
+    const { texts, otherBytes } = text();
+    expect(texts.join('').length + otherBytes).toBeGreaterThanOrEqual(names * toolName.length);
+  });
+});
+
+describe('a translated call', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  beforeAll(async () => {
+    provider = await startProvider();
+    world = await startAi({
+      models: JSON.stringify({
+        providers: [{ id: 'gemini', kind: 'google', base_url: provider.url }],
+        models: [{ id: 'gemini/ok', provider: 'gemini', upstream_model: 'ok', rates: null }],
+      }),
+      env: {},
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+
+  test.each<[string, RequestFormat, object]>([
+    ['chat/completions', 'chat', { messages: chatMessages(toolName) }],
+    ['text', 'text', { messages: textMessages(toolName) }],
+  ])('sends no more bytes of names than were counted: %s', async (path, format, body) => {
+    const response = await world.post(`/v1/ai/${path}`, { model: 'gemini/ok', ...body });
+    expect(response.status).toBe(200);
+    const sentNames = provider.lastCall().body.toString().split(toolName).length - 1;
+    expect(sentNames).toBeGreaterThan(results);
+    expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(sentNames * toolName.length);
+  });
+
+  test.each([
+    ['chat/completions', chatMessages, 'messages[1].tool_calls[0].function.name'],
+    ['text', textMessages, 'messages[1].content[0].tool_name'],
+  ])('refuses a name of more than 128 characters: %s', async (path, messagesWith, param) => {
+    const body = { model: 'gemini/ok', messages: messagesWith('n'.repeat(129)) };
+    const response = await world.post(`/v1/ai/${path}`, body);
+    expect([response.status, await errorOf(response)]).toMatchObject([400, { param }]);
+  });
+});
