@@ -6,6 +6,7 @@ import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ModelCall, Prompt } from '../hub/language-model.ts';
 import { approximateJsonBytes } from './json-size.ts';
 import { adapterOf } from '../providers/adapters.ts';
+import { readString } from './chat-completions/members.ts';
 
 /** Throws a 422 for a file that the model does not take. `name` is the caller's name of the prompt, for the error. */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
@@ -39,21 +40,23 @@ export function checkAnswerFormat(
   );
 }
 
-const contentKinds: Record<string, string> = {
-  image_url: 'image',
-  input_audio: 'audio',
-  video_url: 'video',
-  file: 'file',
-};
+const contentKinds = new Map([
+  ['image_url', 'image'],
+  ['input_audio', 'audio'],
+  ['video_url', 'video'],
+  ['file', 'file'],
+]);
 
-/** `checkPromptInputs` for the messages of a chat-completions request. */
+/** `checkPromptInputs` for the messages of a chat-completions request. Throws a 400 for a part whose type is no string. */
 export function checkChatInputs(model: CatalogModel, messages: ChatCompletionRequest['messages']): void {
   for (const [index, message] of messages.entries()) {
     const { content } = message as { content?: unknown };
     if (!Array.isArray(content)) continue;
     for (const [partIndex, part] of content.entries()) {
-      const kind = contentKinds[String((part as { type?: unknown } | null)?.type)];
-      if (kind !== undefined) requireInput(model, kind, `messages[${index}].content[${partIndex}]`);
+      const path = `messages[${index}].content[${partIndex}]`;
+      const { type } = (part ?? {}) as { type?: unknown };
+      const kind = type === undefined ? undefined : contentKinds.get(readString(type, `${path}.type`));
+      if (kind !== undefined) requireInput(model, kind, path);
     }
   }
 }

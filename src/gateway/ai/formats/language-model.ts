@@ -17,6 +17,8 @@ import {
   type Usage,
   type Warning,
 } from '../hub/language-model.ts';
+import { readList } from './chat-completions/members.ts';
+import { toFileData, toOutputPart } from './prompt-files.ts';
 
 export type Version = '3' | '4';
 
@@ -41,7 +43,7 @@ export function toModelCall(body: StreamRequest, effort: string | undefined, sig
   return {
     ...(options as Omit<ModelCall, 'prompt' | 'reasoningEffort' | 'signal'>),
     ...(hubTools === undefined ? {} : { tools: hubTools }),
-    prompt: prompt.map(toPromptMessage),
+    prompt: prompt.map((message, index) => toPromptMessage(message, `prompt[${index}]`)),
     reasoningEffort: effort,
     signal,
     memberNames: { prompt: 'prompt', responseSchema: 'responseFormat.schema', toolSchema: 'inputSchema' },
@@ -62,43 +64,20 @@ export function requestedEffort({ reasoning_effort: effort, reasoning }: StreamR
   return effort ?? common;
 }
 
-function toPromptMessage(message: SpecMessage): Prompt[number] {
+function toPromptMessage(message: SpecMessage, path: string): Prompt[number] {
   if (typeof message.content === 'string') return message as Prompt[number];
-  return { ...message, content: message.content.map(toPromptPart) } as Prompt[number];
+  const content = message.content.map((part, index) => toPromptPart(part, `${path}.content[${index}]`));
+  return { ...message, content } as Prompt[number];
 }
 
-function toPromptPart(part: SpecContent): PromptPart {
+function toPromptPart(part: SpecContent, path: string): PromptPart {
   if (part.type === 'file' || part.type === 'reasoning-file') {
     const { originalUrl: _originalUrl, ...rest } = part;
-    return { ...rest, data: toFileData(part.data) } as PromptPart;
+    return { ...rest, data: toFileData(part.data, `${path}.data`) } as PromptPart;
   }
   if (part.type === 'tool-result')
-    return { ...part, output: toToolOutput(part.output as SpecOutput) } as PromptPart;
+    return { ...part, output: toToolOutput(part.output as SpecOutput, `${path}.output`) } as PromptPart;
   return part as PromptPart;
-}
-
-type FileData =
-  | { type: 'url'; url: URL }
-  | { type: 'data'; data: string }
-  | Exclude<SpecFileData, string | { type: 'url' }>;
-type SpecFileData = Extract<SpecContent, { type: 'file' | 'reasoning-file' }>['data'];
-
-// Version 3 has one string for base64 data and URLs; no base64 text starts like a URL.
-function toFileData(data: SpecFileData): FileData {
-  if (typeof data !== 'string') return data.type === 'url' ? urlFileData(data.url) : data;
-  const inline = /^data:[^,]*;base64,/i.exec(data);
-  if (inline) return { type: 'data', data: data.slice(inline[0].length) };
-  return /^https?:\/\//i.test(data) && URL.canParse(data)
-    ? { type: 'url', url: new URL(data) }
-    : { type: 'data', data };
-}
-
-function urlFileData(url: string): FileData {
-  if (!URL.canParse(url))
-    throw new Problem('bad_request', 'invalid_request', 'A file in the prompt has an invalid URL.', {
-      param: 'prompt',
-    });
-  return url.startsWith('data:') ? toFileData(url) : { type: 'url', url: new URL(url) };
 }
 
 interface SpecOutput {
@@ -106,39 +85,12 @@ interface SpecOutput {
   value?: unknown;
 }
 
-interface SpecOutputPart {
-  type: string;
-  data?: string | object;
-  url?: string;
-  fileId?: string | Record<string, string>;
-  mediaType?: string;
-  filename?: string;
-  providerOptions?: unknown;
-}
-
-function toToolOutput(output: SpecOutput): ToolOutput {
+function toToolOutput(output: SpecOutput, path: string): ToolOutput {
   if (output.type !== 'content') return output as ToolOutput;
-  return { ...output, value: (output.value as SpecOutputPart[]).map(toOutputPart) } as ToolOutput;
-}
-
-// Version 4 merged the types `file-*` and `image-*` into `file`.
-function toOutputPart(part: SpecOutputPart): unknown {
-  const [kind, source] = [part.type.split('-')[0], part.type.slice(part.type.indexOf('-') + 1)];
-  if (part.type === 'file') return { ...part, data: toFileData(part.data as SpecFileData) };
-  if (kind !== 'file' && kind !== 'image') return part;
-  const { type: _type, data, url, fileId, ...rest } = part;
-  const content =
-    source === 'data'
-      ? { type: 'data', data: data ?? '' }
-      : source === 'url' && URL.canParse(url ?? '')
-        ? { type: 'url', url: new URL(url ?? '') }
-        : { type: 'reference', reference: typeof fileId === 'string' ? { default: fileId } : (fileId ?? {}) };
-  return {
-    mediaType: kind === 'image' ? 'image' : 'application/octet-stream',
-    ...rest,
-    type: 'file',
-    data: content,
-  };
+  const value = readList(output.value, `${path}.value`).map((part, index) =>
+    toOutputPart(part, `${path}.value[${index}]`),
+  );
+  return { ...output, value } as ToolOutput;
 }
 
 export interface SerializeOptions {

@@ -30,6 +30,7 @@ export function sdkModel(
     const loadedSdk = await sdk;
     return {
       options: sdkOptions(model, format, call),
+      transportCall,
       run: <T>(work: (loaded: LanguageModelV4) => T): T =>
         transport.run(transportCall, () => work(loadedSdk)),
     };
@@ -37,7 +38,7 @@ export function sdkModel(
 
   return {
     async generate(call) {
-      const { options, run } = await prepare(call, false);
+      const { options, run, transportCall } = await prepare(call, false);
       try {
         const { content, finishReason, usage, warnings, providerMetadata } = await run((sdk) =>
           sdk.doGenerate(options),
@@ -50,16 +51,16 @@ export function sdkModel(
           providerMetadata,
         };
       } catch (error) {
-        throw callProblem(error, call.signal);
+        throw callProblem(error, transportCall);
       }
     },
     async *stream(call) {
-      const { options, run } = await prepare(call, true);
+      const { options, run, transportCall } = await prepare(call, true);
       try {
         const { stream } = await run((sdk) => sdk.doStream(options));
-        yield* normalizedParts(stream, call.signal);
+        yield* normalizedParts(stream, transportCall);
       } catch (error) {
-        throw callProblem(error, call.signal);
+        throw callProblem(error, transportCall);
       }
     },
   };
@@ -67,7 +68,7 @@ export function sdkModel(
 
 async function* normalizedParts(
   stream: ReadableStream<StreamPart>,
-  signal: AbortSignal,
+  transportCall: TransportCall,
 ): AsyncGenerator<StreamPart> {
   // Read by hand: a web stream's own iterator takes several microtasks more for each part.
   const reader = stream.getReader();
@@ -75,7 +76,7 @@ async function* normalizedParts(
     for (;;) {
       const { done, value: part } = await reader.read();
       if (done) return;
-      if (part.type === 'error') yield { type: 'error', error: callProblem(part.error, signal) };
+      if (part.type === 'error') yield { type: 'error', error: callProblem(part.error, transportCall) };
       else if (part.type === 'finish')
         yield { ...part, finishReason: normalizeFinishReason(part.finishReason) };
       else yield part;
@@ -139,28 +140,36 @@ const translationErrors = new Set([
   'AI_UnsupportedFunctionalityError',
   'AI_InvalidPromptError',
   'AI_InvalidArgumentError',
+  'AI_NoSuchProviderReferenceError',
 ]);
+// Some of the messages quote the request.
+const maxReasonLength = 500;
 
 /**
- * The Problem of a failed call. Packages wrap what the transport threw, so the causes are searched; any other error
- * means that the package could not parse the answer.
+ * The Problem of a failed call. Packages wrap what the transport threw, so the causes are searched. Any other error of a
+ * package that has sent nothing is about the request; after that, it means that the package could not parse the answer.
  */
-function callProblem(failure: unknown, signal: AbortSignal): unknown {
+function callProblem(failure: unknown, { signal, wasSent = false }: TransportCall): unknown {
   if (signal.aborted) return signal.reason;
   for (let error = failure, depth = 0; error instanceof Error && depth < 8; error = error.cause, depth += 1) {
     if (error instanceof Problem) return error;
-    if (translationErrors.has(error.name))
-      return new Problem(
-        'impossible',
-        'unsupported_by_model',
-        `The model cannot take this call: ${error.message}`,
-        { cause: error },
-      );
+    if (translationErrors.has(error.name)) return untranslatable(error.message, error);
   }
+  if (!wasSent)
+    return untranslatable('a part of it has no counterpart in the format of its provider.', failure);
   return new Problem(
     'upstream_failed',
     'upstream_failed',
     'The model provider answered with something that is not a chat completion.',
     { cause: failure },
+  );
+}
+
+function untranslatable(reason: string, cause: unknown): Problem {
+  return new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `The model cannot take this call: ${reason.slice(0, maxReasonLength)}`,
+    { cause },
   );
 }

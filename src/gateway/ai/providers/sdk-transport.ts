@@ -23,6 +23,7 @@ export function createSdkTransport(): SdkTransport {
     async fetch(url, init) {
       const call = calls.getStore();
       if (call === undefined) throw new Error('A provider package sent a request outside of a call.');
+      call.wasSent = true;
       return send(call, {
         url: url as string,
         body: init?.body as string,

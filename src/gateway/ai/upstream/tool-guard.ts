@@ -4,18 +4,18 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { adapterOf } from '../providers/adapters.ts';
 import { isRunByCaller, type RequestTool } from '../providers/adapter/unpriced-tools.ts';
+import { readString } from '../formats/chat-completions/members.ts';
 
 function findOtherTool(
   body: object,
   isAllowed: (tool: RequestTool) => boolean,
 ): { path: string; type: string } | undefined {
   const { tools } = body as { tools?: unknown };
-  const index = Array.isArray(tools)
-    ? tools.findIndex((tool) => !isAllowed((tool ?? {}) as RequestTool))
-    : -1;
-  return index < 0
-    ? undefined
-    : { path: `tools[${index}].type`, type: String((tools as (RequestTool | null)[])[index]?.type) };
+  if (!Array.isArray(tools)) return undefined;
+  const index = tools.findIndex((tool) => !isAllowed((tool ?? {}) as RequestTool));
+  if (index < 0) return undefined;
+  const path = `tools[${index}].type`;
+  return { path, type: readString((tools[index] as RequestTool | null)?.type, path) };
 }
 
 /** Throws a 422 for a tool that the provider runs at an unknown price, including tools nested in tools and input items. */
@@ -36,7 +36,8 @@ function refusePricedIn(tools: unknown, path: string): void {
   if (!Array.isArray(tools)) return;
   tools.forEach((tool: RequestTool | null, index) => {
     if (tool === null) return;
-    if (!isRunByCaller(tool)) throw unpricedTool(String(tool.type), `${path}[${index}].type`);
+    const typePath = `${path}[${index}].type`;
+    if (!isRunByCaller(tool)) throw unpricedTool(readString(tool.type, typePath), typePath);
     refusePricedIn(tool.tools, `${path}[${index}].tools`);
   });
 }

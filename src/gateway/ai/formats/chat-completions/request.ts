@@ -141,7 +141,7 @@ function toTools(tools: unknown): ModelCall['tools'] {
     if (type !== 'function')
       throw unsupportedMember(
         `${path}.type`,
-        `This model knows tools of the type function only, not ${String(type)}.`,
+        `This model knows tools of the type function only, not ${readString(type, `${path}.type`)}.`,
       );
     const { name, description, parameters, strict } = readObject(definition, `${path}.function`);
     return {

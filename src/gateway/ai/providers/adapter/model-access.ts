@@ -47,4 +47,6 @@ export interface TransportCall {
   access: ModelAccess;
   streams: boolean;
   signal: AbortSignal;
+  /** Whether the package has sent a request for the call; set by the transport. */
+  wasSent?: boolean;
 }

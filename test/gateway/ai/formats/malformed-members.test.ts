@@ -1,0 +1,328 @@
+// Nested members that are missing or of the wrong type, in the formats that are not this gateway's own: never an error of
+// the gateway or of a provider, and a 400 names the member.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { generator } from '../generator.ts';
+import { neverHeldOff, startAi, type World } from '../world.ts';
+
+type Json = Record<string, unknown>;
+
+const owners = ['acme-one', 'acme-two', 'openai', 'gpt', 'claude', 'gemini'] as const;
+type Owner = (typeof owners)[number];
+
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const entry = (id: Owner, kind: string, more: object = {}) => ({
+    id,
+    kind,
+    name: id,
+    base_url: provider.url,
+    output_limit_member: 'max_tokens',
+    ...more,
+  });
+  world = await startAi({
+    models: JSON.stringify({
+      // Chat completions pass through to the first, and are translated for the second.
+      providers: [
+        entry('acme-one', 'openai-compatible', { formats: ['chat', 'responses', 'embeddings', 'rerank'] }),
+        entry('acme-two', 'openai-compatible', { formats: [] }),
+        entry('openai', 'openai'),
+        entry('gpt', 'openai', { formats: ['responses'] }),
+        entry('claude', 'anthropic'),
+        entry('gemini', 'google', { name: 'Google' }),
+      ],
+      models: owners.map((id) => ({
+        id: `${id}/ok`,
+        provider: id,
+        upstream_model: 'ok',
+        rates: { input: 1_000_000, output: 1_000_000 },
+        max_output_tokens: 1_000,
+        context_window: 1_000_000,
+        inputs: ['text', 'image', 'audio', 'file'],
+        modalities: ['text', 'stream', 'openai', 'embedding'],
+      })),
+    }),
+    env: {},
+    resilience: neverHeldOff,
+    balance: 10n ** 15n,
+  });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+
+const schema = { type: 'object', properties: { city: { type: 'string' } } };
+const picture = 'iVBORw0KGgo=';
+const labels = { acme: { label: 'a' } };
+
+const chatBody: Json = {
+  messages: [
+    { role: 'system', content: [{ type: 'text', text: 'Be brief.' }] },
+    {
+      role: 'user',
+      name: 'ada',
+      content: [
+        { type: 'text', text: 'The weather?' },
+        { type: 'image_url', image_url: { url: `data:image/png;base64,${picture}`, detail: 'auto' } },
+        { type: 'input_audio', input_audio: { data: 'UklGRg==', format: 'wav' } },
+        { type: 'file', file: { file_data: 'data:application/pdf;base64,JVBERg==', filename: 'a.pdf' } },
+      ],
+    },
+    {
+      role: 'assistant',
+      content: [{ type: 'refusal', refusal: 'No.' }],
+      reasoning_content: 'Hm.',
+      tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{"city":"Oslo"}' } }],
+    },
+    { role: 'tool', tool_call_id: 'a', content: [{ type: 'text', text: 'Rain.' }] },
+  ],
+  tools: [
+    { type: 'function', function: { name: 'f', description: 'It.', parameters: schema, strict: true } },
+  ],
+  tool_choice: { type: 'function', function: { name: 'f' } },
+  response_format: { type: 'json_schema', json_schema: { name: 'a', schema, strict: true } },
+  stop: ['x'],
+  temperature: 0.5,
+  stream_options: { include_usage: true },
+};
+
+const responsesBody: Json = {
+  instructions: 'Be brief.',
+  input: [
+    {
+      type: 'message',
+      role: 'user',
+      content: [
+        { type: 'input_text', text: 'The weather?' },
+        { type: 'input_image', image_url: `data:image/png;base64,${picture}`, detail: 'auto' },
+        { type: 'input_file', filename: 'a.pdf', file_data: 'data:application/pdf;base64,JVBERg==' },
+      ],
+    },
+    { type: 'function_call', call_id: 'a', name: 'f', arguments: '{}' },
+    { type: 'function_call_output', call_id: 'a', output: [{ type: 'input_text', text: 'Rain.' }] },
+    { type: 'item_reference', id: 'b' },
+    {
+      type: 'additional_tools',
+      role: 'developer',
+      tools: [{ type: 'function', name: 'h', parameters: schema }],
+    },
+  ],
+  prompt: { id: 'p', variables: { city: { type: 'input_text', text: 'Oslo' } } },
+  tools: [
+    { type: 'function', name: 'f', parameters: schema },
+    { type: 'namespace', name: 'n', tools: [{ type: 'function', name: 'g', parameters: schema }] },
+  ],
+  text: { format: { type: 'json_schema', name: 'a', schema } },
+  reasoning: { summary: 'auto' },
+};
+
+const messagesBody: Json = {
+  max_tokens: 100,
+  system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral', ttl: '1h' } }],
+  messages: [
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'The weather?' },
+        { type: 'image', source: { type: 'base64', media_type: 'image/png', data: picture } },
+        { type: 'document', source: { type: 'content', content: [{ type: 'text', text: 'a' }] } },
+      ],
+    },
+    { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: { city: 'Oslo' } }] },
+    {
+      role: 'user',
+      content: [
+        {
+          type: 'tool_result',
+          tool_use_id: 'a',
+          content: [
+            { type: 'text', text: 'Rain.' },
+            { type: 'document', source: { type: 'base64', media_type: 'application/pdf', data: 'JVBERg==' } },
+          ],
+        },
+      ],
+    },
+  ],
+  tools: [
+    { name: 'f', input_schema: schema },
+    { type: 'bash_20250124', name: 'bash' },
+  ],
+  tool_choice: { type: 'tool', name: 'f' },
+};
+
+const outputParts: Json[] = [
+  { type: 'text', text: 'Rain.', providerOptions: labels },
+  { type: 'file', mediaType: 'image/png', filename: 'a.png', data: { type: 'data', data: picture } },
+  { type: 'file', mediaType: 'image/png', data: { type: 'url', url: 'https://a.example/b.png' } },
+  { type: 'file', mediaType: 'text/plain', data: { type: 'text', text: 'a' } },
+  {
+    type: 'file',
+    mediaType: 'application/pdf',
+    data: { type: 'reference', reference: { openai: 'file_1' } },
+  },
+  { type: 'file-data', data: 'JVBERg==', mediaType: 'application/pdf', filename: 'a.pdf' },
+  { type: 'file-url', url: 'https://a.example/b.pdf', mediaType: 'application/pdf' },
+  { type: 'file-id', fileId: 'file_1', mediaType: 'application/pdf' },
+  { type: 'file-id', fileId: { openai: 'file_1' } },
+  { type: 'image-data', data: picture, mediaType: 'image/png' },
+  { type: 'image-url', url: 'https://a.example/b.png' },
+  { type: 'image-file-id', fileId: 'file_1' },
+  { type: 'custom', providerOptions: labels },
+];
+
+/** The AI SDK's format, with the part as the result of a tool. */
+const streamBody = (part: Json): Json => ({
+  prompt: [
+    { role: 'system', content: 'Be brief.', providerOptions: labels },
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'The weather?' },
+        { type: 'file', mediaType: 'image/png', data: { type: 'data', data: picture }, filename: 'a.png' },
+        { type: 'file', mediaType: 'image/png', data: { type: 'url', url: 'https://a.example/b.png' } },
+        { type: 'file', mediaType: 'image/png', data: picture },
+      ],
+    },
+    {
+      role: 'assistant',
+      content: [
+        { type: 'reasoning', text: 'Hm.', providerOptions: labels },
+        { type: 'tool-call', toolCallId: 'a', toolName: 'f', input: { city: 'Oslo' } },
+        { type: 'tool-call', toolCallId: 'b', toolName: 'f', input: { city: 'Oslo' } },
+      ],
+    },
+    {
+      role: 'tool',
+      content: [
+        { type: 'tool-result', toolCallId: 'a', toolName: 'f', output: { type: 'content', value: [part] } },
+        {
+          type: 'tool-result',
+          toolCallId: 'b',
+          toolName: 'f',
+          output: { type: 'json', value: { rain: true } },
+        },
+      ],
+    },
+  ],
+  tools: [{ type: 'function', name: 'f', inputSchema: schema, inputExamples: [{ input: { city: 'a' } }] }],
+  toolChoice: { type: 'tool', toolName: 'f' },
+  responseFormat: { type: 'json', schema, name: 'a' },
+  providerOptions: { acme: { user: 'a' } },
+});
+
+interface Case {
+  path: string;
+  owner: Owner;
+  body: Json;
+}
+
+const cases: Case[] = [
+  ...(['acme-one', 'acme-two', 'openai', 'gpt', 'claude', 'gemini'] as const).map((owner) => ({
+    path: 'chat/completions',
+    owner,
+    body: chatBody,
+  })),
+  ...(['acme-one', 'openai'] as const).map((owner) => ({ path: 'responses', owner, body: responsesBody })),
+  { path: 'messages', owner: 'claude', body: messagesBody },
+  ...(['acme-one', 'openai', 'gpt', 'claude', 'gemini'] as const).flatMap((owner) =>
+    outputParts.flatMap((part) => [
+      { path: 'stream', owner, body: streamBody(part) },
+      { path: 'language-model', owner, body: streamBody(part) },
+    ]),
+  ),
+];
+
+const absent = Symbol('absent');
+const replacements: readonly unknown[] = [
+  absent,
+  null,
+  7,
+  true,
+  'x',
+  '',
+  [],
+  [null],
+  [7],
+  {},
+  { toString: 1 },
+  { type: { toString: 1 } },
+];
+
+/** The paths of all members and items within the value. */
+function pathsIn(value: unknown, path: readonly (string | number)[] = []): (string | number)[][] {
+  if (typeof value !== 'object' || value === null) return [];
+  const entries: [string | number, unknown][] = Array.isArray(value)
+    ? [...value.entries()]
+    : Object.entries(value);
+  return entries.flatMap(([name, inner]) => [[...path, name], ...pathsIn(inner, [...path, name])]);
+}
+
+function withReplacement(body: Json, path: readonly (string | number)[], replacement: unknown): Json {
+  const copy = structuredClone(body);
+  const parent = path
+    .slice(0, -1)
+    .reduce((value, name) => value[name] as never, copy as never as Json & never[]);
+  const name = path.at(-1) as never;
+  if (replacement !== absent) (parent as Json)[name] = replacement;
+  else if (Array.isArray(parent)) parent.splice(name, 1);
+  else delete (parent as Json)[name];
+  return copy;
+}
+
+async function send({ path, owner }: Case, body: Json) {
+  const response = await world.post(
+    `/v1/ai/${path}`,
+    { ...body, model: `${owner}/ok` },
+    {
+      headers:
+        path === 'language-model'
+          ? {
+              'ai-language-model-specification-version': '4',
+              'ai-language-model-id': `${owner}/ok`,
+              'ai-language-model-streaming': 'false',
+            }
+          : {},
+    },
+  );
+  return { status: response.status, text: await response.text() };
+}
+
+// All of them are about 60,000.
+const samples = Number(process.env['MALFORMED_SAMPLES'] ?? 1_500);
+const seed = 20_261_122;
+
+describe('a malformed nested member', () => {
+  test('replaces one of a request that is sound', async () => {
+    const statuses = new Map<string, number>();
+    for (const each of cases) {
+      const { status } = await send(each, each.body);
+      statuses.set(`${each.path} ${status}`, (statuses.get(`${each.path} ${status}`) ?? 0) + 1);
+    }
+    for (const path of new Set(cases.map(({ path }) => path)))
+      expect(statuses.get(`${path} 200`), path).toBeGreaterThan(0);
+    // Some models take no files in results of tools.
+    expect([...statuses.keys()].filter((key) => !/ (?:200|422)$/.test(key))).toEqual([]);
+  });
+
+  test('is never an error of the gateway', { timeout: 600_000 }, async () => {
+    const { below } = generator(seed);
+    const pick = <T>(items: readonly T[]): T => items[below(items.length)] as T;
+    const problems = new Set<string>();
+    for (let index = 0; index < samples; index += 1) {
+      const each = pick(cases);
+      const path = pick(pathsIn(each.body));
+      const replacement = pick(replacements);
+      const { status, text } = await send(each, withReplacement(each.body, path, replacement));
+      const name = `${each.path} ${each.owner} ${path.join('.')} = ${replacement === absent ? 'absent' : JSON.stringify(replacement)}`;
+      if (status >= 500 || status === 429) problems.add(`${name}: ${status} ${text.slice(0, 200)}`);
+      else if (status === 400 && !/"param":\s*"/.test(text))
+        problems.add(`${name}: names no member: ${text.slice(0, 200)}`);
+      else if (status === 200 && /"upstream_failed"|"internal"/.test(text))
+        problems.add(`${name}: 200 ${text.slice(0, 300)}`);
+    }
+    expect([...problems]).toEqual([]);
+  });
+});
