@@ -101,7 +101,8 @@ function cachedModel(
   const existing = sameAddress.find((cached) => cached.format === format);
   if (existing !== undefined) return existing;
   const transport = createSdkTransport();
-  const settings = { baseURL: baseUrl, apiKey: 'sent by the transport', fetch: transport.fetch };
+  const { fetch, deferBody } = transport;
+  const settings = { baseURL: baseUrl, apiKey: 'sent by the transport', fetch, deferBody };
   const sdk = format.load(model, settings);
   const created: CachedSdkModel = { baseUrl, format, sdk, transport };
   // Models of an earlier address are dropped.

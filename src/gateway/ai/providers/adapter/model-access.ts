@@ -36,6 +36,8 @@ export interface CachedSdkModel {
 export interface SdkTransport {
   /** For the package. Throws outside of `run`. */
   fetch: typeof globalThis.fetch;
+  /** For the package. See `PackageSettings`. */
+  deferBody(body: Record<string, unknown>): Record<string, unknown>;
   /** Runs the package's function; each `fetch` in it belongs to this call. */
   run<T>(call: TransportCall, work: () => T): T;
 }
@@ -49,4 +51,6 @@ export interface TransportCall {
   signal: AbortSignal;
   /** Whether the package has sent a request for the call; set by the transport. */
   wasSent?: boolean;
+  /** The request that the transport serializes for the package. */
+  deferredBody?: Record<string, unknown>;
 }

@@ -99,6 +99,8 @@ export interface PackageSettings {
   /** A placeholder: packages require one, and the transport sends the real key. */
   apiKey: string;
   fetch: typeof globalThis.fetch;
+  /** Keeps the request for the transport, and returns what the package serializes and sends in its place. */
+  deferBody(body: Record<string, unknown>): Record<string, unknown>;
 }
 
 /** Efforts of the AI SDK, which the packages of Anthropic and Google translate for their models. */

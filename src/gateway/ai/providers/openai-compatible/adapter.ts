@@ -36,7 +36,7 @@ function packageName(id: string): string {
   return (id.split('.')[0] ?? id).replace(/[_-]([a-z])/g, (_match, letter: string) => letter.toUpperCase());
 }
 
-async function loadModel(model: SdkModelEntry, { baseURL, fetch }: PackageSettings) {
+async function loadModel(model: SdkModelEntry, { baseURL, fetch, deferBody }: PackageSettings) {
   const { createOpenAICompatible } = await import('@ai-sdk/openai-compatible');
   return createOpenAICompatible({
     name: model.providerEntry.id,
@@ -45,7 +45,8 @@ async function loadModel(model: SdkModelEntry, { baseURL, fetch }: PackageSettin
     // Schemas are sent unchanged; a provider that does not support them refuses the request itself.
     supportsStructuredOutputs: true,
     fetch,
-    transformRequestBody: (body) => renameLimit(body, model),
+    // The package would serialize a whole answer's request twice in one turn of the event loop.
+    transformRequestBody: (body) => deferBody(renameLimit(body, model)),
     convertUsage: hubUsage,
   }).chatModel(model.upstream_model);
 }

@@ -1,0 +1,72 @@
+// Large requests through the provider packages: what is serialized, and how long one turn of the event loop takes.
+import { setImmediate } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { serializeInTurns } from '../../../../src/gateway/ai/providers/sdk-transport.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startAi, type World } from '../world.ts';
+
+const lines = 'a line of text\n'.repeat(300_000);
+
+describe('a request of several megabytes', () => {
+  let provider: ScriptedProvider;
+  let world: World;
+  const owners = ['acme', 'openai', 'claude', 'gemini'];
+  const kinds = ['openai-compatible', 'openai', 'anthropic', 'google'];
+  beforeAll(async () => {
+    provider = await startProvider();
+    world = await startAi({
+      models: JSON.stringify({
+        providers: owners.map((id, index) => ({ id, kind: kinds[index], base_url: provider.url })),
+        models: owners.map((id) => ({ id: `${id}/ok`, provider: id, upstream_model: 'ok', rates: null })),
+      }),
+      env: {},
+    });
+  });
+  afterAll(async () => {
+    await world.close();
+    await provider.close();
+  });
+
+  test.each(owners)('is serialized once for %s', async (owner) => {
+    const body = JSON.stringify({ model: `${owner}/ok`, prompt: lines });
+    const stringify = vi.spyOn(JSON, 'stringify');
+    try {
+      const response = await world.post('/v1/ai/text', body);
+      expect(response.status).toBe(200);
+      const large = stringify.mock.results.filter(
+        ({ value }) => typeof value === 'string' && value.length >= lines.length,
+      );
+      expect(large).toHaveLength(1);
+    } finally {
+      stringify.mockRestore();
+    }
+    expect(provider.lastCall().body.toString()).toContain(JSON.stringify(lines).slice(1, -1));
+  });
+});
+
+describe('serializeInTurns', () => {
+  test('writes what JSON.stringify writes', async () => {
+    const body = {
+      text: 'é"\n',
+      none: undefined,
+      list: [1, undefined, null, { a: undefined, b: [2, [3]] }, new Date(0), 'x'],
+      nested: { list: [1], when: new Date(0) },
+      empty: [],
+      limit: 5,
+    };
+    expect(await serializeInTurns(body)).toBe(JSON.stringify(body));
+    expect(await serializeInTurns({})).toBe('{}');
+  });
+
+  test('gives way between the messages of a large request', async () => {
+    let turns = 0;
+    let isDone = false;
+    const count = (async () => {
+      for (; !isDone; turns += 1) await setImmediate();
+    })();
+    await serializeInTurns({ messages: Array.from({ length: 8 }, () => ({ content: lines })) });
+    isDone = true;
+    await count;
+    expect(turns).toBeGreaterThanOrEqual(7);
+  });
+});
