@@ -1,9 +1,12 @@
 // Asks that every operation says for itself who may call it. A default at the top of the document would decide for an
-// operation whose author forgot the question.
+// operation whose author forgot the question. An empty requirement before others makes the credential optional. Scopes are
+// those that their scheme explains under `x-scopes`.
 
 export function ownSecurity() {
+  let schemes = {};
   return {
     Root(root, ctx) {
+      schemes = root.components?.securitySchemes ?? {};
       if (root.security !== undefined)
         ctx.report({
           message: 'The document has no security of its own; each operation says it.',
@@ -19,13 +22,29 @@ export function ownSecurity() {
         return;
       }
       operation.security.forEach((requirement, index) => {
-        if (Object.keys(requirement ?? {}).length !== 1) {
+        const error = requirementError(Object.entries(requirement ?? {}), {
+          isOptional: index === 0 && operation.security.length > 1,
+          schemes,
+        });
+        if (error !== null)
           ctx.report({
-            message: `${operation.operationId} names an identity by exactly one scheme; write one entry for each.`,
+            message: `${operation.operationId} ${error}`,
             location: ctx.location.child(['security', index]),
           });
-        }
       });
     },
   };
+}
+
+function requirementError(entries, { isOptional, schemes }) {
+  if (entries.length === 0 && isOptional) return null;
+  if (entries.length !== 1) return 'names an identity by exactly one scheme; write one entry for each.';
+  const [scheme, scopes] = entries[0];
+  const explained = Object.keys(schemes[scheme]?.['x-scopes'] ?? {});
+  if (explained.length > 0 && scopes.length === 0)
+    return `needs a scope of ${scheme}: ${explained.join(' or ')}.`;
+  const unknown = scopes.find((scope) => !explained.includes(scope));
+  return unknown === undefined
+    ? null
+    : `names the scope ${unknown}, which ${scheme} does not explain under x-scopes.`;
 }

@@ -50,7 +50,20 @@ export function writeOperations(document: Document, surface: Surface): string {
     used.map(([, text]) => `${text}\n`).join(''),
     `/** Every operation of the ${surface.title.replace('Townhall ', '')} by its operationId. */\n`,
     `export interface Operations {\n${body}}\n`,
+    writeScopes(document),
   ].join('');
+}
+
+/** The operations that each scope of a security scheme allows; empty for a document without scopes. */
+function writeScopes(document: Document): string {
+  const scopes = new Map<string, string[]>();
+  for (const { id, operation } of operationsOf(document)) {
+    for (const scope of new Set((operation.security ?? []).flatMap((entry) => Object.values(entry).flat())))
+      scopes.set(scope, [...(scopes.get(scope) ?? []), id]);
+  }
+  if (scopes.size === 0) return '';
+  const lines = [...scopes].map(([scope, ids]) => `  ${quote(scope)}: [${ids.map(quote).join(', ')}],\n`);
+  return `\n/** The operations that a credential may call for each of its scopes. */\nexport const scopeOperations = {\n${lines.sort().join('')}} as const;\n`;
 }
 
 /** hey-api's name for the types of an operation: \`ai.generateText\` has \`AiGenerateTextData\` and so on. */

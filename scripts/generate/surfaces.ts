@@ -20,7 +20,7 @@ export const surfaces: readonly Surface[] = [
     title: 'Townhall gateway',
     clientFolder: 'clients/gateway/src/generated',
     container: 'GatewayOperations',
-    identities: { userToken: 'user', adminSession: 'admin' },
+    identities: { userToken: 'user', adminSession: 'admin', machineCredential: 'admin' },
   },
   {
     name: 'agent',

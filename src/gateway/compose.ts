@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
+import { scopeOperations } from '../contract/gateway/operations.gen.ts';
 import { assetExists, assetPath } from '../kernel/assets.ts';
 import { withTimeout } from '../kernel/async.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -67,7 +68,7 @@ import type { LedgerTimes } from './credits/index.ts';
 import { directory } from './directory.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
 import type { RewrapResult } from './env/index.ts';
-import { idempotencyCaller, identityLogFields, type Identity } from './identity.ts';
+import { idempotencyCaller, identityLogFields, identityOfScheme, type Identity } from './identity.ts';
 import { restrictToOwnBureau } from './machine-scope.ts';
 import { mail } from './mail.ts';
 import { payments, paymentsStore } from './payments/index.ts';
@@ -472,6 +473,7 @@ function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
   );
   const adminService = defer(
     admin({
+      scopeOperations,
       store: administrators,
       tokens: users,
       concurrencyLimit,
@@ -705,7 +707,7 @@ function openHttp(
   const contract = createContract<Identity>({
     definition: contractDocument,
     handlers: restrictToOwnBureau(handlers),
-    identities: { userToken: 'user', adminSession: 'admin' },
+    identities: identityOfScheme,
     identify,
     guest: { kind: 'guest' },
     admit: createRequestLimiter({

@@ -21,6 +21,13 @@ export type Identity =
       bureauId?: string;
     };
 
+/** The kind of identity that each security scheme of the contract proves. */
+export const identityOfScheme: Readonly<Record<string, Identity['kind']>> = {
+  userToken: 'user',
+  adminSession: 'admin',
+  machineCredential: 'admin',
+};
+
 /** Says as a sentence what is wrong with an administrator ID; null when it is valid. */
 export function adminIdError(adminId: string): string | null {
   return /^[A-Za-z0-9._@-]{1,64}$/.test(adminId)

@@ -54,6 +54,13 @@ describe('the Operations map', () => {
     ).toContain("identity: 'agent';");
   });
 
+  test('lists the operations that each scope allows', () => {
+    const text = entryOf({ security: [{ adminSession: [] }, { machineCredential: ['things.make'] }] });
+    expect(text).toMatch(/scopeOperations = \{\n {2}'things.make': \['\w+\.\w+'\],\n\} as const/);
+    expect(text).toContain("identity: 'admin';");
+    expect(entryOf({ security: [{ adminSession: [] }] })).not.toContain('scopeOperations');
+  });
+
   test('refuses an operation without known security', () => {
     expect(() => entryOf({ security: undefined })).toThrow(/POST \/v1\/things .* has no security/);
     expect(() => entryOf({ security: [{ apiKey: [] }] })).toThrow(/apiKey, which proves no identity/);

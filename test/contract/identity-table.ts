@@ -16,6 +16,9 @@ export const callers = [
   'user of another Bureau',
   'user of a paused Bureau',
   'admin',
+  'machine with all scopes',
+  'machine of another Bureau',
+  'machine with unknown scopes',
   'agent',
 ] as const;
 export type Caller = (typeof callers)[number];
@@ -24,7 +27,8 @@ interface Operation {
   operationId: string;
   method: string;
   path: string;
-  /** Empty for one that anyone may call. */
+  /** Anyone may call it; its schemes are those of credentials that it takes beside. */
+  isOpen: boolean;
   schemes: readonly string[];
   ignoresCredential: boolean;
   /** Statuses that it declares. */
@@ -61,6 +65,9 @@ export function operations(): Operation[] {
           operationId: own.operationId,
           method: method.toUpperCase(),
           path,
+          isOpen:
+            own.security.length === 0 ||
+            own.security.some((requirement) => Object.keys(requirement).length === 0),
           schemes: own.security.flatMap((requirement) => Object.keys(requirement)),
           ignoresCredential: own['x-ignores-credential'] === true,
           statuses: Object.keys(own.responses),
@@ -71,7 +78,7 @@ export function operations(): Operation[] {
 
 export function expectedOf(operation: Operation, caller: Caller): Expected {
   if (operation.ignoresCredential) return 'in';
-  const isOpen = operation.schemes.length === 0;
+  const { isOpen } = operation;
   const admits = (scheme: string): Expected =>
     isOpen || operation.schemes.includes(scheme) ? 'in' : { status: 403, code: 'forbidden_for_identity' };
   switch (caller) {
@@ -84,6 +91,11 @@ export function expectedOf(operation: Operation, caller: Caller): Expected {
       return { status: 403, code: 'bureau_paused' };
     case 'admin':
       return admits('adminSession');
+    case 'machine with all scopes':
+    case 'machine of another Bureau':
+      return admits('machineCredential');
+    case 'machine with unknown scopes':
+      return isOpen ? 'in' : { status: 403, code: 'forbidden_for_identity' };
     default:
       return { status: 401, code: 'invalid_token' };
   }
@@ -177,6 +189,12 @@ async function credentialOf(sql: Sql, caller: Caller): Promise<string | null> {
       return `Bearer ${token('agt')}`;
     case 'admin':
       return `Bearer ${await adminSession(sql)}`;
+    case 'machine with all scopes':
+      return `Bearer ${await machineCredential(sql, 'matrix_one', scopes())}`;
+    case 'machine of another Bureau':
+      return `Bearer ${await machineCredential(sql, 'matrix_other', scopes())}`;
+    case 'machine with unknown scopes':
+      return `Bearer ${await machineCredential(sql, 'matrix_one', ['nothing.known'])}`;
     case 'user of another Bureau':
       return `Bearer ${await userToken(sql, 'matrix_other')}`;
     case 'user of a paused Bureau':
@@ -199,6 +217,19 @@ async function userToken(sql: Sql, bureauId: string, end?: 'expired' | 'revoked'
   return credential;
 }
 
+/** All scopes that the contract explains. */
+function scopes(): string[] {
+  return Object.keys(bundle.components.securitySchemes.machineCredential['x-scopes']);
+}
+
+async function machineCredential(sql: Sql, bureauId: string, scopeNames: readonly string[]): Promise<string> {
+  const credential = token('adm');
+  await sql`
+    insert into gateway.admin_machines (credential_id, bureau_id, scopes, digest, last4, expires_at)
+    values (${id('adm')}, ${bureauId}, ${scopeNames}::text[], ${digest(credential)}, ${credential.slice(-4)}, now() + interval '1 hour')`;
+  return credential;
+}
+
 async function adminSession(sql: Sql): Promise<string> {
   const credential = token('adm');
   const [administrator] = await sql<
@@ -215,13 +246,19 @@ function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }
 
+const shortNames: Partial<Record<Caller, string>> = {
+  'user of a paused Bureau': 'paused',
+  'user of another Bureau': 'other',
+  'machine with all scopes': 'machine',
+  'machine of another Bureau': 'machine 2',
+  'machine with unknown scopes': 'no scope',
+};
+
 /** The table as text: a line an operation, a column a caller. */
 export function render(findings: readonly Finding[]): string {
   const byOperation = Map.groupBy(findings, ({ operation }) => operation.operationId);
   const width = Math.max(...[...byOperation.keys()].map((operationId) => operationId.length));
-  const headings = callers.map((caller) =>
-    caller.replace('user of a paused Bureau', 'paused').replace('user of another Bureau', 'other'),
-  );
+  const headings = callers.map((caller) => shortNames[caller] ?? caller);
   const line = (name: string, cells: readonly string[]) =>
     `${name.padEnd(width)}  ${cells.map((cell, index) => cell.padEnd(Math.max((headings[index] ?? '').length, 4))).join('  ')}`.trimEnd();
   const rows = [...byOperation].map(([operationId, row]) =>

@@ -33,6 +33,14 @@ describe('operations × identities', () => {
         (finding) =>
           finding.caller === caller && finding.expected === 'in' && !finding.operation.ignoresCredential,
       );
-    expect(callers.filter(letIn)).toEqual(['none', 'user', 'user of another Bureau', 'admin']);
+    expect(callers.filter(letIn)).toEqual([
+      'none',
+      'user',
+      'user of another Bureau',
+      'admin',
+      'machine with all scopes',
+      'machine of another Bureau',
+      'machine with unknown scopes',
+    ]);
   });
 });

@@ -17,7 +17,7 @@ import { originOf, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { defaultAttemptLimits, type AdminAttemptLimits } from './attempt-limits.ts';
 import { createCredentials, type Credentials } from './credentials.ts';
-import { createMachines, identityOf, type Machines } from './machines.ts';
+import { createMachines, identityOf, type Machines, type ScopeOperations } from './machines.ts';
 import { createPasswordCheck, type CheckPassword } from './password-check.ts';
 import type { LoginSource } from './attempt-counters-store.ts';
 import type { AdminStore } from './store.ts';
@@ -40,6 +40,8 @@ export interface AdminOptions {
   bureaus: { find(bureauId: string): Promise<object | null> };
   /** The user tokens that machine credentials issue. */
   tokens: { revokeCreatedBy(tx: Tx, credentialId: string): Promise<number> };
+  /** What each scope of a machine credential allows, from the contract. */
+  scopeOperations: ScopeOperations;
   sessions?: Partial<SessionLimits>;
   attemptLimits?: Partial<AdminAttemptLimits>;
   /** Rounds of PBKDF2 for new digests, at least 600,000. A digest with fewer is replaced at the next login. */
@@ -71,10 +73,11 @@ interface Shared {
   attemptLimits: AdminAttemptLimits;
   background: Background;
   checkPassword: CheckPassword;
+  scopeOperations: ScopeOperations;
 }
 
 export function admin(options: AdminOptions): Admin {
-  const { store, log, audit, changes } = options;
+  const { store, log, audit, changes, scopeOperations } = options;
   const sessions = { ...defaultSessionLimits, ...options.sessions };
   const attemptLimits = { ...defaultAttemptLimits, ...options.attemptLimits };
   const background = createBackground(log);
@@ -84,7 +87,7 @@ export function admin(options: AdminOptions): Admin {
     concurrencyLimit: options.concurrencyLimit ?? createConcurrencyLimit(defaultConcurrency),
     rounds: options.passwordRounds,
   });
-  const shared = { store, audit, sessions, attemptLimits, background, checkPassword };
+  const shared = { store, audit, sessions, attemptLimits, background, checkPassword, scopeOperations };
 
   return {
     name: 'admin',
@@ -184,13 +187,13 @@ async function recordFailedLogin(
   });
 }
 
-function createIdentify({ store, sessions, background }: Shared): Admin['identify'] {
+function createIdentify({ store, sessions, background, scopeOperations }: Shared): Admin['identify'] {
   async function identifyMachine(digest: Buffer): Promise<AdminIdentity | null> {
     const machine = await store.findMachine(digest);
     if (!machine) return null;
     const { credentialId } = machine;
     if (machine.isUseStale) background.run(credentialId, () => store.recordMachineUse(credentialId));
-    return identityOf(machine);
+    return identityOf(machine, scopeOperations);
   }
 
   return async (bearer) => {

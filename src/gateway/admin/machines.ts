@@ -8,11 +8,8 @@ import type { AuditEntry } from '../audit/index.ts';
 import { systemOrigin, type Identity } from '../identity.ts';
 import type { Machine, MachineStore } from './machines-store.ts';
 
-/** The operation that each scope allows. */
-const operationOf: Readonly<Record<string, string>> = {
-  'tokens.issue': 'accounts.issueToken',
-  'bureaus.current': 'bureaus.getCurrentBureau',
-};
+/** The operations that each scope allows, as the contract declares them. */
+export type ScopeOperations = Readonly<Record<string, readonly string[]>>;
 
 export interface MachineRequest {
   scopes: readonly string[];
@@ -48,6 +45,7 @@ export function createMachines({
   changes,
   bureaus,
   tokens,
+  scopeOperations,
 }: {
   store: MachineStore;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
@@ -55,10 +53,11 @@ export function createMachines({
   bureaus: { find(bureauId: string): Promise<object | null> };
   /** The user tokens that machine credentials issue. */
   tokens: { revokeCreatedBy(tx: Tx, credentialId: string): Promise<number> };
+  scopeOperations: ScopeOperations;
 }): Machines {
   return {
     async create({ scopes, bureauId, ttlSeconds = defaultTtlSeconds }) {
-      requireScopes(scopes);
+      requireScopes(scopes, scopeOperations);
       if (!(ttlSeconds >= 1 && ttlSeconds <= maxTtlSeconds))
         throw new Problem(
           'bad_request',
@@ -103,21 +102,20 @@ export function createMachines({
 }
 
 /** The identity of a request with a machine credential. Scopes of later releases allow nothing. */
-export function identityOf({
-  credentialId,
-  bureauId,
-  scopes,
-}: Machine): Extract<Identity, { kind: 'admin' }> {
-  const operations = new Set(scopes.flatMap((scope) => operationOf[scope] ?? []));
+export function identityOf(
+  { credentialId, bureauId, scopes }: Machine,
+  scopeOperations: ScopeOperations,
+): Extract<Identity, { kind: 'admin' }> {
+  const operations = new Set(scopes.flatMap((scope) => scopeOperations[scope] ?? []));
   return { kind: 'admin', adminId: credentialId, tokenId: credentialId, operations, bureauId };
 }
 
-function requireScopes(scopes: readonly string[]): void {
-  const unknown = scopes.find((scope) => !Object.hasOwn(operationOf, scope));
+function requireScopes(scopes: readonly string[], scopeOperations: ScopeOperations): void {
+  const unknown = scopes.find((scope) => !Object.hasOwn(scopeOperations, scope));
   if (scopes.length > 0 && unknown === undefined) return;
   const reason =
     unknown === undefined ? 'A machine credential needs a scope' : `There is no scope "${unknown}"`;
-  const message = `${reason}; the scopes are ${Object.keys(operationOf).join(' and ')}.`;
+  const message = `${reason}; the scopes are ${Object.keys(scopeOperations).join(' and ')}.`;
   throw new Problem('bad_request', 'invalid_request', message, { param: 'scope' });
 }
 

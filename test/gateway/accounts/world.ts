@@ -13,7 +13,8 @@ import type { AuditEntry } from '../../../src/gateway/audit/index.ts';
 import { bureaus, bureausStore, type Bureaus } from '../../../src/gateway/bureaus/index.ts';
 import { creditsStore } from '../../../src/gateway/credits/index.ts';
 import { directory } from '../../../src/gateway/directory.ts';
-import type { Identity } from '../../../src/gateway/identity.ts';
+import { scopeOperations } from '../../../src/contract/gateway/operations.gen.ts';
+import { identityOfScheme, type Identity } from '../../../src/gateway/identity.ts';
 import { mail } from '../../../src/gateway/mail.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
@@ -151,6 +152,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     ...options.accounts,
   });
   const adminSlice = admin({
+    scopeOperations,
     store: administrators,
     tokens: accountStores.accounts,
     audit: { record: async () => undefined, note: async () => undefined },
@@ -172,7 +174,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const contract = createContract<Identity>({
     definition: await definition(),
     handlers: { ...accountSlice.handlers, ...adminSlice.handlers, ...directorySlice.handlers },
-    identities: { userToken: 'user', adminSession: 'admin' },
+    identities: identityOfScheme,
     identify: async (bearer) =>
       parseToken(bearer) === 'adm' ? adminSlice.identify(bearer) : accountSlice.identify(bearer),
     guest: { kind: 'guest' },

@@ -7,7 +7,7 @@ import OpenAI from 'openai';
 import bundle from '../../../src/contract/gateway/bundle.json' with { type: 'json' };
 import { memoryLedger, type MemoryLedger } from './memory-ledger.ts';
 import { ai, createLinks, type AiOptions, type MediaJobs } from '../../../src/gateway/ai/index.ts';
-import type { Identity } from '../../../src/gateway/identity.ts';
+import { identityOfScheme, type Identity } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
 import { createLog } from '../../../src/kernel/log.ts';
@@ -96,7 +96,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
   const contract = createContract<Identity>({
     definition: onlyAi(),
     handlers: service.handlers,
-    identities: { userToken: 'user', adminSession: 'admin' },
+    identities: identityOfScheme,
     identify: async (bearer) => identities[bearer] ?? null,
     guest: { kind: 'guest' },
     validateResponses: options.validateResponses ?? true,
