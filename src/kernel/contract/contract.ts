@@ -78,7 +78,7 @@ export function createContract<Identity extends CallerIdentity>(
 
   return {
     async dispatch(request) {
-      const reply = await run(request);
+      const reply = withDeprecation(await run(request), request.operation);
       if (!options.validateResponses || !request.isHandled || !request.operation) return reply;
       return replyValidator.checkedReply(request.operation, reply);
     },
@@ -103,6 +103,11 @@ export function createContract<Identity extends CallerIdentity>(
       }
     },
   };
+}
+
+function withDeprecation(reply: AnyReply, operation: ContractOperation | undefined): AnyReply {
+  if (operation?.deprecationHeaders === undefined) return reply;
+  return { ...reply, headers: { ...operation.deprecationHeaders, ...reply.headers } };
 }
 
 // openapi-backend's matchOperation lists the operations of the document twice for every request, and lets another spelling

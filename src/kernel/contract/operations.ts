@@ -45,6 +45,8 @@ export interface ContractOperation {
   errorDialect: ErrorDialect | undefined;
   /** The response does not depend on a credential, and the request is not counted. */
   ignoresCredential: boolean;
+  /** Of an operation that will go: what its answers say about it. Undefined for all others. */
+  deprecationHeaders: { deprecation: string; sunset: string } | undefined;
 }
 
 export interface OperationBody {
@@ -108,7 +110,20 @@ function readOperation(
     rateLimit: operation['x-rate-limit'] as string | undefined,
     errorDialect: operation['x-error-types'] as ErrorDialect | undefined,
     ignoresCredential: operation['x-ignores-credential'] === true,
+    deprecationHeaders: operation['deprecated'] === true ? deprecationHeaders(operation) : undefined,
   };
+}
+
+/** RFC 9745 counts seconds since 1970 after an `@`; RFC 8594 wants a date of HTTP. Throws unless both days are said. */
+function deprecationHeaders(operation: OperationObject): { deprecation: string; sunset: string } {
+  const [since, sunset] = [operation['x-deprecated-since'], operation['x-sunset']].map((day) =>
+    typeof day === 'string' ? new Date(day) : new Date(Number.NaN),
+  ) as [Date, Date];
+  if (Number.isNaN(since.getTime()) || Number.isNaN(sunset.getTime()))
+    throw new Error(
+      `${operation.operationId ?? ''} is deprecated; give it the days x-deprecated-since and x-sunset.`,
+    );
+  return { deprecation: `@${since.getTime() / 1000}`, sunset: sunset.toUTCString() };
 }
 
 function schemesOf(security: Record<string, string[]>[]): string[] {

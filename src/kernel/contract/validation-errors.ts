@@ -207,7 +207,7 @@ function violationsOf(error: SchemaError): Violation[] {
   }
 }
 
-function messageOf({ keyword, params, schema }: SchemaError): string {
+function messageOf({ keyword, params, schema, parentSchema }: SchemaError): string {
   const limit = String(params.limit);
   switch (keyword) {
     case 'type':
@@ -241,6 +241,9 @@ function messageOf({ keyword, params, schema }: SchemaError): string {
     case 'uniqueItems':
       return 'must not repeat an item';
     case 'pattern':
+      // A pattern may say in words what it asks for.
+      if (isRecord(parentSchema) && typeof parentSchema['x-pattern-message'] === 'string')
+        return parentSchema['x-pattern-message'];
       return `must match the pattern ${String(schema ?? params.pattern)}`;
     case 'format':
       return `must be a valid ${String(params.format)}`;

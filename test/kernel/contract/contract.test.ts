@@ -122,6 +122,33 @@ describe('createContract', () => {
   });
 });
 
+describe('deprecation', () => {
+  const deprecated = (days: object) =>
+    tiny({ operationId: 'x.get', security: [], deprecated: true, ...days });
+
+  test('announces the end in headers of its answers', async () => {
+    const definition = smallContract();
+    const models = definition.paths['/v1/ai/models']?.['get'] ?? {};
+    Object.assign(models, {
+      deprecated: true,
+      'x-deprecated-since': '2026-11-01',
+      'x-sunset': '2027-02-01T00:00:00Z',
+    });
+    const ask = asker({ definition });
+    expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).headers).toEqual({
+      deprecation: '@1793491200',
+      sunset: 'Mon, 01 Feb 2027 00:00:00 GMT',
+    });
+    expect((await ask('GET', '/health')).headers).toBeUndefined();
+  });
+
+  test('refuses a deprecated operation without its days', () => {
+    expect(() => createContract(options(deprecated({ 'x-sunset': '2027-02-01' }), {}))).toThrow(
+      'x.get is deprecated; give it the days x-deprecated-since and x-sunset.',
+    );
+  });
+});
+
 describe('routing', () => {
   const ask = asker();
 
@@ -425,6 +452,20 @@ describe('validation', () => {
       message: 'The body must be an object.',
     });
     expect(await text(undefined)).toMatchObject({ status: 400, message: 'This operation needs a body.' });
+  });
+
+  test('says in the words of the schema what a pattern asks for', async () => {
+    const definition = smallContract();
+    const { TextRequest } = (definition['components'] as { schemas: Record<string, { properties: object }> })
+      .schemas;
+    Object.assign(TextRequest?.properties ?? {}, {
+      model: { type: 'string', pattern: '^[a-z/]+$', 'x-pattern-message': 'must be lower-case letters' },
+    });
+    const answer = await asker({ definition })('POST', '/v1/ai/text', {
+      json: { model: 'BAD' },
+      headers: bearer('user-token'),
+    });
+    expect(answer).toMatchObject({ message: '`model` must be lower-case letters.' });
   });
 
   test('explains only the closest form of a union', async () => {
