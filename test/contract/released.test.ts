@@ -8,6 +8,7 @@ import { runNode } from '../../scripts/generate/tools.ts';
 
 interface Contract {
   info: { version: string };
+  components: { schemas: Record<string, { enum?: string[] }> };
   paths: Record<string, Record<string, { operationId: string; parameters?: object[] }>>;
 }
 
@@ -74,6 +75,21 @@ describe('the contract against its release', () => {
       if (health) paths['/v1/more'] = { get: { ...health, operationId: 'directory.getMore' } };
     });
     expect(stdout).toMatch(/gateway: \S+ -> \S+, 0 breaking, 1 added/);
+    expect(code).toBe(0);
+  });
+
+  test('fails with a new value of a closed enumeration', { timeout: 240_000 }, async () => {
+    const { code, stderr } = await gateWith(({ components }) =>
+      components.schemas['PaymentState']?.enum?.push('lost'),
+    );
+    expect(stderr).toMatch(/Enum of .* gained values: 'lost'/);
+    expect(code).toBe(1);
+  });
+
+  test('passes with a new value of an open enumeration', { timeout: 240_000 }, async () => {
+    const { code } = await gateWith(({ components }) =>
+      components.schemas['PaymentMethodId']?.enum?.push('cash'),
+    );
     expect(code).toBe(0);
   });
 

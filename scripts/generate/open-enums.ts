@@ -1,0 +1,27 @@
+// Lets enumerations grow that are marked `x-open: true`: their clients have a default branch, so a new value breaks none of
+// them. All other enumerations of an answer may not grow, which `redocly diff` reports.
+import { isRecord } from '../../src/kernel/json-value.ts';
+
+/** The released document with the values that its open enumerations have now. */
+export function withOpenEnums(released: unknown, now: unknown): unknown {
+  if (Array.isArray(released))
+    return released.map((item, index) => withOpenEnums(item, Array.isArray(now) ? now[index] : undefined));
+  if (!isRecord(released)) return released;
+  const current = isRecord(now) ? now : {};
+  const copy = Object.fromEntries(
+    Object.entries(released).map(([name, member]) => [name, withOpenEnums(member, current[name])]),
+  );
+  return isOpen(released) && isOpen(current)
+    ? { ...copy, enum: mergeValues(released.enum, current.enum) }
+    : copy;
+}
+
+function isOpen(schema: Record<string, unknown>): schema is { 'x-open': true; enum: unknown[] } {
+  return schema['x-open'] === true && Array.isArray(schema.enum);
+}
+
+/** Values that were removed stay, so that they are reported. */
+function mergeValues(before: readonly unknown[], now: readonly unknown[]): unknown[] {
+  const missing = before.filter((value) => !now.includes(value));
+  return [...now, ...missing];
+}
