@@ -51,7 +51,7 @@ async function buy(method: 'stripe' | 'creem', credits: number): Promise<void> {
 async function logIn(): Promise<string> {
   const guest = createGatewayClient({ baseUrl });
   const { login_id } = await guest.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
-  const { user_token } = await guest.accounts.getLoginResult({ login_id });
-  if (user_token === undefined) throw new Error('The login gave no token.');
-  return user_token;
+  const result = await guest.accounts.getLoginResult({ login_id });
+  if (result.status !== 'done') throw new Error('The login gave no token.');
+  return result.user_token;
 }

@@ -12,10 +12,10 @@ let login: Promise<string> | undefined;
 function logIn(): Promise<string> {
   login ??= (async () => {
     const { login_id } = await client.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
-    const { user_token } = await client.accounts.getLoginResult({ login_id });
-    if (user_token === undefined) throw new Error('The login gave no token.');
-    console.log(`Logged in: ${user_token.slice(0, 10)}…`);
-    return user_token;
+    const result = await client.accounts.getLoginResult({ login_id });
+    if (result.status !== 'done') throw new Error('The login gave no token.');
+    console.log(`Logged in: ${result.user_token.slice(0, 10)}…`);
+    return result.user_token;
   })();
   return login;
 }

@@ -1,5 +1,5 @@
-// Asks that collections look alike: `items` with a cursor is a `…Page`, `items` without one is a `…List`. The members are
-// required, and the cursor of the last page is null.
+// Asks that collections look alike: `items` with a cursor is a `…Page`, `items` alone is a `…List`, and only a report with
+// members beside its items has a name of its own. The members are required, and the cursor of the last page is null.
 
 import path from 'node:path';
 import { follow } from './follow.js';
@@ -14,7 +14,8 @@ export function listNames() {
       const name = path.basename(ctx.location.source.absoluteRef).replace(/\.ya?ml$/, '');
       const cursor = ['next_cursor', 'nextCursor'].find((member) => schema.properties[member] !== undefined);
       const ending = cursor === undefined ? 'List' : 'Page';
-      if (!name.endsWith(ending))
+      const isReport = cursor === undefined && Object.keys(schema.properties).length > 1;
+      if (!isReport && !name.endsWith(ending))
         report(`${name} has ${cursor ?? 'no cursor'}, so its name ends in ${ending}.`);
       for (const member of ['items', ...(cursor === undefined ? [] : [cursor])]) {
         if (!schema.required?.includes(member)) report(`${name} does not require \`${member}\`.`);

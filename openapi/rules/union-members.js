@@ -1,6 +1,6 @@
 // Asks that the members of a `oneOf` or `anyOf` have names and can be told apart. An object in a union lies in a file of its
 // own, so that generated types have a name for it. A union of several objects says how to choose between them: by a
-// `discriminator` whose mapping leads to each, or because each requires a member that no other one knows.
+// `discriminator` whose mapping leads to each, or because of any two one refuses a member that the other requires.
 
 import { follow } from './follow.js';
 import { isPending } from './pending.js';
@@ -32,7 +32,7 @@ function checkUnion(schema, keyword, ctx) {
   const objects = objectsOf(schema[keyword], ctx, ctx.location);
   if (objects.length < 2) return;
   if (schema.discriminator !== undefined) checkMapping(schema, objects, ctx, report);
-  else if (!areExclusive(objects))
+  else if (!areExclusive(objects, schema['x-foreign'] === true))
     report(
       'The union of objects needs a `discriminator` with a `mapping`, or members that exclude each other.',
     );
@@ -94,17 +94,26 @@ function partsOf(ctx, { node, location }) {
   return [{ node, location }, ...(node.allOf ?? []).map((item) => follow(ctx, item, location))];
 }
 
-function areExclusive(objects) {
-  const members = objects.map(({ node }) => ({
-    required: node.required ?? [],
-    names: Object.keys(node.properties ?? {}),
-    isClosed: node.additionalProperties === false,
-  }));
-  return members.every(
-    ({ required, isClosed }, index) =>
-      isClosed &&
-      required.some((name) => members.every(({ names }, other) => other === index || !names.includes(name))),
+// Two objects exclude each other when one is closed and does not know a member that the other requires. Foreign objects
+// stay open, so there both must require a member that the other does not know.
+function areExclusive(objects, isForeign) {
+  return objects.every(({ node: one }, index) =>
+    objects
+      .slice(index + 1)
+      .every(({ node: other }) =>
+        isForeign
+          ? lacksRequired(one, other) && lacksRequired(other, one)
+          : (isClosed(one) && lacksRequired(one, other)) || (isClosed(other) && lacksRequired(other, one)),
+      ),
   );
+}
+
+function isClosed({ additionalProperties }) {
+  return additionalProperties === false;
+}
+
+function lacksRequired({ properties = {} }, { required = [] }) {
+  return required.some((name) => !Object.hasOwn(properties, name));
 }
 
 function pointerOf({ source, pointer }) {

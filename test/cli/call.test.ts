@@ -301,7 +301,7 @@ describe('townhall call', () => {
     ).toEqual(operations.map(({ operationId }) => operationId));
     const described = await call(['gateway', 'credits.grantCredits', '--describe']);
     expect(described.screen).toMatch(
-      /POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required\n/,
+      /POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required: A user/,
     );
     const asJson = await call(['gateway', 'credits.grantCredits', '--describe', '--json']);
     expect(JSON.parse(asJson.screen)).toMatchObject({

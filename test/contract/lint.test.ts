@@ -352,6 +352,27 @@ describe('townhall/own-security', () => {
     'security-empty',
     change(goodFiles(), pause, ['post', 'security'], [{ adminSession: [] }, {}]),
   );
+  refuses(
+    'refuses a scope that its scheme does not explain',
+    rule,
+    /names the scope bureaus.pause, which adminSession does not explain/,
+    'security-scope',
+    change(goodFiles(), pause, ['post', 'security'], [{ adminSession: ['bureaus.pause'] }]),
+  );
+  refuses(
+    'refuses a scheme with scopes without one of them',
+    rule,
+    /needs a scope of adminSession: bureaus.pause/,
+    'security-scopeless',
+    change(goodFiles(), document, ['components', 'securitySchemes', 'adminSession', 'x-scopes'], {
+      'bureaus.pause': 'Pauses Bureaus.',
+    }),
+  );
+  const optional = sample(
+    'security-optional',
+    change(goodFiles(), pause, ['post', 'security'], [{}, { adminSession: [] }]),
+  );
+  test('lets a credential be optional', () => expect(optional()).toEqual([]));
   const without = sample('security-absent', change(goodFiles(), pause, ['post', 'security'], undefined));
   test('refuses an operation that does not say who may call it', () => {
     expect(without().map((finding) => finding.ruleId)).toContain(rule);

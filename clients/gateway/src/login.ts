@@ -107,7 +107,7 @@ async function answerInputs(
   let wrong: GatewayError | undefined;
   while (step.outcome === 'input') {
     // Undefined members are absent from the body.
-    const answers = (await input(step.inputs ?? [], wrong)) as Record<string, string>;
+    const answers = (await input(step.inputs, wrong)) as Record<string, string>;
     wrong = undefined;
     try {
       step = await accounts.continueLogin({ login_id: step.login_id, input: answers }, { signal });
@@ -145,7 +145,7 @@ async function startRedirect(
     { bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge },
     { signal },
   );
-  if (started.outcome !== 'redirect' || started.url === undefined)
+  if (started.outcome !== 'redirect')
     throw new TypeError(`The login "${provider}" does not go to a third party; use \`login\`.`);
   return { url: started.url, resume: JSON.stringify([started.login_id, verifier]) };
 }
@@ -167,16 +167,11 @@ async function finishRedirect(
   );
 }
 
-function successOf({
-  status,
-  user_token: userToken,
-  expires_at: expiresAt,
-  user,
-  error,
-}: LoginResult): LoginSuccess {
-  if (status === 'done' && userToken !== undefined && expiresAt !== undefined && user !== undefined)
-    return { userToken, expiresAt: new Date(expiresAt), user };
-  throw failed(status === 'expired' ? 'login_expired' : (error ?? 'login_failed'));
+function successOf(result: LoginResult): LoginSuccess {
+  if (result.status === 'done')
+    return { userToken: result.user_token, expiresAt: new Date(result.expires_at), user: result.user };
+  if (result.status === 'expired') throw failed('login_expired');
+  throw failed((result.status === 'failed' ? result.error : undefined) ?? 'login_failed');
 }
 
 const reasons: Readonly<Record<string, string>> = {

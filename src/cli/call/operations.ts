@@ -106,12 +106,18 @@ function callableOperation(
     path,
     summary: operation.summary ?? '',
     description: operation.description ?? '',
-    credentials: (operation.security ?? []).flatMap((requirement) => Object.keys(requirement)),
+    credentials: credentialsOf(operation),
     members: [...parameters.map((parameter) => parameterMember(parameter, resolve)), ...bodyFields],
     binaryTypes: responseTypes(operation, resolve).filter((type) => !isText(type)),
     bodyType,
     isBodyOpen: bodyType !== undefined && bodyFields.length === 0,
   };
+}
+
+/** None where an empty requirement stands beside others: the credential is optional there. */
+function credentialsOf({ security = [] }: Operation): string[] {
+  const requirements = security.map((requirement) => Object.keys(requirement));
+  return requirements.some((schemes) => schemes.length === 0) ? [] : requirements.flat();
 }
 
 function parameterMember(
@@ -148,8 +154,8 @@ function targetOf(document: object, reference: string): unknown {
     );
 }
 
-// Members of all alternatives can be given; none of them is required, since another alternative may do without it. The
-// server validates the combination.
+// Members of all alternatives can be given; a member is required only where every alternative requires it. The server
+// validates the combination.
 function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
   const schema = resolve(reference);
   const own = Object.entries(schema.properties ?? {}).map(([name, property]): Member => ({
@@ -160,9 +166,10 @@ function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
     description: property.description ?? resolve(property).description ?? '',
   }));
   const parts = (schema.allOf ?? []).flatMap((part) => bodyMembers(part, resolve));
-  const alternatives = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])]
-    .flatMap((alternative) => bodyMembers(alternative, resolve))
-    .map((member) => ({ ...member, isRequired: false }));
+  const forms = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])].map((form) => bodyMembers(form, resolve));
+  const isRequired = (name: string): boolean =>
+    forms.every((form) => form.some((member) => member.name === name && member.isRequired));
+  const alternatives = forms.flat().map((member) => ({ ...member, isRequired: isRequired(member.name) }));
   // The first member of a name wins.
   const members = [...own, ...parts, ...alternatives].toReversed();
   return [...new Map(members.map((member) => [member.name, member])).values()].reverse();

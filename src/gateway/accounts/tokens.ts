@@ -6,7 +6,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { originOf } from '../identity.ts';
-import { bureauFilter, canAccessBureau, type AdminCall, type AdminIdentity } from './admin-scope.ts';
+import { bureauFilter, canAccessBureau, type AdminIdentity } from './admin-scope.ts';
 import type { LoginAttemptStore } from './login/store.ts';
 import type {
   AccountsHandlers,
@@ -51,13 +51,11 @@ export function tokens(
 
   return {
     'accounts.issueToken': async (call) => {
-      const { bureau_id: bureauId, user_id: userId, external_id: externalId, metadata } = call.body;
+      const { bureau_id: bureauId, metadata } = call.body;
       if (!canAccessBureau(call.identity, bureauId))
         throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', {
           param: 'bureau_id',
         });
-      if ((userId === undefined) === (externalId === undefined))
-        throw exactlyOneRequired(['user_id', 'external_id']);
       if (metadata !== undefined) requireStorable(metadata, 'metadata');
       await requireActiveBureau(bureauId);
       return store.tx((queries, tx) => issueToken(options, queries, tx, call));
@@ -97,13 +95,13 @@ async function issueToken(
   tx: Tx,
   call: IssueCall,
 ) {
-  const { bureau_id: bureauId, user_id: userId, external_id: externalId, metadata, ttl } = call.body;
+  const { bureau_id: bureauId, metadata, ttl } = call.body;
   const limits = await limitsOf(machines, tx, call.identity);
-  const ensured =
-    externalId === undefined
-      ? null
-      : await store.ensureUser(tx, bureauId, externalPerson(externalId), id('usr'));
-  const user = requireIssuable(await queries.lockUser(ensured?.userId ?? userId ?? ''), bureauId);
+  const userId =
+    'user_id' in call.body
+      ? call.body.user_id
+      : (await store.ensureUser(tx, bureauId, externalPerson(call.body.external_id), id('usr'))).userId;
+  const user = requireIssuable(await queries.lockUser(userId), bureauId);
   // A machine credential may act only for users that its backend named; all others log in themselves.
   if (limits.createdBy !== null && !(await queries.isExternalUser(user.userId))) throw userNotFound();
   if (user.state === 'blocked')
@@ -179,23 +177,18 @@ async function revokeTokens(
 }
 
 /** The tokens that a revocation selects. Throws 404 for a token or a user outside the administrator's scope. */
-async function filterToRevoke(
-  store: AccountsStore,
-  { body, identity }: AdminCall & { body: { token_id?: string; user_id?: string; bureau_id?: string } },
-): Promise<TokenFilter> {
-  const { token_id: tokenId, user_id: userId, bureau_id: bureauId } = body;
-  if (tokenId !== undefined) {
-    const token = await store.findToken(tokenId);
+async function filterToRevoke(store: AccountsStore, { body, identity }: RevokeCall): Promise<TokenFilter> {
+  if ('token_id' in body) {
+    const token = await store.findToken(body.token_id);
     if (!token || !canAccessBureau(identity, token.bureauId)) throw tokenNotFound();
-    return { tokenId };
+    return { tokenId: body.token_id };
   }
-  if (userId !== undefined) {
-    const user = await store.findUser(userId);
+  if ('user_id' in body) {
+    const user = await store.findUser(body.user_id);
     if (!user || user.state === 'removed' || !canAccessBureau(identity, user.bureauId)) throw userNotFound();
-    return { userId };
+    return { userId: body.user_id };
   }
-  if (bureauId === undefined) throw exactlyOneRequired(['token_id', 'user_id', 'bureau_id']);
-  return { bureauId: bureauFilter(identity, bureauId) ?? bureauId };
+  return { bureauId: bureauFilter(identity, body.bureau_id) ?? body.bureau_id };
 }
 
 function externalPerson(externalId: string) {
@@ -221,14 +214,6 @@ export function serializeToken(token: Token): TokenRecord {
     last_used_at: token.lastUsedAt?.toISOString() ?? null,
     revoked_at: token.revokedAt?.toISOString() ?? null,
   };
-}
-
-function exactlyOneRequired(members: readonly string[]): Problem {
-  const message = `exactly one of ${members.join(', ')} is required`;
-  return new Problem('bad_request', 'invalid_request', `In the body, ${message}.`, {
-    param: members[0] ?? null,
-    details: members.map((path) => ({ path, message })),
-  });
 }
 
 /** 401 for a credential that was revoked after the request was authenticated. */

@@ -98,8 +98,8 @@ function requireBaseUrl(text: string): string {
   const url = URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text) ? new URL(text) : undefined;
   const isWebAddress =
     url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-  if (!isWebAddress || /[?#]/.test(text)) {
-    const message = 'must be an http or https address without credentials, query and fragment';
+  if (!isWebAddress) {
+    const message = 'must be an http or https address without credentials, spaces and backslashes';
     throw new Problem('bad_request', 'invalid_request', `\`base_url\` ${message}.`, {
       param: 'base_url',
       details: [{ path: 'base_url', message }],

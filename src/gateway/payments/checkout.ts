@@ -5,9 +5,9 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { randomText, tokenDigest } from '../../kernel/secrets/secret.ts';
-import type { Payment } from '../../contract/gateway/types.gen.ts';
+import type { CreateCheckoutRequest, Payment } from '../../contract/gateway/types.gen.ts';
 import type { PaymentMethods } from './methods.ts';
-import type { Checkout, NewOrder, ProviderId } from './orders/order.ts';
+import type { Checkout, NewOrder } from './orders/order.ts';
 import { amountError, amountFor, creditsFor, type Tariff } from './orders/price.ts';
 import type { CheckoutRequest, PaymentProvider } from './providers/provider.ts';
 import { parseReturnAddress, resultPages } from './return-address.ts';
@@ -16,7 +16,7 @@ import type { PaymentsStore } from './store.ts';
 
 interface CheckoutCall {
   identity: { userId: string; bureauId: string };
-  body: { method: ProviderId; credits?: number; amount?: number; return_to?: string };
+  body: CreateCheckoutRequest;
   remember(tx: Tx, reply: { status: number; body?: unknown }): Promise<void>;
 }
 
@@ -99,18 +99,10 @@ export function createCheckoutHandler({
   };
 }
 
-/** The amount to pay, from `amount` or `credits`. Throws 400 unless exactly one is set, and 422 when it cannot be paid. */
-function readRequestedAmount(body: { credits?: number; amount?: number }, tariff: Tariff): bigint {
-  const { credits, amount } = body;
-  if ((credits === undefined) === (amount === undefined)) {
-    const message = 'is required, or `amount` instead of it';
-    throw new Problem('bad_request', 'invalid_request', `\`credits\` ${message}.`, {
-      param: 'credits',
-      details: [{ path: 'credits', message }],
-    });
-  }
-  const param = amount === undefined ? 'credits' : 'amount';
-  const result = amount === undefined ? amountFor(BigInt(credits ?? 0), tariff) : BigInt(amount);
+/** The amount to pay, from `amount` or `credits`. Throws 422 when it cannot be paid. */
+function readRequestedAmount(body: CreateCheckoutRequest, tariff: Tariff): bigint {
+  const param = 'amount' in body ? 'amount' : 'credits';
+  const result = 'amount' in body ? BigInt(body.amount) : amountFor(BigInt(body.credits), tariff);
   const message = amountError(result, tariff);
   if (message !== null)
     throw new Problem('impossible', 'amount_not_payable', `\`${param}\` ${message} ${tariff.currency}.`, {

@@ -17,7 +17,6 @@ export function parseReturnAddress(
     (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackHost(url.host)));
   if (!isWeb) throw invalidReturnAddress('must be an https address, or a plain one of this machine');
   if (url.username !== '' || url.password !== '') throw invalidReturnAddress('must not hold credentials');
-  if (text.includes('#')) throw invalidReturnAddress('must not have a fragment');
   const allowedOrigins = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,
   );

@@ -55,7 +55,8 @@ async function makeAccount(): Promise<string> {
 async function logIn(email: string): Promise<string> {
   const { login_id } = await one.guest.accounts.startLogin({ provider: 'password', bureau_id: 'local' });
   await one.guest.accounts.continueLogin({ login_id, input: { email, password } });
-  return (await one.guest.accounts.getLoginResult({ login_id })).user_token ?? '';
+  const result = await one.guest.accounts.getLoginResult({ login_id });
+  return result.status === 'done' ? result.user_token : '';
 }
 
 const statusAt = (world: GatewayWorld, token: string): Promise<number> =>

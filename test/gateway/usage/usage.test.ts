@@ -4,6 +4,8 @@ import { usageStore } from '../../../src/gateway/usage/index.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 
+const tokenId = `tok_${'0'.repeat(26)}`;
+
 let world: GatewayWorld;
 let userId: string;
 const other = id('usr');
@@ -26,7 +28,7 @@ async function record(
     request_id: requestId,
     user_id: more.userId === undefined ? userId : more.userId,
     bureau_id: more.bureauId === undefined ? 'local' : more.bureauId,
-    token_id: 'tok_x',
+    token_id: tokenId,
     action: 'text',
     model,
     provider: 'acme',
@@ -115,7 +117,7 @@ describe('usage.listRecords', () => {
     expect(items[1]).toMatchObject({
       user_id: userId,
       bureau_id: 'local',
-      token_id: 'tok_x',
+      token_id: tokenId,
       action: 'text',
       model: 'acme/fast',
       provider: 'acme',

@@ -1,5 +1,9 @@
 // The handlers of logins: list the providers, start and continue an attempt, read its result, receive the browser.
-import type { LoginOutcome as LoginOutcomeBody, LoginResult } from '../../../contract/gateway/types.gen.ts';
+import type {
+  LoginFailed,
+  LoginOutcome as LoginOutcomeBody,
+  LoginResult,
+} from '../../../contract/gateway/types.gen.ts';
 import type { Background } from '../../../kernel/background.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
@@ -134,25 +138,25 @@ function loginContext(bureau: Bureau, { remoteAddress, request }: Caller): Login
 }
 
 function serializeOutcome(loginId: string, provider: string, next: NextStep): LoginOutcomeBody {
-  const common = { login_id: loginId, provider, outcome: next.outcome };
-  if (next.outcome === 'input') return { ...common, inputs: [...next.inputs] };
-  if (next.outcome === 'redirect')
-    return { ...common, url: next.url, ...(next.userCode === undefined ? {} : { user_code: next.userCode }) };
-  return common;
+  const common = { login_id: loginId, provider };
+  if (next.outcome === 'input') return { ...common, outcome: 'input', inputs: [...next.inputs] };
+  if (next.outcome === 'done') return { ...common, outcome: 'done' };
+  const userCode = next.userCode === undefined ? {} : { user_code: next.userCode };
+  return { ...common, outcome: 'redirect', url: next.url, ...userCode };
 }
 
 function serializeResult(loginId: string, outcome: LoginOutcome): LoginResult {
-  const common = { login_id: loginId, status: outcome.status };
   if (outcome.status === 'done') {
     return {
-      ...common,
+      login_id: loginId,
+      status: 'done',
       user_token: outcome.userToken,
       expires_at: outcome.expiresAt.toISOString(),
       user: serializeUser(outcome.user),
     };
   }
+  if (outcome.status !== 'failed') return { login_id: loginId, status: outcome.status };
   // The stored error is one of the contract's values: only this slice writes the column.
-  return outcome.status === 'failed' && outcome.error !== null
-    ? { ...common, error: outcome.error as LoginResult['error'] }
-    : common;
+  const error = outcome.error === null ? {} : { error: outcome.error as NonNullable<LoginFailed['error']> };
+  return { login_id: loginId, status: 'failed', ...error };
 }

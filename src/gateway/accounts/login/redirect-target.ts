@@ -10,7 +10,7 @@ export interface RedirectBinding {
   codeChallenge: string;
 }
 
-/** Null when both members are absent. Throws 400 when one is missing or the Bureau does not list the origin. */
+/** Null when both members are absent. Throws 400 when the Bureau does not list the origin. */
 export function redirectBinding(
   {
     redirect_to: redirectTo,
@@ -18,14 +18,12 @@ export function redirectBinding(
   }: { redirect_to?: string; code_challenge?: string },
   bureau: Pick<Bureau, 'redirectOrigins' | 'serverUrl'>,
 ): RedirectBinding | null {
-  if (redirectTo === undefined && codeChallenge === undefined) return null;
-  if (redirectTo === undefined) throw invalid('redirect_to', 'is required with `code_challenge`');
-  if (codeChallenge === undefined) throw invalid('code_challenge', 'is required with `redirect_to`');
+  // The contract refuses one without the other.
+  if (redirectTo === undefined || codeChallenge === undefined) return null;
   const url = URL.canParse(redirectTo) ? new URL(redirectTo) : undefined;
   if (!url || !isWebAddress(url))
     throw invalid('redirect_to', 'must be an https address, or an http address of this machine');
   if (url.username !== '' || url.password !== '') throw invalid('redirect_to', 'must not hold credentials');
-  if (redirectTo.includes('#')) throw invalid('redirect_to', 'must not have a fragment');
   const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,
   );

@@ -7,11 +7,20 @@ import type { Person } from './provider.ts';
  */
 export function normalizeAddress(input: string): string | null {
   const address = input.trim().toLowerCase();
-  return address.length <= 254 && addressPattern.test(address) ? address : null;
+  return isAddress(address) ? address : null;
 }
 
-// The same pattern as the contract's, for login inputs, which no schema validates.
-const addressPattern = /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}$/;
+/** A provider's claim as it is, or null when it is no address as the contract's `Email` has it. */
+export function claimedAddress(claim: unknown): string | null {
+  return typeof claim === 'string' && isAddress(claim) ? claim : null;
+}
+
+function isAddress(text: string): boolean {
+  return text.length <= 254 && addressPattern.test(text);
+}
+
+// The same pattern as the contract's, for login inputs and claims of providers, which no schema validates.
+const addressPattern = /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}$/i;
 
 /** The person who proved an address. Every way of proving it leads to the same account of a Bureau. */
 export function emailPerson(address: string, displayName: string | null = null): Person {

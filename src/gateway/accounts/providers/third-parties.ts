@@ -4,6 +4,7 @@ import { asRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
 import type { EnvReader } from '../core/ports.ts';
+import { claimedAddress } from './email-address.ts';
 import { isUsableIssuer, type Grant, type OpenId, type ThirdParty } from './openid.ts';
 import type { Person, RedirectProvider } from './provider.ts';
 
@@ -136,7 +137,7 @@ async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
   if (claims === undefined || !subjectPattern.test(claims.sub)) throw unidentified();
   const profile = { ...(claims['email'] === undefined ? await userInfo() : {}), ...claims };
   // An unverified address may belong to someone else.
-  const email = profile['email_verified'] === true ? text(profile['email'], 254) : null;
+  const email = profile['email_verified'] === true ? claimedAddress(profile['email']) : null;
   return {
     issuer: claims.iss,
     subject: claims.sub,
@@ -161,7 +162,7 @@ async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
   return {
     issuer: base,
     subject: String(id),
-    email: text(primaryEmail?.['email'], 254),
+    email: claimedAddress(primaryEmail?.['email']),
     displayName: text(name, 200) ?? text(login, 200),
     avatarUrl: webAddress(avatar),
   };
