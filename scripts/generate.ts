@@ -12,6 +12,7 @@ import { parseArgs } from 'node:util';
 import { type Document, checkReferences, operationsOf } from './generate/document.ts';
 import { digest, filesBelow, publish, writeIfChanged } from './generate/files.ts';
 import { generateClient } from './generate/hey-api.ts';
+import { addSharedHeaders } from './generate/headers.ts';
 import { writeOperations } from './generate/operations.ts';
 import { writeProblemCodes } from './generate/problem-codes.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
@@ -115,7 +116,10 @@ async function bundle(staging: string): Promise<void> {
 }
 
 function readBundle(staging: string, surface: Surface): Document {
-  const document = JSON.parse(readFileSync(bundleFile(staging, surface), 'utf8')) as Document;
+  const file = bundleFile(staging, surface);
+  const document = JSON.parse(readFileSync(file, 'utf8')) as Document;
+  addSharedHeaders(document, surface, path.join(root, 'openapi/shared/headers'));
+  writeFileSync(file, JSON.stringify(document, null, 2));
   if (operationsOf(document).length === 0) throw new Error(`the bundle of ${surface.name} has no operation`);
   checkReferences(document, surface);
   return document;

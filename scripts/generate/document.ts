@@ -33,11 +33,12 @@ export interface Operation {
   requestBody?: Body | Reference;
   responses?: Record<string, Body | Reference>;
   'x-passthrough'?: boolean;
+  'x-ignores-credential'?: boolean;
 }
 
 export interface Document {
   paths?: Record<string, Record<string, unknown>>;
-  components?: { schemas?: Record<string, Schema> };
+  components?: { schemas?: Record<string, Schema>; headers?: Record<string, object> };
 }
 
 /** An operation with its place in the document. */
