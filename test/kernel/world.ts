@@ -2,6 +2,9 @@
 // requests that no HTTP client would send.
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import path from 'node:path';
+import type { Document } from '../../scripts/generate/document.ts';
+import { addSharedHeaders } from '../../scripts/generate/headers.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { type ContractOptions, createContract } from '../../src/kernel/contract/contract.ts';
 import type { Call } from '../../src/kernel/contract/operation.ts';
@@ -34,6 +37,7 @@ interface RawProblem {
   error: { type: string; code: string; message: string; request_id: string };
 }
 
+const sharedHeaders = path.join(import.meta.dirname, '../../openapi/shared/headers');
 const problem = {
   description: 'An error.',
   content: { 'application/json': { schema: { $ref: '#/components/schemas/Problem' } } },
@@ -278,9 +282,25 @@ export interface WorldOptions {
   identify?: ContractOptions<{ kind: string }>['identify'];
 }
 
+/** The same with the refusals of the kernel and the shared headers, which `npm run generate` and the lint see to. */
+function completed(definition: SmallDocument): SmallDocument {
+  const document = structuredClone(definition);
+  for (const item of Object.values(document.paths)) {
+    for (const operation of Object.values(item)) {
+      const refusals = [400, 401, 403, 408, 409, 413, 415, 429, 500, 503].map((status) => [status, problem]);
+      operation['responses'] = structuredClone({
+        ...(Object.fromEntries(refusals) as object),
+        ...(operation['responses'] as object),
+      });
+    }
+  }
+  addSharedHeaders(document as Document, { name: 'gateway' }, sharedHeaders);
+  return document;
+}
+
 /** Every operation answers with its id and what it was given, unless the test brings its own handler. */
 export function contractOf(options: WorldOptions = {}) {
-  const definition = (options.definition ?? smallContract()) as SmallDocument;
+  const definition = completed((options.definition ?? smallContract()) as SmallDocument);
   const handlers: Record<string, AnyHandler> = {};
   for (const item of Object.values(definition.paths)) {
     for (const { operationId } of Object.values(item)) {

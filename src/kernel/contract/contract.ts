@@ -12,7 +12,7 @@ import {
 } from './operations.ts';
 import { type CallerIdentity, createPipeline } from './pipeline.ts';
 import type { AnyReply } from './reply.ts';
-import { createReplyValidator } from './reply-validator.ts';
+import { createReplyValidator, headerMismatch } from './reply-validator.ts';
 import type { ContractRequest } from './request.ts';
 import { createRouter, type Route, type Router } from './router.ts';
 import { createRequestValidator } from './validator.ts';
@@ -22,6 +22,12 @@ export interface Contract {
   dispatch(request: ContractRequest): Promise<AnyReply>;
   /** Why an error body may not be sent for the operation, or null. Always null without `validateResponses`. */
   problemMismatch(request: ContractRequest, status: number, body: unknown): string | null;
+  /** Why an answer may not carry these headers, or null; names in lower case. Always null without `validateResponses`. */
+  headerMismatch(
+    request: ContractRequest,
+    status: number,
+    headers: () => Record<string, string>,
+  ): string | null;
   /** Compiles all validators, one a turn of the event loop, so that no request waits for its own. */
   warm(log: Log): Promise<void>;
 }
@@ -82,14 +88,15 @@ export function createContract<Identity extends CallerIdentity>(
       if (!options.validateResponses || !request.isHandled || !request.operation) return reply;
       return replyValidator.checkedReply(request.operation, reply);
     },
-    problemMismatch({ operation, isHandled }, status, body) {
+    problemMismatch({ operation }, status, body) {
       if (!options.validateResponses || !operation) return null;
-      const response = declaredResponse(operation, status);
-      // Refusals of the kernel (a body too large, a drain) are the same for all operations and need no declaration.
-      if (!isHandled && !response?.content?.['application/json']) return null;
-      if (!response)
-        return status === 500 ? null : `${operation.operationId} does not declare the status ${status}`;
+      if (!declaredResponse(operation, status))
+        return `${operation.operationId} does not declare the status ${status}`;
       return replyValidator.jsonMismatch(operation, status, body);
+    },
+    headerMismatch({ operation }, status, headers) {
+      if (!options.validateResponses || !operation) return null;
+      return headerMismatch(operation, status, headers());
     },
     async warm(log) {
       for (const operation of operations) {

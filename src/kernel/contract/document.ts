@@ -32,6 +32,7 @@ export interface BodyObject {
 }
 
 export interface ResponseObject {
+  headers?: Record<string, object>;
   content?: Record<string, MediaTypeObject>;
 }
 

@@ -11,6 +11,26 @@ export interface ReplyValidator {
   jsonMismatch(operation: ContractOperation, status: number, body: unknown): string | null;
 }
 
+// HTTP's own headers of the connection and the body; OpenAPI describes the media type elsewhere.
+const transportHeaders = new Set(['connection', 'content-length', 'content-type']);
+
+/** The headers that the operation does not declare for the status, as text; null when it declares all. */
+export function headerMismatch(
+  operation: ContractOperation,
+  status: number,
+  headers: Record<string, string>,
+): string | null {
+  const response = declaredResponse(operation, status);
+  // A status of an upstream comes with the headers of the declared ones.
+  if (response === undefined && operation.passthrough) return null;
+  const declared = new Set(Object.keys(response?.headers ?? {}).map((name) => name.toLowerCase()));
+  const undeclared = Object.keys(headers).filter(
+    (name) => !declared.has(name) && !transportHeaders.has(name),
+  );
+  if (undeclared.length === 0) return null;
+  return `${operation.operationId} does not declare for ${status} the headers ${undeclared.join(', ')}`;
+}
+
 export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSchema): ReplyValidator {
   const schemas = new Map<string, CompiledSchema>();
 

@@ -49,6 +49,11 @@ export function createResponder(options: ResponderOptions): Responder {
         if (stream) discard(stream);
         return undefined;
       }
+      const mismatch = contract.headerMismatch(request, reply.status, () => head.headersOf(request, reply));
+      if (mismatch !== null) {
+        if (stream) discard(stream);
+        throw new Error(`A reply does not match the contract: ${mismatch}`);
+      }
       request.isStream = stream !== undefined;
       if (stream && request.method === 'HEAD') {
         discard(stream);
@@ -62,49 +67,59 @@ export function createResponder(options: ResponderOptions): Responder {
     },
     problem(request, error) {
       if (request.response.destroyed || request.clientGone) return;
-      let problem = problemOf(request, error);
+      const problem = problemOf(request, error);
       logFailure(request, problem, 'request failed');
       if (request.response.headersSent) {
         request.response.destroy();
         return;
       }
-      let body = errorBody(request, problem, options.surface);
-      const mismatch = contract.problemMismatch(request, problem.status, body);
-      if (mismatch !== null) {
-        const { operation } = request;
-        request.log.error(
-          { operationId: operation?.operationId, mismatch },
-          'an error does not match the contract',
-        );
-        problem = asProblem(new Error(mismatch));
-        body = errorBody(request, problem, options.surface);
+      const answer = { ...problemHead(problem), body: errorBody(request, problem, options.surface) };
+      const mismatch =
+        contract.problemMismatch(request, answer.status, answer.body) ??
+        contract.headerMismatch(request, answer.status, () => head.headersOf(request, answer));
+      if (mismatch === null) {
+        writeJson(head, request, answer, answer.body);
+        return;
       }
-      writeJson(head, request, { status: problem.status, headers: retryHeaders(problem) }, body);
+      const { operation } = request;
+      request.log.error(
+        { operationId: operation?.operationId, mismatch },
+        'an error does not match the contract',
+      );
+      const failure = asProblem(new Error(mismatch));
+      writeJson(head, request, problemHead(failure), errorBody(request, failure, options.surface));
     },
   };
 }
 
 interface HeadWriter {
   commonHeaders(request: HttpRequest): Record<string, string>;
+  /** All headers of a response but those of its content. */
+  headersOf(request: HttpRequest, reply: ReplyHead): Record<string, string>;
   /** Writes the status and the headers of a response. */
   write(request: HttpRequest, reply: ReplyHead, contentHeaders: Record<string, string>): void;
 }
 
 function createHeadWriter({ clock, cors, isClosing }: ResponderOptions): HeadWriter {
-  const headersOf = (request: HttpRequest) => commonHeaders(request, { cors, isClosing: isClosing() });
+  const common = (request: HttpRequest) => commonHeaders(request, { cors, isClosing: isClosing() });
+  function headersOf(request: HttpRequest, reply: ReplyHead, contentHeaders?: Record<string, string>) {
+    const headers = common(request);
+    // Responses depend on the credential, so no cache may store them unless the operation allows it.
+    headers['cache-control'] = 'no-store';
+    headers['server-timing'] = request.serverTiming(clock.monotonicMs());
+    Object.assign(headers, request.responseHeaders, contentHeaders);
+    const vary = headers['vary'];
+    if (reply.headers)
+      for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
+    // A response can vary by its operation and by the origin of a page.
+    if (vary !== undefined && headers['vary'] !== vary) headers['vary'] = `${vary}, ${headers['vary']}`;
+    return headers;
+  }
   return {
-    commonHeaders: headersOf,
+    commonHeaders: common,
+    headersOf,
     write(request, reply, contentHeaders) {
-      const headers = headersOf(request);
-      // Responses depend on the credential, so no cache may store them unless the operation allows it.
-      headers['cache-control'] = 'no-store';
-      headers['server-timing'] = request.serverTiming(clock.monotonicMs());
-      Object.assign(headers, request.responseHeaders, contentHeaders);
-      const vary = headers['vary'];
-      if (reply.headers)
-        for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
-      // A response can vary by its operation and by the origin of a page.
-      if (vary !== undefined && headers['vary'] !== vary) headers['vary'] = `${vary}, ${headers['vary']}`;
+      const headers = headersOf(request, reply, contentHeaders);
       if (headers['connection'] === 'close' && leavesBodyUnread(request)) lingerAfterResponse(request);
       request.response.writeHead(reply.status, headers);
     },
@@ -193,11 +208,11 @@ function logFailure(request: HttpRequest, problem: Problem, message: string): vo
   else if (problem.cause !== undefined) log.debug({ code: problem.code, err: problem.cause }, message);
 }
 
-function retryHeaders(problem: Problem): Record<string, string> {
+function problemHead(problem: Problem): { status: number; headers: Record<string, string> } {
   const headers = { ...problem.headers };
   if (problem.kind === 'unavailable' || problem.kind === 'rate_limited') headers['retry-after'] ??= '1';
   if (isPermanent(problem)) headers['x-should-retry'] = 'false';
-  return headers;
+  return { status: problem.status, headers };
 }
 
 function noteOutcome(request: HttpRequest, outcome: StreamOutcome): void {

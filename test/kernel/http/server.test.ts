@@ -171,6 +171,25 @@ describe('answers', () => {
     expect(JSON.stringify(undeclared.lines)).toContain('does not declare the status 410');
   });
 
+  test('a header outside the contract becomes a logged 500', async () => {
+    const headers = { 'x-secret-plan': 'yes' };
+    const replying = await world({
+      handlers: { 'directory.getHealth': async () => ({ status: 200, body: {}, headers }) },
+    });
+    const response = await fetch(`${replying.url}/health`);
+    expect([response.status, response.headers.get('x-secret-plan')]).toEqual([500, null]);
+    expect(JSON.stringify(replying.lines)).toContain('does not declare for 200 the headers x-secret-plan');
+    const refusing = await world({
+      handlers: {
+        'directory.getHealth': async () => {
+          throw new Problem('conflict', 'conflict', 'Taken.', { headers });
+        },
+      },
+    });
+    expect((await fetch(`${refusing.url}/health`)).status).toBe(500);
+    expect(JSON.stringify(refusing.lines)).toContain('does not declare for 409 the headers x-secret-plan');
+  });
+
   test('the agent says success: false beside the error', async () => {
     const agent = await world({ server: { surface: 'agent' } });
     expect(await errorOf(await fetch(`${agent.url}/nowhere`))).toMatchObject({
