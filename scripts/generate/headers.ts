@@ -71,12 +71,13 @@ function isCounted({ surface, operation }: Place): boolean {
   return surface.name === 'gateway' && operation['x-ignores-credential'] !== true;
 }
 
-// Only successes and failures midway are kept: a refused call may be made again.
-function canBeReplayed({ operation, status }: Place): boolean {
+// The gateway keeps successes and failures midway, as a refused call may be made again. The agent also keeps the failure
+// of a run that a call has started, whatever its status.
+function canBeReplayed({ surface, operation, status }: Place): boolean {
   const hasKey = (operation.parameters ?? []).some(
     (parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'),
   );
-  return hasKey && (status < 300 || (status >= 500 && status !== 503));
+  return hasKey && (surface.name !== 'gateway' || status < 300 || (status >= 500 && status !== 503));
 }
 
 // A failed call of a model tells what was tried, as its answer does.
