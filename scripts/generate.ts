@@ -1,5 +1,6 @@
 // The only generator of the project: lints the contract, bundles its documents, and makes from them the types that
-// handlers are written against, the `Operations` maps, the problem codes and the generated halves of both clients.
+// handlers are written against, the `Operations` maps, the problem codes, the code samples and the generated halves of
+// both clients.
 // Nothing it makes is committed. It changes nothing unless everything succeeded.
 //
 //   node scripts/generate.ts [--force] [--draft] [--root DIR]
@@ -15,6 +16,7 @@ import { generateClient } from './generate/hey-api.ts';
 import { addSharedHeaders } from './generate/headers.ts';
 import { writeOperations } from './generate/operations.ts';
 import { writeProblemCodes } from './generate/problem-codes.ts';
+import { addSamples, sampleFolder } from './generate/samples.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
 import { packageVersion, runRedocly } from './generate/tools.ts';
 
@@ -53,7 +55,7 @@ async function main(): Promise<number> {
   try {
     const [clean] = await Promise.all([lint(), bundle(staging)]);
     if (!clean && !options.draft) return 1;
-    const documents = surfaces.map((surface) => ({ ...surface, document: readBundle(staging, surface) }));
+    const documents = surfaces.map((surface) => ({ ...surface, document: withSamples(staging, surface) }));
     await Promise.all(documents.map((surface) => generateSurface(staging, surface, surface.document)));
     writeFileSync(path.join(staging, 'contract/problem-code.gen.ts'), writeProblemCodes(documents));
     // Without its stamp a run that is cut short here is made again.
@@ -152,12 +154,24 @@ function bundleFile(staging: string, { name }: Surface): string {
   return path.join(staging, 'bundles', `${name}.json`);
 }
 
+/** The document with its code samples, which its bundle has from then on too. */
+function withSamples(staging: string, surface: Surface): Document {
+  const document = readBundle(staging, surface);
+  addSamples(document, surface, root);
+  writeFileSync(bundleFile(staging, surface), JSON.stringify(document, null, 2));
+  return document;
+}
+
 function inputDigest(): string {
   const versions = ['@redocly/cli', '@hey-api/openapi-ts', 'typescript'].map(
     (name) => `${name}@${packageVersion(name)}`,
   );
-  const own = digest(path.join(import.meta.dirname, '..'), ['scripts/generate.ts', 'scripts/generate']);
-  return digest(root, ['openapi', 'redocly.yaml'], [...versions, own]);
+  const own = digest(path.join(import.meta.dirname, '..'), [
+    'scripts/generate.ts',
+    'scripts/generate',
+    'scripts/docs/samples.ts',
+  ]);
+  return digest(root, ['openapi', 'redocly.yaml', sampleFolder], [...versions, own]);
 }
 
 // What was made counts too: a generated file that was edited or removed by hand is made again.

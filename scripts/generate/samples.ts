@@ -1,0 +1,76 @@
+// Writes `x-codeSamples` into a bundled document: curl, TypeScript and Python for every operation that a program
+// calls. A file of examples/operations takes the place of a generated sample or comes beside it; everything else is
+// rendered from the operation's own examples, so no sample is written twice.
+//
+//   examples/operations/ai.streamText.ts                  instead of the generated TypeScript
+//   examples/operations/ai.createChatCompletion.openai.ts beside it, under the label "TypeScript (openai)"
+
+import { existsSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+import { readSample } from '../docs/samples.ts';
+import { type Document, type Operation, operationsOf } from './document.ts';
+import { withoutSample } from './samples/choices.ts';
+import { renderCurl, renderPython, renderTypeScript } from './samples/render.ts';
+import { sampleRequest } from './samples/request.ts';
+import type { Surface } from './surfaces.ts';
+
+export interface CodeSample {
+  lang: string;
+  label: string;
+  source: string;
+}
+
+export type SampledOperation = Operation & { 'x-codeSamples'?: CodeSample[] };
+
+/** The folder of the handwritten samples, from the root of the repository. */
+export const sampleFolder = 'examples/operations';
+
+const languages = [
+  { extension: 'sh', lang: 'Shell', label: 'curl', render: renderCurl },
+  { extension: 'ts', lang: 'TypeScript', label: 'TypeScript', render: renderTypeScript },
+  { extension: 'py', lang: 'Python', label: 'Python', render: renderPython },
+] as const;
+
+/** Throws when an operation has no example to render, or a handwritten sample no operation. */
+export function addSamples(document: Document, surface: Surface, root: string): void {
+  const ownSamples = handwritten(path.join(root, sampleFolder));
+  const operations = operationsOf(document);
+  for (const endpoint of operations) {
+    if (withoutSample.includes(endpoint.id)) continue;
+    const request = sampleRequest(document, surface, endpoint);
+    const own = surface.name === 'gateway' ? ownSamples.filter(({ id }) => id === endpoint.id) : [];
+    (endpoint.operation as SampledOperation)['x-codeSamples'] = languages.flatMap(
+      ({ extension, lang, label, render }) => {
+        const files = own.filter((file) => file.extension === extension);
+        const instead = files.find(({ variant }) => variant === undefined);
+        return [
+          { lang, label, source: instead?.source ?? render(request) },
+          ...files
+            .filter(({ variant }) => variant !== undefined)
+            .map(({ variant, source }) => ({ lang, label: `${label} (${variant})`, source })),
+        ];
+      },
+    );
+  }
+  const stray = ownSamples.find(({ id }) => !operations.some((endpoint) => endpoint.id === id));
+  if (surface.name === 'gateway' && stray !== undefined)
+    throw new Error(`${sampleFolder} has a sample of ${stray.id}, which is no operation of the gateway`);
+}
+
+interface Handwritten {
+  id: string;
+  variant: string | undefined;
+  extension: string;
+  source: string;
+}
+
+function handwritten(folder: string): Handwritten[] {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .sort()
+    .flatMap((name) => {
+      const [, id, variant, extension] = /^(\w+\.\w+)(?:\.(\w+))?\.(sh|ts|py)$/.exec(name) ?? [];
+      if (id === undefined || extension === undefined) return [];
+      return [{ id, variant, extension, source: readSample(path.join(folder, name), 'sample') }];
+    });
+}

@@ -1,0 +1,85 @@
+// Writes JSON values as literals of TypeScript and Python, on one line where they fit and on several where not.
+
+import type { Json } from './request.ts';
+
+interface Style {
+  scalar: (value: string | number | boolean | null) => string;
+  name: (name: string) => string;
+  indent: string;
+  /** Spaces within the braces of an object on one line. */
+  padding: string;
+  /** After the last member of several lines. */
+  lastComma: string;
+  width: number;
+}
+
+const isName = /^[A-Za-z_$][\w$]*$/;
+const quoteSingle = (text: string): string =>
+  `'${JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'")}'`;
+
+const typeScript: Style = {
+  scalar: (value) => (typeof value === 'string' ? quoteSingle(value) : String(value)),
+  name: (name) => (isName.test(name) ? name : quoteSingle(name)),
+  indent: '  ',
+  padding: ' ',
+  lastComma: ',',
+  width: 84,
+};
+
+const json: Style = {
+  scalar: (value) => JSON.stringify(value),
+  name: (name) => JSON.stringify(name),
+  indent: '  ',
+  padding: ' ',
+  lastComma: '',
+  width: 84,
+};
+
+const python: Style = {
+  scalar: (value) =>
+    value === null ? 'None' : typeof value === 'boolean' ? (value ? 'True' : 'False') : JSON.stringify(value),
+  name: (name) => JSON.stringify(name),
+  indent: '    ',
+  padding: '',
+  lastComma: ',',
+  width: 84,
+};
+
+/** `column` is where the literal begins, `depth` how far its lines are indented already. */
+export function typeScriptLiteral(value: Json, column = 0, depth = 0): string {
+  return literal(value, typeScript, column, depth);
+}
+
+export function pythonLiteral(value: Json, column = 0, depth = 0): string {
+  return literal(value, python, column, depth);
+}
+
+/** In a shell's single quotes, as a part of an indented line. */
+export function shellJson(value: Json): string {
+  const text = literal(value, json, 8, 1);
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+function literal(value: Json, style: Style, column: number, depth: number): string {
+  if (typeof value !== 'object' || value === null) return style.scalar(value);
+  const flat = oneLine(value, style);
+  if (column + flat.length <= style.width) return flat;
+  const inner = style.indent.repeat(depth + 1);
+  const lines = Array.isArray(value)
+    ? value.map((item) => `${inner}${literal(item, style, inner.length, depth + 1)}`)
+    : Object.entries(value).map(([name, member]) => {
+        const start = `${inner}${style.name(name)}: `;
+        return `${start}${literal(member, style, start.length, depth + 1)}`;
+      });
+  const [open, close] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
+  return `${open}\n${lines.join(',\n')}${style.lastComma}\n${style.indent.repeat(depth)}${close}`;
+}
+
+function oneLine(value: Json, style: Style): string {
+  if (typeof value !== 'object' || value === null) return style.scalar(value);
+  if (Array.isArray(value)) return `[${value.map((item) => oneLine(item, style)).join(', ')}]`;
+  const members = Object.entries(value).map(
+    ([name, member]) => `${style.name(name)}: ${oneLine(member, style)}`,
+  );
+  return members.length === 0 ? '{}' : `{${style.padding}${members.join(', ')}${style.padding}}`;
+}

@@ -1,0 +1,136 @@
+// One operation as one request with the examples of the contract: what all three languages render.
+
+import { type Body, type Document, type PlacedOperation, isReference, resolve } from '../document.ts';
+import type { Surface } from '../surfaces.ts';
+import { type SampleChoice, choices } from './choices.ts';
+
+export type Json = string | number | boolean | null | Json[] | { [name: string]: Json };
+
+export interface Parameter {
+  name: string;
+  in: string;
+  required?: boolean;
+  example?: Json;
+  schema?: { enum?: Json[] };
+}
+
+export interface SampleRequest {
+  id: string;
+  surface: Surface;
+  method: string;
+  baseUrl: string;
+  /** With the values of its parameters, the query included. */
+  target: string;
+  /** The environment variable of the token; undefined where a guest may call. */
+  tokenVariable: string | undefined;
+  pathMembers: Record<string, Json>;
+  query: Record<string, Json>;
+  headers: Record<string, string>;
+  body: Json | undefined;
+  answer: 'json' | 'events' | 'media' | 'nothing';
+  choice: SampleChoice;
+}
+
+interface DescribedBody extends Omit<Body, 'content'> {
+  content?: Record<
+    string,
+    { example?: Json; examples?: Record<string, { value: Json } | { $ref: string }> } & Record<
+      string,
+      unknown
+    >
+  >;
+}
+
+const tokenVariables: Readonly<Record<string, string>> = {
+  user: 'TOWNHALL_TOKEN',
+  admin: 'TOWNHALL_ADMIN_TOKEN',
+  agent: 'TOWNHALL_AGENT_TOKEN',
+};
+
+/** Throws when a required parameter or the body has no example. */
+export function sampleRequest(
+  document: Document,
+  surface: Surface,
+  endpoint: PlacedOperation,
+): SampleRequest {
+  const { id, method, path: template, operation } = endpoint;
+  const choice = choices[`${surface.name.replace('-classic', '')}/${id}`] ?? {};
+  const parameters = (operation.parameters ?? [])
+    .map((parameter) => resolve(document, parameter) as Parameter)
+    .filter(({ name, required }) => required === true || choice.parameters?.includes(name));
+  const valuesIn = (place: string): Record<string, Json> =>
+    Object.fromEntries(
+      parameters
+        .filter((parameter) => parameter.in === place)
+        .map((parameter) => [parameter.name, valueOf(parameter, choice, id)]),
+    );
+  const [pathMembers, query, headers] = [valuesIn('path'), valuesIn('query'), valuesIn('header')];
+  const filled = template.replaceAll(/\{([^}]+)\}/g, (_whole, name: string) =>
+    encodeURIComponent(textOf(pathMembers[name] ?? null)),
+  );
+  const search = new URLSearchParams(
+    Object.entries(query).map(([name, value]): [string, string] => [name, textOf(value)]),
+  ).toString();
+  return {
+    id,
+    surface,
+    method: method.toUpperCase(),
+    baseUrl: (document as { servers?: { url: string }[] }).servers?.[0]?.url ?? '',
+    target: search === '' ? filled : `${filled}?${search}`,
+    tokenVariable: tokenVariableOf(operation.security, surface),
+    pathMembers,
+    query,
+    headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, textOf(value)])),
+    body: bodyOf(document, endpoint),
+    answer: answerOf(document, endpoint),
+    choice,
+  };
+}
+
+// As a part of an address or a header.
+function textOf(value: Json): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+function valueOf(parameter: Parameter, choice: SampleChoice, id: string): Json {
+  const value = choice.values?.[parameter.name] ?? parameter.example ?? parameter.schema?.enum?.[0];
+  if (value === undefined)
+    throw new Error(`${id}: the parameter "${parameter.name}" has no example for its sample`);
+  return value;
+}
+
+function tokenVariableOf(
+  security: Record<string, string[]>[] | undefined,
+  surface: Surface,
+): string | undefined {
+  const identities = (security ?? [])
+    .flatMap((requirement) => Object.keys(requirement))
+    .map((scheme) => surface.identities[scheme] ?? 'user');
+  const [first] = identities;
+  if (first === undefined) return undefined;
+  return tokenVariables[identities.includes('user') ? 'user' : first] ?? tokenVariables['user'];
+}
+
+function bodyOf(document: Document, { id, operation }: PlacedOperation): Json | undefined {
+  if (operation.requestBody === undefined) return undefined;
+  const body = resolve<DescribedBody>(document, operation.requestBody as DescribedBody);
+  const media = body.content?.['application/json'];
+  const [first] = Object.values(media?.examples ?? {});
+  const example =
+    media?.example ??
+    (first === undefined ? undefined : resolve<{ value: Json }>(document, first as { value: Json }).value);
+  if (example === undefined && body.required === true)
+    throw new Error(`${id}: the body has no example of application/json for its sample`);
+  return example;
+}
+
+function answerOf(document: Document, { operation }: PlacedOperation): SampleRequest['answer'] {
+  const [, success] =
+    Object.entries(operation.responses ?? {}).find(([status]) => status.startsWith('2')) ?? [];
+  if (success === undefined) return 'nothing';
+  const response = isReference(success) ? resolve<Body>(document, success) : success;
+  const [mediaType] = Object.keys(response.content ?? {});
+  if (mediaType === undefined) return 'nothing';
+  if (mediaType === 'text/event-stream') return 'events';
+  return mediaType === 'application/json' ? 'json' : 'media';
+}

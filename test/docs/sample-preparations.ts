@@ -1,0 +1,255 @@
+// What has to exist before a sample can succeed, and which of its example values stand for that. An operation that is
+// not listed needs nothing. Every call of a preparation makes something new, so samples do not depend on each other.
+import { randomUUID } from 'node:crypto';
+import type { AcceptedJob } from '@townhall/gateway';
+import { expect } from 'vitest';
+import { administratorPassword, type SampleServers } from './sample-servers.ts';
+
+/** Texts of the sample to what stands there in this run; `tokens` replaces environment variables. */
+export interface Preparation {
+  replace?: Readonly<Record<string, string>>;
+  tokens?: Readonly<Record<string, string>>;
+}
+
+type Prepare = (servers: SampleServers, agent: SampleServers['agents']['current']) => Promise<Preparation>;
+
+// The values of the contract's examples.
+const example = {
+  user: 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa',
+  token: 'tok_01jd6zv0c5e9fsr8m2w4x1k7qb',
+  bureau: 'bur_01jd6zv0c5e9fsr8m2w4x1k7qa',
+  job: 'job_01jd6zv0c5e9fsr8m2w4x1k7qa',
+  payment: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa',
+  login: 'lgn_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
+  verification: 'lgv_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
+  session: 'ses_01jd6zv0c5e9fsr8m2w4x1k7qa',
+  run: 'run_01jd6zv0c5e9fsr8m2w4x1k7qb',
+  queueItem: 'qit_01jd6zv0c5e9fsr8m2w4x1k7qe',
+  approval: 'apr_01jd6zv0c5e9fsr8m2w4x1k7qf',
+  media: 'med_01jd6zv0c5e9fsr8m2w4x1k7qb',
+  signature: '0mS2nJrYqZ3bB5i9cW1vKx7uLd4Hf8TgQeAaPoRtUyE',
+  email: 'ada@example.com',
+  password: 'correct horse battery staple',
+} as const;
+
+/** The password of every user that registers here. */
+export const samplePassword = example.password;
+
+async function newUser({ gateway }: SampleServers) {
+  return gateway.admin.accounts.issueToken({ bureau_id: 'local', external_id: `person-${randomUUID()}` });
+}
+
+const withUser: Prepare = async (servers) => ({
+  replace: { [example.user]: (await newUser(servers)).user_id },
+});
+
+const newEmail = (): string => `ada-${randomUUID()}@example.com`;
+
+async function register({ gateway, mailbox }: SampleServers) {
+  const email = newEmail();
+  const { verification_id } = await gateway.guest.accounts.register({
+    bureau_id: 'shop',
+    email,
+    password: example.password,
+  });
+  const { code } = await mailbox.letterTo(email);
+  return { email, verification_id, code };
+}
+
+/** The address of a registered user of the Bureau `shop`. */
+export async function newAccount(servers: SampleServers): Promise<string> {
+  const { email, verification_id, code } = await register(servers);
+  await servers.gateway.guest.accounts.verifyEmail({ verification_id, code });
+  return email;
+}
+
+async function startPasswordLogin({ gateway }: SampleServers): Promise<string> {
+  const { login_id } = await gateway.guest.accounts.startLogin({ provider: 'password', bureau_id: 'shop' });
+  return login_id;
+}
+
+async function newBureau({ gateway }: SampleServers): Promise<string> {
+  const { bureau_id } = await gateway.admin.bureaus.createBureau({ server_url: 'https://example.test' });
+  return bureau_id;
+}
+
+const withBureau: Prepare = async (servers) => ({ replace: { [example.bureau]: await newBureau(servers) } });
+
+const withPausedBureau: Prepare = async (servers) => {
+  const bureauId = await newBureau(servers);
+  await servers.gateway.admin.bureaus.pauseBureau({ bureau_id: bureauId });
+  return { replace: { [example.bureau]: bureauId } };
+};
+
+const withCity: Prepare = async ({ gateway }) => {
+  await gateway.admin.cities.upsertCity({
+    city_id: 'cty_01jd6zv0c5e9fsr8m2w4x1k7qa',
+    name: 'example',
+    base_url: 'https://city.example.test',
+    target: 'local',
+    version: '1.4.2',
+  });
+  return {};
+};
+
+async function startImage({ gateway }: SampleServers): Promise<string> {
+  const { job_id } = (await gateway.user.ai.createImage({
+    model: 'local/shapes',
+    prompt: 'a red circle',
+  })) as AcceptedJob;
+  return job_id;
+}
+
+const withImage: Prepare = async (servers) => ({ replace: { [example.job]: await startImage(servers) } });
+
+const withMedia: Prepare = async (servers) => {
+  const jobId = await startImage(servers);
+  const getImage = () => servers.gateway.user.ai.getImage({ job_id: jobId });
+  await expect.poll(async () => (await getImage()).status).toBe('succeeded');
+  const url = new URL((await getImage()).images?.[0]?.url ?? '');
+  return {
+    replace: {
+      [example.media]: url.pathname.split('/').at(-1) ?? '',
+      '1795168800': url.searchParams.get('expires') ?? '',
+      [example.signature]: url.searchParams.get('signature') ?? '',
+    },
+  };
+};
+
+const withSession: Prepare = async (_servers, { client }) => {
+  const { id } = await client.sessions.create({ title: 'The weather', attended: true });
+  return { replace: { [example.session]: id } };
+};
+
+async function sessionIdOf(preparation: Promise<Preparation>) {
+  const { replace = {} } = await preparation;
+  return { replace, sessionId: replace[example.session] ?? '' };
+}
+
+const withRun: Prepare = async (servers, agent) => {
+  const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
+  const { runId } = await agent.client.sessions.prompt(
+    { sessionId, text: 'Good morning' },
+    { headers: { prefer: 'wait=30' } },
+  );
+  return { replace: { ...replace, [example.run]: runId } };
+};
+
+const withQueueItem: Prepare = async (servers, agent) => {
+  const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
+  await agent.client.sessions.prompt({ sessionId, text: 'Take long' });
+  const { queueItemId } = await agent.client.sessions.prompt({ sessionId, text: 'And then?' });
+  return { replace: { ...replace, [example.queueItem]: queueItemId ?? '' } };
+};
+
+const withApproval: Prepare = async (servers, agent) => {
+  const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
+  await agent.client.sessions.prompt({ sessionId, text: 'Act now' });
+  const pending = async () =>
+    (await agent.client.sessions.listApprovals({ sessionId, status: 'pending' })).items[0];
+  await expect.poll(pending).toBeDefined();
+  return { replace: { ...replace, [example.approval]: (await pending())?.approvalId ?? '' } };
+};
+
+/** By document and operationId, both variants of the agent as `agent`. */
+export const preparations: Readonly<Record<string, Prepare>> = {
+  'gateway/accounts.continueLogin': async (servers) => ({
+    replace: {
+      [example.email]: await newAccount(servers),
+      [example.login]: await startPasswordLogin(servers),
+    },
+  }),
+  'gateway/accounts.getLoginResult': async ({ gateway }) => {
+    const { login_id } = await gateway.guest.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
+    return { replace: { [example.login]: login_id } };
+  },
+  'gateway/accounts.register': async () => ({ replace: { [example.email]: newEmail() } }),
+  'gateway/accounts.verifyEmail': async (servers) => {
+    const { verification_id, code } = await register(servers);
+    return { replace: { [example.verification]: verification_id, '1234 5678': code } };
+  },
+  'gateway/accounts.resetPassword': async (servers) => {
+    const email = await newAccount(servers);
+    const { verification_id } = await servers.gateway.guest.accounts.requestPasswordReset({
+      bureau_id: 'shop',
+      email,
+    });
+    const { code } = await servers.mailbox.letterTo(email, 2);
+    return { replace: { [example.verification]: verification_id, '1234 5678': code } };
+  },
+  'gateway/accounts.changePassword': async (servers) => {
+    const email = await newAccount(servers);
+    const login_id = await startPasswordLogin(servers);
+    const { guest } = servers.gateway;
+    await guest.accounts.continueLogin({ login_id, input: { email, password: example.password } });
+    const { user_token = '' } = await guest.accounts.getLoginResult({ login_id });
+    return { tokens: { TOWNHALL_TOKEN: user_token } };
+  },
+  'gateway/accounts.logout': async (servers) => ({
+    tokens: { TOWNHALL_TOKEN: (await newUser(servers)).user_token },
+  }),
+  'gateway/accounts.revokeTokens': async (servers) => ({
+    replace: { [example.token]: (await newUser(servers)).token_id },
+  }),
+  'gateway/accounts.revokeKey': async ({ gateway }) => ({
+    replace: { [example.token]: (await gateway.user.accounts.createKey({ name: 'ci' })).token_id },
+  }),
+  'gateway/accounts.blockUser': withUser,
+  'gateway/accounts.unblockUser': async (servers) => {
+    const { user_id } = await newUser(servers);
+    await servers.gateway.admin.accounts.blockUser({ user_id });
+    return { replace: { [example.user]: user_id } };
+  },
+  'gateway/accounts.removeUser': withUser,
+  'gateway/admin.login': async () => ({ replace: { [example.password]: administratorPassword } }),
+  'gateway/admin.logout': async ({ gateway }) => {
+    const { session_token } = await gateway.guest.admin.login({
+      admin_id: 'admin',
+      password: administratorPassword,
+    });
+    return { tokens: { TOWNHALL_ADMIN_TOKEN: session_token } };
+  },
+  'gateway/bureaus.updateBureau': withBureau,
+  'gateway/bureaus.pauseBureau': withBureau,
+  'gateway/bureaus.activateBureau': withPausedBureau,
+  'gateway/bureaus.archiveBureau': withPausedBureau,
+  'gateway/bureaus.updateServer': withBureau,
+  'gateway/cities.removeCity': withCity,
+  'gateway/cities.getCurrentCity': withCity,
+  'gateway/env.removeVariable': async ({ gateway }) => {
+    await gateway.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'a key for tests' });
+    return {};
+  },
+  // The sample moves `acme` elsewhere, and other samples call it.
+  'gateway/env.importVariables': async ({ provider }) => ({
+    replace: { 'https://acme.example/v1': provider.url },
+  }),
+  'gateway/credits.grantCredits': withUser,
+  'gateway/credits.deductCredits': withUser,
+  'gateway/payments.getPayment': async ({ gateway }) => {
+    const { payment_id } = await gateway.user.payments.createCheckout({
+      method: 'stripe',
+      credits: 10_000_000,
+    });
+    return { replace: { [example.payment]: payment_id } };
+  },
+  'gateway/ai.getImage': withImage,
+  'gateway/ai.cancelImage': withImage,
+  'gateway/ai.getMedia': withMedia,
+  'agent/sessions.executeInSession': withSession,
+  'agent/sessions.get': withSession,
+  'agent/sessions.update': withSession,
+  'agent/sessions.remove': withSession,
+  'agent/sessions.prompt': withSession,
+  'agent/sessions.listMessages': withSession,
+  'agent/sessions.getSystem': withSession,
+  'agent/sessions.follow': withRun,
+  'agent/sessions.cancel': withQueueItem,
+  'agent/sessions.compact': withRun,
+  'agent/sessions.getRun': withRun,
+  'agent/sessions.listQueue': withSession,
+  'agent/sessions.removeQueueItem': withQueueItem,
+  'agent/sessions.listApprovals': withApproval,
+  'agent/sessions.decideApproval': withApproval,
+  'agent/sessions.fork': withRun,
+};

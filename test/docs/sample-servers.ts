@@ -1,0 +1,145 @@
+// The servers that the code samples of the contract run against: a gateway and an agent of each variant with all that
+// the examples name: a Bureau `shop`, models of `acme`, two payment providers, a mailbox, the service `notes`.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { definePlugin } from '../../src/agent/plugins/index.ts';
+import { defineService } from '../../src/index.ts';
+import { startMailbox, type Mailbox } from '../gateway/accounts/mailbox.ts';
+import { startAgent, type TestAgent } from '../support/agent.ts';
+import { startCreem } from '../support/creem.ts';
+import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import { calls, says, scriptedGateway } from '../support/scripted-gateway.ts';
+import { startStripe, type StripeDouble } from '../support/stripe.ts';
+
+export interface SampleServers {
+  gateway: GatewayWorld;
+  agents: { current: TestAgent; classic: TestAgent };
+  provider: ScriptedProvider;
+  mailbox: Mailbox;
+  stripe: StripeDouble;
+  close(): Promise<void>;
+}
+
+export const administratorPassword = testAdministrator.password;
+
+const anything = { type: 'object' };
+const notes = defineService({
+  id: 'notes',
+  name: 'Notes',
+  actions: {
+    add: { method: 'POST', identities: [], input: anything, run: () => ({ added: true }) },
+    list: { method: 'GET', identities: [], run: () => [] },
+    'add/start': { method: 'POST', identities: [], input: anything, run: () => ({ started: true }) },
+    'list/newest': { method: 'GET', identities: [], run: () => [] },
+  },
+});
+
+const house = definePlugin<{ act: object }>({
+  name: 'careful',
+  title: 'Careful',
+  description: 'Asks before it acts.',
+  actions: { act: { description: 'Acts.', input: anything, needsApproval: true, run: async () => 'done' } },
+  services: [
+    {
+      name: 'bell',
+      title: 'Bell',
+      start: async () => {},
+      stop: async () => {},
+      actions: { ring: { description: 'Rings.', input: anything, run: async () => 'ding' } },
+    },
+    {
+      name: 'web',
+      title: 'Web',
+      start: async () => {},
+      stop: async () => {},
+      commands: { output: { description: 'What it printed.', input: anything, run: async () => 'ready' } },
+    },
+  ],
+});
+
+export async function startSampleServers(): Promise<SampleServers> {
+  const [provider, mailbox, stripe, creem, model] = await Promise.all([
+    startProvider(),
+    startMailbox(),
+    startStripe(),
+    startCreem(),
+    scriptedGateway(),
+  ]);
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-samples-'));
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(modelsFile, modelsOf(provider));
+  const gateway = await startGateway({
+    withAdmin: true,
+    services: [notes],
+    env: {
+      ...stripe.env,
+      ...creem.env,
+      LOG_LEVEL: 'error',
+      MODELS_FILE: modelsFile,
+      ACME_API_KEY: 'a key for tests',
+      SMTP_URL: mailbox.url,
+      MAIL_FROM: 'Shop <login@shop.example>',
+      CREDITS_PER_UNIT: '1000000',
+      STARTING_CREDITS: '1000000000',
+    },
+  });
+  await gateway.admin.bureaus.createBureau({ bureau_id: 'shop', server_url: 'https://shop.example' });
+  model.answer(({ prompt }) => {
+    const last = JSON.stringify(prompt.filter(({ role }) => role !== 'system').at(-1));
+    if (last.includes('Act now')) return calls({ name: 'careful_act', input: {} });
+    if (last.includes('Take long'))
+      return { respond: (response) => new Promise((resolve) => response.once('close', () => resolve())) };
+    return says('Good morning.');
+  });
+  const agentOptions = { gatewayUrl: model.url, model: 'local/echo', needs: { plugins: [house] } };
+  const agents = {
+    current: await startAgent({ ...agentOptions, settings: { drainMs: 0 } }),
+    classic: await startAgent({ ...agentOptions, settings: { drainMs: 0 }, variant: 'classic' }),
+  };
+  return {
+    gateway,
+    agents,
+    provider,
+    mailbox,
+    stripe,
+    async close() {
+      await Promise.all([agents.current.close(), agents.classic.close(), gateway.close()]);
+      await Promise.all([provider, mailbox, stripe, creem, model].map((server) => server.close()));
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** A models file with the models that the examples name. */
+function modelsOf(provider: ScriptedProvider): string {
+  const keyed = { base_url: provider.url, api_key_env: 'ACME_API_KEY' };
+  const rates = { input: 1, output: 1 };
+  return JSON.stringify({
+    providers: [
+      {
+        id: 'acme',
+        kind: 'openai-compatible',
+        formats: ['chat', 'embeddings', 'responses', 'rerank'],
+        ...keyed,
+      },
+      { id: 'openai', kind: 'openai-compatible', formats: ['chat', 'responses'], ...keyed },
+      { id: 'anthropic', kind: 'anthropic', ...keyed },
+    ],
+    models: [
+      { id: 'acme/fast', provider: 'acme', upstream_model: 'ok', rates },
+      { id: 'acme/vectors', provider: 'acme', upstream_model: 'ok', rates, modalities: ['embedding'] },
+      { id: 'acme/order', provider: 'acme', upstream_model: 'ok', rates, modalities: ['text'] },
+      { id: 'acme/listener', provider: 'acme', upstream_model: 'whisper', rates: null, modalities: ['asr'] },
+      { id: 'openai/gpt-5.1', provider: 'openai', upstream_model: 'ok', rates, max_output_tokens: 500 },
+      {
+        id: 'anthropic/claude-haiku-4-5',
+        provider: 'anthropic',
+        upstream_model: 'ok',
+        rates,
+        max_output_tokens: 500,
+      },
+    ],
+  });
+}
