@@ -5,11 +5,12 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { createAgent, type Proxies } from './agent.ts';
-import { startDeadlines, type Timeouts } from './deadlines.ts';
+import { Deadlines, type Timeouts } from './deadlines.ts';
 import type { EndRule } from './events.ts';
 import { problemOfErrorResponse, redactText, toTransportProblem } from './provider-error.ts';
 import { requirePublicUrl } from './public-address.ts';
-import { readErrorBody, readResponseBody } from './response-body.ts';
+import { ProviderResponse } from './response.ts';
+import { readErrorBody, ResponseBody } from './response-body.ts';
 import { createUsageRequests } from './usage-requests.ts';
 
 export interface UpstreamRequest {
@@ -91,52 +92,50 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   async function sendOnce(request: UpstreamRequest): Promise<UpstreamAnswer> {
     request.signal.throwIfAborted();
     const target = targets.of(request.url);
-    const deadlines = startDeadlines(request, timeouts);
+    const response = new ProviderResponse();
+    const deadlines = new Deadlines(request, timeouts, response);
     try {
-      const response = await fetchResponse(request, target, deadlines.signal);
+      dispatch(request, target, { ...(await connections.open()), response });
+      await response.head();
       const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
       if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299))
         throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
       return {
         mediaType: mediaTypeOf(response.headers['content-type']),
-        body: readResponseBody(response, {
-          deadlines,
-          idleMs: request.idleMs ?? timeouts.idleMs,
-          onError: (error) => logFailure(error, request),
-        }),
+        body: new ResponseBody(response, deadlines, (error) => logFailure(error, request)),
         abort: () => deadlines.abort(new Error('given up')),
         redact: (text) => redactText(text, secretsHider(request, hide)),
-        ...(redirect === undefined ? {} : { redirectUrl: new URL(redirect, request.url).href }),
+        redirectUrl: redirect === undefined ? undefined : new URL(redirect, request.url).href,
       };
     } catch (error) {
       deadlines.release();
-      const problem = toTransportProblem(error, deadlines.signal, 'before');
+      const problem = toTransportProblem(error, response, 'before');
       logFailure(problem, request);
       throw problem;
     }
   }
 
-  async function fetchResponse(
+  function dispatch(
     request: UpstreamRequest,
     target: Target,
-    signal: AbortSignal,
-  ): Promise<Undici.Dispatcher.ResponseData> {
+    { dispatcher, publicDispatcher, response }: Connections & { response: ProviderResponse },
+  ): void {
     const { url, method = 'POST', body, requiresPublicAddress = false } = request;
-    const { dispatcher, publicDispatcher } = await connections.open();
+    if (response.aborted) return;
     if (requiresPublicAddress) requirePublicUrl(url);
-    const response = await (requiresPublicAddress ? publicDispatcher() : dispatcher).request({
-      ...target,
-      method,
-      headers: requestHeaders(request, requiresPublicAddress ? undefined : options.traceparent?.()),
-      body: body ?? null,
-      signal,
-      // Replaced by our own deadlines: undici has a resolution of seconds, and counts a slow reader as a silent provider.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
-    // Destroying a body that has no reader yet would otherwise be an uncaught error.
-    response.body.on('error', () => {});
-    return response;
+    (requiresPublicAddress ? publicDispatcher() : dispatcher).dispatch(
+      {
+        origin: target.origin,
+        path: target.path,
+        method,
+        headers: requestHeaders(request, requiresPublicAddress ? undefined : options.traceparent?.()),
+        body: body ?? null,
+        // Replaced by our own deadlines: undici has a resolution of seconds, and counts a slow reader as a silent provider.
+        headersTimeout: 0,
+        bodyTimeout: 0,
+      },
+      response,
+    );
   }
 
   // Logs failures of providers for the operator, but not callers that disconnect.
@@ -164,14 +163,14 @@ export function createUpstream(options: UpstreamOptions): Upstream {
 }
 
 async function readErrorResponse(
-  { statusCode, headers, body }: Undici.Dispatcher.ResponseData,
+  response: ProviderResponse,
   { hide, now }: { hide: (text: string) => string; now: Date },
 ): Promise<Problem> {
-  const retryAfter = headers['retry-after'];
+  const retryAfter = response.headers['retry-after'];
   return problemOfErrorResponse({
-    status: statusCode,
+    status: response.statusCode,
     retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-    body: await readErrorBody(body),
+    body: await readErrorBody(response),
     hide,
     now,
   });
@@ -264,7 +263,7 @@ function requestHeaders(
   };
 }
 
-function redirectLocation({ statusCode, headers }: Undici.Dispatcher.ResponseData): string | undefined {
+function redirectLocation({ statusCode, headers }: ProviderResponse): string | undefined {
   const { location } = headers;
   return [301, 302, 303, 307, 308].includes(statusCode) &&
     typeof location === 'string' &&

@@ -1,4 +1,4 @@
-// Deadlines of one request to a provider: to the first byte and over all. Both end it through one abort signal.
+// Deadlines of one request to a provider: to the first byte, between two pieces, and over all. Each aborts its response.
 import { timeoutProblem } from './provider-error.ts';
 
 /** Limits of one request to a provider, in milliseconds. */
@@ -22,36 +22,82 @@ export const defaultTimeouts: Timeouts = {
   streamMs: 1_800_000,
 };
 
-/** The deadlines of one request, and the one signal that ends it. */
-export interface Deadlines {
-  signal: AbortSignal;
+/** What the deadlines and the caller end. */
+interface Abortable {
   abort(reason: unknown): void;
-  firstByteArrived(): void;
-  /** Stops the timers; to be called when the request has ended. */
-  release(): void;
 }
 
-/** Starts the timers of one request; `signal` is the caller's. */
-export function startDeadlines(
-  { streams, firstMs, signal }: { streams: boolean; firstMs?: number | undefined; signal: AbortSignal },
-  timeouts: Timeouts,
-): Deadlines {
-  const controller = new AbortController();
-  const abort = (reason: unknown) => controller.abort(reason);
-  const onCallerAbort = () => abort(signal.reason);
-  signal.addEventListener('abort', onCallerAbort, { once: true });
-  const total = setTimeout(() => abort(timeoutProblem()), timeouts.streamMs);
-  total.unref();
-  const firstByte = setTimeout(
-    () => abort(timeoutProblem()),
-    firstMs ?? (streams ? timeouts.firstByteMs : timeouts.answerMs),
-  );
-  const release = () => {
-    clearTimeout(total);
-    clearTimeout(firstByte);
-    signal.removeEventListener('abort', onCallerAbort);
+export interface DeadlineOptions {
+  streams: boolean;
+  /** Time left to the first byte, if an earlier attempt has used some of it. */
+  firstMs?: number | undefined;
+  /** Overrides the idle timeout. */
+  idleMs?: number | undefined;
+  /** The caller's. */
+  signal: AbortSignal;
+}
+
+/** The deadlines of one request. A class: one is created for every call, and its methods should not be created with it. */
+export class Deadlines {
+  readonly #response: Abortable;
+  readonly #signal: AbortSignal;
+  readonly #idleMs: number;
+  readonly #streamMs: number;
+  readonly #startedMs = performance.now();
+  readonly #onCallerAbort = () => this.abort(this.#signal.reason);
+  readonly #onTimeout = () => this.abort(timeoutProblem());
+  readonly #onIdle = () => {
+    if (this.#isAwaited) this.#onTimeout();
   };
-  // Releases also a request whose body is never read, because its reader was aborted first.
-  controller.signal.addEventListener('abort', release, { once: true });
-  return { signal: controller.signal, abort, firstByteArrived: () => clearTimeout(firstByte), release };
+  /** To the first byte, and from then on to the end of the whole request. */
+  #timer: NodeJS.Timeout | undefined;
+  #idleTimer: NodeJS.Timeout | undefined;
+  // The idle timeout applies only while the provider is awaited; a slow reader is not the provider's fault.
+  #isAwaited = false;
+
+  constructor(
+    { streams, firstMs, idleMs, signal }: DeadlineOptions,
+    timeouts: Timeouts,
+    response: Abortable,
+  ) {
+    this.#response = response;
+    this.#signal = signal;
+    this.#idleMs = idleMs ?? timeouts.idleMs;
+    this.#streamMs = timeouts.streamMs;
+    signal.addEventListener('abort', this.#onCallerAbort, { once: true });
+    const firstByteMs = firstMs ?? (streams ? timeouts.firstByteMs : timeouts.answerMs);
+    this.#timer = setTimeout(this.#onTimeout, Math.min(firstByteMs, this.#streamMs));
+  }
+
+  abort(reason: unknown): void {
+    this.release();
+    this.#response.abort(reason);
+  }
+
+  /** Ends the deadline of the first byte. */
+  firstByteArrived(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  /** To be called before each wait for a further piece. */
+  startWait(): void {
+    this.#isAwaited = true;
+    if (this.#idleTimer !== undefined) return void this.#idleTimer.refresh();
+    this.#idleTimer = setTimeout(this.#onIdle, this.#idleMs);
+    const restMs = Math.max(this.#streamMs - (performance.now() - this.#startedMs), 1);
+    this.#timer = setTimeout(this.#onTimeout, restMs);
+    this.#timer.unref();
+  }
+
+  endWait(): void {
+    this.#isAwaited = false;
+  }
+
+  /** Stops the timers; to be called when the request has ended. */
+  release(): void {
+    clearTimeout(this.#timer);
+    clearTimeout(this.#idleTimer);
+    this.#signal.removeEventListener('abort', this.#onCallerAbort);
+  }
 }

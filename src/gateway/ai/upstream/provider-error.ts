@@ -72,11 +72,15 @@ export function timeoutProblem(): Problem {
 }
 
 /**
- * What a request throws for a failure of its transport: the reason of the aborted signal (a deadline, or the caller's own),
+ * What a request throws for a failure of its transport: the reason of its abort (a deadline, or the caller's own),
  * or a Problem for a connection that failed before the response or midway.
  */
-export function toTransportProblem(error: unknown, signal: AbortSignal, when: 'before' | 'midway'): unknown {
-  if (signal.aborted) return signal.reason;
+export function toTransportProblem(
+  error: unknown,
+  { aborted, reason }: Pick<AbortSignal, 'aborted' | 'reason'>,
+  when: 'before' | 'midway',
+): unknown {
+  if (aborted) return reason;
   if (error instanceof Problem) return error;
   const cause = new ConnectionFailure(error instanceof Error ? error.message : 'the connection failed', {
     cause: error,

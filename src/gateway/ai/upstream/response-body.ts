@@ -1,84 +1,81 @@
-// Reads response bodies of providers: streamed with an idle timeout, whole with a size limit, and the start of error bodies.
-import { pipeline, type Readable } from 'node:stream';
+// Reads response bodies of providers: in pieces with an idle timeout, whole with a size limit, and the start of error bodies.
+import { pipeline, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import type * as Undici from 'undici';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Deadlines } from './deadlines.ts';
-import { timeoutProblem, toTransportProblem } from './provider-error.ts';
-
-type ResponseBody = Undici.Dispatcher.ResponseData['body'];
+import { toTransportProblem } from './provider-error.ts';
+import type { Pieces, ProviderResponse } from './response.ts';
 
 // The message of an error stands near its start.
 const maxErrorBytes = 64 * 1024;
 const errorBodyMs = 5_000;
-// The rest of an abandoned body is read up to here, so that its connection can be reused.
-const maxDrainBytes = 16 * 1024;
-const drainMs = 500;
+
+const lastResult = { done: true, value: undefined } as const;
 
 /** The pieces of a body, decompressed. Throws a Problem, which `onError` receives before, when the transport fails. */
-export async function* readResponseBody(
-  { body, headers }: Undici.Dispatcher.ResponseData,
-  { deadlines, idleMs, onError }: { deadlines: Deadlines; idleMs: number; onError: (error: unknown) => void },
-): AsyncGenerator<Uint8Array> {
-  const decoded = decompress(body, headers['content-encoding']);
-  const iterator = decoded.iterator({ destroyOnReturn: false }) as AsyncIterator<Uint8Array, undefined>;
-  // The idle timeout applies only while the provider is awaited; a slow reader is not the provider's fault.
-  let isWaiting = true;
-  let idleTimer: NodeJS.Timeout | undefined;
-  let hasEnded = false;
-  try {
-    for (;;) {
-      isWaiting = true;
-      idleTimer?.refresh();
-      const next = await iterator.next();
-      isWaiting = false;
-      if (next.done === true) {
-        hasEnded = true;
-        return;
-      }
-      if (idleTimer === undefined) {
-        deadlines.firstByteArrived();
-        idleTimer = setTimeout(() => {
-          if (isWaiting) deadlines.abort(timeoutProblem());
-        }, idleMs);
-      }
-      yield next.value;
+export class ResponseBody implements Pieces {
+  readonly #response: ProviderResponse;
+  readonly #pieces: Pieces;
+  readonly #deadlines: Deadlines;
+  readonly #onError: (error: unknown) => void;
+  #hasBegun = false;
+  #hasEnded = false;
+
+  constructor(response: ProviderResponse, deadlines: Deadlines, onError: (error: unknown) => void) {
+    this.#response = response;
+    this.#pieces = decompress(response);
+    this.#deadlines = deadlines;
+    this.#onError = onError;
+  }
+
+  async next(): Promise<IteratorResult<Uint8Array, undefined>> {
+    if (this.#hasEnded) return lastResult;
+    const deadlines = this.#deadlines;
+    try {
+      const waits = this.#hasBegun && !this.#response.isReady;
+      if (waits) deadlines.startWait();
+      const result = await this.#pieces.next();
+      if (waits) deadlines.endWait();
+      if (result.done === true) this.#end();
+      else if (!this.#hasBegun) deadlines.firstByteArrived();
+      this.#hasBegun = true;
+      return result;
+    } catch (error) {
+      this.#end();
+      const problem = toTransportProblem(error, this.#response, 'midway');
+      this.#onError(problem);
+      throw problem;
     }
-  } catch (error) {
-    hasEnded = true;
-    const problem = toTransportProblem(error, deadlines.signal, 'midway');
-    onError(problem);
-    throw problem;
-  } finally {
-    clearTimeout(idleTimer);
-    deadlines.release();
-    if (!hasEnded && !body.destroyed) {
-      if (decoded !== body) body.destroy();
-      else drain(body);
-    }
+  }
+
+  async return(): Promise<IteratorResult<Uint8Array, undefined>> {
+    if (this.#hasEnded) return lastResult;
+    this.#end();
+    return this.#pieces.return();
+  }
+
+  #end(): void {
+    this.#hasEnded = true;
+    this.#deadlines.release();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
   }
 }
 
-// Uses a timer of its own: an AbortSignal.timeout would also fire after the end, and create an error each time.
-function drain(body: ResponseBody): void {
-  const controller = new AbortController();
-  const timer = setTimeout(() => controller.abort(), drainMs);
-  body
-    .dump({ limit: maxDrainBytes, signal: controller.signal })
-    .catch(() => body.destroy())
-    .finally(() => clearTimeout(timer));
-}
-
 // Some providers compress in spite of `accept-encoding: identity`.
-function decompress(body: ResponseBody, encoding: string | string[] | undefined): Readable {
+function decompress(response: ProviderResponse): Pieces {
   const createDecoder = {
     gzip: createGunzip,
     'x-gzip': createGunzip,
     deflate: createInflate,
     br: createBrotliDecompress,
-  }[String(encoding ?? '').toLowerCase()];
+  }[String(response.headers['content-encoding'] ?? '').toLowerCase()];
+  if (createDecoder === undefined) return response;
   // The reader of the decoded bytes gets the errors.
-  return createDecoder === undefined ? body : pipeline(body, createDecoder(), () => {});
+  const decoded = pipeline(Readable.from(response, { objectMode: false }), createDecoder(), () => {});
+  return decoded[Symbol.asyncIterator]() as Pieces;
 }
 
 /** The whole body. Throws a Problem when it is larger than the limit. */
@@ -99,12 +96,12 @@ export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number)
 }
 
 /** The start of an error body, as far as it arrives in time. Never throws: the status alone is enough for a Problem. */
-export async function readErrorBody(body: ResponseBody): Promise<string> {
+export async function readErrorBody(response: ProviderResponse): Promise<string> {
   const pieces: Uint8Array[] = [];
   let bytes = 0;
-  const timer = setTimeout(() => body.destroy(), errorBodyMs);
+  const timer = setTimeout(() => response.abort(new Error('given up')), errorBodyMs);
   try {
-    for await (const piece of body as AsyncIterable<Uint8Array>) {
+    for await (const piece of response) {
       pieces.push(piece);
       bytes += piece.length;
       if (bytes > maxErrorBytes) break;

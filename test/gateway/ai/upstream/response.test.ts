@@ -1,0 +1,92 @@
+import { createServer, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import { Agent } from 'undici';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ProviderResponse } from '../../../../src/gateway/ai/upstream/response.ts';
+
+const answers: Record<string, (response: ServerResponse) => void> = {
+  '/joined'(response) {
+    for (let index = 0; index < 50; index += 1) response.write(`<${index}>`);
+    response.end();
+  },
+  '/endless'(response) {
+    const write = (): void => {
+      while (!response.destroyed && response.write(Buffer.alloc(64 * 1024)));
+    };
+    response.on('drain', write);
+    write();
+  },
+  '/broken'(response) {
+    response.write('before');
+    setTimeout(() => response.destroy(), 50);
+  },
+  '/silent'() {},
+};
+
+describe('ProviderResponse', () => {
+  let server: Server;
+  let origin: string;
+  const agent = new Agent({ connections: 1 });
+  beforeAll(async () => {
+    server = createServer((request, response) => answers[request.url ?? '']?.(response));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
+  afterAll(async () => {
+    await agent.destroy();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  function request(path: string): ProviderResponse {
+    const response = new ProviderResponse();
+    agent.dispatch({ origin, path, method: 'GET' }, response);
+    return response;
+  }
+
+  test('joins the chunks that arrived together', async () => {
+    const response = request('/joined');
+    await response.head();
+    const pieces: string[] = [];
+    for await (const piece of response) pieces.push(Buffer.from(piece).toString());
+    expect(pieces.join('')).toBe(Array.from({ length: 50 }, (_none, index) => `<${index}>`).join(''));
+    expect(pieces.length).toBeLessThan(10);
+  });
+
+  test('takes no more from the socket while its reader is slow', async () => {
+    const response = request('/endless');
+    await response.head();
+    await response.next();
+    await pause(200);
+    const { value } = await response.next();
+    // 64 KiB, and the rest of the chunk that reached it.
+    expect(value?.byteLength).toBeGreaterThan(0);
+    expect(value?.byteLength).toBeLessThanOrEqual(128 * 1024);
+    expect((await response.next()).value?.byteLength).toBeGreaterThan(0);
+    response.abort(new Error('enough'));
+    await expect(response.next()).rejects.toThrow('enough');
+  });
+
+  test('gives the bytes that precede a failure first', async () => {
+    const response = request('/broken');
+    await response.head();
+    await pause(200);
+    expect(Buffer.from((await response.next()).value ?? []).toString()).toBe('before');
+    await expect(response.next()).rejects.toThrow(/closed|terminated/);
+  });
+
+  test('ends a request that waits for its turn', async () => {
+    const first = request('/silent');
+    const second = request('/joined');
+    const head = second.head();
+    second.abort(new Error('left'));
+    await expect(head).rejects.toThrow('left');
+    first.abort(new Error('left'));
+    await expect(first.head()).rejects.toThrow('left');
+    const third = request('/joined');
+    await third.head();
+    expect(third.statusCode).toBe(200);
+    await third.return();
+  });
+});
