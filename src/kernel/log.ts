@@ -65,11 +65,37 @@ const unshownEnd = maximumTextLength;
 
 // Lines are written in batches, a few milliseconds late: a write for each would cost every request a turn in the thread pool.
 // The rest is flushed when the process exits.
-const asynchronous = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024, periodicFlush: 20 };
+const batch = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024 };
+const flushMs = 20;
+
+/** Standard output. pino's own periodic flush would start a write 50 times a second while there is nothing to write. */
+function openStandardOutput(): { write(line: string): void } {
+  const output = pino.destination(batch);
+  let timer: NodeJS.Timeout | undefined;
+  let hasLines = false;
+  function flushSoon(): void {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      output.flush();
+    }, flushMs).unref();
+  }
+  // A flush during a write has no effect, so lines that came meanwhile are flushed after it.
+  output.on('drain', () => {
+    if (hasLines) flushSoon();
+    hasLines = false;
+  });
+  return {
+    write(line) {
+      output.write(line);
+      hasLines = true;
+      flushSoon();
+    },
+  };
+}
 
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;
-  const destination = write ? { write } : pino.destination(asynchronous);
+  const destination = write ? { write } : openStandardOutput();
   const quick: Walk = {
     hide: identity,
     hideLong: (text) => shortened(text, redactor),

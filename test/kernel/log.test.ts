@@ -1,4 +1,6 @@
-import { execFileSync } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { createLog, type LogLevel } from '../../src/kernel/log.ts';
 import { createRedactor, token } from '../../src/kernel/secrets/secret.ts';
@@ -13,6 +15,18 @@ function recorded(level: LogLevel = 'debug') {
     text,
     lines: () => text.map((line) => JSON.parse(line) as Record<string, unknown>),
   };
+}
+
+const openLog = `
+  import { createLog } from ${JSON.stringify(new URL('../../src/kernel/log.ts', import.meta.url).href)};
+  import { createRedactor } from ${JSON.stringify(new URL('../../src/kernel/secrets/secret.ts', import.meta.url).href)};
+  const log = createLog({ level: 'info', redactor: createRedactor() });`;
+
+/** Runs the statements with a `log` on standard output. */
+function spawnLog(statements: string): ChildProcess {
+  return spawn(process.execPath, ['--input-type=module', '-e', openLog + statements], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
 }
 
 describe('log', () => {
@@ -124,11 +138,28 @@ describe('log', () => {
     });
   });
 
+  test('lines reach standard output soon after they are logged', async () => {
+    const child = spawnLog(`
+      for (let n = 0; n < 300; n += 1) {
+        log.info({ n, text: 'x'.repeat(n) }, 'line');
+        if (n % 7 === 0) await new Promise((resolve) => setTimeout(resolve, n % 5));
+      }
+      setTimeout(() => {}, 60_000);`);
+    try {
+      const numbers: number[] = [];
+      for await (const line of createInterface({ input: child.stdout as Readable })) {
+        numbers.push((JSON.parse(line) as { n: number }).n);
+        if (numbers.length === 300) break;
+      }
+      expect(numbers).toEqual(Array.from({ length: 300 }, (_, n) => n));
+      expect(child.exitCode).toBeNull();
+    } finally {
+      child.kill('SIGKILL');
+    }
+  });
+
   test('lines on standard output are whole when the process exits', () => {
-    const script = `
-      import { createLog } from ${JSON.stringify(new URL('../../src/kernel/log.ts', import.meta.url).href)};
-      import { createRedactor } from ${JSON.stringify(new URL('../../src/kernel/secrets/secret.ts', import.meta.url).href)};
-      const log = createLog({ level: 'info', redactor: createRedactor() });
+    const script = `${openLog}
       for (let n = 0; n < 2000; n += 1) log.info({ n }, 'line');
       process.exit(0);`;
     const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
