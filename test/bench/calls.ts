@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { measureTarget } from './calls/measure.ts';
+import { allParts, measureTarget, type Part } from './calls/measure.ts';
 import { installPortkey } from './calls/peers.ts';
 import {
   checkTargets,
@@ -21,6 +21,7 @@ const { values: options } = parseArgs({
   options: {
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '4' },
+    parts: { type: 'string', default: allParts.join(',') },
     engines: { type: 'string', default: 'embedded,postgres' },
     'no-peer': { type: 'boolean', default: false },
     write: { type: 'boolean', default: false },
@@ -28,14 +29,17 @@ const { values: options } = parseArgs({
   },
 });
 
-const usage = `Usage: npm run bench -- [--rounds N] [--seconds S] [--engines embedded,postgres] [--no-peer] [--write]
+const usage = `Usage: npm run bench -- [--rounds N] [--seconds S] [--parts LIST] [--engines LIST] [--no-peer] [--write]
 
-Measures chat completions through the gateway beside a bare relay and Portkey: about 90 seconds a round.
-  --rounds N     measured rounds after one that warms up (3)
+Measures chat completions through the gateway beside a bare relay and Portkey. Warming up takes a minute, and each round
+about 100 seconds with all parts on both databases; \`--rounds 1\` is done in three minutes.
+  --rounds N     measured rounds after those that warm up (3)
   --seconds S    duration of each load (4)
+  --parts LIST   calls: whole answers, by 1 and by 32 clients; streams: first byte, and streams by 16 clients;
+                 empty: requests that are refused before any model (calls,streams,empty)
   --engines LIST databases of the gateway (embedded,postgres)
   --no-peer      without Portkey; nothing is installed
-  --write        also writes docs/benchmarks.md and docs/diagrams/benchmarks.svg`;
+  --write        also writes docs/benchmarks.md and docs/diagrams/benchmarks.svg; parts that were not measured stay empty`;
 
 const root = join(import.meta.dirname, '../..');
 
@@ -47,16 +51,35 @@ async function startTargets(bench: Bench): Promise<Target[]> {
   return targets;
 }
 
-async function runRounds(targets: readonly Target[]): Promise<TargetRounds[]> {
+function readParts(): Part[] {
+  const names = options.parts.split(',');
+  const unknown = names.find((name) => !allParts.some((part) => part === name));
+  if (unknown !== undefined)
+    throw new Error(`"--parts" has no part ${unknown}; use some of ${allParts.join(', ')}.`);
+  return allParts.filter((part) => names.includes(part));
+}
+
+/**
+ * Two short rounds that warm up, with a restart of the gateway between them: it has data then, and its memory and compiled
+ * code are of one kind of load.
+ */
+async function warmUp(target: Target, parts: readonly Part[]): Promise<void> {
+  await measureTarget(target, { seconds: 1, parts });
+  if (target.restart === undefined) return;
+  await target.restart();
+  await measureTarget(target, { seconds: 2, parts });
+}
+
+async function runRounds(targets: readonly Target[], parts: readonly Part[]): Promise<TargetRounds[]> {
+  for (const target of targets) await warmUp(target, parts);
   const all = targets.map(({ name }): TargetRounds => ({ name, rounds: [] }));
-  for (let round = 0; round <= Number(options.rounds); round += 1) {
+  for (let round = 1; round <= Number(options.rounds); round += 1) {
     for (const [index, target] of targets.entries()) {
-      const seconds = round === 0 ? 1 : Number(options.seconds);
-      const figures = await measureTarget(target, seconds);
-      // The first round warms up the processes.
-      if (round > 0) all[index]?.rounds.push(figures);
+      const figures = await measureTarget(target, { seconds: Number(options.seconds), parts });
+      all[index]?.rounds.push(figures);
+      const { perSecond, streamsPerSecond } = figures;
       console.error(
-        `round ${round} of ${options.rounds}, ${target.name}: ${figures.perSecond.toFixed(0)} calls/s`,
+        `round ${round} of ${options.rounds}, ${target.name}: ${perSecond?.toFixed(0) ?? '–'} calls/s, ${streamsPerSecond?.toFixed(0) ?? '–'} streams/s`,
       );
     }
   }
@@ -78,9 +101,10 @@ Repeat it with \`npm run bench -- --write\`.
 `;
 
 async function main(): Promise<void> {
+  const parts = readParts();
   const bench = await openBench();
   try {
-    const rounds = await runRounds(await startTargets(bench));
+    const rounds = await runRounds(await startTargets(bench), parts);
     const results = toResults(rounds);
     const targets = checkTargets(results);
     const text = `${describeRun()}\n\n${formatTable(results)}\n\n${formatTargets(targets)}\n`;

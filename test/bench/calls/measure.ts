@@ -6,21 +6,45 @@ import type { LoadOptions, LoadResult } from './load.ts';
 import { readProcessorTime, readResidentMb } from './process-usage.ts';
 import type { Target } from './targets.ts';
 
-/** One round of a target. Times in milliseconds, memory in mebibytes, processor time in milliseconds a call. */
+/** What one round measures: whole answers, streams, and requests that are refused before any model is called. */
+export const allParts = ['calls', 'streams', 'empty'] as const;
+export type Part = (typeof allParts)[number];
+
+/**
+ * One round of a target; null for what was not measured. Times in milliseconds, memory in mebibytes, processor time in
+ * milliseconds a call.
+ */
 export interface Figures {
-  oneClientMs: number;
-  perSecond: number;
-  p99Ms: number;
-  firstByteMs: number;
-  streamsPerSecond: number;
+  oneClientMs: number | null;
+  perSecond: number | null;
+  p99Ms: number | null;
   mainThreadMs: number | null;
   otherThreadsMs: number | null;
-  /** Processor time of both for a request that is authenticated and validated, and refused before any model is called. */
+  firstByteMs: number | null;
+  streamsPerSecond: number | null;
+  /** Of the main thread, for a stream of 100 chunks. */
+  streamMainMs: number | null;
+  /** Of all threads, for a request that is authenticated and validated, and refused before any model is called. */
   emptyMs: number | null;
   memoryMb: number | null;
   startMs: number | null;
   errors: number;
 }
+
+const nothingMeasured: Figures = {
+  oneClientMs: null,
+  perSecond: null,
+  p99Ms: null,
+  mainThreadMs: null,
+  otherThreadsMs: null,
+  firstByteMs: null,
+  streamsPerSecond: null,
+  streamMainMs: null,
+  emptyMs: null,
+  memoryMb: null,
+  startMs: null,
+  errors: 0,
+};
 
 const prompt = 'What does a town hall keep under its floor? '.repeat(7);
 const runFile = promisify(execFile);
@@ -47,40 +71,72 @@ async function load(
   return JSON.parse(stdout) as LoadResult;
 }
 
-export async function measureTarget(target: Target, seconds: number): Promise<Figures> {
-  const { wholeModel, streamModel, pid } = target;
-  const one = await load(target, { model: wholeModel, clients: 1, calls: 500 });
-  const before = pid === null ? null : readProcessorTime(pid);
-  const many = await load(target, { model: wholeModel, clients: 32, seconds });
-  const after = pid === null ? null : readProcessorTime(pid);
-  const first = await load(target, { model: streamModel, streams: true, clients: 1, calls: 100 });
-  const streams = await load(target, { model: streamModel, streams: true, clients: 16, seconds });
-  const emptyMs = target.restart === undefined ? null : await measureEmpty(target, seconds / 2);
-  const memoryMb = pid === null ? null : readResidentMb(pid);
+export async function measureTarget(
+  target: Target,
+  { seconds, parts }: { seconds: number; parts: readonly Part[] },
+): Promise<Figures> {
+  const figures = { ...nothingMeasured, startMs: target.startMs };
+  if (parts.includes('calls')) add(figures, await measureCalls(target, seconds));
+  if (parts.includes('streams')) add(figures, await measureStreams(target, seconds));
+  if (parts.includes('empty') && target.restart !== undefined)
+    add(figures, await measureEmpty(target, seconds / 2));
+  return { ...figures, memoryMb: target.pid === null ? null : readResidentMb(target.pid) };
+}
+
+function add(figures: Figures, measured: Partial<Figures>): void {
+  const errors = figures.errors + (measured.errors ?? 0);
+  Object.assign(figures, measured, { errors });
+}
+
+async function measureCalls(target: Target, seconds: number): Promise<Partial<Figures>> {
+  const model = target.wholeModel;
+  const one = await load(target, { model, clients: 1, calls: 500 });
+  const { result, mainMs, otherMs } = await loadWithUsage(target, { model, clients: 32, seconds });
   return {
     oneClientMs: one.p50Ms,
-    perSecond: many.perSecond,
-    p99Ms: many.p99Ms,
-    firstByteMs: first.firstByteMs,
-    streamsPerSecond: streams.perSecond,
-    mainThreadMs: before && after && (after.mainMs - before.mainMs) / many.calls,
-    otherThreadsMs: before && after && (after.otherMs - before.otherMs) / many.calls,
-    emptyMs,
-    memoryMb,
-    startMs: target.restart === undefined ? null : await target.restart(),
-    errors: one.errors + many.errors + first.errors + streams.errors,
+    perSecond: result.perSecond,
+    p99Ms: result.p99Ms,
+    mainThreadMs: mainMs,
+    otherThreadsMs: otherMs,
+    errors: one.errors + result.errors,
   };
 }
 
-async function measureEmpty(target: Target, seconds: number): Promise<number> {
-  const pid = target.pid ?? 0;
-  const before = readProcessorTime(pid);
-  const { calls } = await load(target, {
+async function measureStreams(target: Target, seconds: number): Promise<Partial<Figures>> {
+  const model = target.streamModel;
+  const first = await load(target, { model, streams: true, clients: 1, calls: 100 });
+  const { result, mainMs } = await loadWithUsage(target, { model, streams: true, clients: 16, seconds });
+  return {
+    firstByteMs: first.firstByteMs,
+    streamsPerSecond: result.perSecond,
+    streamMainMs: mainMs,
+    errors: first.errors + result.errors,
+  };
+}
+
+async function measureEmpty(target: Target, seconds: number): Promise<Partial<Figures>> {
+  const { result, mainMs, otherMs } = await loadWithUsage(target, {
     model: 'bench/unknown-model',
     clients: 32,
     seconds,
     expectedStatus: 404,
   });
+  return { emptyMs: Number(mainMs) + Number(otherMs), errors: result.errors };
+}
+
+/** The load, and the processor time of the target for each of its calls; null for the provider. */
+async function loadWithUsage(
+  target: Target,
+  options: Parameters<typeof load>[1],
+): Promise<{ result: LoadResult; mainMs: number | null; otherMs: number | null }> {
+  const { pid } = target;
+  if (pid === null) return { result: await load(target, options), mainMs: null, otherMs: null };
+  const before = readProcessorTime(pid);
+  const result = await load(target, options);
   const after = readProcessorTime(pid);
-  return (after.mainMs + after.otherMs - before.mainMs - before.otherMs) / calls;
+  return {
+    result,
+    mainMs: (after.mainMs - before.mainMs) / result.calls,
+    otherMs: (after.otherMs - before.otherMs) / result.calls,
+  };
 }

@@ -18,8 +18,9 @@ export interface Target {
   streamModel: string;
   /** Null for the provider, whose processor time is not of interest. */
   pid: number | null;
-  /** Restarts it on its data; resolves to the milliseconds from start to its first 200. */
-  restart?: () => Promise<number>;
+  /** Restarts it on its data and sets `startMs`, the milliseconds from start to its first 200. */
+  restart?: () => Promise<void>;
+  startMs: number | null;
 }
 
 export type Engine = 'embedded' | 'postgres';
@@ -57,7 +58,7 @@ export async function openBench(): Promise<Bench> {
     const url = `http://127.0.0.1:${parameters[0]}/v1/chat/completions`;
     const target = { name, url, headers: {}, wholeModel: 'whole', streamModel: streamScript };
     await waitUntil(child, () => isAnswered(target));
-    return { ...target, pid: child.pid ?? null };
+    return { ...target, pid: child.pid ?? null, startMs: null };
   }
 
   async function startPortkey({ name, version, folder: installed }: Peer): Promise<Target> {
@@ -76,7 +77,7 @@ export async function openBench(): Promise<Bench> {
       streamModel: streamScript,
     };
     await waitUntil(child, () => isAnswered(target));
-    return { ...target, pid: child.pid ?? null };
+    return { ...target, pid: child.pid ?? null, startMs: null };
   }
 
   async function startGateway({ engine, isPaid }: { engine: Engine; isPaid: boolean }): Promise<Target> {
@@ -97,6 +98,7 @@ export async function openBench(): Promise<Bench> {
       wholeModel: 'bench/whole',
       streamModel: `bench/${streamScript}`,
       pid: child.pid ?? null,
+      startMs: null,
       async restart() {
         child.kill('SIGTERM');
         await new Promise((resolve) => child.once('exit', resolve));
@@ -104,7 +106,7 @@ export async function openBench(): Promise<Bench> {
         child = launch();
         target.pid = child.pid ?? null;
         await waitUntil(child, isReady, 5);
-        return performance.now() - startedMs;
+        target.startMs = performance.now() - startedMs;
       },
     };
     return target;
@@ -138,7 +140,6 @@ function gatewayEnvironment(home: string, port: number): NodeJS.ProcessEnv {
   return {
     HOST: '127.0.0.1',
     PORT: String(port),
-    LOG_LEVEL: 'error',
     RATE_LIMIT_USER: 'off',
     STARTING_CREDITS: '1000000000',
     MODELS_FILE: join(home, 'models.json'),
@@ -176,7 +177,7 @@ async function issueToken(base: string): Promise<string> {
   return issued.user_token;
 }
 
-async function isAnswered(target: Omit<Target, 'pid'>): Promise<boolean> {
+async function isAnswered(target: Omit<Target, 'pid' | 'startMs'>): Promise<boolean> {
   const response = await fetch(target.url, {
     method: 'POST',
     headers: { ...target.headers, 'content-type': 'application/json' },
