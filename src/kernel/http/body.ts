@@ -38,9 +38,21 @@ export function receiveBody(
   const mediaType = operation.body === null ? null : declaredMediaType(request, operation.body.mediaTypes);
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
   const deadlineMs = operation.bodyDeadlineMs ?? limits.deadlineMs;
-  return collect(request, { maxBytes, deadlineMs, count }).then((raw) =>
-    parse(raw, { mediaType, isRaw: operation.rawBody, contentType: request.headers['content-type'] ?? '' }),
-  );
+  const contentType = request.headers['content-type'] ?? '';
+  const options = { mediaType, isRaw: operation.rawBody, contentType };
+  const arrived = readArrived(request, Math.min(maxBytes, smallBodyBytes));
+  if (arrived !== undefined) return parse(arrived, options);
+  return collect(request, { maxBytes, deadlineMs, count }).then((raw) => parse(raw, options));
+}
+
+/**
+ * The whole body if it has arrived with the head, as that of most requests: without a deadline and listeners. Undefined for
+ * all other bodies, and for those of more bytes, which are counted as they come.
+ */
+function readArrived(request: IncomingMessage, maxBytes: number): Buffer | undefined {
+  if (!request.complete || request.readableFlowing !== null || request.readableLength > maxBytes)
+    return undefined;
+  return (request.read() as Buffer | null) ?? undefined;
 }
 
 async function parse(
