@@ -252,7 +252,7 @@ interface HttpOptions {
 
 /** Node's server with our limits, and a Problem as the answer to each connection and request that Node itself refuses. */
 function createHttp(
-  handle: (message: IncomingMessage, response: ServerResponse) => void,
+  handle: (message: IncomingMessage, response: ServerResponse) => Promise<void>,
   { limits, timeouts, connections, surface }: HttpOptions,
 ): HttpServer {
   const http = createHttpServer(
@@ -301,9 +301,9 @@ interface RouterOptions {
 }
 
 /**
- * The chain of each request: admission, pages, contract, errors. An Express router without an application: an application
- * gives every request and response a new prototype, which makes all later use of them slow (a quarter of the kernel's
- * processor time), and adds methods that nothing here uses.
+ * The chain of each request: admission, then its page or the contract, and errors. Only pages pass an Express router, and
+ * that without an application: an application gives every request and response a new prototype, which makes all later use of
+ * them slow (a quarter of the kernel's processor time), and adds methods that nothing here uses.
  */
 function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions) {
   const router = express.Router();
@@ -311,19 +311,7 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
   const findPage = (path: string) =>
     pages.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
 
-  const serve: RequestHandler = (message, response, next) => {
-    const request = admit(message, response);
-    const isRead = request.method === 'GET' || request.method === 'HEAD';
-    if (!isRead || pages.length === 0 || !findPage(request.path)) return dispatch(request);
-    for (const [name, value] of Object.entries({ ...responder.commonHeaders(request), ...pageHeaders }))
-      response.setHeader(name, value);
-    next();
-    return undefined;
-  };
-  // Paths below the pages without a file: the contract refuses them.
-  const serveRest: RequestHandler = (message) => dispatch(getRequest(message) as HttpRequest);
-  // Express recognises an error handler by its four parameters.
-  const renderError: ErrorRequestHandler = (error: unknown, message, response, _next) => {
+  function renderError(error: unknown, message: IncomingMessage, response: ServerResponse): void {
     const request = getRequest(message);
     if (!request) {
       log.error({ err: error }, 'a request failed before it was admitted');
@@ -336,20 +324,36 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
       request.log.error({ err: renderingError }, 'an error could not be rendered');
       response.destroy();
     }
-  };
+  }
 
-  router.use(serve);
   for (const { prefix, directory } of pages) {
     const files = isSingleExecutable
       ? serveAssets(directory)
       : express.static(directory, { cacheControl: false, dotfiles: 'ignore' });
     router.use(prefix, files);
   }
-  if (pages.length > 0) router.use(serveRest);
-  router.use(renderError);
-  // Every request ends within the chain; the types of Express describe requests of an application.
-  return (message: IncomingMessage, response: ServerResponse): void => {
+  // Paths below the pages without a file: the contract refuses them.
+  router.use(((message) => dispatch(getRequest(message) as HttpRequest)) satisfies RequestHandler);
+  // Express recognises an error handler by its four parameters.
+  router.use(((error: unknown, message, response, _next) =>
+    renderError(error, message, response)) satisfies ErrorRequestHandler);
+
+  function servePage(request: HttpRequest, message: IncomingMessage, response: ServerResponse): void {
+    for (const [name, value] of Object.entries({ ...responder.commonHeaders(request), ...pageHeaders }))
+      response.setHeader(name, value);
+    // Every request ends within the chain; the types of Express describe requests of an application.
     router(message as Request, response as Response, () => response.destroy());
+  }
+
+  return async (message: IncomingMessage, response: ServerResponse): Promise<void> => {
+    try {
+      const request = admit(message, response);
+      const isRead = request.method === 'GET' || request.method === 'HEAD';
+      if (isRead && findPage(request.path)) servePage(request, message, response);
+      else await dispatch(request);
+    } catch (error) {
+      renderError(error, message, response);
+    }
   };
 }
 
