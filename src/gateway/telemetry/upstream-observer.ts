@@ -72,6 +72,7 @@ export function createUpstreamObserver({
         request,
         startedMs,
         span,
+        isTraced: traces.isOn,
         clock,
         upstreamMetrics,
         addUpstreamMs,
@@ -98,6 +99,7 @@ interface Observation {
   request: RequestScope | undefined;
   startedMs: number;
   span: Span;
+  isTraced: boolean;
   clock: Pick<Clock, 'monotonicMs'>;
   upstreamMetrics: UpstreamMetrics;
   addUpstreamMs: AddUpstreamMs;
@@ -122,6 +124,7 @@ function startSpan(
   request: RequestScope | undefined,
 ): Span {
   const operation = operationNames[request?.operationId ?? ''] ?? 'chat';
+  if (!traces.isOn) return traces.start(operation);
   return traces.start(`${operation} ${model}`, {
     kind: 'client',
     attributes: {
@@ -150,7 +153,7 @@ function recordAnswer(observation: Observation): void {
 }
 
 function recordEnd(
-  { attempt, labels, startedMs, span, clock, upstreamMetrics }: Observation,
+  { attempt, labels, startedMs, span, isTraced, clock, upstreamMetrics }: Observation,
   answeredMs: number,
   { isStream, clientGone, notes }: RequestEnd,
 ): void {
@@ -158,6 +161,7 @@ function recordEnd(
   const endedMs = isStream ? clock.monotonicMs() : answeredMs;
   upstreamMetrics.measureDuration(labels, endedMs - startedMs);
   if (isStream) upstreamMetrics.measureFirstPiece(labels, answeredMs - startedMs);
+  if (!isTraced) return;
   span.set({
     ...noteAttributes({ ...notes, model, provider }),
     'townhall.client_gone': clientGone ? true : undefined,
