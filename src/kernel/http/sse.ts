@@ -223,9 +223,17 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
           return;
         }
         onClosed = () => resolve(undefined);
-        promise.then(resolve, reject).finally(() => {
-          onClosed = undefined;
-        });
+        // Cleared before the next step can begin: that step may wait for the client and set it again.
+        promise.then(
+          (value) => {
+            onClosed = undefined;
+            resolve(value);
+          },
+          (error: unknown) => {
+            onClosed = undefined;
+            reject(error as Error);
+          },
+        );
       });
     },
     closed: () => closed,

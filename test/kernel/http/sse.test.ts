@@ -209,6 +209,33 @@ describe('writeContent', () => {
     expect(received.equals(Buffer.concat(bytes))).toBe(true);
   });
 
+  test('stops the producer when a client that reads nothing disconnects', async () => {
+    let outcome: StreamOutcome | undefined;
+    let isStopped = false;
+    const port = await serving(async (response) => {
+      outcome = await writeContent(
+        response,
+        (async function* () {
+          try {
+            for (;;) yield Buffer.alloc(32 * 1024);
+          } finally {
+            isStopped = true;
+          }
+        })(),
+        { limits, onError: () => {} },
+      );
+    });
+    const socket = await open(port);
+    socket.pause();
+    socket.write(request);
+    // Long enough to fill the buffers of both sockets.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    socket.destroy();
+    await until(() => outcome !== undefined, 'the end of the answer');
+    expect(outcome).toBe('client_gone');
+    await until(() => isStopped, 'the end of the producer');
+  });
+
   test('cuts the connection when the producer fails midway', async () => {
     const errors: unknown[] = [];
     const port = await serving((response) =>
