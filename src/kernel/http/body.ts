@@ -40,9 +40,9 @@ export function receiveBody(
   const deadlineMs = operation.bodyDeadlineMs ?? limits.deadlineMs;
   const contentType = request.headers['content-type'] ?? '';
   const options = { mediaType, isRaw: operation.rawBody, contentType };
-  const arrived = readArrived(request, Math.min(maxBytes, smallBodyBytes));
-  if (arrived !== undefined) return parse(arrived, options);
-  return collect(request, { maxBytes, deadlineMs, count }).then((raw) => parse(raw, options));
+  const raw = readArrived(request, Math.min(maxBytes, smallBodyBytes));
+  if (raw !== undefined) return parse(raw, options);
+  return collect(request, { maxBytes, deadlineMs, count }).then((bytes) => parse(bytes, options));
 }
 
 /**

@@ -252,7 +252,7 @@ interface HttpOptions {
 
 /** Node's server with our limits, and a Problem as the answer to each connection and request that Node itself refuses. */
 function createHttp(
-  handle: (message: IncomingMessage, response: ServerResponse) => Promise<void>,
+  handle: (message: IncomingMessage, response: ServerResponse) => void,
   { limits, timeouts, connections, surface }: HttpOptions,
 ): HttpServer {
   const http = createHttpServer(
@@ -345,7 +345,7 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
     router(message as Request, response as Response, () => response.destroy());
   }
 
-  return async (message: IncomingMessage, response: ServerResponse): Promise<void> => {
+  async function serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
       const request = admit(message, response);
       const isRead = request.method === 'GET' || request.method === 'HEAD';
@@ -354,7 +354,8 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
     } catch (error) {
       renderError(error, message, response);
     }
-  };
+  }
+  return (message: IncomingMessage, response: ServerResponse): void => void serve(message, response);
 }
 
 // Long enough to write the error of a stream; a revocation promises the end within five seconds.
