@@ -23,6 +23,8 @@ export interface MediaType {
 export interface Body {
   required?: boolean;
   content?: Record<string, MediaType>;
+  /** Of a response. */
+  headers?: Record<string, object>;
 }
 
 export interface Operation {

@@ -13,7 +13,7 @@ const gateway = gatewayBundle as unknown as Document;
 
 function headersOf(document: Document, operationId: string, status: string): string[] {
   const operation = operationsOf(document).find(({ id }) => id === operationId)?.operation;
-  const response = resolve<{ headers?: object }>(document, operation?.responses?.[status] ?? {});
+  const response = resolve(document, operation?.responses?.[status] ?? {});
   return Object.keys(response.headers ?? {});
 }
 

@@ -182,8 +182,8 @@ export const preparations: Readonly<Record<string, Prepare>> = {
     const login_id = await startPasswordLogin(servers);
     const { guest } = servers.gateway;
     await guest.accounts.continueLogin({ login_id, input: { email, password: example.password } });
-    const { user_token = '' } = await guest.accounts.getLoginResult({ login_id });
-    return { tokens: { TOWNHALL_TOKEN: user_token } };
+    const login = await guest.accounts.getLoginResult({ login_id });
+    return { tokens: { TOWNHALL_TOKEN: login.status === 'done' ? login.user_token : '' } };
   },
   'gateway/accounts.logout': async (servers) => ({
     tokens: { TOWNHALL_TOKEN: (await newUser(servers)).user_token },
