@@ -7,6 +7,7 @@ import { Problem, type ProblemDetail } from '../problem.ts';
 export interface SchemaError {
   keyword: string;
   instancePath: string;
+  schemaPath?: string;
   params: Record<string, unknown>;
   message?: string;
   schema?: unknown;
@@ -99,9 +100,10 @@ function explainForms(error: SchemaError, tools: SchemaTools): Violation[] {
   if (tag !== null && isRecord(data)) {
     const value = Object.hasOwn(data, tag) ? data[tag] : undefined;
     const tagged = forms.filter((form) => tagValues(tools.resolve(form), tag, tools).includes(value));
-    if (tagged.length > 0) return nearest(tagged, data, pointer, tools);
+    const possible = tagged.length > 0 || value === undefined ? tagged : forms.filter(isOpen(tools));
+    if (possible.length > 0) return nearest(possible, data, pointer, tools);
     const at = `${pointer}/${escapePointer(tag)}`;
-    if (value === undefined) return [{ pointer: at, message: 'is required' }];
+    if (value === undefined) return [{ pointer: at, message: isRequired }];
     return [
       {
         pointer: at,
@@ -126,15 +128,12 @@ function nearest(forms: unknown[], data: unknown, pointer: string, tools: Schema
   const candidates = forms
     .map((form) => explain(tools.check(form, data), tools))
     .filter((violations) => violations.length > 0);
-  const best = candidates.reduce(
-    (least, violations) => (violations.length < least.length ? violations : least),
-    candidates[0] ?? [],
-  );
+  const [best = []] = candidates.toSorted((a, b) => a.length - b.length || progressOf(b) - progressOf(a));
   const [only] = best;
   if (!only) return [{ pointer, message: 'matches none of the forms that are allowed here' }];
-  if (best.length === 1 && only.message === 'is required') {
+  if (best.length === 1 && only.message === isRequired) {
     const others = candidates.flatMap((violations) =>
-      violations.length === 1 && violations[0] !== only && violations[0]?.message === 'is required'
+      violations.length === 1 && violations[0] !== only && violations[0]?.message === isRequired
         ? violations
         : [],
     );
@@ -142,8 +141,41 @@ function nearest(forms: unknown[], data: unknown, pointer: string, tools: Schema
     const message = names.length === 0 ? only.message : `is required, or ${names.join(' or ')} in its place`;
     return [{ pointer: pointer + only.pointer, message }];
   }
+  const rival = best.length === 1 ? rivalOf(only, candidates) : undefined;
+  if (rival !== undefined) return [{ pointer: pointer + only.pointer, message: cannotStandBeside(rival) }];
   return best.map((violation) => ({ pointer: pointer + violation.pointer, message: violation.message }));
 }
+
+// How far the form fits before its first error. Only the first is known of a large body, and a form that lacks a member at
+// once says less about it than one whose members are there and wrong.
+function progressOf([first]: readonly Violation[]): number {
+  if (first === undefined) return 0;
+  const isShape = first.message === isRequired || first.message === notKnown;
+  return pointerParts(first.pointer).length + (isShape ? 0 : 0.5);
+}
+
+// Two forms that each refuse nothing but the member of the other: their members exclude each other.
+function rivalOf({ pointer, message }: Violation, candidates: readonly Violation[][]): string | undefined {
+  if (message !== notKnown) return undefined;
+  const rival = candidates.find(
+    ([other, ...more]) => more.length === 0 && other?.message === notKnown && other.pointer !== pointer,
+  )?.[0];
+  return rival && memberPath(pointerParts(rival.pointer));
+}
+
+// In `dependentSchemas` a member is refused because of another one.
+function refusalOf(error: SchemaError): string {
+  const [, name] =
+    /\/dependentSchemas\/([^/]+)\/properties\/[^/]+\/false schema$/.exec(error.schemaPath ?? '') ?? [];
+  return name === undefined ? messageOf(error) : cannotStandBeside(name);
+}
+
+function cannotStandBeside(name: string): string {
+  return `cannot be combined with \`${name}\``;
+}
+
+const notKnown = 'is not known here';
+const isRequired = 'is required';
 
 function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools): string | null {
   const declared =
@@ -152,9 +184,15 @@ function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools):
   const first = forms.length > 0 ? tools.resolve(forms[0]) : {};
   const names = isRecord(first.properties) ? Object.keys(first.properties) : [];
   return (
-    names.find((name) => forms.every((form) => tagValues(tools.resolve(form), name, tools).length > 0)) ??
-    null
+    names.find((name) =>
+      forms.every((form) => tagValues(tools.resolve(form), name, tools).length > 0 || isOpen(tools)(form)),
+    ) ?? null
   );
+}
+
+// The form of an open union that takes the values which no other form knows.
+function isOpen(tools: SchemaTools): (form: unknown) => boolean {
+  return (form) => tools.resolve(form)['x-open'] === true;
 }
 
 function tagValues(form: Schema, name: string, tools: SchemaTools): unknown[] {
@@ -189,8 +227,10 @@ function violationsOf(error: SchemaError): Violation[] {
   const { instancePath: pointer, params } = error;
   const below = (name: unknown) => `${pointer}/${escapePointer(String(name))}`;
   switch (error.keyword) {
+    case 'false schema':
+      return [{ pointer, message: refusalOf(error) }];
     case 'required':
-      return [{ pointer: below(params.missingProperty), message: 'is required' }];
+      return [{ pointer: below(params.missingProperty), message: isRequired }];
     case 'dependentRequired':
       return [
         {
@@ -199,9 +239,9 @@ function violationsOf(error: SchemaError): Violation[] {
         },
       ];
     case 'additionalProperties':
-      return [{ pointer: below(params.additionalProperty), message: 'is not known here' }];
+      return [{ pointer: below(params.additionalProperty), message: notKnown }];
     case 'unevaluatedProperties':
-      return [{ pointer: below(params.unevaluatedProperty), message: 'is not known here' }];
+      return [{ pointer: below(params.unevaluatedProperty), message: notKnown }];
     default:
       return [{ pointer, message: messageOf(error) }];
   }

@@ -36,7 +36,8 @@ export function createRequestValidator(
   // A parameter arrives as text, so `"5"` is valid for an integer; in a body it is not.
   const parameterEngine = createEngine(document, { coerceTypes: true });
   const explainEngine = lazy(() => createEngine(document, { allErrors: true }));
-  const explainers = new WeakMap<object, ValidateFunction>();
+  const allExplainers: Explainers = new WeakMap();
+  const quickExplainers: Explainers = new WeakMap();
   const validators = new Map<string, readonly ValidateFunction[]>();
 
   const definition = compilableDocument(operations);
@@ -63,22 +64,29 @@ export function createRequestValidator(
     return compiled;
   }
 
-  const tools: SchemaTools = {
-    resolve: (schema) => (isRecord(schema) ? resolveReference<JsonRecord>(document, schema) : {}),
-    check: (schema, value) => allErrors(schema as JsonRecord, value),
+  const resolve: SchemaTools['resolve'] = (schema) =>
+    isRecord(schema) ? resolveReference<JsonRecord>(document, schema) : {};
+  const tools: SchemaTools = { resolve, check: (schema, value) => allErrors(schema as JsonRecord, value) };
+  // A long list in a form of a union would otherwise have an error for each of its items.
+  const quickTools: SchemaTools = {
+    resolve,
+    check: (schema, value) => firstError(schema as JsonRecord, value),
   };
 
-  function allErrors(schema: JsonRecord, value: unknown): SchemaError[] {
-    const explain = explainers.get(schema) ?? explainEngine().compile(absolute(schema));
-    explainers.set(schema, explain);
-    return errorsOf(explain, value);
-  }
+  const allErrors = (schema: JsonRecord, value: unknown) =>
+    errorsOf(explainerOf(schema, allExplainers, explainEngine), value);
+  const firstError = (schema: JsonRecord, value: unknown) =>
+    errorsOf(
+      explainerOf(schema, quickExplainers, () => bodyEngine),
+      value,
+    );
 
   function explain({ body }: ContractOperation, input: OperationInput, errors: SchemaError[]): Problem {
     const schema = body?.json?.schema;
     const isInBody = errors.some(({ instancePath }) => instancePath.startsWith('/requestBody'));
-    if (input.isForm || !isInBody || !schema || input.rawBody.byteLength > maxExplainedBytes)
-      return invalidRequestProblem(errors.map(asBodyError), tools);
+    const isLarge = input.rawBody.byteLength > maxExplainedBytes;
+    if (input.isForm || !isInBody || !schema || isLarge)
+      return invalidRequestProblem(errors.map(asBodyError), isLarge ? quickTools : tools);
     const all = allErrors(schema, input.body);
     return invalidRequestProblem(
       all.map((error) => ({ ...error, instancePath: `/requestBody${error.instancePath}` })),
@@ -102,6 +110,14 @@ export function createRequestValidator(
       return (value) => errorsOf(validate, value);
     },
   };
+}
+
+type Explainers = WeakMap<object, ValidateFunction>;
+
+function explainerOf(schema: JsonRecord, explainers: Explainers, engine: () => Ajv2020): ValidateFunction {
+  const explainer = explainers.get(schema) ?? engine().compile(absolute(schema));
+  explainers.set(schema, explainer);
+  return explainer;
 }
 
 function errorsOf(validate: ValidateFunction, value: unknown): SchemaError[] {
