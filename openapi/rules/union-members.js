@@ -48,12 +48,28 @@ function isScalarOrList(member) {
 
 // A member that is itself a union counts with its own members.
 function objectsOf(members, ctx, location) {
-  return members.flatMap((member) => {
+  const objects = members.flatMap((member) => {
     const target = follow(ctx, member, location);
     const nested = target.node.oneOf ?? target.node.anyOf;
     if (nested !== undefined && target.node.properties === undefined)
       return objectsOf(nested, ctx, target.location);
     return isObject(target.node) ? [target] : [];
+  });
+  return hasOneOpenObject(objects, ctx) ? [] : objects;
+}
+
+// An open union: all objects but one require a common tag with values of their own, and the last one takes what is left, such
+// as the types that a provider adds. A `discriminator` cannot say that, as it has no place for other values.
+function hasOneOpenObject(objects, ctx) {
+  const names = new Set(objects.flatMap(({ node }) => Object.keys(node.properties ?? {})));
+  return [...names].some((name) => {
+    const tags = objects.map((object) => tagsOf(ctx, object, name));
+    const values = tags.flatMap((tag) => tag ?? []);
+    return (
+      tags.filter((tag) => tag === undefined).length === 1 &&
+      values.length > 0 &&
+      new Set(values).size === values.length
+    );
   });
 }
 

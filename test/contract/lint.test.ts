@@ -601,7 +601,34 @@ describe('townhall/union-members', () => {
   );
   const alternatives = sample('union-exclusive', exclusiveFiles());
   test('lets objects stand together that exclude each other', () => expect(alternatives()).toEqual([]));
+  const open = sample('union-open', openFiles());
+  test('lets one object of a union take other tags', () => expect(open()).toEqual([]));
+  refuses(
+    'refuses a second object without a tag',
+    rule,
+    /needs a `discriminator` with a `mapping`/,
+    'union-open-twice',
+    change(openFiles(), `${schemas}/ByName.yaml`, ['properties', 'kind', 'const'], undefined),
+  );
 });
+
+function openFiles(): Files {
+  const member = (kind: Json): Json => ({
+    type: 'object',
+    required: ['kind'],
+    properties: { kind },
+    additionalProperties: true,
+  });
+  return {
+    ...exclusiveFiles(),
+    [`${schemas}/Bureau.yaml`]: {
+      anyOf: [{ $ref: './ByName.yaml' }, { $ref: './ByNumber.yaml' }],
+      example: { kind: 'name' },
+    },
+    [`${schemas}/ByName.yaml`]: member({ type: 'string', const: 'name' }),
+    [`${schemas}/ByNumber.yaml`]: member({ type: 'string' }),
+  };
+}
 
 function exclusiveFiles(): Files {
   return {
