@@ -91,6 +91,18 @@ describe('a project that installs them', () => {
       const answer = await client.ai.generateText({ model: model.id, prompt: 'Hi' }, { signal: AbortSignal.timeout(1) });
       // @ts-expect-error the model is required
       await client.ai.generateText({ prompt: 'Hi' });
+      // @ts-expect-error it has neither a prompt nor messages
+      await client.ai.generateText({ model: model.id });
+      await client.ai.generateText({ model: model.id, messages: [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }] });
+      // @ts-expect-error a file has its bytes or its address
+      await client.ai.generateText({ model: model.id, messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png' }] }] });
+      // @ts-expect-error an embedding has an input
+      await client.ai.embedText({ model: model.id });
+      await client.ai.embedText({ model: model.id, input: [[1, 2], [3]] });
+      const job = await client.ai.getImage({ job_id: 'job_1' });
+      if (job.status === 'succeeded') job.images[0]?.url;
+      // @ts-expect-error only a job that failed has an error
+      if (job.status !== 'failed') job.error;
       // @ts-expect-error the id is required
       await client.ai.getModel();
       // @ts-expect-error there is no such operation

@@ -2,7 +2,12 @@
 // canceled when the caller gives up.
 
 import { GatewayError } from './errors.ts';
-import type { CreateImageRequest, ImageJob } from './generated/types.gen.ts';
+import type {
+  CanceledImageJob,
+  CreateImageRequest,
+  FailedImageJob,
+  SucceededImageJob,
+} from './generated/types.gen.ts';
 import { callMarked, type MediaRoute, readOptions } from './media-call.ts';
 import { toBase64 } from './model-call.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
@@ -17,14 +22,14 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
     jobId: string,
     pollAfterMs: number,
     options: ImageModelV3CallOptions,
-  ): Promise<ImageJob> {
+  ): Promise<SucceededImageJob | FailedImageJob | CanceledImageJob> {
     const { abortSignal } = options;
     try {
       for (let waitMs = pollAfterMs; ;) {
         await pause(waitMs, abortSignal);
         const job = await callMarked(options, {}, url, (call) => route.getImage({ job_id: jobId }, call));
         if (job.status !== 'queued' && job.status !== 'running') return job;
-        waitMs = job.poll_after_ms ?? pollAfterMs;
+        waitMs = job.poll_after_ms;
       }
     } catch (error) {
       // Cancel the job, as its result has no reader and would be charged. If this fails, the job ends at its deadline.
@@ -46,7 +51,7 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
       const job = await finished(accepted.job_id, Math.min(accepted.poll_after_ms, 500), options);
       if (job.status !== 'succeeded') throw jobFailure(job);
       const images = await Promise.all(
-        (job.images ?? []).map((image) =>
+        job.images.map((image) =>
           callMarked(options, request, url, (call) => bytesOf(image.url, route, call)),
         ),
       );
@@ -110,15 +115,11 @@ async function bytesOf(
   return new Uint8Array(await blob.arrayBuffer());
 }
 
-function jobFailure({ status, error }: ImageJob): GatewayError {
-  if (status === 'canceled')
+function jobFailure(job: FailedImageJob | CanceledImageJob): GatewayError {
+  if (job.status === 'canceled')
     return new GatewayError({ status: 200, code: 'job_canceled', message: 'The job was canceled.' });
-  return new GatewayError({
-    status: 200,
-    type: 'upstream_error',
-    code: error?.code ?? 'upstream_failed',
-    message: error?.message ?? 'The job failed.',
-  });
+  const { code, message } = job.error;
+  return new GatewayError({ status: 200, type: 'upstream_error', code, message });
 }
 
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

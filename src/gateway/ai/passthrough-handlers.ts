@@ -39,10 +39,7 @@ export function passthroughHandlers(context: AiContext): Pick<AiHandlers, Passth
     });
   };
   return {
-    'ai.embedText': async (call) => {
-      refuseManyInputs(call.body);
-      return passThrough(context, call, { format: format.embeddings });
-    },
+    'ai.embedText': (call) => passThrough(context, call, { format: format.embeddings }),
 
     'ai.createResponse': async (call) => {
       refuseBackground(call.body);
@@ -112,25 +109,6 @@ function refuseBackground({ background }: ResponseRequest): void {
     'unsupported_by_model',
     'Answers in the background are not supported; leave background out.',
     { param: 'background' },
-  );
-}
-
-// OpenAI's limit. The answer has one vector per input, so the limit bounds its size.
-const maximumInputs = 2_048;
-
-/** Throws a 400 for too many texts or lists of tokens. A list of numbers is the tokens of one input. */
-function refuseManyInputs({ input }: { input: unknown }): void {
-  if (
-    !Array.isArray(input) ||
-    input.length <= maximumInputs ||
-    input.every((item) => typeof item === 'number')
-  )
-    return;
-  throw new Problem(
-    'bad_request',
-    'invalid_request',
-    `input may have ${maximumInputs} items at most; send more of them in further requests.`,
-    { param: 'input' },
   );
 }
 

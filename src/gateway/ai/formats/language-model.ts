@@ -2,6 +2,7 @@
 // sends, the stream keeps the order of the specification (stream-start, response-metadata, balanced parts, exactly one
 // finish), and only parts of the negotiated version pass.
 import type {
+  CallWarning,
   StreamAnswer,
   StreamPart as SpecPart,
   StreamRequest,
@@ -308,7 +309,7 @@ function base64(data: string | Uint8Array): string {
 }
 
 // Version 3 has no warning of the type `deprecated`.
-function toSpecWarning(warning: Warning, version: Version): { type: string } & Record<string, unknown> {
+function toSpecWarning(warning: Warning, version: Version): CallWarning {
   return warning.type === 'deprecated' && version === '3'
     ? { type: 'other', message: `${warning.setting}: ${warning.message}` }
     : warning;

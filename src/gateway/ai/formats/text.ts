@@ -1,5 +1,12 @@
 // The format of `POST /v1/ai/text`: a prompt or a conversation becomes a call of the hub, its answer one message.
-import type { GenerateTextRequest, TextMessage } from '../../../contract/gateway/types.gen.ts';
+import type {
+  GenerateTextRequest,
+  TextAssistantTurn,
+  TextMessage,
+  TextToolResultPart,
+  TextTurn,
+  TextUserTurn,
+} from '../../../contract/gateway/types.gen.ts';
 import {
   formatSourceList,
   validTokenCount,
@@ -11,10 +18,6 @@ import {
 } from '../hub/language-model.ts';
 import { invalidMember, readToolName } from './chat-completions/members.ts';
 
-type Message = NonNullable<GenerateTextRequest['messages']>[number];
-type UserMessage = Extract<Message, { role: 'user' }>;
-type AssistantMessage = Extract<Message, { role: 'assistant' }>;
-type ToolMessage = Extract<Message, { role: 'tool' }>;
 type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
 type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
@@ -37,7 +40,7 @@ export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): Mod
     reasoningEffort: undefined,
     signal,
     memberNames: {
-      prompt: body.messages === undefined ? 'prompt' : 'messages',
+      prompt: 'messages' in body ? 'messages' : 'prompt',
       responseSchema: 'response_format.schema',
       toolSchema: 'input_schema',
     },
@@ -83,7 +86,8 @@ export function serializeMessage(
 
 function toPrompt(body: GenerateTextRequest): Prompt {
   const toolNames = new Map<string, string>();
-  const messages: readonly Message[] = body.messages ?? [{ role: 'user', content: body.prompt ?? '' }];
+  const messages: readonly TextTurn[] =
+    'messages' in body ? body.messages : [{ role: 'user', content: body.prompt }];
   return [
     ...(body.system === undefined ? [] : [{ role: 'system' as const, content: body.system }]),
     ...messages.map((message, index): Prompt[number] => {
@@ -101,23 +105,27 @@ function toPrompt(body: GenerateTextRequest): Prompt {
   ];
 }
 
-function toUserParts(content: UserMessage['content'], path: string): UserPart[] {
+function toUserParts(content: TextUserTurn['content'], path: string): UserPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
   return content.map((part, partIndex): UserPart => {
     if (part.type === 'text') return part;
-    const { media_type: mediaType, filename, data, url } = part;
-    if (url !== undefined && !URL.canParse(url))
-      throw invalidMember(`${path}[${partIndex}].url`, 'is not a valid URL');
+    const { media_type: mediaType, filename } = part;
     const source =
-      url === undefined
-        ? { type: 'data' as const, data: data ?? '' }
-        : { type: 'url' as const, url: new URL(url) };
+      'url' in part
+        ? { type: 'url' as const, url: parseUrl(part.url, `${path}[${partIndex}].url`) }
+        : { type: 'data' as const, data: part.data };
     return { type: 'file', mediaType, ...(filename === undefined ? {} : { filename }), data: source };
   });
 }
 
+// The contract checks the scheme; whether the rest is a URL, no pattern says.
+function parseUrl(url: string, path: string): URL {
+  if (!URL.canParse(url)) throw invalidMember(path, 'is not a valid URL');
+  return new URL(url);
+}
+
 function toAssistantParts(
-  content: AssistantMessage['content'],
+  content: TextAssistantTurn['content'],
   path: string,
   toolNames: Map<string, string>,
 ): AssistantPart[] {
@@ -132,7 +140,7 @@ function toAssistantParts(
 }
 
 function toToolPart(
-  part: ToolMessage['content'][number],
+  part: TextToolResultPart,
   toolNames: ReadonlyMap<string, string>,
   path: string,
 ): ToolPart {

@@ -6,7 +6,8 @@ import type { MediaLinks } from './links.ts';
 export const pollAfterMs: Readonly<Record<JobKind, number>> = { image: 1_000, video: 2_000 };
 
 export function imageJobView(job: Job, links: MediaLinks): ImageJob {
-  if (job.status !== 'succeeded') return commonView(job);
+  const { status } = job;
+  if (status !== 'succeeded') return unfinishedView(job, status);
   const images = job.media.map(({ mediaId, mediaType, width, height }) => ({
     media_id: mediaId,
     url: links.urlFor(mediaId, job.readAt),
@@ -14,11 +15,12 @@ export function imageJobView(job: Job, links: MediaLinks): ImageJob {
     width,
     height,
   }));
-  return { ...commonView(job), images };
+  return { ...commonView(job), status, images };
 }
 
 export function videoJobView(job: Job, links: MediaLinks): VideoJob {
-  if (job.status !== 'succeeded') return commonView(job);
+  const { status } = job;
+  if (status !== 'succeeded') return unfinishedView(job, status);
   const videos = job.media.map(({ mediaId, mediaType, width, height, durationSeconds }) => ({
     media_id: mediaId,
     url: links.urlFor(mediaId, job.readAt),
@@ -27,16 +29,28 @@ export function videoJobView(job: Job, links: MediaLinks): VideoJob {
     height,
     duration_seconds: durationSeconds ?? 0,
   }));
-  return { ...commonView(job), videos };
+  return { ...commonView(job), status, videos };
 }
 
-function commonView({ jobId, kind, status, progress, error, model, credits, createdAt, finishedAt }: Job) {
+/** A job without files: images and videos look the same. */
+function unfinishedView(job: Job, status: Exclude<Job['status'], 'succeeded'>) {
+  const { kind, error } = job;
+  switch (status) {
+    case 'failed': {
+      if (error === null) throw new Error(`The job ${job.jobId} failed without an error.`);
+      return { ...commonView(job), status, error };
+    }
+    case 'canceled':
+      return { ...commonView(job), status };
+    default:
+      return { ...commonView(job), status, poll_after_ms: pollAfterMs[kind] };
+  }
+}
+
+function commonView({ jobId, progress, model, credits, createdAt, finishedAt }: Job) {
   return {
     job_id: jobId,
-    status,
     progress,
-    ...(error ? { error } : {}),
-    ...(finishedAt === null ? { poll_after_ms: pollAfterMs[kind] } : {}),
     metadata: {
       model,
       created_at: createdAt.toISOString(),

@@ -5,7 +5,7 @@ import { readSize, type ImageCall, type InputFile, type VideoCall } from '../hub
 import { decodeBase64 } from './base64.ts';
 import { detectImage } from './image-type.ts';
 
-/** Throws a 400 for members that contradict each other and for an image that is not of its media type. */
+/** Throws a 400 for an image that is not base64 or not of its media type. */
 export function imageCallOf(request: CreateImageRequest): ImageCall {
   return { prompt: request.prompt, count: request.n ?? 1, ...visualMembers(request) };
 }
@@ -27,12 +27,6 @@ function visualMembers({
   images = [],
   provider_options: options = {},
 }: Pick<CreateImageRequest, 'size' | 'aspect_ratio' | 'seed' | 'images' | 'provider_options'>) {
-  if (size !== undefined && ratio !== undefined) {
-    throw new Problem('bad_request', 'invalid_request', 'Give size or aspect_ratio, not both.', {
-      param: 'aspect_ratio',
-      details: [{ path: 'aspect_ratio', message: 'cannot be combined with size' }],
-    });
-  }
   return {
     size: size === undefined ? undefined : readSize(size),
     aspectRatio: ratio === undefined ? undefined : readSize(ratio),

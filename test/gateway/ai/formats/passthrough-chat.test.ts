@@ -164,6 +164,50 @@ describe('ai.createChatCompletion through a provider', () => {
     ).toBe(call.body.toString());
   });
 
+  test.each<[string, string]>([
+    ['a part of an unknown type', '{"messages":[{"role":"user","content":[{"type":"video_url","x":1}]}]}'],
+    [
+      'an address as a text',
+      '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":"u"}]}]}',
+    ],
+    ['a tool without a type', '{"messages":[{"role":"user","content":"x"}],"tools":[{"googleSearch":{}}]}'],
+    [
+      'a call with an object',
+      '{"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":{}}}]}]}',
+    ],
+    ['another format', '{"messages":[{"role":"user","content":"x"}],"response_format":{"type":"grammar"}}'],
+  ])('sends %s as it is', async (_name, text) => {
+    const body = text.replace('{', '{"model":"acme/ok",');
+    expect((await world.post(chat, body)).status).toBe(200);
+    expect(provider.lastCall().body.toString('utf8')).toBe(body.replace('acme/ok', 'ok'));
+  });
+
+  test.each<[string, object, string]>([
+    [
+      'a text that is none',
+      { messages: [{ role: 'user', content: [{ type: 'text', text: 5 }] }] },
+      'messages[0].content[0].text',
+    ],
+    ['an unknown role', { messages: [{ role: 'owner', content: 'x' }] }, 'messages[0].role'],
+    [
+      'a function without a name',
+      { messages, tools: [{ type: 'function', function: {} }] },
+      'tools[0].function.name',
+    ],
+    [
+      'a schema that is none',
+      { messages, response_format: { type: 'json_schema', json_schema: { schema: 'x' } } },
+      'response_format.json_schema.schema',
+    ],
+    ['a temperature in words', { messages, temperature: 'warm' }, 'temperature'],
+    ['a stop of numbers', { messages, stop: [1] }, 'stop[0]'],
+  ])('refuses %s by the name of the member', async (_name, members, param) => {
+    const response = await world.post(chat, { model: 'acme/ok', ...members });
+    expect(response.status).toBe(400);
+    expect(await errorOf(response)).toMatchObject({ code: 'invalid_request', param });
+    expect(provider.calls).toHaveLength(0);
+  });
+
   test('changes only the model in the answer', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages });
     expect(response.headers.get('content-type')).toContain('application/json');

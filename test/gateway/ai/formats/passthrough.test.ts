@@ -346,12 +346,50 @@ describe('a format that passes through', () => {
       'invalid_request',
       'input',
     ],
+    ['an empty text', '/v1/ai/embeddings', { model: 'acme/ok', input: '' }, 400, 'invalid_request', 'input'],
+    ['an empty list', '/v1/ai/embeddings', { model: 'acme/ok', input: [] }, 400, 'invalid_request', 'input'],
+    [
+      'an input that is a number',
+      '/v1/ai/embeddings',
+      { model: 'acme/ok', input: 5 },
+      400,
+      'invalid_request',
+      'input',
+    ],
+    [
+      'a token that is not an integer',
+      '/v1/ai/embeddings',
+      { model: 'acme/ok', input: [1, 2, 3.5] },
+      400,
+      'invalid_request',
+      'input[2]',
+    ],
+    [
+      'a text block without its text',
+      '/v1/ai/messages',
+      { model: 'anthropic/ok', messages: [{ role: 'user', content: [{ type: 'text' }] }] },
+      400,
+      'invalid_request',
+      'messages[0].content[0].text',
+    ],
     ['no model', '/v1/ai/embeddings', { input: 'x' }, 400, 'invalid_request', 'model'],
   ])('refuses %s', async (_name, path, body, status, code, param) => {
     const response = await world.post(path, body);
     expect(response.status).toBe(status);
     expect(await errorOf(response)).toMatchObject({ code, param });
     expect(provider.calls).toHaveLength(0);
+  });
+
+  test.each<[string, unknown]>([
+    ['a text', 'one'],
+    ['texts, one of them empty', ['one', '']],
+    ['tokens', [1, 2]],
+    ['lists of tokens', [[1], [2, 3]]],
+    ['images beside texts', ['one', { image: 'https://example.com/a.png' }]],
+  ])('embeds %s', async (_name, input) => {
+    const response = await world.post('/v1/ai/embeddings', { model: 'acme/ok', input });
+    expect(response.status).toBe(200);
+    expect(JSON.parse(provider.lastCall().body.toString('utf8'))).toMatchObject({ input });
   });
 
   test('accepts one long input as tokens', async () => {

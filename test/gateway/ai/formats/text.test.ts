@@ -165,6 +165,74 @@ describe('ai.generateText', () => {
     });
   });
 
+  test.each<[string, object, string, string]>([
+    ['neither a prompt nor messages', {}, 'prompt', 'is required, or `messages` in its place'],
+    [
+      'a prompt beside messages',
+      { prompt: 'x', messages: [{ role: 'user', content: 'y' }] },
+      'messages',
+      'cannot be combined with `prompt`',
+    ],
+    [
+      'a file without content',
+      { messages: [{ role: 'user', content: [{ type: 'image', media_type: 'image/png' }] }] },
+      'messages[0].content[0].data',
+      'is required, or `url` in its place',
+    ],
+    [
+      'a file with bytes and an address',
+      {
+        messages: [
+          {
+            role: 'user',
+            content: [
+              { type: 'image', media_type: 'image/png', data: 'AAAA', url: 'https://example.com/a.png' },
+            ],
+          },
+        ],
+      },
+      'messages[0].content[0].url',
+      'cannot be combined with `data`',
+    ],
+    [
+      'an address of another scheme',
+      {
+        messages: [
+          {
+            role: 'user',
+            content: [{ type: 'image', media_type: 'image/png', url: 'ftp://example.com/a.png' }],
+          },
+        ],
+      },
+      'messages[0].content[0].url',
+      'must match the pattern ^[Hh][Tt][Tt][Pp][Ss]?://',
+    ],
+    [
+      'an unknown kind of answer',
+      { prompt: 'x', response_format: { type: 'xml' } },
+      'response_format.type',
+      'must be one of "text", "json"',
+    ],
+  ])('explains %s', async (_name, members, path, message) => {
+    const response = await text({ model: 'local/echo', ...members });
+    expect(response.status).toBe(400);
+    expect(await errorOf(response)).toMatchObject({ param: path, details: [{ path, message }] });
+  });
+
+  test('explains a large body by the form that it comes closest to', async () => {
+    const messages = [{ role: 'user', content: ['x'.repeat(20_000), 1] }];
+    expect(await errorOf(await text({ model: 'local/echo', messages }))).toMatchObject({
+      param: 'messages[0].content[0]',
+      details: [{ path: 'messages[0].content[0]', message: 'must be an object' }],
+    });
+  });
+
+  test('names one of many wrong parts', async () => {
+    const messages = [{ role: 'user', content: Array.from({ length: 100_000 }, () => 1) }];
+    const { details } = await errorOf(await text({ model: 'local/echo', messages }));
+    expect(details).toEqual([{ path: 'messages[0].content[0]', message: 'must be an object' }]);
+  });
+
   test.each<[string, object, number, string]>([
     ['a model that is not there', { model: 'acme/none-such', prompt: 'x' }, 404, 'model_not_found'],
     [

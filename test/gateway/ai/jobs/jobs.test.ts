@@ -18,7 +18,7 @@ import { directoryStorage } from '../../../../src/kernel/data/storage.ts';
 import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../../support/databases.ts';
 import { testMasterKey } from '../../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { ended, endedVideo } from '../media/media-world.ts';
+import { ended, endedVideo, imagesOf } from '../media/media-world.ts';
 import { memoryLedger } from '../memory-ledger.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;
@@ -578,7 +578,7 @@ describe.concurrent('a killed server', { timeout: 240_000 }, () => {
         expect(job).toMatchObject({ status: 'succeeded', images: [{ width: 1 }, { width: 1 }] });
         expect(provider.calls).toHaveLength(2);
         expect(await readdir(storage)).toHaveLength(2);
-        expect((await fetch(job.images?.[0]?.url ?? '')).status).toBe(200);
+        expect((await fetch(imagesOf(job)[0]?.url ?? '')).status).toBe(200);
         after.child.kill('SIGTERM');
         expect(await after.exited).toBe(0);
       },

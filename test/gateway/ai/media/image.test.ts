@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { decodePng, regionsOf } from './png-decoder.ts';
-import { download, ended, startMedia, type MediaWorld } from './media-world.ts';
+import { download, ended, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -23,8 +23,8 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(accepted.job_id).toMatch(/^job_[0-9a-z]{26}$/);
     const job = await ended(world.user, accepted.job_id);
     expect(job).toMatchObject({ status: 'succeeded', progress: 1, metadata: { model: 'local/shapes' } });
-    expect(job.poll_after_ms).toBeUndefined();
-    const [image] = job.images ?? [];
+    expect(job).not.toHaveProperty('poll_after_ms');
+    const [image] = imagesOf(job);
     expect(image).toMatchObject({ media_type: 'image/png', width: 640, height: 480 });
     const { status, headers, bytes } = await download(image?.url ?? '');
     expect(status).toBe(200);
@@ -52,7 +52,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
         size: '128x128',
         ...more,
       });
-      const { images = [] } = await ended(world.user, job_id);
+      const images = imagesOf(await ended(world.user, job_id));
       return Promise.all(images.map(async ({ url }) => (await download(url)).bytes.toString('base64')));
     };
     const [first, again, other] = [await make({ n: 2 }), await make({ n: 2 }), await make({ seed: 1 })];
@@ -67,7 +67,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       prompt: 'sea',
       aspect_ratio: '16:9',
     });
-    const { images = [] } = await ended(world.user, job_id);
+    const images = imagesOf(await ended(world.user, job_id));
     const { width = 0, height = 0 } = images[0] ?? {};
     expect(width / height).toBeCloseTo(16 / 9, 1);
     expect(width * height).toBeGreaterThan(900_000);
@@ -160,6 +160,14 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(await response.json()).toMatchObject({ error: { code, param } });
   });
 
+  it('explains that a size excludes an aspect ratio', async () => {
+    const body = { model: 'local/shapes', prompt: 'x', size: '64x64', aspect_ratio: '1:1' };
+    const response = await world.send('/v1/ai/image/create', body);
+    expect(await response.json()).toMatchObject({
+      error: { details: [{ path: 'aspect_ratio', message: 'cannot be combined with `size`' }] },
+    });
+  });
+
   it('refuses guests', async () => {
     const response = await fetch(`${world.url}/v1/ai/image/create`, {
       method: 'POST',
@@ -192,7 +200,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
         { width: 1, height: 1 },
       ],
     });
-    expect((await download(job.images?.[0]?.url ?? '')).bytes).toEqual(scriptedPicture);
+    expect((await download(imagesOf(job)[0]?.url ?? '')).bytes).toEqual(scriptedPicture);
     const call = world.provider.lastCall();
     expect(call.path).toBe('/v1/images/generations');
     expect(call.headers.authorization).toBe('Bearer key-of-acme');
@@ -247,7 +255,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     const elsewhere = await world.user.ai.createImage({ model: 'acme/elsewhere', prompt: 'x' });
     const job = await ended(world.user, elsewhere.job_id);
     expect(job).toMatchObject({ status: 'failed', error: { code: 'upstream_failed' } });
-    expect(job.images).toBeUndefined();
+    expect(job).not.toHaveProperty('images');
   });
 
   it('answers a repeated Idempotency-Key with the same job', async () => {

@@ -3,7 +3,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { GatewayClient, ImageJob, VideoJob } from '@townhall/gateway';
+import type { GatewayClient, GeneratedImage, GeneratedVideo, ImageJob, VideoJob } from '@townhall/gateway';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { id } from '../../../../src/kernel/ids.ts';
@@ -107,6 +107,18 @@ async function untilEnd<Job extends { status: string }>(
     if (performance.now() > endsAt) throw new Error(`The job is still ${job.status}.`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
+}
+
+/** The images of a job; throws for a job that has none. */
+export function imagesOf(job: ImageJob): GeneratedImage[] {
+  if (job.status !== 'succeeded') throw new Error(`The job is ${job.status}.`);
+  return job.images;
+}
+
+/** The videos of a job; throws for a job that has none. */
+export function videosOf(job: VideoJob): GeneratedVideo[] {
+  if (job.status !== 'succeeded') throw new Error(`The job is ${job.status}.`);
+  return job.videos;
 }
 
 /** The bytes under a link, taken without a credential. */

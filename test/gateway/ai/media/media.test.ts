@@ -5,7 +5,7 @@ import { createMediaLinks } from '../../../../src/gateway/ai/media/links.ts';
 import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
 import { localMediaModels } from '../../../../src/gateway/ai/providers/local/media-models.ts';
 import { scriptedPicture } from '../../../support/provider.ts';
-import { download, ended, startMedia, type MediaWorld } from './media-world.ts';
+import { download, ended, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -16,7 +16,7 @@ afterAll(() => world?.close());
 async function makeImage(): Promise<{ jobId: string; url: URL }> {
   const { job_id } = await world.user.ai.createImage({ model: 'local/shapes', prompt: 'dot', size: '64x64' });
   const job = await ended(world.user, job_id);
-  return { jobId: job_id, url: new URL(job.images?.[0]?.url ?? '') };
+  return { jobId: job_id, url: new URL(imagesOf(job)[0]?.url ?? '') };
 }
 
 describe('ai.getMedia', { timeout: 60_000 }, () => {
@@ -89,10 +89,10 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
         prompt: 'dot',
         size: '64x64',
       });
-      const old = (await ended(short.user, job_id)).images?.[0]?.url ?? '';
+      const old = imagesOf(await ended(short.user, job_id))[0]?.url ?? '';
       expect((await download(old)).status).toBe(200);
       await expect.poll(async () => (await download(old)).status, { interval: 250 }).toBe(404);
-      const fresh = (await short.user.ai.getImage({ job_id })).images?.[0]?.url ?? '';
+      const fresh = imagesOf(await short.user.ai.getImage({ job_id }))[0]?.url ?? '';
       expect((await download(fresh)).status).toBe(200);
     } finally {
       await short.close();

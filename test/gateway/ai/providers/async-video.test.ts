@@ -15,7 +15,7 @@ import {
   type ScriptedProvider,
 } from '../../../support/provider.ts';
 import { scriptedFilm } from '../../../support/provider-videos.ts';
-import { download, endedVideo } from '../media/media-world.ts';
+import { download, endedVideo, videosOf } from '../media/media-world.ts';
 
 const rates = { video_second: 25 };
 const maxBytes = 200_000;
@@ -175,7 +175,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       videos: [{ media_type: 'video/mp4', width: 1280, height: 720, duration_seconds: 4 }],
       metadata: { model: 'acme/film', credits: 100 },
     });
-    const { bytes, headers } = await download(job.videos?.[0]?.url ?? '');
+    const { bytes, headers } = await download(videosOf(job)[0]?.url ?? '');
     expect(bytes).toEqual(scriptedFilm());
     expect(headers.get('content-type')).toBe('video/mp4');
     const [submission, ...rest] = provider.calls;

@@ -1,5 +1,10 @@
 // Serializes answers of the hub as chat completions, whole or as chunks of a stream.
-import type { ChatCompletion, ChatCompletionChunk } from '../../../../contract/gateway/types.gen.ts';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatDelta,
+  ChatToolCall,
+} from '../../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import {
   formatSourceList,
@@ -103,10 +108,8 @@ export async function* serializeChunks(
   );
 }
 
-type Delta = Record<string, unknown>;
-
 function chunkFactory({ modelId, completionId, createdSeconds, includeUsage }: ChunkOptions) {
-  return (delta: Delta, finishReason: string | null = null): ChatCompletionChunk => ({
+  return (delta: ChatDelta, finishReason: string | null = null): ChatCompletionChunk => ({
     id: completionId,
     object: 'chat.completion.chunk',
     created: createdSeconds,
@@ -121,20 +124,20 @@ function createDeltaSerializer() {
   const toolIndexes = new Map<string, number>();
   let isFirst = true;
 
-  function withRole(delta: Delta): Delta {
+  function withRole(delta: ChatDelta): ChatDelta {
     const role = isFirst ? { role: 'assistant', refusal: null } : {};
     isFirst = false;
     return { ...role, ...delta };
   }
 
-  function startToolCall(id: string, call: object): Delta {
+  function startToolCall(id: string, call: SerializedCall): ChatDelta {
     const index = toolIndexes.size;
     toolIndexes.set(id, index);
     return withRole({ tool_calls: [{ index, ...call }] });
   }
 
   /** The part as a delta; undefined for parts that the format does not have. */
-  function serialize(part: StreamPart): Delta | undefined {
+  function serialize(part: StreamPart): ChatDelta | undefined {
     switch (part.type) {
       case 'text-start':
         return isFirst ? withRole({ content: '' }) : undefined;
@@ -164,7 +167,9 @@ function createDeltaSerializer() {
   return { serialize, withRole };
 }
 
-function serializeToolCall(part: { toolCallId: string; toolName: string; input: string }): object {
+type SerializedCall = ChatToolCall & { function: { name: string; arguments: string } };
+
+function serializeToolCall(part: { toolCallId: string; toolName: string; input: string }): SerializedCall {
   return { id: part.toolCallId, type: 'function', function: { name: part.toolName, arguments: part.input } };
 }
 

@@ -48,11 +48,10 @@ export function droppedMemberWarnings(body: ChatCompletionRequest): Warning[] {
   addUnknown(add, 'stream_options', { value: body.stream_options, path: 'stream_options' });
   for (const [index, message] of body.messages.entries())
     addMessageWarnings(add, message, `messages[${index}]`);
-  for (const [index, tool] of listOf((body as { tools?: unknown }).tools).entries()) {
+  for (const [index, tool] of (body.tools ?? []).entries()) {
     const path = `tools[${index}]`;
     addUnknown(add, 'tool', { value: tool, path });
-    const definition = (tool as { function?: unknown } | null)?.function;
-    addUnknown(add, 'function', { value: definition, path: `${path}.function` });
+    addUnknown(add, 'function', { value: tool['function'], path: `${path}.function` });
   }
   return [...warnings.values()];
 }

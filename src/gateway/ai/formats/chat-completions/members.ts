@@ -1,15 +1,5 @@
-// Typed readers for members of a chat-completions request. Each throws a 400 that names the path of the member.
+// Readers and errors for members of a request that its schema leaves open. Each names the path of the member.
 import { Problem } from '../../../../kernel/problem.ts';
-
-export function readNumber(value: unknown, path: string): number | undefined {
-  if (value === undefined || typeof value === 'number') return value;
-  throw invalidMember(path, 'must be a number');
-}
-
-export function readBoolean(value: unknown, path: string): boolean | undefined {
-  if (value === undefined || typeof value === 'boolean') return value;
-  throw invalidMember(path, 'must be true or false');
-}
 
 export function readString(value: unknown, path: string): string {
   if (typeof value === 'string') return value;

@@ -1,39 +1,44 @@
 // Converts the messages of a chat-completions request to a prompt of the hub.
-import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
+import type {
+  ChatAssistantMessage,
+  ChatAudioPart,
+  ChatContent,
+  ChatFile,
+  ChatFilePart,
+  ChatImagePart,
+  ChatMessage,
+  ChatRefusalPart,
+  ChatTextPart,
+  ChatToolCall,
+  ChatToolMessage,
+} from '../../../../contract/gateway/types.gen.ts';
 import type { Prompt } from '../../hub/language-model.ts';
-import {
-  invalidMember,
-  readList,
-  readObject,
-  readString,
-  readToolName,
-  unsupportedMember,
-} from './members.ts';
+import { invalidMember, readString, readToolName, unsupportedMember } from './members.ts';
 
-type Message = ChatCompletionRequest['messages'][number];
 type PromptMessage = Prompt[number];
 type UserPart = Extract<PromptMessage, { role: 'user' }>['content'][number];
 type AssistantPart = Extract<PromptMessage, { role: 'assistant' }>['content'][number];
+/** The parts whose types the contract knows; a part of another type ends in the default of each switch. */
+type ContentPart = ChatTextPart | ChatImagePart | ChatAudioPart | ChatFilePart | ChatRefusalPart;
 
-/** Throws a 400 for a member of the wrong shape and a 422 for content that the hub cannot carry. */
-export function toPrompt(messages: readonly Message[]): Prompt {
+/** Throws a 400 for a member that the format leaves open and the hub needs, and a 422 for content that it cannot carry. */
+export function toPrompt(messages: readonly ChatMessage[]): Prompt {
   // A tool message names only the id of its call; the hub also wants the tool's name.
   const toolNames = new Map<string, string>();
   return messages.map((message, index): PromptMessage => {
     const path = `messages[${index}]`;
     refuseProviderMembers(message, path);
-    const { content } = message as { content?: unknown };
     switch (message.role) {
       case 'system':
       case 'developer':
-        return { role: 'system', content: readText(content, path) };
+        return { role: 'system', content: readText(message.content, path) };
       case 'user':
-        return { role: 'user', content: toUserContent(content, path) };
+        return { role: 'user', content: toUserContent(message.content, path) };
       case 'assistant':
         return { role: 'assistant', content: toAssistantContent(message, path, toolNames) };
       case 'tool':
         return toToolMessage(message, path, toolNames);
-      default:
+      case 'function':
         throw unsupportedMember(
           `${path}.role`,
           'Messages of the role function are not supported by this model; use tool.',
@@ -42,10 +47,8 @@ export function toPrompt(messages: readonly Message[]): Prompt {
   });
 }
 
-function refuseProviderMembers(message: Message, path: string): void {
-  const name = ['audio', 'function_call'].find(
-    (member) => ((message as Readonly<Record<string, unknown>>)[member] ?? null) !== null,
-  );
+function refuseProviderMembers(message: Readonly<Record<string, unknown>>, path: string): void {
+  const name = ['audio', 'function_call'].find((member) => (message[member] ?? null) !== null);
   if (name === undefined) return;
   throw unsupportedMember(
     `${path}.${name}`,
@@ -54,56 +57,55 @@ function refuseProviderMembers(message: Message, path: string): void {
 }
 
 function toToolMessage(
-  message: Message,
+  { tool_call_id: toolCallId, content }: ChatToolMessage,
   path: string,
   toolNames: ReadonlyMap<string, string>,
 ): PromptMessage {
-  const { tool_call_id: id, content } = message as { tool_call_id?: unknown; content?: unknown };
-  const toolCallId = readString(id, `${path}.tool_call_id`);
+  if (toolCallId === undefined) throw invalidMember(`${path}.tool_call_id`, 'is required');
   const toolName = toolNames.get(toolCallId);
   if (toolName === undefined)
     throw invalidMember(`${path}.tool_call_id`, 'names no tool call of an earlier message');
+  if (content === undefined || content === null) throw invalidMember(`${path}.content`, 'is required');
   const output = { type: 'text' as const, value: readText(content, path) };
   return { role: 'tool', content: [{ type: 'tool-result', toolCallId, toolName, output }] };
 }
 
-function toUserContent(content: unknown, path: string): UserPart[] {
+function toUserContent(content: ChatContent, path: string): UserPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
-  return readList(content, `${path}.content`).map((part, index) =>
-    toUserPart(part, `${path}.content[${index}]`),
-  );
+  return content.map((part, index) => toUserPart(part as ContentPart, `${path}.content[${index}]`));
 }
 
-function toUserPart(part: unknown, path: string): UserPart {
-  const { type, ...members } = readObject(part, path);
-  switch (type) {
+function toUserPart(part: ContentPart, path: string): UserPart {
+  switch (part.type) {
     case 'image_url': {
-      const { url } = readObject(members['image_url'], `${path}.image_url`);
-      const urlPath = `${path}.image_url.url`;
-      return toFilePart(readString(url, urlPath), { path: urlPath, mediaType: 'image/*' });
+      const { image_url: image } = part;
+      const isText = typeof image === 'string';
+      const urlPath = isText ? `${path}.image_url` : `${path}.image_url.url`;
+      return toFilePart(isText ? image : image.url, { path: urlPath, mediaType: 'image/*' });
     }
     case 'input_audio': {
-      const { data, format } = readObject(members['input_audio'], `${path}.input_audio`);
-      const mediaType = `audio/${readString(format, `${path}.input_audio.format`).replace('mp3', 'mpeg')}`;
-      const audio = readString(data, `${path}.input_audio.data`);
-      return { type: 'file', mediaType, data: { type: 'data', data: audio } };
+      const { input_audio: audio } = part;
+      if (typeof audio === 'string' || audio.format === undefined)
+        throw invalidMember(`${path}.input_audio.format`, 'is required');
+      const mediaType = `audio/${audio.format.replace('mp3', 'mpeg')}`;
+      return { type: 'file', mediaType, data: { type: 'data', data: audio.data } };
     }
     case 'file':
-      return toUploadedFile(members['file'], `${path}.file`);
+      return toUploadedFile(part.file, `${path}.file`);
     default:
       return { type: 'text', text: readTextPart(part, path) };
   }
 }
 
-function toUploadedFile(file: unknown, path: string): UserPart {
-  const { file_data: data, filename, file_id: fileId } = readObject(file, path);
-  if (fileId !== undefined)
+function toUploadedFile({ file_data: data, filename, file_id: fileId }: ChatFile, path: string): UserPart {
+  if (typeof fileId === 'string')
     throw unsupportedMember(
       `${path}.file_id`,
       'This model cannot read files that are stored at another provider; send file_data.',
     );
   const dataPath = `${path}.file_data`;
-  const part = toFilePart(readString(data, dataPath), { path: dataPath, mediaType: 'application/pdf' });
+  if (data === undefined || data === null) throw invalidMember(dataPath, 'is required');
+  const part = toFilePart(data, { path: dataPath, mediaType: 'application/pdf' });
   return typeof filename === 'string' ? { ...part, filename } : part;
 }
 
@@ -126,19 +128,17 @@ function toFilePart(
   throw invalidMember(path, 'must be a data URL in base64 or an http or https address');
 }
 
-function toAssistantContent(message: Message, path: string, toolNames: Map<string, string>): AssistantPart[] {
-  const {
-    content,
-    refusal,
-    tool_calls: calls,
-    reasoning_content: reasoning,
-  } = message as { content?: unknown; refusal?: unknown; tool_calls?: unknown; reasoning_content?: unknown };
+function toAssistantContent(
+  { content, refusal, tool_calls: calls, reasoning_content: reasoning }: ChatAssistantMessage,
+  path: string,
+  toolNames: Map<string, string>,
+): AssistantPart[] {
   const parts: AssistantPart[] = [];
   if (typeof reasoning === 'string') parts.push({ type: 'reasoning', text: reasoning });
   if (content !== undefined && content !== null) parts.push({ type: 'text', text: readText(content, path) });
   // In answers, and in messages copied from them, `refusal` has the text and `content` is null.
   if (typeof refusal === 'string' && refusal !== '') parts.push({ type: 'text', text: refusal });
-  for (const [index, call] of readList(calls ?? [], `${path}.tool_calls`).entries()) {
+  for (const [index, call] of (calls ?? []).entries()) {
     const part = toToolCall(call, `${path}.tool_calls[${index}]`);
     toolNames.set(part.toolCallId, part.toolName);
     parts.push(part);
@@ -146,19 +146,23 @@ function toAssistantContent(message: Message, path: string, toolNames: Map<strin
   return parts;
 }
 
-function toToolCall(call: unknown, path: string): Extract<AssistantPart, { type: 'tool-call' }> {
-  const { id, type = 'function', function: calledFunction } = readObject(call, path);
-  if (type !== 'function')
+function toToolCall(
+  { id: toolCallId, type, function: calledFunction }: ChatToolCall,
+  path: string,
+): Extract<AssistantPart, { type: 'tool-call' }> {
+  if ((type ?? 'function') !== 'function')
     throw unsupportedMember(
       `${path}.type`,
       `This model takes tool calls of the type function only, not ${readString(type, `${path}.type`)}.`,
     );
-  const { name, arguments: input } = readObject(calledFunction, `${path}.function`);
+  if (typeof toolCallId !== 'string') throw invalidMember(`${path}.id`, 'is required');
+  const { name: toolName, arguments: input } = calledFunction ?? {};
+  if (toolName === undefined) throw invalidMember(`${path}.function.name`, 'is required');
   return {
     type: 'tool-call',
-    toolCallId: readString(id, `${path}.id`),
-    toolName: readToolName(name, `${path}.function.name`),
-    input: parseToolInput(readString(input ?? '', `${path}.function.arguments`)),
+    toolCallId,
+    toolName: readToolName(toolName, `${path}.function.name`),
+    input: typeof input === 'string' ? parseToolInput(input) : (input ?? {}),
   };
 }
 
@@ -173,16 +177,15 @@ function parseToolInput(text: string): unknown {
   }
 }
 
-function readText(content: unknown, path: string): string {
+function readText(content: ChatContent, path: string): string {
   if (typeof content === 'string') return content;
-  return readList(content, `${path}.content`)
-    .map((part, index) => readTextPart(part, `${path}.content[${index}]`))
+  return content
+    .map((part, index) => readTextPart(part as ContentPart, `${path}.content[${index}]`))
     .join('');
 }
 
-function readTextPart(part: unknown, path: string): string {
-  const { type, text, refusal } = readObject(part, path);
-  if (type === 'text') return readString(text, `${path}.text`);
-  if (type === 'refusal') return readString(refusal, `${path}.refusal`);
+function readTextPart(part: ContentPart, path: string): string {
+  if (part.type === 'text') return part.text;
+  if (part.type === 'refusal') return part.refusal;
   throw unsupportedMember(path, 'This model takes text only.');
 }

@@ -1,19 +1,17 @@
 // Converts a chat-completions request to a call of the hub, for models whose provider does not speak the format
 // itself. A member that the hub cannot express is refused, never ignored.
-import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
+import type {
+  ChatCompletionRequest,
+  ChatFunctionTool,
+  ChatSchemaFormat,
+  ChatTool,
+  ChatToolChoice,
+} from '../../../../contract/gateway/types.gen.ts';
 import type { ProviderEntry } from '../../catalog/models-file.ts';
 import type { ModelCall } from '../../hub/language-model.ts';
 import { providerOptionsFor } from '../../providers/provider-options.ts';
 import { labelMembers } from './dropped-members.ts';
-import {
-  invalidMember,
-  readBoolean,
-  readList,
-  readNumber,
-  readObject,
-  readString,
-  unsupportedMember,
-} from './members.ts';
+import { invalidMember, unsupportedMember } from './members.ts';
 import { toPrompt } from './prompt.ts';
 
 export interface ModelCallOptions {
@@ -23,30 +21,29 @@ export interface ModelCallOptions {
   signal: AbortSignal;
 }
 
-/** Throws a 400 for a member of the wrong shape and a 422 for one that the model cannot honour. */
+/** Throws a 400 for a member that the hub needs and a 422 for one that the model cannot honour. */
 export function toModelCall(
   body: ChatCompletionRequest,
   { provider, effort, signal }: ModelCallOptions,
 ): ModelCall {
   refuseUnsupported(body);
-  const read = memberReader(body);
-  const format = toResponseFormat(read('response_format'));
+  const format = toResponseFormat(body.response_format ?? undefined);
   return {
     prompt: toPrompt(body.messages),
     maxOutputTokens: body.max_completion_tokens ?? body.max_tokens ?? undefined,
-    temperature: readNumber(read('temperature'), 'temperature'),
-    topP: readNumber(read('top_p'), 'top_p'),
-    topK: readNumber(read('top_k'), 'top_k'),
-    presencePenalty: readNumber(read('presence_penalty'), 'presence_penalty'),
-    frequencyPenalty: readNumber(read('frequency_penalty'), 'frequency_penalty'),
-    seed: readNumber(read('seed'), 'seed'),
-    stopSequences: toStopSequences(read('stop')),
+    temperature: body.temperature ?? undefined,
+    topP: body.top_p ?? undefined,
+    topK: body.top_k ?? undefined,
+    presencePenalty: body.presence_penalty ?? undefined,
+    frequencyPenalty: body.frequency_penalty ?? undefined,
+    seed: body.seed ?? undefined,
+    stopSequences: typeof body.stop === 'string' ? [body.stop] : (body.stop ?? undefined),
     responseFormat: format?.responseFormat,
-    tools: toTools(read('tools')),
-    toolChoice: toToolChoice(read('tool_choice')),
+    tools: body.tools?.map(toTool),
+    toolChoice: toToolChoice(body.tool_choice ?? undefined),
     reasoningEffort: effort,
     providerOptions: providerOptionsFor(provider, {
-      parallelToolCalls: readBoolean(read('parallel_tool_calls'), 'parallel_tool_calls'),
+      parallelToolCalls: body.parallel_tool_calls ?? undefined,
       strictSchema: format?.isStrict,
     }),
     signal,
@@ -58,9 +55,9 @@ export function toModelCall(
   };
 }
 
-/** The format that the request wants its answer in. Throws a 400 for a member of the wrong shape. */
+/** The format that the request wants its answer in. Throws a 400 for one that the hub does not know. */
 export function parseResponseFormat(body: ChatCompletionRequest): ModelCall['responseFormat'] {
-  return toResponseFormat(memberReader(body)('response_format'))?.responseFormat;
+  return toResponseFormat(body.response_format ?? undefined)?.responseFormat;
 }
 
 // The members that reach a model of the hub, or that the serializer of the answer reads.
@@ -99,72 +96,60 @@ function refuseUnsupported(body: ChatCompletionRequest): void {
   if (read('logprobs') === true) throw unsupportedMember('logprobs', 'This model has no log probabilities.');
   if (!['auto', 'default', undefined].includes(read('service_tier') as string | undefined))
     throw unsupportedMember('service_tier', 'This model has no such tier; use auto or default.');
-  const modalities = readList(read('modalities') ?? ['text'], 'modalities');
-  if (modalities.some((modality) => modality !== 'text'))
+  if (body.modalities?.some((modality) => modality !== 'text') === true)
     throw unsupportedMember('modalities', 'This model answers in text.');
-}
-
-function toStopSequences(stop: unknown): string[] | undefined {
-  if (stop === undefined) return undefined;
-  const sequences = typeof stop === 'string' ? [stop] : readList(stop, 'stop');
-  return sequences.map((sequence, index) => readString(sequence, `stop[${index}]`));
 }
 
 // A schema without `strict` only guides the model, in this format.
 function toResponseFormat(
-  format: unknown,
+  format: ChatCompletionRequest['response_format'],
 ): { responseFormat: ModelCall['responseFormat']; isStrict?: boolean } | undefined {
-  if (format === undefined) return undefined;
-  const { type, json_schema: jsonSchema } = readObject(format, 'response_format');
+  if (format === undefined || format === null) return undefined;
+  const { type } = format;
   if (type === 'text') return { responseFormat: { type: 'text' } };
   if (type === 'json_object') return { responseFormat: { type: 'json' } };
   if (type !== 'json_schema')
     throw invalidMember('response_format.type', 'must be text, json_object or json_schema');
-  const path = 'response_format.json_schema';
-  const { schema, name, description, strict } = readObject(jsonSchema, path);
+  const { json_schema: jsonSchema } = format as ChatSchemaFormat;
+  if (jsonSchema === undefined) throw invalidMember('response_format.json_schema', 'is required');
+  const { schema, name, description, strict } = jsonSchema;
   return {
     responseFormat: {
       type: 'json',
-      schema: readObject(schema ?? {}, `${path}.schema`),
+      schema: schema ?? {},
       ...(typeof name === 'string' ? { name } : {}),
       ...(typeof description === 'string' ? { description } : {}),
     },
-    isStrict: readBoolean(strict ?? undefined, `${path}.strict`) ?? false,
+    isStrict: strict ?? false,
   };
 }
 
-function toTools(tools: unknown): ModelCall['tools'] {
-  if (tools === undefined) return undefined;
-  return readList(tools, 'tools').map((tool, index) => {
-    const path = `tools[${index}]`;
-    const { type, function: definition } = readObject(tool, path);
-    if (type !== 'function')
-      throw unsupportedMember(
-        `${path}.type`,
-        `This model knows tools of the type function only, not ${readString(type, `${path}.type`)}.`,
-      );
-    const { name, description, parameters, strict } = readObject(definition, `${path}.function`);
-    return {
-      type: 'function',
-      name: readString(name, `${path}.function.name`),
-      ...(typeof description === 'string' ? { description } : {}),
-      ...(typeof strict === 'boolean' ? { strict } : {}),
-      inputSchema: readObject(
-        parameters ?? { type: 'object', properties: {} },
-        `${path}.function.parameters`,
-      ),
-    };
-  });
+function toTool(tool: ChatTool, index: number): NonNullable<ModelCall['tools']>[number] {
+  if (tool.type !== 'function')
+    throw unsupportedMember(
+      `tools[${index}].type`,
+      `This model knows tools of the type function only, not ${String(tool.type)}.`,
+    );
+  const { name, description, parameters, strict } = (tool as ChatFunctionTool).function;
+  return {
+    type: 'function',
+    name,
+    ...(typeof description === 'string' ? { description } : {}),
+    ...(typeof strict === 'boolean' ? { strict } : {}),
+    inputSchema: parameters ?? { type: 'object', properties: {} },
+  };
 }
 
-function toToolChoice(choice: unknown): ModelCall['toolChoice'] {
-  if (choice === undefined) return undefined;
+function toToolChoice(choice: ChatToolChoice | undefined): ModelCall['toolChoice'] {
+  if (choice === undefined || choice === null) return undefined;
   if (choice === 'auto' || choice === 'none' || choice === 'required') return { type: choice };
-  const { type, function: chosenFunction } = readObject(choice, 'tool_choice');
+  if (typeof choice === 'string')
+    throw invalidMember('tool_choice', 'must be auto, none, required or a function');
+  const { type, function: chosenFunction } = choice;
   if (type !== undefined && type !== 'function')
     throw unsupportedMember('tool_choice.type', 'This model can be given the choice of a function only.');
-  const { name } = readObject(chosenFunction, 'tool_choice.function');
-  return { type: 'tool', toolName: readString(name, 'tool_choice.function.name') };
+  if (chosenFunction === undefined) throw invalidMember('tool_choice.function', 'is required');
+  return { type: 'tool', toolName: chosenFunction.name };
 }
 
 // Reads members beyond those that the contract describes. In this format null is the same as absent.
