@@ -153,7 +153,7 @@ describe('usage.listRecords', () => {
     const expectedIds = new Set<string>();
     for (let n = 0; n < 7; n += 1)
       expectedIds.add(
-        await record({ userId: 'usr_paged', bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }),
+        await record({ userId: other, bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }),
       );
     const listedIds: string[] = [];
     for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
