@@ -2,10 +2,11 @@
 // streams that speak the PostgreSQL protocol with it. With it a folder is a database: one process at a
 // time, durable at every commit.
 import { chmodSync, existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { getCompileCacheDir } from 'node:module';
+import { dirname, join, resolve } from 'node:path';
 import { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
-import { assetExists, assetPath, startThread } from '../assets.ts';
+import { assetExists, assetPath, isSingleExecutable, startThread } from '../assets.ts';
 import { makeFolder } from '../folder.ts';
 import { lockFolder } from './folder-lock.ts';
 import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
@@ -117,10 +118,18 @@ interface Engine {
   exit: Promise<string>;
 }
 
+// The thread compiles from this process's cache. In a checkout the cache has the code without its types, and the thread
+// does not load Node's type stripper, which takes 11 MB.
+function compileCacheEnvironment(): Record<string, string> {
+  // Node's folder is one of its version within the one that the process set.
+  const folder = isSingleExecutable ? undefined : getCompileCacheDir();
+  return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
+}
+
 async function startEngine(start: EmbeddedStart): Promise<Engine> {
   const worker = startThread('src/kernel/data/embedded-worker', {
     workerData: start,
-    env: {},
+    env: compileCacheEnvironment(),
     execArgv: [],
     name: 'embedded-postgres',
     resourceLimits: { maxYoungGenerationSizeMb: 6 },
