@@ -11,7 +11,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { version } from '../command-line/version.ts';
 import { announceListening } from '../servers/announce.ts';
-import { limitStreamGarbage } from '../servers/heap.ts';
+import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -74,7 +74,8 @@ function supervisedGateway(env: Environment): SupervisedGateway {
         case 'adopt':
           await requireGateway().listen({ fd: listeningFd, url: request.input.url });
           announceListening(request.input.url);
-          return limitStreamGarbage();
+          limitStreamGarbage();
+          return saveMemoryWhileIdle();
         case 'record':
           return requireGateway().recordCity(request.input);
         case 'leave':

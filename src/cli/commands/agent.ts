@@ -13,7 +13,7 @@ import {
   requireAddresses,
 } from '../servers/addresses.ts';
 import { announceListening } from '../servers/announce.ts';
-import { limitYoungGeneration } from '../servers/heap.ts';
+import { limitYoungGeneration, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 
 export const command: Command = {
@@ -40,6 +40,7 @@ export const command: Command = {
         const agent = await createAgent(config, { log, redactor, env, version, opening, logsPrints: true });
         const listening = explainListenErrors(agent.listen(), addresses);
         const { url } = await closingOnFailure(listening, () => agent.close());
+        saveMemoryWhileIdle();
         return untilStopped(
           () => announceListening(url),
           () => agent.close(),

@@ -19,7 +19,7 @@ import {
   requireAddresses,
 } from '../servers/addresses.ts';
 import { announceListening } from '../servers/announce.ts';
-import { limitStreamGarbage } from '../servers/heap.ts';
+import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { readWorkerStart, type WorkerStart } from '../servers/workers/messages.ts';
 import { runPrimary } from '../servers/primary.ts';
@@ -58,6 +58,7 @@ async function serveAlone(config: GatewayConfig, env: Environment): Promise<numb
   const listening = explainListenErrors(gateway.listen(), gatewayAddresses(config));
   const { url } = await closingOnFailure(listening, () => gateway.close());
   limitStreamGarbage();
+  saveMemoryWhileIdle();
   return untilStopped(
     () => announceListening(url),
     () => gateway.close(closeOptions),
@@ -74,6 +75,7 @@ async function serveAsWorker(
     breakerChannel: workerBreakers(),
   });
   limitStreamGarbage();
+  saveMemoryWhileIdle();
   return closingOnFailure(
     runWorker({ gateway, start: worker, stop: () => gateway.close(closeOptions) }),
     () => gateway.close(),

@@ -28,7 +28,7 @@ import {
   gatewayAddresses,
   requireAddresses,
 } from '../servers/addresses.ts';
-import { limitStreamGarbage } from '../servers/heap.ts';
+import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { welcome, type Welcome } from '../servers/welcome.ts';
 
@@ -90,6 +90,7 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
     closers.defer(() => agent.close());
     const { url: agentUrl } = await explainListenErrors(agent.listen(), addresses.agent);
     limitStreamGarbage();
+    saveMemoryWhileIdle();
     const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
     const screen = welcome({
       gatewayUrl,
