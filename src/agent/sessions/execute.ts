@@ -9,8 +9,8 @@ import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { EventStore } from './event-log/store.ts';
 import { lastStepText } from './records.ts';
 import type { CompletedRun } from './runs/active-run.ts';
+import { runFailure } from './runs/run-failure.ts';
 import type { Runs } from './runs/runs.ts';
-import type { RunRecord } from './runs/store.ts';
 import { keyedRequestId, type SessionHandlers } from './session-options.ts';
 import type { AcceptedInput, InputSubmitter } from './submit.ts';
 
@@ -131,7 +131,7 @@ async function waitForSettlement(
   const run = await runs.wait({ sessionKey: session.key, runId }, { timeoutMs: executeWaitMs, signal });
   if (run === 'waiting') return signal.aborted ? 'gone' : 'waiting';
   if (run === 'gone' || run.status !== 'completed' || run.messageId === null)
-    return failureOf(run === 'gone' ? null : run, runId);
+    return runFailure(run === 'gone' ? null : run, runId);
   const ofMessage = await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
   const completed = ofMessage.findLast(({ type }) => type === 'message.completed');
   const { message } = readEvent(completed as NonNullable<typeof completed>) as Extract<
@@ -145,11 +145,4 @@ async function waitForSettlement(
     usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
     finishReason: (run.finishReason ?? 'other') as CompletedRun['finishReason'],
   };
-}
-
-function failureOf(run: RunRecord | null, runId: string): Problem {
-  const message = `${run?.error?.message ?? 'The run did not end well.'} (${runId})`;
-  if (run?.status === 'cancelled') return new Problem('conflict', 'run_cancelled', message);
-  if (run?.status === 'interrupted') return new Problem('unavailable', 'run_interrupted', message);
-  return new Problem('upstream_failed', 'run_failed', message);
 }

@@ -1,0 +1,36 @@
+// The answer to a caller that waited for a run in another process and reads its failure from the log: the same code and
+// status as from the process that executed it.
+import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
+import type { ProblemCode } from '../../../contract/problem-code.gen.ts';
+import type { RunRecord } from './store.ts';
+
+const kinds = {
+  insufficient_credits: 'insufficient_credits',
+  model_not_found: 'not_found',
+  unsupported_by_model: 'impossible',
+  unsupported_reasoning_effort: 'impossible',
+  upstream_refused: 'impossible',
+  step_limit_reached: 'impossible',
+  rate_limited: 'rate_limited',
+  not_ready: 'unavailable',
+  draining: 'unavailable',
+  run_interrupted: 'unavailable',
+  database_unavailable: 'unavailable',
+  run_cancelled: 'conflict',
+  plugin_refused: 'forbidden',
+  upstream_failed: 'upstream_failed',
+  upstream_truncated: 'upstream_failed',
+  provider_credentials: 'upstream_failed',
+  upstream_timeout: 'upstream_timeout',
+} as const satisfies Partial<Record<ProblemCode, ProblemKind>>;
+
+/** Null is a run that is gone. */
+export function runFailure(run: Pick<RunRecord, 'status' | 'error'> | null, runId: string): Problem {
+  const message = `${run?.error?.message ?? 'The run did not end well.'} (${runId})`;
+  if (run?.status === 'cancelled') return new Problem('conflict', 'run_cancelled', message);
+  if (run?.status === 'interrupted') return new Problem('unavailable', 'run_interrupted', message);
+  const code = run?.error?.code ?? '';
+  if (!Object.hasOwn(kinds, code)) return new Problem('internal', 'internal_error', message);
+  const known = code as keyof typeof kinds;
+  return new Problem(kinds[known], known, message);
+}
