@@ -13,6 +13,7 @@ import { parseArgs } from 'node:util';
 import { type Document, checkReferences, operationsOf } from './generate/document.ts';
 import { digest, filesBelow, publish, writeIfChanged } from './generate/files.ts';
 import { generateClient } from './generate/hey-api.ts';
+import { completeErrorCodes, writeErrorCodes } from './generate/error-codes.ts';
 import { addSharedHeaders } from './generate/headers.ts';
 import { writeOperations } from './generate/operations.ts';
 import { writeProblemCodes } from './generate/problem-codes.ts';
@@ -121,6 +122,7 @@ function readBundle(staging: string, surface: Surface): Document {
   const file = bundleFile(staging, surface);
   const document = JSON.parse(readFileSync(file, 'utf8')) as Document;
   addSharedHeaders(document, surface, path.join(root, 'openapi/shared/headers'));
+  completeErrorCodes(document, surface);
   writeFileSync(file, JSON.stringify(document, null, 2));
   if (operationsOf(document).length === 0) throw new Error(`the bundle of ${surface.name} has no operation`);
   checkReferences(document, surface);
@@ -132,6 +134,7 @@ async function generateSurface(staging: string, surface: Surface, document: Docu
   const client = path.join(staging, 'clients', surface.name);
   const contract = path.join(staging, 'contract', surface.name);
   await generateClient(surface, { bundle: bundleFile(staging, surface), output: client, root });
+  writeFileSync(path.join(client, 'error-codes.gen.ts'), writeErrorCodes(document));
   mkdirSync(contract, { recursive: true });
   cpSync(bundleFile(staging, surface), path.join(contract, 'bundle.json'));
   // The server's types are the client's: one contract, one set of names.

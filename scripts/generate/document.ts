@@ -36,6 +36,7 @@ export interface Operation {
   responses?: Record<string, Body | Reference>;
   'x-passthrough'?: boolean;
   'x-ignores-credential'?: boolean;
+  'x-error-codes'?: string[];
 }
 
 export interface Document {

@@ -1,0 +1,235 @@
+// Completes the error codes of each operation. A path file lists what its handler refuses (`x-error-codes`); the codes of
+// shared code, such as authentication, bodies and model calls, come from the families here.
+
+import { type Document, type Operation, isReference, operationsOf, resolve } from './document.ts';
+import type { Surface } from './surfaces.ts';
+
+interface CodeFamily {
+  /** Which operations these are, for messages. */
+  name: string;
+  codes: readonly string[];
+  has: (operation: Operation, surface: Pick<Surface, 'name'>, path: string) => boolean;
+}
+
+interface CodeList {
+  enum: string[];
+  'x-codes': Record<string, { status: number[] }>;
+}
+
+const isGateway = (surface: Pick<Surface, 'name'>) => surface.name === 'gateway';
+
+function readsCredential(operation: Operation, surface: Pick<Surface, 'name'>): boolean {
+  return operation['x-ignores-credential'] !== true && (isGateway(surface) || needsCredential(operation));
+}
+
+function needsCredential({ security = [] }: Operation): boolean {
+  return security.length > 0 && security.every((requirement) => Object.keys(requirement).length > 0);
+}
+
+function takesJson({ requestBody }: Operation): boolean {
+  return requestBody !== undefined && 'content' in requestBody && 'application/json' in requestBody.content!;
+}
+
+function hasKey({ parameters = [] }: Operation): boolean {
+  return parameters.some((parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'));
+}
+
+function isPaid({ operationId = '', responses = {} }: Operation): boolean {
+  return operationId.startsWith('ai.') && responses['402'] !== undefined;
+}
+
+function namesSession({ parameters = [] }: Operation): boolean {
+  return parameters.some((parameter) => isReference(parameter) && parameter.$ref.endsWith('/SessionId'));
+}
+
+const instructions = ['sessions.execute', 'sessions.executeInSession', 'sessions.prompt', 'sessions.compact'];
+
+/** A code of a family is answered by those of its operations that declare a status of the code. */
+const codeFamilies: readonly CodeFamily[] = [
+  {
+    name: 'every operation',
+    codes: ['invalid_request', 'internal_error', 'draining', 'not_ready', 'database_unavailable'],
+    has: () => true,
+  },
+  {
+    name: 'a path with ids',
+    codes: ['invalid_path'],
+    has: (_operation, _surface, path) => path.includes('{'),
+  },
+  {
+    name: 'a JSON body',
+    codes: ['invalid_json', 'duplicate_member'],
+    has: takesJson,
+  },
+  {
+    name: 'a body',
+    codes: ['request_too_large', 'unsupported_media_type'],
+    has: ({ requestBody }) => requestBody !== undefined,
+  },
+  {
+    name: 'a credential',
+    codes: ['invalid_token'],
+    has: readsCredential,
+  },
+  {
+    name: 'a needed credential',
+    codes: ['authentication_required'],
+    has: needsCredential,
+  },
+  {
+    name: 'an identity of the gateway',
+    codes: ['bureau_paused', 'bureau_archived', 'rate_limited'],
+    has: (operation, surface) => isGateway(surface) && readsCredential(operation, surface),
+  },
+  {
+    name: 'a kind of identity',
+    codes: ['forbidden_for_identity'],
+    has: (operation, surface) => isGateway(surface) && needsCredential(operation),
+  },
+  {
+    name: 'the guard of the agent',
+    codes: ['forbidden_host', 'forbidden_origin'],
+    has: (_operation, surface) => !isGateway(surface),
+  },
+  {
+    name: 'an Idempotency-Key',
+    codes: ['idempotency_key_in_use', 'idempotency_key_reused', 'result_not_replayable'],
+    has: hasKey,
+  },
+  {
+    name: 'a paid call of a model',
+    codes: [
+      'insufficient_credits',
+      'paid_calls_stopped',
+      'model_not_found',
+      'unsupported_by_model',
+      'upstream_failed',
+      'upstream_refused',
+      'upstream_truncated',
+      'provider_credentials',
+      'upstream_timeout',
+      'credits_busy',
+      'journal_unavailable',
+    ],
+    has: isPaid,
+  },
+  {
+    name: 'a session',
+    codes: ['session_not_found'],
+    has: namesSession,
+  },
+  {
+    name: 'an instruction',
+    codes: [
+      'conflict',
+      'session_not_found',
+      'session_archived',
+      'session_busy',
+      'queue_full',
+      'rate_limited',
+    ],
+    has: ({ operationId = '' }) => [...instructions, 'chat.sendMessage'].includes(operationId),
+  },
+  {
+    name: 'a run that the call waits for',
+    codes: [
+      'insufficient_credits',
+      'model_not_found',
+      'unsupported_reasoning_effort',
+      'unsupported_by_model',
+      'upstream_failed',
+      'upstream_refused',
+      'upstream_truncated',
+      'provider_credentials',
+      'upstream_timeout',
+      'step_limit_reached',
+      'run_interrupted',
+      'run_cancelled',
+      'plugin_refused',
+    ],
+    has: ({ operationId = '' }) => operationId.startsWith('sessions.execute'),
+  },
+  {
+    name: 'an action of the project',
+    codes: [
+      'route_not_found',
+      'method_not_allowed',
+      'service_action_not_found',
+      'service_invalid_input',
+      'service_invalid_output',
+      'service_not_configured',
+      'service_refused',
+      'service_timeout',
+      'service_failed',
+      'authentication_required',
+      'forbidden_for_identity',
+      'insufficient_credits',
+    ],
+    has: ({ operationId = '' }, surface) => isGateway(surface) && operationId.startsWith('services.call'),
+  },
+];
+
+/** Writes the whole list into each operation of the bundled document, in the order of the contract's list of codes. */
+export function completeErrorCodes(document: Document, surface: Pick<Surface, 'name'>): void {
+  const list = document.components?.schemas?.['ProblemCode'] as unknown as CodeList | undefined;
+  if (list === undefined) throw new Error(`${surface.name} refers to no list of problem codes`);
+  const errors = operationsOf(document).flatMap(({ id, path, operation }) => {
+    const statuses = Object.keys(operation.responses ?? {}).map(Number);
+    const isDeclared = (code: string) =>
+      (list['x-codes'][code]?.status ?? []).some((status) => statuses.includes(status));
+    const own = operation['x-error-codes'] ?? [];
+    const shared = codeFamilies
+      .filter(({ has }) => has(operation, surface, path))
+      .flatMap(({ codes }) => codes)
+      .filter(isDeclared);
+    const all = new Set([...own, ...shared]);
+    operation['x-error-codes'] = list.enum.filter((code) => all.has(code));
+    const wrong = own.flatMap((code) => {
+      if (!list.enum.includes(code)) return [`${id} lists the unknown code ${code}`];
+      if (shared.includes(code)) return [`${id} lists ${code}, which every such operation has`];
+      return isDeclared(code) ? [] : [`${id} lists ${code} and declares none of its statuses`];
+    });
+    const silent = silentStatuses(document, list, operation);
+    return [...wrong, ...silent.map((status) => `${id} declares ${status} and lists no code of it`)];
+  });
+  if (errors.length > 0) throw new Error(`x-error-codes: ${errors.join('; ')}`);
+}
+
+/** The declared statuses of errors in JSON that no code of the operation has. */
+function silentStatuses(document: Document, list: CodeList, operation: Operation): string[] {
+  const codes = operation['x-error-codes'] ?? [];
+  return Object.entries(operation.responses ?? {})
+    .filter(([status, response]) => {
+      const { content = {} } = resolve<{ content?: object }>(document, response);
+      return Number(status) >= 400 && 'application/json' in content;
+    })
+    .map(([status]) => status)
+    .filter((status) => !codes.some((code) => list['x-codes'][code]?.status.includes(Number(status))));
+}
+
+/** The text of error-codes.gen.ts: a union for each operation, and all of them by operationId. */
+export function writeErrorCodes(document: Document): string {
+  const operations = operationsOf(document);
+  const shortName = (id: string) => stemOf(id.split('.').at(-1) ?? id);
+  const names = operations.map(({ id }) =>
+    operations.filter((other) => shortName(other.id) === shortName(id)).length > 1
+      ? id.split('.').map(stemOf).join('')
+      : shortName(id),
+  );
+  const unions = operations.map(({ id, operation }, index) => {
+    const codes = (operation['x-error-codes'] ?? []).map((code) => `\n  | '${code}'`).join('');
+    return `/** What \`${id}\` answers when it fails. */\nexport type ${names[index]}ErrorCode =${codes || ' never'};\n`;
+  });
+  const members = operations.map(({ id }, index) => `  '${id}': ${names[index]}ErrorCode;\n`);
+  return `// Generated from x-error-codes in openapi/ by scripts/generate.ts; change the contract instead.
+
+${unions.join('\n')}
+/** The error codes of every operation, by its operationId. */
+export interface OperationErrorCodes {
+${members.join('')}}
+`;
+}
+
+function stemOf(part: string): string {
+  return part.charAt(0).toUpperCase() + part.slice(1);
+}

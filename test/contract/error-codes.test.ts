@@ -1,0 +1,100 @@
+// The error codes of each operation: what the generator makes of the lists in the path files and of the families that
+// share code, and what it refuses.
+import { describe, expect, expectTypeOf, test } from 'vitest';
+import type { GenerateTextErrorCode, OperationErrorCodes } from '@townhall/gateway';
+import agentBundle from '../../src/contract/agent/bundle.json' with { type: 'json' };
+import gatewayBundle from '../../src/contract/gateway/bundle.json' with { type: 'json' };
+import { type Document, type Operation, operationsOf } from '../../scripts/generate/document.ts';
+import { completeErrorCodes, writeErrorCodes } from '../../scripts/generate/error-codes.ts';
+
+const agent = agentBundle as unknown as Document;
+const gateway = gatewayBundle as unknown as Document;
+const problem = { content: { 'application/json': {} } };
+const statuses = {
+  invalid_request: [400],
+  invalid_token: [401],
+  job_not_found: [404],
+  internal_error: [500],
+};
+
+function codesOf(document: Document, operationId: string): string[] {
+  return operationsOf(document).find(({ id }) => id === operationId)?.operation['x-error-codes'] ?? [];
+}
+
+function documentWith(operation: Partial<Operation>): Document {
+  return {
+    paths: {
+      '/v1/jobs': {
+        get: {
+          operationId: 'jobs.get',
+          security: [{ userToken: [] }],
+          responses: { '400': problem, '401': problem, '404': problem, '500': problem },
+          ...operation,
+        },
+      },
+    },
+    components: {
+      schemas: {
+        ProblemCode: {
+          enum: Object.keys(statuses),
+          'x-codes': Object.fromEntries(Object.entries(statuses).map(([code, status]) => [code, { status }])),
+        },
+      },
+    },
+  } as unknown as Document;
+}
+
+function complete(operation: Partial<Operation>): string[] {
+  const document = documentWith(operation);
+  completeErrorCodes(document, { name: 'gateway' });
+  return codesOf(document, 'jobs.get');
+}
+
+describe('the error codes of an operation', () => {
+  test('are its own and those of its families', () => {
+    expect(complete({ 'x-error-codes': ['job_not_found'] })).toEqual([
+      'invalid_request',
+      'invalid_token',
+      'job_not_found',
+      'internal_error',
+    ]);
+  });
+
+  test('must be known, declared by a status and no family', () => {
+    expect(() => complete({ 'x-error-codes': ['job_not_found', 'jobs_lost'] })).toThrow(
+      'jobs.get lists the unknown code jobs_lost',
+    );
+    expect(() => complete({ 'x-error-codes': ['job_not_found', 'invalid_token'] })).toThrow(
+      'jobs.get lists invalid_token, which every such operation has',
+    );
+    expect(() =>
+      complete({ 'x-error-codes': ['job_not_found'], responses: { '400': problem, '500': problem } }),
+    ).toThrow('jobs.get lists job_not_found and declares none of its statuses');
+  });
+
+  test('leave no declared status of an error without a code', () => {
+    expect(() => complete({})).toThrow('jobs.get declares 404 and lists no code of it');
+  });
+
+  test('tell calls of models, bodies and keys from plain reads', () => {
+    expect(codesOf(gateway, 'ai.generateText')).toEqual(
+      expect.arrayContaining([
+        'insufficient_credits',
+        'idempotency_key_reused',
+        'unsupported_reasoning_effort',
+      ]),
+    );
+    expect(codesOf(gateway, 'ai.listModels')).not.toContain('invalid_json');
+    expect(codesOf(gateway, 'directory.getHealth')).not.toContain('rate_limited');
+    expect(codesOf(agent, 'sessions.execute')).toContain('step_limit_reached');
+    expect(codesOf(agent, 'status.getStatus')).not.toContain('forbidden_for_identity');
+  });
+
+  test('become a union for each operation, and one name each', () => {
+    const text = writeErrorCodes(gateway);
+    expect(text).toMatch(/export type GenerateTextErrorCode =\n {2}\| 'invalid_request'/);
+    const names = Array.from(text.matchAll(/^export type (\w+)/gm), ([, name]) => name);
+    expect(new Set(names).size).toBe(operationsOf(gateway).length);
+    expectTypeOf<OperationErrorCodes['ai.generateText']>().toEqualTypeOf<GenerateTextErrorCode>();
+  });
+});
