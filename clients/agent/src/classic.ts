@@ -8,6 +8,7 @@ export type { EventStream } from '../../shared/src/operations.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 export { AgentError } from './errors.ts';
 export type { FollowOptions, FollowRequest } from './follow.ts';
+export type * from './generated/classic/error-codes.gen.ts';
 export type * from './generated/classic/types.gen.ts';
 export type { AgentClientOptions };
 

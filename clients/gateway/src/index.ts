@@ -9,6 +9,7 @@ export {
   type GatewayClientOptions,
 } from './client.ts';
 export { GatewayError } from './errors.ts';
+export type * from './generated/error-codes.gen.ts';
 export type * from './generated/types.gen.ts';
 export type { Login, LoginRequest, LoginSuccess, RedirectRequest, StartedRedirect } from './login.ts';
 export type { ModelSettings } from './model-call.ts';
