@@ -20,8 +20,12 @@ import { createRequestValidator } from './validator.ts';
 export interface Contract {
   /** Handles the request. Whatever the caller is to hear as an error is thrown as a Problem. */
   dispatch(request: ContractRequest): Promise<AnyReply>;
-  /** Why an error body may not be sent for the operation, or null. Always null without `validateResponses`. */
-  problemMismatch(request: ContractRequest, status: number, body: unknown): string | null;
+  /** Why an error may not be sent for the operation, or null. Always null without `validateResponses`. */
+  problemMismatch(
+    request: ContractRequest,
+    problem: { status: number; code: string },
+    body: unknown,
+  ): string | null;
   /** Why an answer may not carry these headers, or null; names in lower case. Always null without `validateResponses`. */
   headerMismatch(
     request: ContractRequest,
@@ -88,10 +92,11 @@ export function createContract<Identity extends CallerIdentity>(
       if (!options.validateResponses || !request.isHandled || !request.operation) return reply;
       return replyValidator.checkedReply(request.operation, reply);
     },
-    problemMismatch({ operation }, status, body) {
+    problemMismatch({ operation }, { status, code }, body) {
       if (!options.validateResponses || !operation) return null;
-      if (!declaredResponse(operation, status))
-        return `${operation.operationId} does not declare the status ${status}`;
+      const { operationId, errorCodes } = operation;
+      if (!declaredResponse(operation, status)) return `${operationId} does not declare the status ${status}`;
+      if (errorCodes?.has(code) === false) return `${operationId} does not list the error code ${code}`;
       return replyValidator.jsonMismatch(operation, status, body);
     },
     headerMismatch({ operation }, status, headers) {

@@ -43,6 +43,8 @@ export interface ContractOperation {
   rateLimit: string | undefined;
   /** Whose error types its errors carry, as `x-error-types` says; ours without it. */
   errorDialect: ErrorDialect | undefined;
+  /** The codes that its errors may have, as `x-error-codes` lists them; undefined where the document lists none. */
+  errorCodes: ReadonlySet<string> | undefined;
   /** The response does not depend on a credential, and the request is not counted. */
   ignoresCredential: boolean;
   /** Of an operation that will go: what its answers say about it. Undefined for all others. */
@@ -109,6 +111,7 @@ function readOperation(
     hasSecretResponse: operation['x-secret-response'] === true,
     rateLimit: operation['x-rate-limit'] as string | undefined,
     errorDialect: operation['x-error-types'] as ErrorDialect | undefined,
+    errorCodes: operation['x-error-codes'] && new Set(operation['x-error-codes'] as string[]),
     ignoresCredential: operation['x-ignores-credential'] === true,
     deprecationHeaders: operation['deprecated'] === true ? deprecationHeaders(operation) : undefined,
   };

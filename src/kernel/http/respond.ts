@@ -76,7 +76,7 @@ export function createResponder(options: ResponderOptions): Responder {
       }
       const answer = { ...problemHead(problem), body: errorBody(request, problem, options.surface) };
       const mismatch =
-        contract.problemMismatch(request, answer.status, answer.body) ??
+        contract.problemMismatch(request, problem, answer.body) ??
         contract.headerMismatch(request, answer.status, () => head.headersOf(request, answer));
       if (mismatch === null) {
         writeJson(head, request, answer, answer.body);

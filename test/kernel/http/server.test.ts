@@ -7,7 +7,16 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { loopbackGuard } from '../../../src/kernel/http/guard.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { quickest } from '../../support/quickest.ts';
-import { open, raw, rawAnswer, startWorld, until, type World, type WorldOptions } from '../world.ts';
+import {
+  open,
+  raw,
+  rawAnswer,
+  smallContract,
+  startWorld,
+  until,
+  type World,
+  type WorldOptions,
+} from '../world.ts';
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -188,6 +197,27 @@ describe('answers', () => {
     });
     expect((await fetch(`${refusing.url}/health`)).status).toBe(500);
     expect(JSON.stringify(refusing.lines)).toContain('does not declare for 409 the headers x-secret-plan');
+  });
+
+  test('an error code that the operation does not list becomes a logged 500', async () => {
+    const definition = smallContract();
+    const echo = definition.paths['/v1/open/echo']?.['post'];
+    if (echo) echo['x-error-codes'] = ['invalid_json', 'conflict'];
+    const problems = [
+      new Problem('conflict', 'conflict', 'Taken.'),
+      new Problem('conflict', 'session_busy', ''),
+    ];
+    const { url, lines } = await world({
+      definition,
+      handlers: {
+        'open.echo': async () => {
+          throw problems.shift() ?? new Error('no more problems');
+        },
+      },
+    });
+    expect((await post(`${url}/v1/open/echo`, '{}')).status).toBe(409);
+    expect((await post(`${url}/v1/open/echo`, '{}')).status).toBe(500);
+    expect(JSON.stringify(lines)).toContain('open.echo does not list the error code session_busy');
   });
 
   test('the agent says success: false beside the error', async () => {
