@@ -27,7 +27,8 @@ function needsCredential({ security = [] }: Operation): boolean {
 }
 
 function takesJson({ requestBody }: Operation): boolean {
-  return requestBody !== undefined && 'content' in requestBody && 'application/json' in requestBody.content!;
+  const { content = {} } = (requestBody ?? {}) as { content?: object };
+  return 'application/json' in content;
 }
 
 function hasKey({ parameters = [] }: Operation): boolean {

@@ -111,7 +111,7 @@ function readOperation(
     hasSecretResponse: operation['x-secret-response'] === true,
     rateLimit: operation['x-rate-limit'] as string | undefined,
     errorDialect: operation['x-error-types'] as ErrorDialect | undefined,
-    errorCodes: operation['x-error-codes'] && new Set(operation['x-error-codes'] as string[]),
+    errorCodes: readErrorCodes(operation['x-error-codes'] as string[] | undefined),
     ignoresCredential: operation['x-ignores-credential'] === true,
     deprecationHeaders: operation['deprecated'] === true ? deprecationHeaders(operation) : undefined,
   };
@@ -127,6 +127,10 @@ function deprecationHeaders(operation: OperationObject): { deprecation: string; 
       `${operation.operationId ?? ''} is deprecated; give it the days x-deprecated-since and x-sunset.`,
     );
   return { deprecation: `@${since.getTime() / 1000}`, sunset: sunset.toUTCString() };
+}
+
+function readErrorCodes(codes: string[] | undefined): ReadonlySet<string> | undefined {
+  return codes && new Set(codes);
 }
 
 function schemesOf(security: Record<string, string[]>[]): string[] {

@@ -31,6 +31,6 @@ export function runFailure(run: Pick<RunRecord, 'status' | 'error'> | null, runI
   if (run?.status === 'interrupted') return new Problem('unavailable', 'run_interrupted', message);
   const code = run?.error?.code ?? '';
   if (!Object.hasOwn(kinds, code)) return new Problem('internal', 'internal_error', message);
-  const known = code as keyof typeof kinds;
-  return new Problem(kinds[known], known, message);
+  const problemCode = code as keyof typeof kinds;
+  return new Problem(kinds[problemCode], problemCode, message);
 }
