@@ -106,7 +106,8 @@ const withMedia: Prepare = async (servers) => {
   const jobId = await startImage(servers);
   const getImage = () => servers.gateway.user.ai.getImage({ job_id: jobId });
   await expect.poll(async () => (await getImage()).status).toBe('succeeded');
-  const url = new URL((await getImage()).images?.[0]?.url ?? '');
+  const job = await getImage();
+  const url = new URL((job.status === 'succeeded' && job.images[0]?.url) || '');
   return {
     replace: {
       [example.media]: url.pathname.split('/').at(-1) ?? '',
