@@ -152,9 +152,7 @@ describe('usage.listRecords', () => {
   test('pages without gaps through records of the same instant', async () => {
     const expectedIds = new Set<string>();
     for (let n = 0; n < 7; n += 1)
-      expectedIds.add(
-        await record({ userId: other, bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }),
-      );
+      expectedIds.add(await record({ userId: other, bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }));
     const listedIds: string[] = [];
     for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
       const page = await world.admin.usage.listRecords({
