@@ -16,12 +16,15 @@ export function plantBug(name: string): void {
 
 export async function loadLedger(): Promise<LedgerModules> {
   const folder = '../../src/gateway/credits/allotments';
-  const [{ openAllotments }, { holdWithRecall }, { insufficientCredits }] = await Promise.all([
-    import(`${folder}/open-allotments.ts`) as Promise<LedgerModules>,
-    import(`${folder}/hold-with-recall.ts`) as Promise<LedgerModules>,
-    import(`${folder}/problems.ts`) as Promise<LedgerModules>,
-  ]);
-  return { openAllotments, holdWithRecall, insufficientCredits };
+  const [{ openAllotments }, { holdWithRecall }, { askReports }, { insufficientCredits }] = await Promise.all(
+    [
+      import(`${folder}/open-allotments.ts`) as Promise<LedgerModules>,
+      import(`${folder}/hold-with-recall.ts`) as Promise<LedgerModules>,
+      import(`${folder}/ask-reports.ts`) as Promise<LedgerModules>,
+      import(`${folder}/problems.ts`) as Promise<LedgerModules>,
+    ],
+  );
+  return { openAllotments, holdWithRecall, askReports, insufficientCredits };
 }
 
 function findBug(name: string): PlantedBug {
@@ -33,9 +36,14 @@ function findBug(name: string): PlantedBug {
   return bug;
 }
 
-function plant(bug: PlantedBug): void {
+/** Throws when a source has changed so that the bug cannot be planted. */
+export function requirePlantable(bug: PlantedBug): void {
   for (const change of bug.changes)
     changedSource(bug, change, readFileSync(new URL(change.file, root), 'utf8'));
+}
+
+function plant(bug: PlantedBug): void {
+  requirePlantable(bug);
   registerHooks({
     load(url, context, nextLoad) {
       const changes = bug.changes.filter(({ file }) => url === root + file);

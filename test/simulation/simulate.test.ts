@@ -1,6 +1,8 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { requirePlantable } from './load.ts';
+import { plantedBugs } from './planted-bugs.ts';
 import { drawSchedule } from './schedule.ts';
 import { shrink } from './shrink.ts';
 
@@ -28,6 +30,10 @@ describe('simulation', () => {
         '',
       );
     expect(await trace()).toBe(await trace());
+  });
+
+  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('can plant: %s', (_name, bug) => {
+    expect(() => requirePlantable(bug)).not.toThrow();
   });
 
   test('draws the same schedule from the same seed', () => {
