@@ -496,9 +496,13 @@ async function requireDurability(sql: Sql): Promise<void> {
 }
 
 // SQLSTATE classes and codes of transient failures: connection errors, exhausted resources, shutdown or startup, a statement
-// or lock timeout, a read-only replica.
+// or lock timeout, a deadlock, a read-only replica.
 const awayClasses = ['08', '53', '57', '58'];
-const awayCodes = new Set(['25006', '25P03', '55P03']);
+const awayCodes = new Set(['25006', '25P03', '40P01', '55P03']);
+// While a restore has the tables away: an unknown table, schema, function or type.
+const missingCodes = new Set(['42P01', '3F000', '42883', '42704']);
+const ownSchema = /"?\b(gateway|agent|pgboss)\b"?(\.| )/;
+const droppedMeanwhile = /^(cache lookup failed|could not open relation with OID)/;
 const awaySystemCodes = new Set([
   'CONNECTION_CLOSED',
   'CONNECTION_DESTROYED',
@@ -523,9 +527,14 @@ function databaseProblem(error: unknown): unknown {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const isAway =
     error instanceof postgres.PostgresError
-      ? awayClasses.includes(code.slice(0, 2)) || awayCodes.has(code)
+      ? awayClasses.includes(code.slice(0, 2)) || awayCodes.has(code) || isAwayForRestore(code, error.message)
       : error instanceof UnresponsiveServerError || awaySystemCodes.has(code);
   return isAway ? unavailable('The database does not answer at the moment.', error) : error;
+}
+
+function isAwayForRestore(code: string, message: string): boolean {
+  if (missingCodes.has(code)) return ownSchema.test(message);
+  return code === 'XX000' && droppedMeanwhile.test(message);
 }
 
 function unavailable(message: string, cause?: unknown): Problem {
