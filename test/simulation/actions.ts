@@ -2,6 +2,7 @@
 import { Problem } from '../../src/kernel/problem.ts';
 import { startCall } from './clients.ts';
 import { noFaults } from './database-link.ts';
+import { checkBalanceRead } from './invariants.ts';
 import { startGateway, type LedgerModules } from './gateway.ts';
 import { createDisk, loseUnsyncedLines, loseUnwrittenLines } from './journal-model.ts';
 import { type Action, printPlain } from './schedule.ts';
@@ -51,8 +52,8 @@ export function act(world: World, action: Action, modules: LedgerModules): void 
     case 'network cut':
       if (machine !== undefined) machine.cutUntilMs = scheduler.nowMs() + action.forMs;
       return;
-    case 'listen loss':
-      world.deafUntilMs = scheduler.nowMs() + action.forMs;
+    case 'balance read':
+      if (machine !== undefined) readBalance(world, machine, action);
       return;
     case 'message faults':
       if (world.isQuiet) return;
@@ -155,6 +156,32 @@ function restore(world: World): void {
   server.model.restore(backup, `generation-${server.starts}`);
   for (const holdId of server.model.holds.keys())
     world.scheduler.after(45_000, null, () => void server.model.settleHold(holdId, 0n));
+}
+
+/** Reads the balance on the machine soon after the user's next answer. */
+function readBalance(
+  world: World,
+  machine: Machine,
+  { userId, afterMs }: Extract<Action, { kind: 'balance read' }>,
+): void {
+  world.onAnswer.push(({ plan }) => {
+    if (plan.userId !== userId) return false;
+    world.scheduler.after(afterMs, null, () => readBalanceNow(world, machine, userId));
+    return true;
+  });
+}
+
+/** What was answered before a balance is read is charged in it. */
+function readBalanceNow(world: World, machine: Machine, userId: string): void {
+  const { gateway } = machine;
+  if (gateway?.process.state !== 'running' || !gateway.isReady) return;
+  const answers = world.calls.filter(({ plan, state }) => plan.userId === userId && state === 'answered');
+  gateway.readBalance(userId).then(
+    () => checkBalanceRead(world, userId, answers),
+    (error: unknown) => {
+      if (!(error instanceof Problem)) throw error;
+    },
+  );
 }
 
 /** A job: its exact hold may need credits that allotments keep idle. */

@@ -109,6 +109,7 @@ async function settle(
   world.trace?.(`${plan.requestId} answered, price ${credits}`);
   world.openCalls.delete(record);
   world.coverage.count('answer');
+  world.onAnswer = world.onAnswer.filter((listener) => !listener(record));
   if (credits > record.amount) world.coverage.count('price above the reservation');
   checkAnswer(world, record);
 }

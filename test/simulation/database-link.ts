@@ -47,8 +47,6 @@ export interface DatabaseLinkOptions {
   /** The connection of this process alone is cut. */
   isCut: () => boolean;
   onDisconnect(): void;
-  /** A statement was executed. */
-  onStatement(): void;
   trace: ((line: string) => void) | null;
 }
 
@@ -77,7 +75,6 @@ export function createDatabaseLink(options: DatabaseLinkOptions): Send {
     const { starts } = server;
     scheduler.after(delayMs, server.process, () => {
       if (!isLost(starts)) execute(statement);
-      options.onStatement();
     });
   }
 
@@ -104,7 +101,6 @@ export function createDatabaseLink(options: DatabaseLinkOptions): Send {
       scheduler.after(requestMs, server.process, () => {
         if (isLost(starts)) return fail(random.between(0, 10));
         const answer = execute(statement);
-        options.onStatement();
         if (options.trace !== null) log(describeAnswer(answer));
         const answerMs = latencyMs(fault, random);
         if (fault === 'answerLost' || requestMs + answerMs > deadlineMs)
@@ -137,7 +133,11 @@ export function allotmentStoreModel(send: Send, model: StoreModel, onTakeBack: (
     read: (allotmentIds) => send('read', () => model.read(allotmentIds)),
     renew: (gatewayId, reports, leaseMs) => send('renew', () => model.renew(gatewayId, reports, leaseMs)),
     recall: (request) => send('recall', () => model.recall(request)),
-    recalled: (gatewayId) => send('recalled', () => model.recalled(gatewayId)),
+    report: (gatewayId, reports, answerNumber) =>
+      send('report', () => model.report(gatewayId, reports, answerNumber)),
+    askReports: (gatewayId, userId) => send('askReports', () => model.askReports(gatewayId, userId)),
+    answeredReports: (gatewayIds) => send('answeredReports', () => model.answeredReports(gatewayIds)),
+    flags: (gatewayId) => send('flags', () => model.flags(gatewayId)),
     close: (scope) => send('close', () => model.close(scope)),
     affordable: (request) => send('affordable', () => model.affordable(request)),
     applyCharges: (batch) => send('applyCharges', () => model.applyCharges(batch)),

@@ -1,5 +1,6 @@
 // Starts and ends gateway processes: the real ledger of src/gateway/credits/allotments over the models of its seams.
 import type { Log } from '../../src/kernel/log.ts';
+import type { askReports } from '../../src/gateway/credits/allotments/ask-reports.ts';
 import type { holdWithRecall } from '../../src/gateway/credits/allotments/hold-with-recall.ts';
 import type { openAllotments } from '../../src/gateway/credits/allotments/open-allotments.ts';
 import type { insufficientCredits } from '../../src/gateway/credits/allotments/problems.ts';
@@ -16,6 +17,7 @@ import { fail, type Gateway, type Machine, type World } from './world.ts';
 export interface LedgerModules {
   openAllotments: typeof openAllotments;
   holdWithRecall: typeof holdWithRecall;
+  askReports: typeof askReports;
   insufficientCredits: typeof insufficientCredits;
 }
 
@@ -54,7 +56,7 @@ function createGateway(world: World, machine: Machine, process: Process): Gatewa
     generation: '',
     ledger: null,
     reports: () => [],
-    notify() {},
+    readBalance: () => Promise.reject(new Error('The gateway has not started.')),
     hold: () => Promise.reject(new Error('The gateway has not started.')),
     send: () => Promise.reject(new Error('The gateway has not started.')),
     close: () => Promise.resolve(),
@@ -86,14 +88,16 @@ async function run(world: World, machine: Machine, gateway: Gateway, modules: Le
     makeId,
     log: countingLog(world, gateway),
     isAlone: world.machines.length === 1,
-    times: { readRecallsEveryMs: 1_000 },
+    times: { readRecallsEveryMs: 400 },
   });
   const { ledger } = allotments;
   gateway.generation = world.server.model.generationId;
   gateway.reports = () => ledger.pool.all();
   await allotments.start();
   gateway.ledger = ledger;
-  gateway.notify = (payload) => allotments.notify(payload);
+  gateway.readBalance = async (userId) => {
+    await Promise.all([ledger.report(userId), modules.askReports({ store, clock, gatewayId, userId })]);
+  };
   gateway.close = () => allotments.close();
   gateway.hold = (hold) =>
     modules.holdWithRecall(hold, () => writeHold(world, gateway, hold, modules), {
@@ -133,7 +137,6 @@ function openStore(world: World, machine: Machine, gateway: Gateway): AllotmentS
     coverage,
     isCut: () => machine.cutUntilMs > scheduler.nowMs(),
     onDisconnect: () => void (gateway.disconnectedMs = scheduler.nowMs()),
-    onStatement: () => deliverNotifications(world),
     trace: world.trace,
   });
   return allotmentStoreModel(gateway.send, server.model, () => checkTakeBack(world, gateway));
@@ -186,28 +189,12 @@ function observeLeases(world: World, gateway: Gateway, store: AllotmentStore): A
       coverage.count(requests.some(({ end }) => end) ? 'give-back that ends' : 'give-back');
       return rows;
     },
-    async recalled(gatewayId) {
-      const rows = await store.recalled(gatewayId);
-      for (const row of rows) coverage.count(row.isClosed ? 'closed flag' : 'recall flag');
-      return rows;
+    async flags(gatewayId) {
+      const flags = await store.flags(gatewayId);
+      for (const row of flags.rows) coverage.count(row.isClosed ? 'closed flag' : 'recall flag');
+      return flags;
     },
   };
-}
-
-export function deliverNotifications(world: World): void {
-  const { model } = world.server;
-  if (model.notifications.length === 0) return;
-  const payloads = model.notifications;
-  model.notifications = [];
-  for (const payload of payloads) {
-    const gatewayId = payload.slice(payload.indexOf(':') + 1);
-    const gateway = world.machines.find((machine) => machine.gateway?.gatewayId === gatewayId)?.gateway;
-    if (gateway === undefined || gateway === null || world.deafUntilMs > world.scheduler.nowMs()) {
-      world.coverage.count('lost notification');
-      continue;
-    }
-    world.scheduler.after(world.random.between(0, 3), gateway.process, () => gateway.notify(payload));
-  }
 }
 
 const alarms = new Map([

@@ -74,7 +74,7 @@ function checkReservations(world: World, gateway: Gateway): void {
 function checkCovered(world: World, gateway: Gateway): void {
   const { model } = world.server;
   if (gateway.generation !== model.generationId) return;
-  const unapplied = unappliedOf(world, gateway);
+  const { unapplied, prices } = unappliedOf(world, gateway);
   for (const { allotmentId, reserved } of gateway.reports()) {
     const row = model.allotments.get(allotmentId);
     if (row === undefined) continue;
@@ -84,12 +84,33 @@ function checkCovered(world: World, gateway: Gateway): void {
         world,
         `${allotmentId} has ${row.amount} credits in the database, and ${need} are reserved or unapplied`,
       );
+    // Otherwise a balance would count a charge twice. A line that was put aside may be reported until the next renewal.
+    if (model.refusedRequests.size > 0) continue;
+    const most = prices.get(allotmentId) ?? 0n;
+    if (row.unapplied > most)
+      fail(world, `${allotmentId} is reported with ${row.unapplied} unapplied credits, and has ${most}`);
   }
 }
 
-/** Charges of the gateway's journal that the database has not applied, by allotment, each as far as it was reserved. */
-function unappliedOf(world: World, gateway: Gateway): Map<string, bigint> {
-  const sums = new Map<string, bigint>();
+/** At the answer to a balance: what clients had seen whole before the request is charged. */
+export function checkBalanceRead(world: World, userId: string, answers: readonly CallRecord[]): void {
+  if (!isReachableForAll(world, userId)) return;
+  const { recordedRequests, refusedRequests, generationId } = world.server.model;
+  world.coverage.count('balance with all charges');
+  for (const { plan, gateway, machine, price } of answers) {
+    if (price === 0n || refusedRequests.has(plan.requestId)) continue;
+    if (machine.gateway !== gateway || gateway.generation !== generationId) continue;
+    if (!recordedRequests.has(plan.requestId))
+      fail(world, `${plan.requestId} was answered before a balance was read without its charge`);
+  }
+}
+
+/** Charges of the gateway's journal that the database has not applied, by allotment: as far as they were reserved, and whole. */
+function unappliedOf(
+  world: World,
+  gateway: Gateway,
+): { unapplied: Map<string, bigint>; prices: Map<string, bigint> } {
+  const sums = { unapplied: new Map<string, bigint>(), prices: new Map<string, bigint>() };
   const folder = folderOf(gateway);
   if (folder === undefined) return sums;
   const appliedSeq = world.server.model.journals.get(gateway.gatewayId)?.appliedSeq ?? 0;
@@ -99,7 +120,8 @@ function unappliedOf(world: World, gateway: Gateway): Map<string, bigint> {
     const { line } = stored;
     if (line.kind !== 'final' || line.allotmentId === null) continue;
     const bound = world.bounds.get(line.call.requestId) ?? 0n;
-    addTo(sums, line.allotmentId, line.credits < bound ? line.credits : bound);
+    addTo(sums.unapplied, line.allotmentId, smaller(line.credits, bound));
+    addTo(sums.prices, line.allotmentId, line.credits);
   }
   return sums;
 }
@@ -178,24 +200,8 @@ function spareCredits(world: World, call: CallRecord): bigint {
     use(larger(other.amount, other.plan.raiseTo ?? 0n, other.plan.price), other.plan.tokenId);
     if (other.state === 'reserving') call.hasRivals = true;
   }
-  const unknown = appliedUnknown(world, userId);
-  accountUse += unknown;
-  keyUse += unknown;
   const accountFree = account.posted - accountUse;
   return key.cap === null ? accountFree : smaller(accountFree, key.cap - key.spent - keyUse);
-}
-
-/** Charges that the database has applied and whose process has not heard of it: it cannot know the credits as idle. */
-function appliedUnknown(world: World, userId: string): bigint {
-  const { model } = world.server;
-  let sum = 0n;
-  for (const { gateway } of world.machines)
-    for (const { allotmentId, unapplied } of gateway?.reports() ?? [])
-      if (model.allotments.get(allotmentId)?.userId === userId) sum += unapplied;
-  for (const { plan, state, price } of world.calls)
-    if (plan.userId === userId && (state === 'settling' || state === 'answered' || state === 'unsettled'))
-      if (!model.recordedRequests.has(plan.requestId)) sum -= price;
-  return sum > 0n ? sum : 0n;
 }
 
 function isOver(model: StoreModel, { state, plan }: CallRecord): boolean {

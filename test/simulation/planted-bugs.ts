@@ -81,16 +81,16 @@ export const plantedBugs: readonly PlantedBug[] = [
       },
       {
         file: `${allotments}/writes.ts`,
-        find: '  const { allotmentId, version, amount } = allotment;\n  return { allotmentId, version, amount, end: isLast };',
+        find: '  const { allotmentId, version, amount, charged, recall } = allotment;\n  return { allotmentId, version, amount, charged, recall, end: isLast };',
         replace:
-          '  const { allotmentId, version } = allotment;\n  return { allotmentId, version, amount: lowered, end: isLast };',
+          '  const { allotmentId, version, charged, recall } = allotment;\n  return { allotmentId, version, amount: lowered, charged, recall, end: isLast };',
       },
     ],
   },
   {
     name: 'give-back counted twice',
     seed: 600,
-    changes: [{ file: model, find: 'row !== null && row.version === version', replace: 'row !== null' }],
+    changes: [{ file: model, find: 'row === null || row.version !== version', replace: 'row === null' }],
   },
   {
     name: 'cap checked outside of the statement',
@@ -115,7 +115,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       ((request: Parameters<AllotmentStore['allot']>[0]) =>
         store.allot(request).catch(() => ({
           outcome: 'granted' as const,
-          row: { ...request, version: version + 1, amount: allotment.amount + need, isRecalled: false, isClosed: false },
+          row: { ...request, version: version + 1, amount: allotment.amount + need, charged: allotment.charged, recall: 0n, isRecalled: false, isClosed: false },
           available: 0n,
           idleElsewhere: 0n,
         })))({`,
@@ -212,14 +212,14 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/apply-loop.ts`,
-        find: 'reportsAfter([charge])',
-        replace: 'reportsAfter([charge].slice(1))',
+        find: 'allotmentsOf([charge])',
+        replace: 'allotmentsOf([charge].slice(1))',
       },
     ],
   },
   {
     name: 'restored ledger not noticed',
-    seed: 706,
+    seed: 42,
     changes: [
       {
         file: `${allotments}/maintenance.ts`,
@@ -236,6 +236,17 @@ export const plantedBugs: readonly PlantedBug[] = [
         file: `${allotments}/reserving.ts`,
         find: 'asker === undefined || asker.recall === null || call === asker;',
         replace: 'asker === undefined || asker.recall === null || call === asker || call.amount > 0n;',
+      },
+    ],
+  },
+  {
+    name: 'report counts charges that are applied',
+    seed: 1,
+    changes: [
+      {
+        file: `${allotments}/allotment.ts`,
+        find: 'return { allotmentId, reserved, unapplied, charged, number };',
+        replace: 'return { allotmentId, reserved, unapplied: unapplied + (charged - charged), number };',
       },
     ],
   },

@@ -55,7 +55,7 @@ export type Action =
   | { kind: 'disk failure'; machine: number; forMs: number }
   | { kind: 'disk loss'; machine: number }
   | { kind: 'network cut'; machine: number; forMs: number }
-  | { kind: 'listen loss'; forMs: number }
+  | { kind: 'balance read'; machine: number; userId: string; afterMs: number }
   | { kind: 'message faults'; faults: MessageFaults; forMs: number }
   | { kind: 'database stop'; forMs: number; clockAheadMs: number }
   | { kind: 'backup' }
@@ -85,7 +85,7 @@ const faultKinds = [
   'wall clock jump',
   'disk failure',
   'network cut',
-  'listen loss',
+  'balance read',
   'message faults',
   'message faults',
   'message faults',
@@ -246,8 +246,8 @@ function drawFault(random: Random, kind: FaultKind, machines: number, users: rea
     case 'disk failure':
     case 'network cut':
       return { kind, machine, forMs: random.pick([100, 2_000, 12_000, 30_000]) };
-    case 'listen loss':
-      return { kind, forMs: random.pick([1_000, 10_000]) };
+    case 'balance read':
+      return { kind, machine, userId, afterMs: random.pick([0, 30]) };
     case 'message faults':
       return { kind, faults: drawMessageFaults(random), forMs: random.pick([500, 3_000, 15_000]) };
     case 'database stop':

@@ -126,7 +126,6 @@ async function drain(): Promise<void> {
 function endFaults(world: World, modules: LedgerModules): void {
   const { server, scheduler, machines } = world;
   world.isQuiet = true;
-  world.deafUntilMs = 0;
   server.messageFaults = noFaults;
   if (!server.isUp) server.upSinceMs = scheduler.nowMs();
   server.isUp = true;

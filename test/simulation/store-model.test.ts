@@ -121,9 +121,8 @@ describe('store model', () => {
     store.allot({ ...request, need: 1_000n, want: 1_000n });
     const ticket = { ...owner, gatewayId: 'gwy_2', ticket: 'tkt_1', need: 600n };
     store.recall(ticket);
-    expect(store.recalled('gwy_1')).toMatchObject([{ allotmentId: 'alt_1', isRecalled: true }]);
+    expect(store.flags('gwy_1').rows).toMatchObject([{ allotmentId: 'alt_1', isRecalled: true }]);
     store.giveBack([{ allotmentId: 'alt_1', version: 1, amount: 0n, end: false }]);
-    expect(store.notifications).toEqual(['recall:gwy_1', 'ready:gwy_2']);
     const third = { ...request, gatewayId: 'gwy_3', allotmentId: 'alt_3', need: 500n, want: 500n };
     expect(store.allot(third).outcome).toBe('short');
     advance(1_000);
@@ -134,7 +133,7 @@ describe('store model', () => {
     const { store } = createStore();
     store.allot({ ...request, need: 1_000n, want: 1_000n });
     expect(store.takeBack('user', 300n, true)).toBe(0n);
-    expect(store.recalled('gwy_1')).toMatchObject([{ isClosed: true }]);
+    expect(store.flags('gwy_1').rows).toMatchObject([{ isClosed: true }]);
     store.giveBack([{ allotmentId: 'alt_1', version: 1, amount: 500n, end: false }]);
     expect(store.accounts.get('user')).toMatchObject({ posted: 700n, held: 500n, owed: 0n });
   });

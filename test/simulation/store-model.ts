@@ -11,6 +11,7 @@ import type {
   ApplyResult,
   ChargeBatch,
   ChargeResult,
+  GatewayFlags,
   GiveBackRequest,
   RecallRequest,
 } from '../../src/gateway/credits/allotments/store.ts';
@@ -41,6 +42,8 @@ export interface StoredAllotment extends AllotmentRow {
   leaseUntilMs: number;
   reserved: bigint;
   unapplied: bigint;
+  /** Number of the report that is stored. */
+  report: bigint;
 }
 
 export interface UsageRow {
@@ -58,6 +61,13 @@ export interface HoldRow {
   userId: string;
   tokenId: string;
   amount: bigint;
+}
+
+export interface JournalRow {
+  generation: string;
+  appliedSeq: number;
+  reportAsked: number;
+  reportDone: number;
 }
 
 export interface Ticket extends RecallRequest {
@@ -83,14 +93,12 @@ export class StoreModel {
   /** An id cannot begin again. */
   readonly endedIds = new Set<string>();
   readonly holds = new Map<string, HoldRow>();
-  readonly journals = new Map<string, { generation: string; appliedSeq: number }>();
+  readonly journals = new Map<string, JournalRow>();
   readonly usage = new Map<string, UsageRow>();
   readonly recordedRequests = new Set<string>();
   readonly tickets = new Map<string, Ticket>();
   /** Request ids whose charge the database refuses, as it refuses a value out of range. */
   readonly refusedRequests = new Set<string>();
-  /** Payloads of NOTIFY that are not delivered yet. */
-  notifications: string[] = [];
   /** Grows with each change of a row. */
   changes = 0;
   private readonly nowMs: () => number;
@@ -131,11 +139,12 @@ export class StoreModel {
 
   giveBack(requests: readonly GiveBackRequest[]): (AllotmentRow | null)[] {
     this.lower(
-      requests.flatMap(({ allotmentId, version, amount, end }) => {
+      requests.flatMap(({ allotmentId, version, amount, charged, recall, end }) => {
         const row = this.openRow(allotmentId);
-        return row !== null && row.version === version
-          ? [{ row, amount: end ? 0n : larger(amount, 0n), end }]
-          : [];
+        if (row === null || row.version !== version) return [];
+        const chargedSince = charged === undefined ? 0n : larger(row.charged - charged, 0n);
+        const isAnswered = recall === undefined || row.recall <= recall;
+        return [{ row, amount: end ? 0n : larger(amount - chargedSince, 0n), end, isAnswered }];
       }),
     );
     return requests.map(({ allotmentId }) => {
@@ -162,10 +171,42 @@ export class StoreModel {
       if (row.gatewayId !== gatewayId) continue;
       row.leaseUntilMs = this.nowMs() + leaseMs;
       const report = reportOf.get(row.allotmentId);
-      if (report !== undefined) storeReport(row, report.reserved, report.unapplied);
+      if (report !== undefined) storeReport(row, report);
       rows.push(copyRow(row));
     }
     return rows;
+  }
+
+  report(gatewayId: string, reports: readonly AllotmentReport[], answerNumber: number | null): void {
+    const journal = this.journals.get(gatewayId);
+    if (answerNumber !== null && journal !== undefined)
+      journal.reportDone = Math.max(journal.reportDone, answerNumber);
+    for (const report of reports) {
+      const row = this.openRow(report.allotmentId);
+      if (row?.gatewayId === gatewayId) storeReport(row, report);
+    }
+  }
+
+  askReports(gatewayId: string | null, userId: string | null): Map<string, number> {
+    const numbers = new Map<string, number>();
+    for (const row of this.allotments.values()) {
+      const journal = this.journals.get(row.gatewayId);
+      if (journal === undefined || row.gatewayId === gatewayId || numbers.has(row.gatewayId)) continue;
+      if ((userId !== null && row.userId !== userId) || row.amount <= 0n || row.leaseUntilMs <= this.nowMs())
+        continue;
+      journal.reportAsked += 1;
+      numbers.set(row.gatewayId, journal.reportAsked);
+    }
+    return numbers;
+  }
+
+  answeredReports(gatewayIds: readonly string[]): Map<string, number> {
+    return new Map(
+      gatewayIds.flatMap((gatewayId) => {
+        const journal = this.journals.get(gatewayId);
+        return journal === undefined ? [] : [[gatewayId, journal.reportDone]];
+      }),
+    );
   }
 
   recall(request: RecallRequest): void {
@@ -186,11 +227,11 @@ export class StoreModel {
     );
   }
 
-  recalled(gatewayId: string): AllotmentRow[] {
+  flags(gatewayId: string): GatewayFlags {
     const rows: AllotmentRow[] = [];
     for (const row of this.allotments.values())
       if (row.gatewayId === gatewayId && (row.isRecalled || row.isClosed)) rows.push(copyRow(row));
-    return rows;
+    return { rows, reportAsked: this.journals.get(gatewayId)?.reportAsked ?? 0 };
   }
 
   /** Closes and recalls the open allotments of the scope. Returns how many were open. */
@@ -223,9 +264,9 @@ export class StoreModel {
     this.changes += 1;
     journal.appliedSeq = batch.toSeq;
     const results = batch.charges.map((charge) => this.applyCharge(charge));
-    for (const { allotmentId, reserved, unapplied } of batch.reports ?? []) {
-      const row = this.allotments.get(allotmentId);
-      if (row !== undefined) storeReport(row, reserved, unapplied);
+    for (const report of batch.reports ?? []) {
+      const row = this.allotments.get(report.allotmentId);
+      if (row !== undefined) storeReport(row, report);
     }
     return { appliedSeq: batch.toSeq, outcome, results, rows: this.read([...allotmentIds]) };
   }
@@ -240,7 +281,8 @@ export class StoreModel {
   }
 
   openJournal(journalId: string, generation: string): void {
-    if (!this.journals.has(journalId)) this.journals.set(journalId, { generation, appliedSeq: 0 });
+    if (!this.journals.has(journalId))
+      this.journals.set(journalId, { generation, appliedSeq: 0, reportAsked: 0, reportDone: 0 });
   }
 
   takeBackExpired(limit: number): { allotmentId: string; amount: bigint }[] {
@@ -253,7 +295,7 @@ export class StoreModel {
       .toSorted((a, b) => a.leaseUntilMs - b.leaseUntilMs)
       .slice(0, limit);
     const freed = expired.map(({ allotmentId, amount }) => ({ allotmentId, amount }));
-    this.lower(expired.map((row) => ({ row, amount: 0n, end: true })));
+    this.lower(expired.map((row) => ({ row, amount: 0n, end: true, isAnswered: true })));
     return freed;
   }
 
@@ -387,6 +429,9 @@ export class StoreModel {
       allotmentId,
       version: 0,
       amount: 0n,
+      charged: 0n,
+      recall: 0n,
+      report: 0n,
       isRecalled: false,
       isClosed: false,
       gatewayId,
@@ -458,17 +503,19 @@ export class StoreModel {
     this.key(row.tokenId).held += added;
   }
 
-  /** Lowers or ends allotments, pays debts from what comes free, and notifies gateways with a ticket. */
-  private lower(changes: readonly { row: StoredAllotment; amount: bigint; end: boolean }[]): void {
+  /** Lowers or ends allotments, and pays debts from what comes free. */
+  private lower(
+    changes: readonly { row: StoredAllotment; amount: bigint; end: boolean; isAnswered: boolean }[],
+  ): void {
     if (changes.length === 0) return;
     this.changes += 1;
     const freedOf = new Map<string, bigint>();
-    for (const { row, amount, end } of changes) {
+    for (const { row, amount, end, isAnswered } of changes) {
       const freed = row.amount - smaller(row.amount, amount);
       this.setAside(row, -freed);
       row.version += 1;
-      row.isRecalled = false;
-      storeReport(row, row.reserved, row.unapplied);
+      row.isRecalled = !isAnswered;
+      fitReport(row, row.reserved, row.unapplied);
       if (end) {
         this.allotments.delete(row.allotmentId);
         this.endedIds.add(row.allotmentId);
@@ -476,21 +523,15 @@ export class StoreModel {
       freedOf.set(row.userId, (freedOf.get(row.userId) ?? 0n) + freed);
     }
     for (const [userId, freed] of freedOf) this.payDebt(userId, freed);
-    const ready = [...this.tickets.values()].filter(
-      (ticket) => freedOf.has(ticket.userId) && !this.isForgotten(ticket),
-    );
-    for (const gatewayId of new Set(ready.map((ticket) => ticket.gatewayId)))
-      this.notifications.push(`ready:${gatewayId}`);
   }
 
   private flag(matches: (row: StoredAllotment) => boolean, closes: boolean): number {
     const rows = [...this.allotments.values()].filter(matches);
     for (const row of rows) {
       row.isRecalled = true;
+      row.recall += 1n;
       row.isClosed ||= closes;
     }
-    for (const gatewayId of new Set(rows.map((row) => row.gatewayId)))
-      this.notifications.push(`recall:${gatewayId}`);
     return rows.length;
   }
 
@@ -503,10 +544,7 @@ export class StoreModel {
       if (this.isForgotten(ticket) && matches(ticket)) this.tickets.delete(id);
   }
 
-  private batchOutcome(
-    batch: ChargeBatch,
-    journal: { generation: string; appliedSeq: number } | undefined,
-  ): ApplyResult['outcome'] {
+  private batchOutcome(batch: ChargeBatch, journal: JournalRow | undefined): ApplyResult['outcome'] {
     if (batch.generation !== this.generationId) return 'other_generation';
     if (journal === undefined) return 'mismatch';
     if (journal.generation !== batch.generation) return 'other_generation';
@@ -537,7 +575,8 @@ export class StoreModel {
     const outside = smaller(credits - inside, larger(this.available(userId, tokenId), 0n));
     if (row !== null) {
       this.setAside(row, -inside);
-      storeReport(row, row.reserved, larger(row.unapplied - inside, 0n));
+      row.charged += inside;
+      fitReport(row, row.reserved, larger(row.unapplied - inside, 0n));
     }
     this.account(userId).posted -= inside + outside;
     this.key(tokenId).spent += inside + outside;
@@ -558,7 +597,7 @@ export interface LedgerSnapshot {
   keys: [string, KeyRow][];
   allotments: [string, StoredAllotment][];
   holds: [string, HoldRow][];
-  journals: [string, { generation: string; appliedSeq: number }][];
+  journals: [string, JournalRow][];
   usage: [string, UsageRow][];
   endedIds: string[];
 }
@@ -593,8 +632,18 @@ function isInScope(row: StoredAllotment, scope: AllotmentScope): boolean {
   return 'tokenId' in scope ? row.tokenId === scope.tokenId : row.bureauId === scope.bureauId;
 }
 
+/** Stores a report unless a later one is there. Charges that its sender did not know as applied are taken off. */
+function storeReport(
+  row: StoredAllotment,
+  { reserved, unapplied, charged = row.charged, number = row.report }: AllotmentReport,
+): void {
+  if (number < row.report) return;
+  row.report = number;
+  fitReport(row, reserved, larger(unapplied - larger(row.charged - charged, 0n), 0n));
+}
+
 /** Stored as far as the amount reaches: unapplied first, then reserved. */
-function storeReport(row: StoredAllotment, reserved: bigint, unapplied: bigint): void {
+function fitReport(row: StoredAllotment, reserved: bigint, unapplied: bigint): void {
   row.unapplied = smaller(unapplied, row.amount);
   row.reserved = smaller(reserved, row.amount - row.unapplied);
 }
@@ -603,8 +652,9 @@ function least(accountCredits: bigint, keyCredits: bigint | null): bigint {
   return keyCredits === null ? accountCredits : smaller(accountCredits, keyCredits);
 }
 
-function copyRow({ allotmentId, version, amount, isRecalled, isClosed }: StoredAllotment): AllotmentRow {
-  return { allotmentId, version, amount, isRecalled, isClosed };
+function copyRow(row: StoredAllotment): AllotmentRow {
+  const { allotmentId, version, amount, charged, recall, isRecalled, isClosed } = row;
+  return { allotmentId, version, amount, charged, recall, isRecalled, isClosed };
 }
 
 function refill<T extends object>(rows: Map<string, T>, entries: readonly [string, T][]): void {

@@ -25,8 +25,8 @@ export interface Gateway {
   ledger: Pick<Ledger, 'reserve'> | null;
   /** What the process counts per allotment. */
   reports(): Iterable<AllotmentReport & { version: number }>;
-  /** Delivers the payload of a NOTIFY. */
-  notify(payload: string): void;
+  /** What a gateway does before it reads a balance. */
+  readBalance(userId: string): Promise<void>;
   /** Writes an exact hold; throws 402 and 503 as `reserve` does. */
   hold(hold: HoldRow): Promise<void>;
   /** The connection to the database. */
@@ -91,8 +91,6 @@ export interface World {
   calls: CallRecord[];
   /** Calls whose gateway lives and whose client still waits. */
   openCalls: Set<CallRecord>;
-  /** Notifications are lost until this time. */
-  deafUntilMs: number;
   backup: LedgerSnapshot | null;
   /** Journal ids of disks that were lost. */
   lostJournals: Set<string>;
@@ -108,6 +106,8 @@ export interface World {
   checkedChanges: number;
   /** Number of the latest id. */
   lastId: number;
+  /** Called with each answer until they return true. */
+  onAnswer: ((call: CallRecord) => boolean)[];
   /** Ends the process and starts another one on its machine. */
   restart(gateway: Gateway): void;
   trace: ((line: string) => void) | null;
@@ -150,7 +150,6 @@ export function createWorld(
     })),
     calls: [],
     openCalls: new Set(),
-    deafUntilMs: 0,
     backup: null,
     lostJournals: new Set(),
     troubledUntilMs: 0,
@@ -160,6 +159,7 @@ export function createWorld(
     bounds: new Map(),
     checkedChanges: -1,
     lastId: 0,
+    onAnswer: [],
     restart() {},
     trace,
     failure: null,

@@ -4,8 +4,9 @@
 import { existsSync } from 'node:fs';
 import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { startNewGeneration } from '../../gateway/credits/index.ts';
+import { askAllReports, startNewGeneration } from '../../gateway/credits/index.ts';
 import { envStore } from '../../gateway/env/index.ts';
+import { systemClock } from '../../kernel/clock.ts';
 import { connect, type Database } from '../../kernel/data/database.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { SettingError } from '../../kernel/settings.ts';
@@ -80,7 +81,11 @@ async function dumpPostgres(
   file: string,
   { env, progress }: BackupOptions,
 ): Promise<void> {
-  const version = await withDatabase(location, async (database) => database.version);
+  const version = await withDatabase(location, async (database) => {
+    // The backup contains what running gateways have charged.
+    if (location.surface === 'gateway') await askAllReports(database, systemClock);
+    return database.version;
+  });
   const tool = await findTool('pg_dump', env, majorVersion(version));
   progress(`running pg_dump ${tool.major}`);
   await runTool(

@@ -61,6 +61,10 @@ export interface Credits extends Service<'credits'> {
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
   /** Writes what this process has charged and reserved to the database. Never throws. */
   report(userId?: string): Promise<void>;
+  /** As `report`, and asks the other gateways for the same, for half a second at most. Never throws. */
+  reportEverywhere(): Promise<void>;
+  /** To be called when credentials have changed: see `PaidLedger.closeEndedTokens`. */
+  closeEndedTokens: PaidLedger['closeEndedTokens'];
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
   requireJournal(): void;
   /** Incidents since the start. */
@@ -176,7 +180,7 @@ export function credits(options: CreditsOptions): Credits {
       'credits.listAccounts': async ({ identity, query }) => {
         const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
         const limit = pageLimit(query);
-        await ledger.report();
+        await ledger.reportEverywhere();
         const accounts = await store.listAccounts(
           { bureauId: identity.bureauId ?? query.bureau_id },
           { after, limit },
@@ -201,10 +205,12 @@ export function credits(options: CreditsOptions): Credits {
     },
     openKey: store.openKey,
     async keys(tokenIds) {
-      await ledger.report();
+      await ledger.reportEverywhere();
       return store.keys(tokenIds);
     },
     report: (userId) => ledger.report(userId),
+    reportEverywhere: () => ledger.reportEverywhere(),
+    closeEndedTokens: (findEnded) => ledger.closeEndedTokens(findEnded),
     requireJournal: () => ledger.requireJournal(),
     counters: () => holds.counters(),
     openHolds: () => holds.openHolds(),

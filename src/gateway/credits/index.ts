@@ -1,5 +1,6 @@
 export { credits, type Credits, type CreditsOptions } from './credits.ts';
 export { creditsStore, type CreditsStore, type KeyBudget } from './store.ts';
+export { askAllReports } from './allotments/ask-reports.ts';
 export { sqlAllotmentStore, startNewGeneration } from './allotments/sql-store.ts';
 export { journalDirectory } from './journal/directory.ts';
 export { discardAside, listAside, restoreFromAside, type AsideJournal } from './journal/aside.ts';

@@ -3,6 +3,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { MakeId } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
+import { askReports } from './allotments/ask-reports.ts';
 import { recallUser } from './allotments/recall-user.ts';
 import { holdWithRecall } from './allotments/hold-with-recall.ts';
 import { openAllotments, type Allotments } from './allotments/open-allotments.ts';
@@ -70,28 +71,40 @@ export class PaidLedger implements Ledger {
 
   /** Writes what this process has charged and reserved to the database. Gives nothing back, and never throws. */
   async report(userId?: string): Promise<void> {
-    const ledger = this.#allotments?.ledger;
-    if (ledger === undefined) return;
-    const hasAllotments = userId === undefined ? ledger.pool.size > 0 : ledger.hasAllotmentsOf(userId);
     try {
-      await ledger.applyAll();
-      if (hasAllotments) await ledger.leases.renew();
+      await this.#allotments?.ledger.report(userId);
     } catch (error) {
       this.#options.log.debug({ err: error }, 'a balance is read without the latest charges');
     }
   }
 
   /**
-   * As `report`; where other gateways hold credits of the user, they get 100 ms to apply what they have charged, as they
-   * do every 50 ms. For reading a balance: nothing that is decided depends on it.
+   * As `report`, and asks the other gateways that hold credits of the user, or of any user, for the same: what they had charged
+   * before is in the database then, unless one does not answer within half a second.
    */
-  async reportEverywhere(userId: string): Promise<void> {
-    await this.report(userId);
-    if (this.#options.isAlone) return;
-    const allotments = await this.#options.store.listAllotments(userId);
-    const ownId = this.#allotments?.gatewayId;
-    if (allotments.some(({ gatewayId, amount }) => gatewayId !== ownId && amount > 0n))
-      await this.#options.clock.sleep(othersApplyMs);
+  async reportEverywhere(userId?: string): Promise<void> {
+    const { store, clock, isAlone, log } = this.#options;
+    if (isAlone) return this.report(userId);
+    const others = { store, clock, gatewayId: this.#allotments?.gatewayId ?? null, userId: userId ?? null };
+    try {
+      await Promise.all([this.report(userId), askReports(others)]);
+    } catch (error) {
+      log.debug({ err: error }, 'a balance is read without the latest charges of other gateways');
+    }
+  }
+
+  /**
+   * Gives back the credits that are idle in this process for tokens that may call no more. `findEnded` returns those of the
+   * tokens. Throws when the database does not answer; the credits come back by themselves then, some seconds later.
+   */
+  async closeEndedTokens(
+    findEnded: (tokenIds: readonly string[]) => Promise<readonly string[]>,
+  ): Promise<void> {
+    const ledger = this.#allotments?.ledger;
+    if (ledger === undefined || ledger.pool.size === 0) return;
+    const tokenIds = new Set(Array.from(ledger.pool.all(), ({ tokenId }) => tokenId));
+    const ended = await findEnded([...tokenIds]);
+    if (ended.length > 0) await ledger.closeTokens(new Set(ended));
   }
 
   /** Before credits of a user are taken away: idle ones of all gateways come back first, for a second at most. */

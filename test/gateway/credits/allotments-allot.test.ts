@@ -23,7 +23,15 @@ describe('allot', () => {
     const { allotmentId, ...result } = await world.allot(userId, 30n, { want: 50n });
     expect(result).toEqual({
       outcome: 'granted',
-      row: { allotmentId, version: 1, amount: 50n, isRecalled: false, isClosed: false },
+      row: {
+        allotmentId,
+        version: 1,
+        amount: 50n,
+        charged: 0n,
+        recall: 0n,
+        isRecalled: false,
+        isClosed: false,
+      },
       available: 50n,
       idleElsewhere: 0n,
     });
@@ -163,7 +171,9 @@ describe('giveBack', () => {
     const tokenId = await world.key(userId, 90n);
     const { allotmentId } = await world.allot(userId, 80n, { tokenId });
     const rows = await world.store.giveBack([{ allotmentId, version: 1, amount: 30n, end: false }]);
-    expect(rows).toEqual([{ allotmentId, version: 2, amount: 30n, isRecalled: false, isClosed: false }]);
+    expect(rows).toMatchObject([
+      { allotmentId, version: 2, amount: 30n, charged: 0n, isRecalled: false, isClosed: false },
+    ]);
     expect(await world.account(userId)).toEqual({ posted: 100n, held: 30n, owed: 0n });
     expect(await world.keyRow(tokenId)).toEqual({ spent: 0n, held: 30n });
   });
@@ -232,8 +242,8 @@ describe('recall', () => {
     await world.allot(userId, 30n);
     const b = await world.allot(userId, 60n, { gatewayId: 'gwy_b', tokenId: 'tok_b' });
     await recallFor(userId, 50n);
-    expect(await world.store.recalled('gwy_a')).toEqual([]);
-    expect(await world.store.recalled('gwy_b')).toMatchObject([
+    expect((await world.store.flags('gwy_a')).rows).toEqual([]);
+    expect((await world.store.flags('gwy_b')).rows).toMatchObject([
       { allotmentId: b.allotmentId, isRecalled: true },
     ]);
   });
@@ -244,7 +254,7 @@ describe('recall', () => {
     const ofKey = await world.allot(userId, 20n, { gatewayId: 'gwy_b', tokenId });
     await world.allot(userId, 20n, { gatewayId: 'gwy_b', tokenId: 'tok_b' });
     await recallFor(userId, 10n, { tokenId });
-    expect(await world.store.recalled('gwy_b')).toMatchObject([{ allotmentId: ofKey.allotmentId }]);
+    expect((await world.store.flags('gwy_b')).rows).toMatchObject([{ allotmentId: ofKey.allotmentId }]);
   });
 
   test('is answered by a giveBack that lowers nothing', async () => {
@@ -252,7 +262,7 @@ describe('recall', () => {
     const { allotmentId } = await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
     await recallFor(userId, 50n);
     await world.store.giveBack([{ allotmentId, version: 1, amount: 60n, end: false }]);
-    expect(await world.store.recalled('gwy_b')).toEqual([]);
+    expect((await world.store.flags('gwy_b')).rows).toEqual([]);
   });
 
   test('gives what comes back to the oldest ticket', async () => {
@@ -302,7 +312,7 @@ describe('close', () => {
     await world.allot(other, 30n);
     const scopes = { userId: { userId }, tokenId: { tokenId }, bureauId: { bureauId: 'bur_a' } };
     expect(await world.store.close(scopes[member])).toBe(1);
-    expect(await world.store.recalled('gwy_a')).toMatchObject([
+    expect((await world.store.flags('gwy_a')).rows).toMatchObject([
       { allotmentId, isClosed: true, isRecalled: true },
     ]);
   });
@@ -311,9 +321,9 @@ describe('close', () => {
     const userId = await world.user(100n);
     await world.allot(userId, 80n);
     await world.takeBack(userId, 10n);
-    expect(await world.store.recalled('gwy_a')).toEqual([]);
+    expect((await world.store.flags('gwy_a')).rows).toEqual([]);
     await world.takeBack(userId, 20n);
-    expect(await world.store.recalled('gwy_a')).toMatchObject([{ isClosed: true }]);
+    expect((await world.store.flags('gwy_a')).rows).toMatchObject([{ isClosed: true }]);
   });
 });
 

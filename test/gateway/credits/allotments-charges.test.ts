@@ -33,7 +33,17 @@ describe('applyCharges', () => {
         { seq: 1, charged: 7n, overrun: 0n, isLate: false },
         { seq: 2, charged: 5n, overrun: 0n, isLate: false },
       ],
-      rows: [{ allotmentId, version: 1, amount: 48n, isRecalled: false, isClosed: false }],
+      rows: [
+        {
+          allotmentId,
+          version: 1,
+          amount: 48n,
+          charged: 12n,
+          recall: 0n,
+          isRecalled: false,
+          isClosed: false,
+        },
+      ],
     });
     expect(await world.account(userId)).toEqual({ posted: 88n, held: 48n, owed: 0n });
     expect(await world.keyRow(tokenId)).toEqual({ spent: 12n, held: 48n });

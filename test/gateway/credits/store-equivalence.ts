@@ -7,14 +7,16 @@ import type {
   AllotmentStore,
   AllotRequest,
   AllotResult,
+  AllotmentReport,
   ChargeBatch,
+  GiveBackRequest,
   RecallRequest,
 } from '../../../src/gateway/credits/allotments/store.ts';
 import { creditsStore, verifyLedger, type CreditsStore } from '../../../src/gateway/credits/index.ts';
 import type { Database, Sql } from '../../../src/kernel/data/database.ts';
 import { testDatabase } from '../../support/databases.ts';
 import { seededRandom, type Random } from '../../simulation/random.ts';
-import { StoreModel } from '../../simulation/store-model.ts';
+import { StoreModel, type StoredAllotment } from '../../simulation/store-model.ts';
 import { chargeOf, startServerAt } from './allotments-world.ts';
 import { callOf, facts } from './world.ts';
 
@@ -133,7 +135,9 @@ const kinds: readonly Kind[] = [
   renew,
   recall,
   recall,
-  recalled,
+  flags,
+  report,
+  askReports,
   close,
   affordable,
   applyCharges,
@@ -209,10 +213,12 @@ function normalizeAllot(result: AllotResult): Partial<AllotResult> {
 
 async function giveBack({ model, store, random }: Pair): Promise<[unknown, unknown]> {
   const rows = [...model.allotments.values()].filter(() => random.chance(0.3));
-  const requests = rows.map(({ allotmentId, version, amount }) => ({
+  const requests: GiveBackRequest[] = rows.map(({ allotmentId, version, amount, charged, recall }) => ({
     allotmentId,
     version: version - (random.chance(0.1) ? 1 : 0),
     amount: BigInt(random.between(0, Number(amount) + 10)),
+    ...(random.chance(0.7) && { charged: charged - BigInt(random.between(0, 8)) }),
+    ...(random.chance(0.7) && { recall: recall - BigInt(random.between(0, 1)) }),
     end: random.chance(0.3),
   }));
   const endedIds = [...model.endedIds].slice(-1);
@@ -224,11 +230,7 @@ async function renew({ model, store, random }: Pair): Promise<[unknown, unknown]
   const gatewayId = random.pick(gateways);
   const reports = [...model.allotments.values()]
     .filter(() => random.chance(0.7))
-    .map(({ allotmentId, amount }) => ({
-      allotmentId,
-      reserved: BigInt(random.between(0, Number(amount) + 5)),
-      unapplied: BigInt(random.between(0, Number(amount))),
-    }));
+    .map((row) => reportOf(row, random));
   const leaseMs = random.between(5_000, 20_000);
   const byId = (rows: readonly { allotmentId: string }[]) =>
     rows.toSorted((a, b) => a.allotmentId.localeCompare(b.allotmentId));
@@ -236,6 +238,38 @@ async function renew({ model, store, random }: Pair): Promise<[unknown, unknown]
     byId(model.renew(gatewayId, reports, leaseMs)),
     byId(await store.renew(gatewayId, reports, leaseMs)),
   ];
+}
+
+function reportOf(
+  { allotmentId, amount, charged, report: number }: StoredAllotment,
+  random: Random,
+): AllotmentReport {
+  return {
+    allotmentId,
+    reserved: BigInt(random.between(0, Number(amount) + 5)),
+    unapplied: BigInt(random.between(0, Number(amount))),
+    ...(random.chance(0.7) && { charged: charged - BigInt(random.between(0, 8)) }),
+    ...(random.chance(0.7) && { number: number + BigInt(random.between(-1, 2)) }),
+  };
+}
+
+async function report({ model, store, random }: Pair): Promise<[unknown, unknown]> {
+  const gatewayId = random.pick(gateways);
+  const reports = [...model.allotments.values()]
+    .filter(() => random.chance(0.3))
+    .map((row) => reportOf(row, random));
+  const answerNumber = random.chance(0.5) ? random.between(0, 5) : null;
+  return [
+    model.report(gatewayId, reports, answerNumber),
+    await store.report(gatewayId, reports, answerNumber),
+  ];
+}
+
+async function askReports({ model, store, random }: Pair): Promise<[unknown, unknown]> {
+  const gatewayId = random.chance(0.9) ? random.pick(gateways) : null;
+  const userId = random.chance(0.7) ? random.pick(users) : null;
+  const expected = [model.askReports(gatewayId, userId), model.answeredReports(gateways)];
+  return [expected, [await store.askReports(gatewayId, userId), await store.answeredReports(gateways)]];
 }
 
 async function recall({ model, store, random, next }: Pair): Promise<[unknown, unknown]> {
@@ -254,10 +288,11 @@ async function recall({ model, store, random, next }: Pair): Promise<[unknown, u
   return [model.recall(request), await store.recall(request)];
 }
 
-async function recalled({ model, store, random }: Pair): Promise<[unknown, unknown]> {
+async function flags({ model, store, random }: Pair): Promise<[unknown, unknown]> {
   const gatewayId = random.pick(gateways);
-  const rows = model.recalled(gatewayId).toSorted((a, b) => (a.allotmentId < b.allotmentId ? -1 : 1));
-  return [rows, await store.recalled(gatewayId)];
+  const { rows, reportAsked } = model.flags(gatewayId);
+  const expected = { rows: rows.toSorted((a, b) => (a.allotmentId < b.allotmentId ? -1 : 1)), reportAsked };
+  return [expected, await store.flags(gatewayId)];
 }
 
 async function close({ model, store, random }: Pair): Promise<[unknown, unknown]> {
@@ -324,13 +359,7 @@ function chargeBatch({ model, random, next }: Pair): ChargeBatch {
       facts: facts(),
     });
   });
-  const reports = open
-    .filter(() => random.chance(0.3))
-    .map(({ allotmentId, amount }) => ({
-      allotmentId,
-      reserved: BigInt(random.between(0, Number(amount))),
-      unapplied: BigInt(random.between(0, Number(amount))),
-    }));
+  const reports = open.filter(() => random.chance(0.3)).map((row) => reportOf(row, random));
   return {
     journalId: random.chance(0.02) ? 'gwy_unknown' : journalId,
     generation: random.chance(0.02) ? '00000000-0000-4000-8000-000000000000' : model.generationId,
@@ -430,6 +459,9 @@ function modelRows(model: StoreModel): unknown {
         row.amount,
         row.reserved,
         row.unapplied,
+        row.charged,
+        row.report,
+        row.recall,
         row.isRecalled,
         row.isClosed,
         row.leaseUntilMs,
@@ -441,8 +473,8 @@ function modelRows(model: StoreModel): unknown {
         String,
       ),
     ),
-    journals: sorted(model.journals, ([journalId]) => journalId).map(([journalId, { appliedSeq }]) =>
-      [journalId, appliedSeq].map(String),
+    journals: sorted(model.journals, ([journalId]) => journalId).map(([journalId, row]) =>
+      [journalId, row.appliedSeq, row.reportAsked, row.reportDone].map(String),
     ),
     usage: [
       model.usage.size,
@@ -458,14 +490,14 @@ async function readRows(sql: Sql): Promise<unknown> {
         from gateway.credits_accounts),
       'keys', (select jsonb_agg(jsonb_build_array(token_id, spent::text, held::text) order by token_id collate "C") from gateway.credits_keys),
       'allotments', (select coalesce(jsonb_agg(jsonb_build_array(allotment_id, version::text, gateway_id, account_id, token_id,
-          amount::text, reserved::text, unapplied::text, is_recalled::text, is_closed::text,
+          amount::text, reserved::text, unapplied::text, charged::text, report::text, recall::text, is_recalled::text, is_closed::text,
           (extract(epoch from lease_until) * 1000 - ${epochMs}::bigint)::bigint::text) order by allotment_id), '[]')
         from gateway.credits_allotments where ended_at is null),
       'ended', (select count(*) from gateway.credits_allotments where ended_at is not null),
       'tickets', (select coalesce(jsonb_agg(jsonb_build_array(ticket, gateway_id, account_id, token_id, need::text, is_key_only::text,
           (extract(epoch from created_at) * 1000 - ${epochMs}::bigint)::bigint::text) order by ticket), '[]')
         from gateway.credits_recalls),
-      'journals', (select jsonb_agg(jsonb_build_array(journal_id, applied_seq::text) order by journal_id) from gateway.credits_journals),
+      'journals', (select jsonb_agg(jsonb_build_array(journal_id, applied_seq::text, report_asked::text, report_done::text) order by journal_id) from gateway.credits_journals),
       'usage', (select jsonb_build_array(count(*), coalesce(sum(credits), 0)::text)
         from gateway.usage_records where usage_id like 'use_c%')) as rows`;
   return row?.rows;

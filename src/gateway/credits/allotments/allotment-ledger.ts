@@ -74,6 +74,7 @@ export class AllotmentLedger {
   readonly #reserving: Reserving;
   readonly #context: ReservationContext;
   #isOtherGeneration = false;
+  #answeredReport = 0;
 
   constructor(options: AllotmentLedgerOptions) {
     const { store, journal, generation, clock, makeId, log, times } = options;
@@ -150,10 +151,6 @@ export class AllotmentLedger {
     );
   }
 
-  hasAllotmentsOf(userId: string): boolean {
-    return this.pool.ofUser(userId).length > 0;
-  }
-
   /** Whether an opening had no answer since the last call. */
   takeLostOpening(): boolean {
     const { hasLostOpening } = this.#writes;
@@ -161,9 +158,26 @@ export class AllotmentLedger {
     return hasLostOpening;
   }
 
-  /** Credits came back to an account that a call waits for. */
-  wake(): void {
-    this.#reserving.wake();
+  /** Takes no further reservations for these tokens and gives back what is idle. What is reserved follows when its calls end. */
+  async closeTokens(tokenIds: ReadonlySet<string>): Promise<void> {
+    const allotments = [...this.pool.all()].filter(({ tokenId }) => tokenIds.has(tokenId));
+    for (const allotment of allotments) if (allotment.state === 'open') allotment.state = 'closed';
+    await this.giveBacks.ofClosed(allotments);
+  }
+
+  /** Gives back what other gateways recall, and reports what readers of balances ask for. */
+  async answerFlags(): Promise<void> {
+    const reportNumber = await this.giveBacks.answerRecalls();
+    if (reportNumber <= this.#answeredReport) return;
+    await this.applyAll();
+    await this.leases.report(this.pool.all(), reportNumber);
+    this.#answeredReport = reportNumber;
+  }
+
+  /** Writes what the user's calls, or all, have charged and reserved to the database. Rejects with 503 when it does not answer. */
+  async report(userId?: string): Promise<void> {
+    await this.applyAll();
+    await this.leases.report(userId === undefined ? this.pool.all() : this.pool.ofUser(userId));
   }
 
   /** Resolves once all charges of now are in the database. Rejects with 503 when it does not answer. */

@@ -17,12 +17,18 @@ export interface Allotment extends Payer {
   state: 'open' | 'closed' | 'ended';
   /** Of the row; 0 until it is opened. */
   version: number;
+  /** Of the row, while `charged` was taken from it. */
   amount: bigint;
+  charged: bigint;
   reserved: bigint;
   /** Charges that are not in the database yet. */
   unapplied: bigint;
   lease: Lease;
   isRecalled: boolean;
+  /** Number of the latest recall that this process has read. */
+  recall: bigint;
+  /** What the database knows of its use, by a report that it confirmed. */
+  reported: { number: bigint; reserved: bigint; used: bigint };
   /** An `allot` or `giveBack` that is under way; there is one at a time. */
   write: Promise<unknown> | null;
   /** A give-back has no known outcome, so it is repeated. */
@@ -44,10 +50,13 @@ export function newAllotment(allotmentId: string, payer: Payer, nowMs: number): 
     state: 'open',
     version: 0,
     amount: 0n,
+    charged: 0n,
     reserved: 0n,
     unapplied: 0n,
     lease: noLease,
     isRecalled: false,
+    recall: 0n,
+    reported: { number: 0n, reserved: 0n, used: 0n },
     write: null,
     isGiveBackUncertain: false,
     lastUsedMs: nowMs,
@@ -96,24 +105,49 @@ export function chargeReservation(
 }
 
 /**
- * Takes over a row that the database answered with. Only `allot` and `giveBack` raise the version, and charges only lower
- * the amount; so the higher version is newer, and of one version the smaller amount.
+ * Takes over a row that the database answered with. Only `allot` and `giveBack` raise the version, so the higher version is
+ * newer, and of one version the smaller amount. Charges that the row has paid and that memory still counts as unapplied are
+ * added to its amount again: they are counted once, whichever answer comes first.
  */
 export function adoptRow(allotment: Allotment, row: AllotmentRow): void {
+  if (row.recall > allotment.recall) allotment.recall = row.recall;
   if (row.version < allotment.version) return;
+  const amount = row.amount + row.charged - allotment.charged;
   if (row.version > allotment.version) {
     allotment.version = row.version;
-    allotment.amount = row.amount;
+    allotment.amount = amount;
     allotment.isGiveBackUncertain = false;
-  } else if (row.amount < allotment.amount) {
-    allotment.amount = row.amount;
+  } else if (amount < allotment.amount) {
+    allotment.amount = amount;
   }
   allotment.isRecalled = row.isRecalled;
   if (row.isClosed && allotment.state === 'open') allotment.state = 'closed';
 }
 
-export function reportOf({ allotmentId, reserved, unapplied }: Allotment): AllotmentReport {
-  return { allotmentId, reserved, unapplied };
+/** Takes over what the row has paid, once its charges count as unapplied no more. */
+export function adoptCharged(allotment: Allotment, { charged }: AllotmentRow): void {
+  if (charged <= allotment.charged) return;
+  allotment.amount -= charged - allotment.charged;
+  allotment.charged = charged;
+}
+
+export function reportOf(allotment: Allotment, number: bigint): AllotmentReport {
+  const { allotmentId, reserved, unapplied, charged } = allotment;
+  return { allotmentId, reserved, unapplied, charged, number };
+}
+
+/** Whether the database knows what the allotment is used for. */
+export function isReported({ reported, reserved, unapplied, charged }: Allotment): boolean {
+  return reported.reserved === reserved && reported.used === unapplied + charged;
+}
+
+/** To be called when the database has confirmed the report. */
+export function confirmReport(
+  allotment: Allotment,
+  { reserved, unapplied, charged = 0n, number = 0n }: AllotmentReport,
+): void {
+  if (number > allotment.reported.number)
+    allotment.reported = { number, reserved, used: unapplied + charged };
 }
 
 export function renewLease(allotment: Allotment, lease: Lease): void {

@@ -3,8 +3,8 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { ChargeLine, Journal } from '../journal/journal.ts';
-import { adoptRow } from './allotment.ts';
-import { ChargeQueue, reportsAfter, type UnappliedCharge } from './charge-queue.ts';
+import { adoptCharged, adoptRow, confirmReport } from './allotment.ts';
+import { allotmentsOf, ChargeQueue, type UnappliedCharge } from './charge-queue.ts';
 import type { AllotmentPool } from './pool.ts';
 import { databaseUnavailable, isDatabaseUnavailable, mayPass } from './problems.ts';
 import type { AllotmentReport, AllotmentRow, AllotmentStore, ApplyResult, CoveredCharge } from './store.ts';
@@ -126,10 +126,13 @@ export class ApplyLoop {
   }
 
   async #putAside(charge: UnappliedCharge, error: unknown): Promise<void> {
-    const { log, counters } = this.#options;
+    const { pool, log, counters } = this.#options;
     const { line, covered } = charge;
     // A batch without charges moves the database past the line. Its report keeps the allotment's row in the answer.
-    const result = await this.#send(line.seq, [], reportsAfter([charge]));
+    const reports = pool
+      .report(allotmentsOf([charge]))
+      .map((report) => ({ ...report, unapplied: report.unapplied - covered }));
+    const result = await this.#send(line.seq, [], reports);
     counters.linesPutAside += 1;
     log.error(
       { alarm: 'charge_put_aside', err: error, line: describeLine(line), covered: String(covered) },
@@ -142,7 +145,7 @@ export class ApplyLoop {
     const toSeq = batch.at(-1)?.line.seq;
     if (toSeq === undefined) return;
     const lines = batch.map(({ line, covered }) => ({ ...line, covered }));
-    const result = await this.#send(toSeq, lines, reportsAfter(batch));
+    const result = await this.#send(toSeq, lines, this.#options.pool.report(allotmentsOf(batch)));
     if (result.outcome === 'mismatch') await this.#recover(result.appliedSeq);
     else if (result.outcome === 'other_generation') this.#endGeneration();
     else this.#finish(result, toSeq);
@@ -159,7 +162,7 @@ export class ApplyLoop {
     charges: readonly CoveredCharge[],
     reports: readonly AllotmentReport[],
   ): Promise<ApplyResult> {
-    const { store, journal, generation, onDatabaseAnswer } = this.#options;
+    const { store, journal, generation, pool, onDatabaseAnswer } = this.#options;
     const result = await store.applyCharges({
       journalId: journal.journalId,
       generation,
@@ -169,6 +172,11 @@ export class ApplyLoop {
       reports,
     });
     onDatabaseAnswer();
+    if (result.outcome !== 'applied') return result;
+    for (const report of reports) {
+      const allotment = pool.find(report.allotmentId);
+      if (allotment !== undefined) confirmReport(allotment, report);
+    }
     return result;
   }
 
@@ -190,7 +198,9 @@ export class ApplyLoop {
     const { pool } = this.#options;
     for (const row of rows) {
       const allotment = pool.find(row.allotmentId);
-      if (allotment !== undefined) adoptRow(allotment, row);
+      if (allotment === undefined) continue;
+      adoptCharged(allotment, row);
+      adoptRow(allotment, row);
     }
     const open = new Set(rows.map(({ allotmentId }) => allotmentId));
     for (const { allotment } of charges)

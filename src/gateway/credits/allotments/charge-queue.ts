@@ -1,7 +1,7 @@
 // Charges that are in the journal and not yet in the database, in the order of the journal.
 import type { ChargeLine } from '../journal/journal.ts';
 import type { Allotment } from './allotment.ts';
-import type { AllotmentReport, ChargeResult } from './store.ts';
+import type { ChargeResult } from './store.ts';
 import { maximumBatch } from './times.ts';
 
 export interface UnappliedCharge {
@@ -57,14 +57,10 @@ export class ChargeQueue {
   }
 }
 
-/** Counts of the batch's allotments as they are once it is applied. */
-export function reportsAfter(batch: readonly UnappliedCharge[]): AllotmentReport[] {
-  const reports = new Map<string, AllotmentReport>();
-  for (const { allotment, covered } of batch) {
-    if (allotment === null || allotment.state === 'ended') continue;
-    const { allotmentId, reserved, unapplied } = allotment;
-    const report = reports.get(allotmentId) ?? { allotmentId, reserved, unapplied };
-    reports.set(allotmentId, { ...report, unapplied: report.unapplied - covered });
-  }
-  return [...reports.values()];
+/** The allotments that pay for the charges. */
+export function allotmentsOf(batch: readonly UnappliedCharge[]): Set<Allotment> {
+  const allotments = new Set<Allotment>();
+  for (const { allotment } of batch)
+    if (allotment !== null && allotment.state !== 'ended') allotments.add(allotment);
+  return allotments;
 }

@@ -7,7 +7,7 @@ import type { AllotmentTimes } from './times.ts';
 import type { AllotmentWrites } from './writes.ts';
 
 export interface GiveBacksOptions {
-  store: Pick<AllotmentStore, 'recalled'>;
+  store: Pick<AllotmentStore, 'flags'>;
   pool: AllotmentPool;
   writes: AllotmentWrites;
   clock: Pick<Clock, 'monotonicMs'>;
@@ -27,11 +27,15 @@ export class GiveBacks {
     this.#options = options;
   }
 
-  /** Reads the flags of this gateway's allotments and gives back what is idle in those that others recall. */
-  async answerRecalls(): Promise<void> {
+  /**
+   * Reads the flags of this gateway and gives back what is idle in the allotments that others recall. Returns the number of the
+   * latest report that others asked for.
+   */
+  async answerRecalls(): Promise<number> {
     const { store, pool, clock, gatewayId } = this.#options;
     const flagged: Allotment[] = [];
-    for (const row of await store.recalled(gatewayId)) {
+    const { rows, reportAsked } = await store.flags(gatewayId);
+    for (const row of rows) {
       const allotment = pool.find(row.allotmentId);
       if (allotment === undefined) continue;
       adoptRow(allotment, row);
@@ -39,6 +43,7 @@ export class GiveBacks {
       if (row.isRecalled || idleCredits(allotment) > 0n || !isInUse(allotment)) flagged.push(allotment);
     }
     await this.#inBatches(flagged, {});
+    return reportAsked;
   }
 
   /** Gives back the idle credits of a user's allotments in this process. */
@@ -46,11 +51,15 @@ export class GiveBacks {
     await this.#inBatches(this.#options.pool.ofUser(userId), {});
   }
 
-  /** Gives back all idle credits, also of writes that are under way, and ends the allotments that no call needs. */
-  async ofAll(): Promise<void> {
-    const allotments = [...this.#options.pool.all()];
+  /** Gives back what is idle in closed allotments, after the writes that are under way. */
+  async ofClosed(allotments: readonly Allotment[]): Promise<void> {
     await Promise.allSettled(allotments.map(({ write }) => Promise.resolve(write)));
     await this.#inBatches(allotments, { end: true });
+  }
+
+  /** Gives back all idle credits, also of writes that are under way, and ends the allotments that no call needs. */
+  async ofAll(): Promise<void> {
+    await this.ofClosed([...this.#options.pool.all()]);
   }
 
   /** Gives back what was not used for a while, and repeats what has no known outcome. */

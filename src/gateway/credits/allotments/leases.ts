@@ -1,12 +1,12 @@
 // Renews the leases of this process's allotments in one statement, and reports what they are used for.
 import type { Clock } from '../../../kernel/clock.ts';
-import { adoptRow, renewLease, reportOf } from './allotment.ts';
+import { adoptRow, confirmReport, isReported, renewLease, type Allotment } from './allotment.ts';
 import { beginLease } from './lease.ts';
 import type { AllotmentPool } from './pool.ts';
-import type { AllotmentRow, AllotmentStore } from './store.ts';
+import type { AllotmentReport, AllotmentRow, AllotmentStore } from './store.ts';
 
 export interface LeasesOptions {
-  store: Pick<AllotmentStore, 'renew' | 'giveBack' | 'ofGateway'>;
+  store: Pick<AllotmentStore, 'renew' | 'report' | 'giveBack' | 'ofGateway'>;
   pool: AllotmentPool;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   gatewayId: string;
@@ -31,15 +31,48 @@ export class Leases {
     const { store, pool, clock, gatewayId, leaseMs } = this.#options;
     const reported = [...pool.all()].filter(({ version }) => version > 0);
     const lease = beginLease(clock, leaseMs);
-    const rows = await store.renew(gatewayId, reported.map(reportOf), leaseMs);
+    const reports = pool.report(reported);
+    const rows = await store.renew(gatewayId, reports, leaseMs);
+    this.#confirm(reports);
+    const unknown: AllotmentRow[] = [];
     for (const row of rows) {
       const allotment = pool.find(row.allotmentId);
-      if (allotment === undefined) continue;
+      if (allotment === undefined) {
+        unknown.push(row);
+        continue;
+      }
       adoptRow(allotment, row);
       renewLease(allotment, lease);
     }
     const open = new Set(rows.map(({ allotmentId }) => allotmentId));
     for (const allotment of reported) if (!open.has(allotment.allotmentId)) pool.remove(allotment);
+    // Opened by a request that this process had given up.
+    await endAllotments(store, unknown);
+  }
+
+  /**
+   * Tells the database what these allotments are used for, as far as it does not know. `answerNumber` is the number that another
+   * process asked for. Rejects with 503 when the database does not answer.
+   */
+  async report(allotments: Iterable<Allotment>, answerNumber: number | null = null): Promise<void> {
+    const { store, pool, gatewayId } = this.#options;
+    const changed = [...allotments].filter((allotment) => allotment.version > 0 && !isReported(allotment));
+    if (changed.length <= maximumRows) return this.#send(pool.report(changed), answerNumber);
+    for (let at = 0; at < changed.length; at += maximumRows)
+      await this.#send(pool.report(changed.slice(at, at + maximumRows)), null);
+    await store.report(gatewayId, [], answerNumber);
+  }
+
+  async #send(reports: readonly AllotmentReport[], answerNumber: number | null): Promise<void> {
+    await this.#options.store.report(this.#options.gatewayId, reports, answerNumber);
+    this.#confirm(reports);
+  }
+
+  #confirm(reports: readonly AllotmentReport[]): void {
+    for (const report of reports) {
+      const allotment = this.#options.pool.find(report.allotmentId);
+      if (allotment !== undefined) confirmReport(allotment, report);
+    }
   }
 
   /** Takes over allotments whose opening had no answer, and ends those that the pool does not have any more. */
@@ -55,13 +88,18 @@ export class Leases {
   }
 }
 
-/** Ends allotments that no process uses. */
+// Rows of one statement: a transaction over more would hold the locks of many accounts for long.
+const maximumRows = 500;
+
+/** Ends allotments that no process uses, in statements of at most 500. */
 export async function endAllotments(
   store: Pick<AllotmentStore, 'giveBack'>,
   rows: readonly AllotmentRow[],
 ): Promise<void> {
-  if (rows.length === 0) return;
-  await store.giveBack(
-    rows.map(({ allotmentId, version }) => ({ allotmentId, version, amount: 0n, end: true })),
-  );
+  for (let at = 0; at < rows.length; at += maximumRows)
+    await store.giveBack(
+      rows
+        .slice(at, at + maximumRows)
+        .map(({ allotmentId, version }) => ({ allotmentId, version, amount: 0n, end: true })),
+    );
 }

@@ -49,7 +49,7 @@ export class AllotmentMaintenance {
     const readRecallsEveryMs = isAlone ? times.tidyEveryMs : times.readRecallsEveryMs;
     this.#loops.push(
       this.#repeat(readRecallsEveryMs, async () => {
-        if (hasAllotments()) await ledger.giveBacks.answerRecalls();
+        if (hasAllotments()) await ledger.answerFlags();
       }),
     );
   }
@@ -66,13 +66,6 @@ export class AllotmentMaintenance {
     const expired = await store.takeBackExpired(takeBackLimit);
     if (expired.length > 0)
       log.warn({ allotments: expired.length }, 'took back credits of gateways that are gone');
-  }
-
-  /** Answers recalls now, in the background. */
-  answerRecalls(): void {
-    this.#options.ledger.giveBacks.answerRecalls().catch((error: unknown) => {
-      this.#options.log.debug({ err: error }, 'recalls could not be answered; they are read again');
-    });
   }
 
   async close(): Promise<void> {

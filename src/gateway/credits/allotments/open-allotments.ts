@@ -66,10 +66,7 @@ export async function openAllotments(options: AllotmentsOptions): Promise<Allotm
     requireJournal() {
       if (journal.health === 'failed') throw journalUnavailable('The journal of charges cannot be written.');
     },
-    notify(payload) {
-      if (payload === `ready:${gatewayId}`) ledger.wake();
-      if (payload === `recall:${gatewayId}`) maintenance.answerRecalls();
-    },
+    stop: () => maintenance.close(),
     async close() {
       await maintenance.close();
       await ledger.close();

@@ -1,7 +1,8 @@
 // All allotments of this process, by id, token and user. Synchronous; a token has one allotment that takes reservations and
 // perhaps older ones that are closed and still have calls.
 import type { MakeId } from '../../../kernel/ids.ts';
-import { idleCredits, newAllotment, type Allotment, type Payer } from './allotment.ts';
+import { idleCredits, newAllotment, reportOf, type Allotment, type Payer } from './allotment.ts';
+import type { AllotmentReport } from './store.ts';
 import { maximumAllotments } from './times.ts';
 
 export class AllotmentPool {
@@ -9,6 +10,7 @@ export class AllotmentPool {
   readonly #byPayer = new Map<string, Allotment>();
   readonly #byUser = new Map<string, Set<Allotment>>();
   readonly #makeId: MakeId;
+  #reports = 0n;
 
   constructor(makeId: MakeId) {
     this.#makeId = makeId;
@@ -38,6 +40,12 @@ export class AllotmentPool {
 
   idleOfUser(userId: string): bigint {
     return sum(this.ofUser(userId), idleCredits);
+  }
+
+  /** What the allotments are used for now, with a new number. To be sent in the same turn of the event loop. */
+  report(allotments: Iterable<Allotment>): AllotmentReport[] {
+    this.#reports += 1n;
+    return [...allotments].map((allotment) => reportOf(allotment, this.#reports));
   }
 
   /** Adds an allotment that is not in the database yet. */

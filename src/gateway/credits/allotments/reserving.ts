@@ -42,8 +42,6 @@ export class Reserving {
   readonly #options: ReservingOptions;
   readonly #queues = new Map<string, TokenQueue>();
   #enlarges = true;
-  /** Ends the pauses of calls that wait for other gateways. */
-  #ready = new AbortController();
 
   constructor(options: ReservingOptions) {
     this.#options = options;
@@ -217,18 +215,12 @@ export class Reserving {
       const [late] = queue.take((call) => call === head);
       return late?.reject(creditsBusy('Other gateways hold the credits of this account; try again.'));
     }
-    await clock.sleep(times.askAgainMs, this.#ready.signal).catch(() => undefined);
+    await clock.sleep(times.askAgainMs);
   }
 
   /** From now on allotments grow only by what calls need. */
   stopEnlarging(): void {
     this.#enlarges = false;
-  }
-
-  /** Credits came back to an account that a call waits for. */
-  wake(): void {
-    this.#ready.abort();
-    this.#ready = new AbortController();
   }
 
   /** Keeps credits ready for the token's next calls. Failures have no effect: a call that needs more asks itself. */

@@ -1,4 +1,4 @@
-// Allotments and charges in the database. The rules are functions of the migrations 0064 to 0066; here are their parameters.
+// Allotments and charges in the database. The rules are functions of the migrations 0064 to 0066 and 0090; here are their parameters.
 import type { Database } from '../../../kernel/data/database.ts';
 import type {
   AllotmentReport,
@@ -11,6 +11,7 @@ import type {
   ApplyResult,
   ChargeBatch,
   CoveredCharge,
+  GatewayFlags,
   GiveBackRequest,
 } from './store.ts';
 
@@ -39,13 +40,10 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
     async recall({ ticket, gatewayId, userId, tokenId, need }) {
       await sql`select gateway.credits_recall(${ticket}, ${gatewayId}, ${userId}, ${tokenId}, ${need})`;
     },
-    async recalled(gatewayId) {
-      return [
-        ...(await sql<AllotmentRow[]>`
-        select ${rowColumns(database)} from gateway.credits_allotments
-        where gateway_id = ${gatewayId} and ended_at is null and (is_recalled or is_closed) order by allotment_id`),
-      ];
-    },
+    report: (gatewayId, reports, answerNumber) => report(database, gatewayId, reports, answerNumber),
+    askReports: (gatewayId, userId) => askReports(database, gatewayId, userId),
+    answeredReports: (gatewayIds) => answeredReports(database, gatewayIds),
+    flags: (gatewayId) => flags(database, gatewayId),
     close: (scope) => close(database, scope),
     async affordable({ gatewayId, userId, tokenId, ticket }) {
       const [row] = await sql<{ available: bigint; idleElsewhere: bigint }[]>`
@@ -109,7 +107,8 @@ type OwnSql = Pick<Database, 'sql'>;
 async function allot({ sql }: OwnSql, request: AllotRequest): Promise<AllotResult> {
   const { allotmentId, version, gatewayId, generation, userId, bureauId, tokenId, need, want } = request;
   const [result] = await sql<(Nullable<AllotmentRow> & Omit<AllotResult, 'row'>)[]>`
-    select outcome, version, amount, is_recalled as "isRecalled", is_closed as "isClosed", available, idle_elsewhere as "idleElsewhere"
+    select outcome, version, amount, charged, recall, is_recalled as "isRecalled", is_closed as "isClosed", available,
+      idle_elsewhere as "idleElsewhere"
     from gateway.credits_allot(${allotmentId}, ${version}, ${gatewayId}, ${generation}, ${userId}, ${bureauId}, ${tokenId},
       ${need}, ${want}, ${request.leaseMs / 1_000}, ${request.ticket ?? null})`;
   if (result === undefined) throw new Error('An allotment has no answer.');
@@ -123,10 +122,11 @@ async function giveBack(
 ): Promise<(AllotmentRow | null)[]> {
   if (requests.length === 0) return [];
   const rows = await sql<(AllotmentRow & { place: bigint })[]>`
-    select place, allotment_id as "allotmentId", version, amount, is_recalled as "isRecalled", is_closed as "isClosed"
+    select place, ${rowColumns({ sql })}
     from gateway.credits_give_back(${requests.map(({ allotmentId }) => allotmentId)}::text[],
       ${requests.map(({ version }) => version)}::integer[], ${requests.map(({ amount }) => amount)}::bigint[],
-      ${requests.map(({ end }) => end)}::boolean[])`;
+      ${requests.map(({ end }) => end)}::boolean[], ${requests.map(({ charged }) => charged ?? null)}::bigint[],
+      ${requests.map(({ recall }) => recall ?? null)}::bigint[])`;
   const byPlace = new Map(rows.map(({ place, ...row }) => [Number(place), row]));
   return requests.map((_, index) => byPlace.get(index + 1) ?? null);
 }
@@ -139,9 +139,47 @@ async function renew(
 ): Promise<AllotmentRow[]> {
   return [
     ...(await sql<AllotmentRow[]>`
-    select allotment_id as "allotmentId", version, amount, is_recalled as "isRecalled", is_closed as "isClosed"
-    from gateway.credits_renew(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${leaseMs / 1_000})`),
+    select ${rowColumns({ sql })} from gateway.credits_renew(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${leaseMs / 1_000})`),
   ];
+}
+
+async function report(
+  { sql }: OwnSql,
+  gatewayId: string,
+  reports: readonly AllotmentReport[],
+  answerNumber: number | null,
+): Promise<void> {
+  if (reports.length === 0 && answerNumber === null) return;
+  await sql`select gateway.credits_report(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${answerNumber})`;
+}
+
+async function askReports(
+  { sql }: OwnSql,
+  gatewayId: string | null,
+  userId: string | null,
+): Promise<Map<string, number>> {
+  const rows = await sql<{ gatewayId: string; number: bigint }[]>`
+    select gateway_id as "gatewayId", number from gateway.credits_ask_reports(${gatewayId}, ${userId})`;
+  return new Map(rows.map((row) => [row.gatewayId, Number(row.number)]));
+}
+
+async function answeredReports({ sql }: OwnSql, gatewayIds: readonly string[]): Promise<Map<string, number>> {
+  const rows = await sql<{ gatewayId: string; number: bigint }[]>`
+    select journal_id as "gatewayId", report_done as number from gateway.credits_journals
+    where journal_id = any(${[...gatewayIds]}::text[])`;
+  return new Map(rows.map((row) => [row.gatewayId, Number(row.number)]));
+}
+
+async function flags({ sql }: OwnSql, gatewayId: string): Promise<GatewayFlags> {
+  const rows = await sql<(Nullable<AllotmentRow> & { reportAsked: bigint | null })[]>`
+    select (select report_asked from gateway.credits_journals where journal_id = own.id) as "reportAsked", ${rowColumns({ sql })}
+    from (values (${gatewayId}::text)) own (id) left join gateway.credits_allotments a
+      on a.gateway_id = own.id and a.ended_at is null and (a.is_recalled or a.is_closed)
+    order by a.allotment_id`;
+  return {
+    rows: rows.flatMap(({ reportAsked: _, ...row }) => toRow(row) ?? []),
+    reportAsked: Number(rows[0]?.reportAsked ?? 0),
+  };
 }
 
 async function close({ sql }: OwnSql, scope: AllotmentScope): Promise<number> {
@@ -164,7 +202,11 @@ async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyR
       charged: bigint[] | null;
       overruns: bigint[] | null;
       lates: boolean[] | null;
-      allotments: (Omit<AllotmentRow, 'amount'> & { amount: string })[];
+      allotments: (Omit<AllotmentRow, 'amount' | 'charged' | 'recall'> & {
+        amount: string;
+        charged: string;
+        recall: string;
+      })[];
     }[]
   >`
     select outcome, applied_seq as "appliedSeq", charged, overruns, lates, allotments
@@ -182,7 +224,12 @@ async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyR
       overrun: overruns?.[index] ?? 0n,
       isLate: lates?.[index] ?? false,
     })),
-    rows: allotments.map((row) => ({ ...row, amount: BigInt(row.amount) })),
+    rows: allotments.map((row) => ({
+      ...row,
+      amount: BigInt(row.amount),
+      charged: BigInt(row.charged),
+      recall: BigInt(row.recall),
+    })),
   };
 }
 
@@ -230,13 +277,13 @@ function count(value: number | undefined): number {
   return Math.min(Math.round(value), Number.MAX_SAFE_INTEGER);
 }
 
-/** JSON of `{<allotment id>: [reserved, unapplied]}`. */
+/** JSON of `{<allotment id>: [reserved, unapplied, charged, number]}`. */
 function serializeReports(reports: readonly AllotmentReport[]): string {
   return JSON.stringify(
     Object.fromEntries(
-      reports.map(({ allotmentId, reserved, unapplied }) => [
+      reports.map(({ allotmentId, reserved, unapplied, charged, number }) => [
         allotmentId,
-        [String(reserved), String(unapplied)],
+        [String(reserved), String(unapplied), charged?.toString() ?? null, number?.toString() ?? null],
       ]),
     ),
   );
@@ -248,13 +295,23 @@ function toRow({
   allotmentId,
   version,
   amount,
+  charged,
+  recall,
   isRecalled,
   isClosed,
 }: Nullable<AllotmentRow>): AllotmentRow | null {
   if (allotmentId === null || version === null || amount === null) return null;
-  return { allotmentId, version, amount, isRecalled: isRecalled === true, isClosed: isClosed === true };
+  return {
+    allotmentId,
+    version,
+    amount,
+    charged: charged ?? 0n,
+    recall: recall ?? 0n,
+    isRecalled: isRecalled === true,
+    isClosed: isClosed === true,
+  };
 }
 
 function rowColumns({ sql }: OwnSql) {
-  return sql`allotment_id as "allotmentId", version, amount, is_recalled as "isRecalled", is_closed as "isClosed"`;
+  return sql`allotment_id as "allotmentId", version, amount, charged, recall, is_recalled as "isRecalled", is_closed as "isClosed"`;
 }

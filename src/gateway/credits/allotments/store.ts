@@ -1,5 +1,5 @@
 // Interface of the ledger's database for allotments and charges. Each method is one round trip and one transaction, exact at
-// READ COMMITTED. SQL: allotments/sql-store.ts and the migration 0064_credits_allotments.sql, which states the rules.
+// READ COMMITTED. SQL: allotments/sql-store.ts and the migrations 0064 to 0066 and 0090, which state the rules.
 import type { ChargeLine } from '../journal/journal.ts';
 
 /** An open allotment. An allotment that has ended has no row here: where a method leaves it out, it is gone for good. */
@@ -8,9 +8,13 @@ export interface AllotmentRow {
   /** Grows by one with each applied `allot` and `giveBack`. Charges, renewals and flags do not change it. */
   version: number;
   amount: bigint;
+  /** What charges have taken from it: `amount + charged` changes only with the version. */
+  charged: bigint;
+  /** How often it was recalled. */
+  recall: bigint;
   /**
-   * Another gateway needs credits, or did when the allotment was granted: give back what is idle. Each applied `giveBack`
-   * clears it, also one that lowers nothing.
+   * Another gateway needs credits, or did when the allotment was granted: give back what is idle. A `giveBack` whose sender
+   * knew of the latest recall clears it, also one that lowers nothing.
    */
   isRecalled: boolean;
   /** Takes no enlargement: give back what is idle and end it. */
@@ -18,13 +22,17 @@ export interface AllotmentRow {
 }
 
 /**
- * What the holder counts. Stored up to the row's amount: unapplied first, then reserved. A charge that is applied without a
- * report lowers the stored `unapplied` by what the allotment paid.
+ * What the holder counts. Stored up to the row's amount: unapplied first, then reserved. A charge that is applied after it, or
+ * that its holder did not know as applied, lowers the stored `unapplied` by what the allotment paid.
  */
 export interface AllotmentReport {
   allotmentId: string;
   reserved: bigint;
   unapplied: bigint;
+  /** The row's `charged` that the holder knew; absent: that of now. */
+  charged?: bigint;
+  /** Grows with each report of the gateway: one that comes after a later one is ignored. Absent: never ignored. */
+  number?: bigint;
 }
 
 export interface AllotRequest {
@@ -68,8 +76,12 @@ export interface AllotResult {
 export interface GiveBackRequest {
   allotmentId: string;
   version: number;
-  /** The resulting amount; a smaller one, after charges were applied meanwhile, stays. */
+  /** The resulting amount, less the charges that were applied meanwhile; a smaller one stays. */
   amount: bigint;
+  /** The row's `charged` that the amount is of; absent: that of now. */
+  charged?: bigint;
+  /** The row's `recall` that this answers; absent: that of now. */
+  recall?: bigint;
   /** Ends the allotment; the amount counts as 0. */
   end: boolean;
 }
@@ -99,7 +111,7 @@ export interface ChargeBatch {
   toSeq: number;
   /** Final lines with expectedSeq < seq ≤ toSeq, by ascending seq. May be empty. */
   charges: readonly CoveredCharge[];
-  /** Counts of the allotments of the batch as they are once it is applied. */
+  /** Of the allotments of the batch. */
   reports?: readonly AllotmentReport[];
 }
 
@@ -129,7 +141,7 @@ export interface ApplyResult {
   rows: AllotmentRow[];
 }
 
-export interface AllotmentView extends AllotmentRow, AllotmentReport {
+export interface AllotmentView extends AllotmentRow, Omit<AllotmentReport, 'charged' | 'number'> {
   gatewayId: string;
   tokenId: string;
   leaseUntil: Date;
@@ -147,11 +159,13 @@ export const ticketMs = 1_000;
 /** An allotment is taken back this long after its lease has ended. */
 export const takeBackAfterMs = 40_000;
 
-/**
- * Channel of NOTIFY. Payloads: `recall:<gateway id>` (flags of this gateway's allotments were set) and `ready:<gateway id>`
- * (credits came back to an account for which this gateway has a ticket).
- */
-export const creditsChannel = 'townhall_credits';
+/** What a gateway reads several times a second. */
+export interface GatewayFlags {
+  /** Its open allotments that are recalled or closed. */
+  rows: AllotmentRow[];
+  /** Number of the latest report that another process asked for; 0 for none. */
+  reportAsked: number;
+}
 
 export interface AllotmentStore {
   /**
@@ -160,8 +174,8 @@ export interface AllotmentStore {
    */
   allot(request: AllotRequest): Promise<AllotResult>;
   /**
-   * Lowers each allotment to `amount` when the version matches, pays debts of the account from it, and notifies waiting
-   * tickets. Returns the rows as they are afterwards, in the order of the requests; null for one that ended or is not there.
+   * Lowers each allotment to `amount` when the version matches, and pays debts of the account from it. Returns the rows as
+   * they are afterwards, in the order of the requests; null for one that ended or is not there.
    */
   giveBack(requests: readonly GiveBackRequest[]): Promise<(AllotmentRow | null)[]>;
   /** Open allotments of these ids. */
@@ -174,12 +188,20 @@ export interface AllotmentStore {
    */
   renew(gatewayId: string, reports: readonly AllotmentReport[], leaseMs: number): Promise<AllotmentRow[]>;
   /**
-   * Queues a ticket, flags open allotments with an amount of other gateways and notifies these: of the key alone when the
-   * account has `need` left, else of the whole account.
+   * Queues a ticket and flags open allotments with an amount of other gateways: of the key alone when the account has `need`
+   * left, else of the whole account.
    */
   recall(request: RecallRequest): Promise<void>;
-  /** This gateway's open allotments that are recalled or closed. */
-  recalled(gatewayId: string): Promise<AllotmentRow[]>;
+  /** Stores reports of this gateway, and that it has answered up to the number that it was asked for, unless that is null. */
+  report(gatewayId: string, reports: readonly AllotmentReport[], answerNumber: number | null): Promise<void>;
+  /**
+   * Asks each other gateway that holds credits of the user, or of any user, on a valid lease for a report. Returns their
+   * numbers, by gateway.
+   */
+  askReports(gatewayId: string | null, userId: string | null): Promise<Map<string, number>>;
+  /** The latest number that each gateway has answered. */
+  answeredReports(gatewayIds: readonly string[]): Promise<Map<string, number>>;
+  flags(gatewayId: string): Promise<GatewayFlags>;
   /** Closes and recalls the open allotments of the scope, of every gateway. Returns how many were open. */
   close(scope: AllotmentScope): Promise<number>;
   /** What a token may still get without a call: the numbers of `allot`, for holds. */

@@ -5,7 +5,7 @@ export interface AllotmentTimes {
   /** How long a lease is valid, counted from before the request that renewed it was sent. */
   leaseMs: number;
   renewEveryMs: number;
-  /** How often this gateway reads whether others recall its idle credits. */
+  /** How often this gateway reads whether others recall its idle credits or ask for a report. */
   readRecallsEveryMs: number;
   /** How long a call waits for credits that other gateways have idle. */
   recallMs: number;
@@ -28,7 +28,7 @@ export interface AllotmentTimes {
 export const defaultAllotmentTimes: AllotmentTimes = {
   leaseMs: 20_000,
   renewEveryMs: 5_000,
-  readRecallsEveryMs: 250,
+  readRecallsEveryMs: 100,
   recallMs: 1_000,
   askAgainMs: 50,
   idleMs: 5_000,

@@ -111,8 +111,8 @@ function lowerToUse(allotment: Allotment, end: boolean): GiveBackRequest {
   allotment.amount = isLast ? 0n : allotment.amount - idleCredits(allotment);
   if (isLast) allotment.state = 'closed';
   allotment.isGiveBackUncertain = true;
-  const { allotmentId, version, amount } = allotment;
-  return { allotmentId, version, amount, end: isLast };
+  const { allotmentId, version, amount, charged, recall } = allotment;
+  return { allotmentId, version, amount, charged, recall, end: isLast };
 }
 
 async function exclusive<T>(allotments: readonly Allotment[], work: () => Promise<T>): Promise<T> {

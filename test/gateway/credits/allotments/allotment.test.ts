@@ -1,6 +1,7 @@
 // The arithmetic of one allotment: reservations, charges, rows that arrive out of order, sizes and leases.
 import { describe, expect, test } from 'vitest';
 import {
+  adoptCharged,
   adoptRow,
   chargeReservation,
   freeCredits,
@@ -22,9 +23,39 @@ function allotmentOf(amount: bigint): Allotment {
   return allotment;
 }
 
-function row({ version, amount }: { version: number; amount: bigint }) {
-  return { allotmentId: 'alt_1', version, amount, isRecalled: false, isClosed: false };
+function row({ version, amount, charged = 0n }: { version: number; amount: bigint; charged?: bigint }) {
+  return { allotmentId: 'alt_1', version, amount, charged, recall: 0n, isRecalled: false, isClosed: false };
 }
+
+/** An allotment of 100 with an unapplied charge of 40. */
+function withCharge(): Allotment {
+  const allotment = allotmentOf(100n);
+  reserveCredits(allotment, 40n, 0);
+  chargeReservation(allotment, { amount: 40n, credits: 40n, nowMs: 0 });
+  return allotment;
+}
+
+describe('a charge that is applied', () => {
+  test('counts once when a row shows it before its batch is answered', () => {
+    const allotment = withCharge();
+    adoptRow(allotment, row({ version: 2, amount: 60n, charged: 40n }));
+    expect(idleCredits(allotment)).toBe(60n);
+    allotment.unapplied -= 40n;
+    adoptCharged(allotment, row({ version: 2, amount: 60n, charged: 40n }));
+    expect(allotment).toMatchObject({ amount: 60n, charged: 40n });
+    expect(idleCredits(allotment)).toBe(60n);
+  });
+
+  test('counts once when the answer to its batch is older than the row', () => {
+    const allotment = withCharge();
+    adoptRow(allotment, row({ version: 2, amount: 20n, charged: 40n }));
+    allotment.unapplied -= 40n;
+    const answer = row({ version: 1, amount: 60n, charged: 40n });
+    adoptCharged(allotment, answer);
+    adoptRow(allotment, answer);
+    expect(idleCredits(allotment)).toBe(20n);
+  });
+});
 
 describe('a charge', () => {
   test('returns what its reservation exceeds it by', () => {
