@@ -471,6 +471,12 @@ function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
       baseUrl: urls.publicUrl,
     }),
   );
+  // Revoked tokens, blocked users and paused Bureaus keep no credits from others.
+  changes.onChange(() => {
+    creditsService
+      .closeEndedTokens((tokenIds) => users.endedTokens(tokenIds))
+      .catch((error: unknown) => log.warn({ err: error }, 'idle credits of ended tokens stay for a while'));
+  });
   const adminService = defer(
     admin({
       scopeOperations,
@@ -540,7 +546,7 @@ function openCredits(
       log,
       clock,
       retentionDays: config.usageDays,
-      reportCharges: () => creditsService.report(),
+      reportCharges: () => creditsService.reportEverywhere(),
     }),
   );
   return { creditsService, usageService };

@@ -102,6 +102,8 @@ export interface AccountsQueries {
   findToken(tokenId: string): Promise<Token | null>;
   /** The token while it is valid. Its revocation waits until the transaction ends. */
   lockLiveToken(tokenId: string): Promise<Token | null>;
+  /** Of these tokens, those that may call no more: revoked, expired, or of a user or Bureau that is not active. */
+  endedTokens(tokenIds: readonly string[]): Promise<string[]>;
   listTokens(filter: TokenFilter & { isLive?: boolean }, request: PageRequest): Promise<Token[]>;
   insertToken(token: NewToken): Promise<{ expiresAt: Date }>;
   /** Revokes the tokens and all tokens they created. Returns how many were valid. Needs a transaction. */
@@ -235,7 +237,14 @@ function tokenQueries(
   bureaus: BureauColumns,
 ): Pick<
   AccountsQueries,
-  'findBearer' | 'recordUse' | 'findToken' | 'lockLiveToken' | 'listTokens' | 'insertToken' | 'revokeTokens'
+  | 'findBearer'
+  | 'recordUse'
+  | 'findToken'
+  | 'lockLiveToken'
+  | 'endedTokens'
+  | 'listTokens'
+  | 'insertToken'
+  | 'revokeTokens'
 > {
   return {
     async findBearer(digest) {
@@ -267,6 +276,14 @@ function tokenQueries(
         where t.token_id = ${tokenId} and t.revoked_at is null and t.expires_at > gateway.townhall_now()
         for share of t`;
       return token ?? null;
+    },
+    async endedTokens(tokenIds) {
+      const rows = await sql<{ tokenId: string }[]>`
+        select t.token_id as "tokenId" from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)
+        where t.token_id = any(${sql.array([...tokenIds], 25)})
+          and (t.revoked_at is not null or t.expires_at <= gateway.townhall_now() or u.state <> 'active'
+            or ${bureaus.stateOf(sql, 'u.bureau_id')} <> 'active')`;
+      return rows.map(({ tokenId }) => tokenId);
     },
     listTokens: ({ isLive, ...choice }, { after, limit }) => sql<Token[]>`
       select ${tokenColumns(sql)} ${fromTokens(sql)}
