@@ -223,8 +223,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/maintenance.ts`,
-        find: '    if ((await store.generation()) !== generation) ledger.endGeneration();',
-        replace: '    else if ((await store.generation()) !== generation) ledger.endGeneration();',
+        find: '    await ledger.checkGeneration();',
+        replace: '',
       },
     ],
   },

@@ -408,6 +408,10 @@ export class StoreModel {
     this.tickets.clear();
     this.endedIds.clear();
     for (const id of snapshot.endedIds) this.endedIds.add(id);
+    // Their holders are gone or have another generation.
+    this.lower(
+      [...this.allotments.values()].map((row) => ({ row, amount: 0n, end: true, isAnswered: true })),
+    );
     this.changes += 1;
     this.generationId = generation;
   }

@@ -5,6 +5,7 @@ import type { MakeId } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { askReports } from './allotments/ask-reports.ts';
 import { recallUser } from './allotments/recall-user.ts';
+import { endAllotments } from './allotments/leases.ts';
 import { holdWithRecall } from './allotments/hold-with-recall.ts';
 import { openAllotments, type Allotments } from './allotments/open-allotments.ts';
 import { isInsufficient } from './allotments/problems.ts';
@@ -25,7 +26,7 @@ export interface PaidLedgerOptions {
   times?: Partial<AllotmentTimes>;
 }
 
-const othersApplyMs = 100;
+const adoptAgainMs = 500;
 
 /** Opens its journal with the first call or with `start`, so that a command that only reads leaves no traces. */
 export class PaidLedger implements Ledger {
@@ -34,6 +35,9 @@ export class PaidLedger implements Ledger {
   #opening: Promise<Allotments> | null = null;
   #allotments: Allotments | null = null;
   #closing: Promise<void> | null = null;
+  #isStarted = false;
+  /** Allotments of a ledger before its restore. Their calls may still end, so their journals stay open until the end. */
+  readonly #former: Allotments[] = [];
 
   constructor(options: PaidLedgerOptions) {
     this.#options = options;
@@ -120,6 +124,7 @@ export class PaidLedger implements Ledger {
 
   /** Replays the journals of processes that are gone and starts the maintenance of allotments. */
   async start(): Promise<void> {
+    this.#isStarted = true;
     const allotments = await this.#open();
     await allotments.start();
   }
@@ -133,10 +138,12 @@ export class PaidLedger implements Ledger {
   async #close(): Promise<void> {
     const allotments = await this.#opening?.catch(() => null);
     await allotments?.close();
+    for (const former of this.#former) await former.close();
   }
 
   #open(): Promise<Allotments> {
-    this.#opening ??= openAllotments(this.#options).then(
+    const onOtherGeneration = (): void => void this.#adoptGeneration();
+    this.#opening ??= openAllotments({ ...this.#options, onOtherGeneration }).then(
       (allotments) => (this.#allotments = allotments),
       (error: unknown) => {
         this.#opening = null;
@@ -144,6 +151,28 @@ export class PaidLedger implements Ledger {
       },
     );
     return this.#opening;
+  }
+
+  /** Goes on with a journal and allotments of their own in the ledger that was restored under this process. */
+  async #adoptGeneration(): Promise<void> {
+    const former = this.#allotments;
+    if (former === null || this.#closing !== null) return;
+    this.#former.push(former);
+    [this.#allotments, this.#opening] = [null, null];
+    const { store, clock, log } = this.#options;
+    await former.stop();
+    while (this.#closing === null) {
+      try {
+        const allotments = await this.#open();
+        // Writes that were under way during the restore.
+        await endAllotments(store, await store.ofGateway(former.gatewayId));
+        if (this.#isStarted) await allotments.start();
+        return log.info({ gateway_id: allotments.gatewayId }, 'goes on with the ledger that was restored');
+      } catch (error) {
+        log.warn({ err: error }, 'the ledger that was restored cannot be used yet; it is tried again');
+        await clock.sleep(adoptAgainMs);
+      }
+    }
   }
 
   async #withRecall<T>(

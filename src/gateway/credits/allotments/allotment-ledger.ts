@@ -31,7 +31,7 @@ export interface AllotmentLedgerOptions {
   makeId: MakeId;
   log: Log;
   times: AllotmentTimes;
-  /** Called when the ledger was restored or created anew: this process must be started again. */
+  /** Called once when the ledger was restored or created anew: this one refuses calls from then on. */
   onOtherGeneration?: () => void;
 }
 
@@ -84,7 +84,15 @@ export class AllotmentLedger {
     this.contact = new DatabaseContact(clock);
     const pool = new AllotmentPool(makeId);
     this.pool = pool;
-    const writes = new AllotmentWrites({ store, pool, clock, gatewayId, generation, leaseMs: times.leaseMs });
+    const writes = new AllotmentWrites({
+      store,
+      pool,
+      clock,
+      gatewayId,
+      generation,
+      leaseMs: times.leaseMs,
+      onGone: () => this.checkGeneration(),
+    });
     this.#writes = writes;
     this.leases = new Leases({ store, pool, clock, gatewayId, leaseMs: times.leaseMs });
     this.giveBacks = new GiveBacks({ store, pool, writes, clock, gatewayId, times });
@@ -254,8 +262,12 @@ export class AllotmentLedger {
   }
 
   #requireGeneration(): void {
-    if (this.#isOtherGeneration)
-      throw databaseUnavailable('The ledger was restored; this gateway must be started again.');
+    if (this.#isOtherGeneration) throw databaseUnavailable('The ledger was restored; try again.');
+  }
+
+  /** Rejects with 503 when the database does not answer. */
+  async checkGeneration(): Promise<void> {
+    if ((await this.#options.store.generation()) !== this.#options.generation) this.endGeneration();
   }
 
   /** Refuses paid calls from now on. */
@@ -265,7 +277,7 @@ export class AllotmentLedger {
     for (const allotment of this.pool.all()) this.pool.remove(allotment);
     this.#options.log.error(
       { alarm: 'other_generation' },
-      'the ledger was restored or created anew under this process; start it again',
+      'the ledger was restored or created anew under this process; charges of before are put aside',
     );
     this.#options.onOtherGeneration?.();
   }

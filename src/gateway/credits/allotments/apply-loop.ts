@@ -62,6 +62,8 @@ export class ApplyLoop {
   /** Resolves once the charges up to the number are in the database; rejects with 503 when it does not answer. */
   applied(seq: number): Promise<void> {
     if (seq <= this.#appliedSeq || this.queue.length === 0) return Promise.resolve();
+    if (this.#stop.signal.aborted)
+      return Promise.reject(databaseUnavailable('The ledger of this charge was restored or is closed.'));
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#waiters.push({ seq, resolve, reject });
     this.#wake.abort();

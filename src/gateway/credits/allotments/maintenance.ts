@@ -74,10 +74,10 @@ export class AllotmentMaintenance {
   }
 
   async #renew(): Promise<void> {
-    const { ledger, store, generation } = this.#options;
+    const { ledger } = this.#options;
     if (ledger.takeLostOpening()) await ledger.leases.reconcile();
-    if (ledger.pool.size > 0) await ledger.leases.renew();
-    if ((await store.generation()) !== generation) ledger.endGeneration();
+    await ledger.leases.renew();
+    await ledger.checkGeneration();
     ledger.contact.recordAnswer();
   }
 

@@ -20,6 +20,8 @@ export interface AllotmentsOptions {
   /** No other process has this database open. */
   isAlone: boolean;
   times?: Partial<AllotmentTimes>;
+  /** Called once when the ledger was restored or created anew: these allotments take no call any more. */
+  onOtherGeneration?: () => void;
 }
 
 export interface Allotments {
@@ -29,8 +31,8 @@ export interface Allotments {
   start(): Promise<void>;
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
   requireJournal(): void;
-  /** Takes a payload of `creditsChannel`. */
-  notify(payload: string): void;
+  /** Ends the maintenance. What calls still charge goes to the journal, which `close` closes. */
+  stop(): Promise<void>;
   /** Applies what waits, gives credits back and closes the journal. */
   close(): Promise<void>;
 }
@@ -44,7 +46,17 @@ export async function openAllotments(options: AllotmentsOptions): Promise<Allotm
   const gatewayId = journal.journalId;
   await store.openJournal(gatewayId, generation);
   const isJournaled = directory !== null;
-  const ledger = new AllotmentLedger({ store, journal, isJournaled, generation, clock, makeId, log, times });
+  const ledger = new AllotmentLedger({
+    store,
+    journal,
+    isJournaled,
+    generation,
+    clock,
+    makeId,
+    log,
+    times,
+    ...(options.onOtherGeneration !== undefined && { onOtherGeneration: options.onOtherGeneration }),
+  });
   const maintenance = new AllotmentMaintenance({
     ledger,
     store,

@@ -93,13 +93,17 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
 }
 
 /**
- * Gives a restored ledger a generation of its own, so that journals of the time after its backup are not applied to it. A
- * backup of a release without generations gets one by its migration.
+ * Gives a restored ledger a generation of its own, so that journals of the time after its backup are not applied to it, and
+ * ends its allotments, whose holders are gone or have another generation. A backup of a release without generations gets one
+ * by its migration.
  */
 export async function startNewGeneration({ sql }: Pick<Database, 'sql'>): Promise<void> {
-  const [row] = await sql<{ exists: boolean }[]>`
-    select to_regclass('gateway.credits_ledger') is not null as exists`;
-  if (row?.exists === true) await sql`update gateway.credits_ledger set generation = gen_random_uuid()`;
+  const [row] = await sql<{ hasLedger: boolean; hasFunction: boolean }[]>`
+    select to_regclass('gateway.credits_ledger') is not null as "hasLedger",
+      to_regprocedure('gateway.credits_begin_generation()') is not null as "hasFunction"`;
+  if (row?.hasFunction === true) await sql`select gateway.credits_begin_generation()`;
+  else if (row?.hasLedger === true)
+    await sql`update gateway.credits_ledger set generation = gen_random_uuid()`;
 }
 
 type OwnSql = Pick<Database, 'sql'>;

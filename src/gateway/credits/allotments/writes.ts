@@ -12,6 +12,8 @@ export interface AllotmentWritesOptions {
   gatewayId: string;
   generation: string;
   leaseMs: number;
+  /** The database has no such allotment, as under another generation. */
+  onGone(): Promise<void>;
 }
 
 export class AllotmentWrites {
@@ -65,7 +67,10 @@ export class AllotmentWrites {
     this.#remember(userId, result.available);
     if (result.row !== null) adoptRow(allotment, result.row);
     if (result.outcome === 'granted') renewLease(allotment, lease);
-    if (result.outcome === 'gone') this.#options.pool.remove(allotment);
+    if (result.outcome === 'gone') {
+      this.#options.pool.remove(allotment);
+      await this.#options.onGone();
+    }
     if (result.outcome === 'closed' && allotment.state === 'open') allotment.state = 'closed';
     return result;
   }

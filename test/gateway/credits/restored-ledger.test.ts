@@ -1,0 +1,86 @@
+// `db restore` under a running gateway: calls are refused with 503 while the tables are away, then go on in the restored ledger.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startNewGeneration, type Credits } from '../../../src/gateway/credits/index.ts';
+import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+
+let world: LedgerWorld;
+beforeAll(async () => {
+  world = await startLedger();
+});
+afterAll(() => world?.close());
+
+async function call({ ledger }: Credits, userId: string, amount = 10n): Promise<string> {
+  try {
+    const reservation = await ledger.reserve(callOf(userId), amount);
+    reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+    await reservation.settle(amount, facts());
+    return 'charged';
+  } catch (error) {
+    return (error as { code: string }).code;
+  }
+}
+
+async function started(): Promise<Credits> {
+  const credits = world.replica();
+  await credits.start();
+  return credits;
+}
+
+describe('a restore under a running gateway', () => {
+  test('answers 503 while the schema is away', async () => {
+    const credits = await started();
+    const userId = await world.user(1_000n);
+    await world.sql.unsafe('alter schema gateway rename to gateway_away');
+    try {
+      expect(await call(credits, userId)).toBe('database_unavailable');
+      await expect(world.sql`select gateway.townhall_now()`).rejects.toMatchObject({
+        code: 'database_unavailable',
+      });
+    } finally {
+      await world.sql.unsafe('alter schema gateway_away rename to gateway');
+    }
+    expect(await call(credits, userId)).toBe('charged');
+  });
+
+  test('ends the allotments of before at once', async () => {
+    const credits = await started();
+    const userId = await world.user(1_000n);
+    await call(credits, userId);
+    await credits.report(userId);
+    await startNewGeneration(world.place.database);
+    expect(await world.account(userId)).toMatchObject({ posted: 990n, held: 0n });
+  });
+
+  test('goes on in the new generation without a restart', async () => {
+    const credits = await started();
+    const userId = await world.user(1_000n);
+    expect(await call(credits, userId)).toBe('charged');
+    await credits.report(userId);
+    await startNewGeneration(world.place.database);
+    // A call on credits that were idle in memory is still charged to the former ledger.
+    const chargedNow = async (): Promise<bigint> => {
+      await call(credits, userId);
+      await credits.report(userId);
+      return (await world.account(userId)).posted;
+    };
+    await expect.poll(chargedNow, { timeout: 20_000, interval: 100 }).toBeLessThan(990n);
+    expect(await call(credits, userId)).toBe('charged');
+    await expect.poll(async () => (await world.account(userId)).held, { timeout: 20_000 }).toBe(0n);
+  });
+
+  test('lets a call that was under way end', async () => {
+    const credits = await started();
+    const userId = await world.user(1_000n);
+    const reservation = await credits.ledger.reserve(callOf(userId), 100n);
+    reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+    await startNewGeneration(world.place.database);
+    await expect
+      .poll(() => world.logLines.some((line) => line.includes('goes on with the ledger')), {
+        timeout: 20_000,
+      })
+      .toBe(true);
+    expect(await reservation.settle(50n, facts())).toEqual({ charged: 50n });
+    await credits.close();
+    expect(await world.account(userId)).toMatchObject({ held: 0n });
+  });
+});
