@@ -1,5 +1,5 @@
-// Builds the portal into build/docs: the guides, the error codes and the examples as pages of our own, and a Redoc page
-// for each document of the contract. It asks for nothing of another host, which its policy enforces in the browser and
+// Builds the portal into build/docs: the guides, the operations, the error codes and the examples as pages of our own,
+// and a Redoc page for each document of the contract. It asks for nothing of another host, which its policy enforces in the browser and
 // a look at the text checks here. A broken link, a sample that is not what its example says, or an error code without
 // words fails the build.
 //
@@ -14,6 +14,7 @@ import { type Entry, writeIndexBody } from './docs/index-page.ts';
 import { type NavigationGroup, writePage } from './docs/layout.ts';
 import { findBrokenLinks } from './docs/links.ts';
 import { type Rendered, renderMarkdown } from './docs/markdown.ts';
+import { collectOperationPages, type OperationPages } from './docs/operation-pages.ts';
 import { writeProblemCodes } from './docs/problem-codes.ts';
 import { checkTypes, fencesOf } from './docs/sample-types.ts';
 import { checkSamples, readSample, updateSamples } from './docs/samples.ts';
@@ -50,11 +51,14 @@ interface Reference {
 interface Page extends Rendered {
   page: string;
   source: string;
+  markdown: string;
 }
 
 /** Documents beside the guides that the portal shows too. */
 const internals = ['docs/architecture.md', 'docs/glossary.md', 'docs/benchmarks.md'];
 const internalsPage = (source: string): string => `${path.basename(source, '.md')}.html`;
+
+const operationsHeading = { depth: 2, text: 'Operations on this page', anchor: 'operations-on-this-page' };
 
 const started = performance.now();
 try {
@@ -72,6 +76,7 @@ async function main(from: string, output: string): Promise<void> {
     // What costs nothing to find comes first: words, then links, then types, and last the pages of the reference.
     const references = surfaces.map(readReference);
     const { pages, checkSampleTypes } = renderPages(from, references);
+    const operations = collectOperations(pages, references);
     const navigation = navigate(pages, references);
     const index = {
       page: 'index.html',
@@ -88,17 +93,9 @@ async function main(from: string, output: string): Promise<void> {
       'townhall.schema.json',
       readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
     );
-    for (const page of pages)
-      files.set(
-        page.page,
-        writePage({
-          page: page.page,
-          title: page.title,
-          headings: page.headings,
-          body: page.html,
-          navigation,
-        }),
-      );
+    for (const page of pages) files.set(page.page, writeOwnPage(page, operations, navigation));
+    for (const page of operations.pages)
+      files.set(page.page, writePage({ ...page, headings: [], navigation, isWide: true }));
     const referenceFiles = references.flatMap(({ entry }) => [entry.page, entry.document]);
     const broken = findBrokenLinks(
       files,
@@ -116,10 +113,7 @@ async function main(from: string, output: string): Promise<void> {
       'townhall.schema.json',
       readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
     );
-    files.set(
-      'search-index.js',
-      writeSearchIndex([...pages.flatMap(sectionsOf), ...references.flatMap(operationEntries)]),
-    );
+    files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...operations.search]));
     publish(output, files);
   } finally {
     rmSync(staging, { recursive: true, force: true });
@@ -134,9 +128,11 @@ function renderPages(
   references: readonly Reference[],
 ): { pages: Page[]; checkSampleTypes: () => void } {
   const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
-  const examples = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
+  const programs = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
     (name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'),
   );
+  // The samples of operations are on the pages of the operations.
+  const examples = programs.filter((name) => !name.startsWith(`operations${path.sep}`));
   const pageOf = (target: string): string | undefined => {
     if (target === 'README.md') return 'start.html';
     if (internals.includes(target)) return internalsPage(target);
@@ -150,6 +146,7 @@ function renderPages(
   const render = (markdown: string, source: string, page: string): Page => ({
     page,
     source,
+    markdown,
     ...renderMarkdown(markdown, {
       source,
       page,
@@ -203,7 +200,7 @@ function renderPages(
       ),
     );
   }
-  return { pages, checkSampleTypes: () => checkAllTypes(from, documentation, examples) };
+  return { pages, checkSampleTypes: () => checkAllTypes(from, documentation, programs) };
 }
 
 function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {
@@ -215,6 +212,41 @@ function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, example
     .filter((name) => name.endsWith('.ts'))
     .map((name) => path.join(from, 'examples', name));
   refuse(checkTypes(root, { fences, examples: programs }));
+}
+
+/** A page with the operations that it shows below its text. */
+function writeOwnPage(
+  { page, title, headings, html }: Page,
+  { operationsOfGuide }: OperationPages,
+  navigation: NavigationGroup[],
+): string {
+  const below = page.startsWith('guides/') ? operationsOfGuide(page) : '';
+  return writePage({
+    page,
+    title,
+    headings: below === '' ? headings : [...headings, operationsHeading],
+    body: `${html}${below}`,
+    navigation,
+  });
+}
+
+function collectOperations(pages: readonly Page[], references: readonly Reference[]): OperationPages {
+  const codes = pages.find(({ page }) => page === 'guides/error-codes.html')?.headings ?? [];
+  return collectOperationPages(
+    references.map(({ surface, document, entry }) => ({ surface, document, reference: entry.page })),
+    {
+      guides: pages.filter(({ page }) => page.startsWith('guides/') && page !== 'guides/error-codes.html'),
+      knownCodes: new Set(codes.map(({ text }) => text)),
+      render: (markdown, page) =>
+        renderMarkdown(markdown, {
+          source: 'openapi/openapi.yaml',
+          page,
+          // The documents link to tags of their own reference.
+          pageOf: () => undefined,
+          readDiagram: () => '',
+        }).html,
+    },
+  );
 }
 
 function refuse(problems: readonly string[]): void {
@@ -234,6 +266,7 @@ function navigate(pages: readonly Page[], references: readonly Reference[]): Nav
     {
       title: 'Reference',
       links: [
+        { page: 'operations/index.html', title: 'Operations' },
         ...references.map(({ entry }) => ({ page: entry.page, title: entry.title })),
         { page: 'guides/error-codes.html', title: 'Error codes' },
         { page: 'examples/index.html', title: 'Examples' },
@@ -253,27 +286,6 @@ function sectionsOf({ page, title, sections }: Page): Omit<SearchEntry, 'id' | '
     page: title,
     text,
   }));
-}
-
-function operationEntries({ document, entry }: Reference): Omit<SearchEntry, 'id' | 'excerpt'>[] {
-  return operationsOf(document).map(({ id, method, path: template, operation }) => {
-    const {
-      summary = id,
-      description = '',
-      tags = [],
-    } = operation as { summary?: string; description?: string; tags?: string[] };
-    return {
-      address: `${entry.page}${operationAnchor(tags[0] ?? '', id)}`,
-      title: summary,
-      page: entry.title,
-      text: `${method.toUpperCase()} ${template} ${id.replaceAll('.', ' ')} ${description}`,
-    };
-  });
-}
-
-/** Where the reference page has an operation. */
-function operationAnchor(tag: string, operationId: string): string {
-  return `#/${tag}/${operationId.toLowerCase()}`;
 }
 
 function readReference(surface: Surface): Reference {

@@ -21,6 +21,8 @@ the models it uses: logins, tokens, credits and one catalog of models. The agent
 the gateway.</p>
 <p><a class="first" href="start.html">Start</a></p>
 <h2 id="reference">Reference</h2>
+<p><a href="operations/index.html">All operations</a>, each with samples for curl, TypeScript and Python. The documents
+below show every schema in full.</p>
 <ul class="cards">
 ${entries.map(writeEntry).join('\n')}
 </ul>

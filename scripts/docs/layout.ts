@@ -17,12 +17,15 @@ export function writePage({
   body,
   headings,
   navigation,
+  isWide = false,
 }: {
   page: string;
   title: string;
   body: string;
   headings: readonly Heading[];
   navigation: readonly NavigationGroup[];
+  /** Without a list of headings, so that the text has its room. */
+  isWide?: boolean;
 }): string {
   const to = (target: string) => path.posix.relative(path.posix.dirname(page), target);
   const groups = navigation.map(
@@ -56,7 +59,7 @@ ${group.links.map((link) => `<li><a href="${to(link.page)}"${link.page === page 
 </div>
 <button id="menu" type="button" aria-expanded="false" aria-controls="navigation">Pages</button>
 </header>
-<div class="frame">
+<div class="frame${isWide ? ' wide' : ''}">
 <nav id="navigation" aria-label="Pages">
 ${groups.join('\n')}
 </nav>

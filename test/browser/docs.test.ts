@@ -216,13 +216,92 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.waitForURL(/guides\/model-providers\.html#/);
     await page.keyboard.press('Control+k');
     await page.keyboard.type('createChatCompletion');
-    await page.locator('#found a', { hasText: 'Create a chat completion' }).first().click();
-    await page.waitForURL(/gateway\.html#\/ai\/ai\.createchatcompletion/);
+    await page.locator('#found li[aria-selected="true"]', { hasText: 'Create a chat completion' }).waitFor();
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/operations\/gateway\/ai\.createChatCompletion\.html$/);
     await page.getByText('/v1/ai/chat/completions').first().waitFor();
+    await page.close();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  }, 120_000);
+
+  test('lands on the explanation of an error code', async () => {
+    const { page } = await open(browser);
+    for (const code of ['insufficient_credits', 'model_not_found', 'idempotency_key_reused']) {
+      await page.goto(`${origin}/index.html`);
+      await page.keyboard.press('/');
+      await page.keyboard.type(code);
+      await page.locator('#found li[aria-selected="true"]').waitFor();
+      await page.keyboard.press('Enter');
+      await page.waitForURL(`${origin}/guides/error-codes.html#${code}`);
+      expect(await page.locator(`h3#${code}`).isVisible()).toBe(true);
+    }
+    await page.close();
+  }, 120_000);
+
+  test('shows an operation with a sample a language', async () => {
+    const { page, outside, complaints } = await open(browser);
+    await page.goto(`${origin}/operations/gateway/ai.createChatCompletion.html`);
+    const tabs = page.getByRole('tab');
+    expect(await tabs.allInnerTexts()).toEqual(['curl', 'TypeScript', 'TypeScript (openai)', 'Python']);
+    const panel = page.locator('.samples [role="tabpanel"]:visible');
+    expect(await panel.innerText()).toContain('curl http://127.0.0.1:43127/v1/ai/chat/completions');
+    await tabs.first().focus();
+    await page.keyboard.press('ArrowRight');
+    expect(await panel.innerText()).toContain('client.ai.createChatCompletion(');
+    // The next operation begins with the same language.
+    await page.goto(`${origin}/operations/agent/sessions.prompt.html`);
+    expect(await panel.innerText()).toContain('client.sessions.prompt(');
+    await page.close();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+  }, 120_000);
+
+  test('copies a sample with the token of the reader', async () => {
+    const { page } = await open(browser);
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin });
+    await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
+    await page.getByLabel('Your token').fill("th_usr_mine'");
+    await page.locator('.samples .copy:visible').click();
+    await page.locator('.samples .copy:visible', { hasText: 'Copied' }).waitFor();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    expect(copied).toContain('-H "Authorization: Bearer th_usr_mine"');
+    await page.getByRole('tab', { name: 'Python' }).click();
+    expect(await page.locator('.samples [role="tabpanel"]:visible').innerText()).toContain(
+      '"Authorization": "Bearer th_usr_mine"',
+    );
+    await page.getByLabel('Your token').fill('');
+    await page.getByRole('tab', { name: 'TypeScript' }).click();
+    expect(await page.locator('.samples [role="tabpanel"]:visible').innerText()).toContain(
+      "process.env['TOWNHALL_TOKEN']",
+    );
+    await page.close();
+  }, 120_000);
+
+  test('links guides and operations both ways', async () => {
+    const { page } = await open(browser);
+    await page.goto(`${origin}/operations/gateway/payments.createCheckout.html`);
+    await page.locator('.details').getByRole('link', { name: 'Payments', exact: true }).click();
+    await page.waitForURL(/guides\/payments\.html$/);
+    await page.locator('.operations a[href="../operations/gateway/payments.createCheckout.html"]').click();
+    await page.waitForURL(/operations\/gateway\/payments\.createCheckout\.html$/);
+    await page.getByRole('link', { name: 'payments.getPayment' }).click();
+    await page.waitForURL(/operations\/gateway\/payments\.getPayment\.html$/);
+    await page.getByRole('link', { name: 'in the reference' }).click();
+    await page.waitForURL(/gateway\.html#\//);
+    expect(page.url()).toMatch(/#\/payments\/payments\.getpayment$/);
+    await page.close();
+  }, 120_000);
+
+  test('shows the same samples on the reference page, which leads back', async () => {
+    const { page } = await open(browser);
+    await page.goto(`${origin}/gateway.html#/ai/ai.generatetext`);
+    await page.getByRole('button', { name: 'curl', exact: true }).first().click();
+    expect(
+      (await page.getByRole('menu').filter({ hasText: 'Python' }).innerText()).split(/\s*\n\s*/),
+    ).toEqual(['curl', 'TypeScript', 'Python']);
+    await page.keyboard.press('Escape');
     await page.getByRole('link', { name: 'guides and search' }).click();
     await page.waitForURL(/index\.html$/);
     await page.close();
-    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
   }, 120_000);
 
   test('is read from a disk as well, search and all', async () => {
@@ -240,7 +319,14 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   test('fits a small screen, where the list of pages opens by its button', async () => {
     const { page } = await open(browser);
     await page.setViewportSize({ width: 360, height: 700 });
-    for (const name of ['index.html', 'guides/first-five-minutes.html', 'guides/error-codes.html']) {
+    for (const name of [
+      'index.html',
+      'guides/first-five-minutes.html',
+      'guides/error-codes.html',
+      'operations/index.html',
+      'operations/gateway/ai.generateText.html',
+      'operations/agent/sessions.decideApproval.html',
+    ]) {
       await page.goto(`${origin}/${name}`);
       expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(360);
     }

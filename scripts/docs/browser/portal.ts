@@ -2,6 +2,7 @@
 // of the search is a file beside it, loaded as a script when a search begins, so that it works from a disk too.
 
 import MiniSearch from 'minisearch';
+import { activateSamples } from './samples.ts';
 import { type SearchEntry, searchOptions } from './search-options.ts';
 
 declare global {
@@ -113,6 +114,8 @@ menu?.addEventListener('click', () => {
   const isOpen = document.querySelector('#navigation')?.classList.toggle('open') ?? false;
   menu.setAttribute('aria-expanded', String(isOpen));
 });
+
+activateSamples();
 
 for (const block of document.querySelectorAll('pre')) {
   // A page opened from a disk may not reach the clipboard.

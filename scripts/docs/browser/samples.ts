@@ -1,0 +1,69 @@
+// The samples of an operation's page: one tab a language, and a token that is written into all of them.
+
+const storageKey = 'townhall-sample-language';
+
+/** Shows one sample at a time, the language chosen last first. Without this script all of them are shown. */
+export function activateSamples(): void {
+  const section = document.querySelector<HTMLElement>('.samples');
+  if (!section) return;
+  const tabs = [...section.querySelectorAll<HTMLButtonElement>('[role="tab"]')];
+  const panels = [...section.querySelectorAll<HTMLElement>('[role="tabpanel"]')];
+  const select = (at: number, hasFocus = false) => {
+    for (const [index, tab] of tabs.entries()) {
+      tab.setAttribute('aria-selected', String(index === at));
+      tab.tabIndex = index === at ? 0 : -1;
+      panels[index]?.toggleAttribute('hidden', index !== at);
+    }
+    if (hasFocus) tabs[at]?.focus();
+    remember(tabs[at]?.textContent ?? '');
+  };
+  for (const [at, tab] of tabs.entries()) {
+    tab.addEventListener('click', () => select(at));
+    tab.addEventListener('keydown', ({ key }) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
+      if (step !== undefined) select((at + step + tabs.length) % tabs.length, true);
+    });
+  }
+  const before = tabs.findIndex(({ textContent }) => textContent === recall());
+  select(Math.max(0, before));
+  writeToken(section, panels);
+}
+
+/** The token stays in the page's memory; a reload forgets it. */
+function writeToken(section: HTMLElement, panels: readonly HTMLElement[]): void {
+  const variable = section.dataset['variable'];
+  const field = section.querySelector<HTMLInputElement>('#token');
+  if (!field || variable === undefined) return;
+  const codes = panels.flatMap((panel) => [...panel.querySelectorAll('code')]);
+  const originals = codes.map(({ textContent }) => textContent);
+  field.addEventListener('input', () => {
+    const token = field.value.trim().replaceAll(/[^\w.~+/=-]/g, '');
+    for (const [at, code] of codes.entries())
+      code.textContent = withToken(originals[at] ?? '', variable, token);
+  });
+}
+
+function withToken(source: string, variable: string, token: string): string {
+  if (token === '') return source;
+  return source
+    .replaceAll(`process.env['${variable}']`, () => `'${token}'`)
+    .replaceAll(`f"Bearer {os.environ['${variable}']}"`, () => `"Bearer ${token}"`)
+    .replaceAll(`$${variable}`, () => token);
+}
+
+// A page from a disk, or one without storage, begins with the first language.
+function remember(language: string): void {
+  try {
+    localStorage.setItem(storageKey, language);
+  } catch {
+    return;
+  }
+}
+
+function recall(): string | null {
+  try {
+    return localStorage.getItem(storageKey);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,242 @@
+// A page for each operation: what it does, who may call it, what it takes and answers, its error codes, and samples
+// with a place for the token. The reference page beside it unfolds every schema.
+
+import { type Body, type Document, type PlacedOperation, resolve } from '../generate/document.ts';
+import type { CodeSample, SampledOperation } from '../generate/samples.ts';
+import type { Surface } from '../generate/surfaces.ts';
+import { type DescribedSchema, membersOf, type Member, typeOf } from './schema-members.ts';
+import { escapeHtml } from './text.ts';
+
+export interface OperationPageOptions {
+  document: Document;
+  surface: Surface;
+  endpoint: PlacedOperation;
+  /** The page's path in the portal. */
+  page: string;
+  /** Guides that show the operation. */
+  guides: readonly { page: string; title: string }[];
+  /** Codes with a text on the page of error codes. */
+  knownCodes: ReadonlySet<string>;
+  /** Where the reference page has the operation, from the root of the portal. */
+  reference: string;
+  /** Renders Markdown of the contract. */
+  render: (markdown: string) => string;
+}
+
+interface DescribedParameter {
+  name: string;
+  in: string;
+  required?: boolean;
+  description?: string;
+  schema?: DescribedSchema;
+}
+
+interface DescribedResponse extends Body {
+  description?: string;
+  links?: Record<string, { operationId?: string; description?: string }>;
+  'x-error-codes'?: string[];
+}
+
+interface DescribedOperation extends SampledOperation {
+  description?: string;
+  deprecated?: boolean;
+  'x-error-codes'?: string[];
+}
+
+const toRoot = '../../';
+
+export function pageOfOperation(surface: Surface, id: string): string {
+  return `operations/${surface.name}/${id}.html`;
+}
+
+/** The body of the page. */
+export function writeOperationBody(options: OperationPageOptions): string {
+  const { endpoint, render } = options;
+  const operation = endpoint.operation as DescribedOperation;
+  const { summary = endpoint.id, description = '' } = operation;
+  return `<article class="operation">
+<div class="intro">
+<h1 id="${escapeHtml(endpoint.id)}">${escapeHtml(summary)}</h1>
+<p class="endpoint">${methodTag(endpoint.method)} <code>${escapeHtml(endpoint.path).replaceAll('/', '/<wbr>')}</code></p>
+${render(description)}
+${aboutCallers(options)}
+</div>
+${writeSamples(operation['x-codeSamples'] ?? [], options.surface)}
+<div class="details">
+${writeParameters(options)}
+${writeRequestBody(options)}
+${writeAnswers(options)}
+${writeErrors(options)}
+${writeMore(options)}
+</div>
+</article>`;
+}
+
+/** The method as a coloured word. */
+export function methodTag(method: string): string {
+  return `<span class="method ${method}">${method.toUpperCase()}</span>`;
+}
+
+const identityNames: Readonly<Record<string, string>> = {
+  user: 'a user token',
+  admin: 'an administrator session',
+  agent: 'a token of the agent',
+};
+
+function aboutCallers({ surface, endpoint }: OperationPageOptions): string {
+  const identities = (endpoint.operation.security ?? []).flatMap((requirement) =>
+    Object.keys(requirement).map((scheme) => identityNames[surface.identities[scheme] ?? ''] ?? scheme),
+  );
+  const callers = [...new Set(identities)];
+  const text =
+    callers.length === 0 ? 'Anyone may call it, without a token.' : `Needs ${callers.join(' or ')}.`;
+  return `<p class="quiet">${escapeHtml(text)} In the clients: <code>${escapeHtml(endpoint.id)}</code>.</p>`;
+}
+
+function writeSamples(samples: readonly CodeSample[], surface: Surface): string {
+  if (samples.length === 0) return '';
+  const variable = /TOWNHALL_\w*TOKEN/.exec(samples.map(({ source }) => source).join('\n'))?.[0];
+  const tabs = samples.map(
+    ({ label }, at) =>
+      `<button type="button" role="tab" id="tab-${at}" aria-controls="sample-${at}" aria-selected="${at === 0}"${at === 0 ? '' : ' tabindex="-1"'}>${escapeHtml(label)}</button>`,
+  );
+  const panels = samples.map(
+    ({ label, source }, at) =>
+      `<div role="tabpanel" id="sample-${at}" aria-labelledby="tab-${at}" data-label="${escapeHtml(label)}"><pre tabindex="0"><code>${escapeHtml(source)}</code></pre></div>`,
+  );
+  return `<section class="samples" aria-label="Samples"${variable === undefined ? '' : ` data-variable="${variable}"`}>
+<div role="tablist" aria-label="Language">${tabs.join('')}</div>
+${panels.join('\n')}
+${variable === undefined ? '' : tokenField(variable, surface)}
+</section>`;
+}
+
+const tokenPlaces: Readonly<Record<string, string>> = {
+  TOWNHALL_TOKEN: 'The local edition has one in <code>data/local.token</code>.',
+  TOWNHALL_ADMIN_TOKEN: 'It comes from <code>POST /v1/admin/login</code>.',
+  TOWNHALL_AGENT_TOKEN: 'The agent has one in <code>data/agent/agent.token</code>.',
+};
+
+function tokenField(variable: string, surface: Surface): string {
+  const server = surface.name === 'gateway' ? 'the local edition' : 'an agent on this machine';
+  return `<div class="token"><label for="token">Your token</label>
+<input id="token" type="text" placeholder="$${variable}" autocomplete="off" spellcheck="false" aria-describedby="token-place">
+<p class="quiet" id="token-place">The samples call ${server}. A token that you put here is written into them and leaves this page only when you copy one. ${tokenPlaces[variable] ?? ''}</p></div>`;
+}
+
+function writeParameters({ document, endpoint, render }: OperationPageOptions): string {
+  const parameters = (endpoint.operation.parameters ?? []).map(
+    (parameter) => resolve(document, parameter) as DescribedParameter,
+  );
+  if (parameters.length === 0) return '';
+  const rows = parameters.map(({ name, in: place, required, description = '', schema = {} }) =>
+    memberRow(
+      {
+        name,
+        type: `${typeOf(document, schema)}, in the ${place}`,
+        isRequired: required === true,
+        description,
+      },
+      render,
+    ),
+  );
+  return `<h2 id="parameters">Parameters</h2>\n${table(rows)}`;
+}
+
+function writeRequestBody({ document, endpoint, render }: OperationPageOptions): string {
+  if (endpoint.operation.requestBody === undefined) return '';
+  const { content = {} } = resolve<Body>(document, endpoint.operation.requestBody);
+  const parts = Object.entries(content).map(([mediaType, { schema }]) => {
+    const members = schema === undefined ? [] : membersOf(document, schema as DescribedSchema);
+    return `<p class="quiet"><code>${escapeHtml(mediaType)}</code></p>\n${memberTable(members, render)}`;
+  });
+  return `<h2 id="body">Body</h2>\n${parts.join('\n')}`;
+}
+
+function writeAnswers({ document, endpoint, render }: OperationPageOptions): string {
+  const answers = Object.entries(endpoint.operation.responses ?? {}).filter(
+    ([status]) => Number(status) < 400,
+  );
+  const parts = answers.map(([status, value]) => {
+    const { description = '', content = {}, links = {} } = resolve<DescribedResponse>(document, value);
+    const media = Object.entries(content);
+    const schema = media[0]?.[1].schema;
+    const all = schema === undefined ? [] : membersOf(document, schema as DescribedSchema);
+    // Most members of an answer are always there; the mark is for what a caller has to send.
+    const members = all.map((member) => ({ ...member, isRequired: false }));
+    const types = media.map(([mediaType]) => `<code>${escapeHtml(mediaType)}</code>`).join(', ');
+    const next = Object.values(links).map(
+      ({ operationId = '', description: why = '' }) =>
+        `<li><a href="${escapeHtml(operationId)}.html"><code>${escapeHtml(operationId)}</code></a>: ${render(why).replaceAll(/<\/?p>|\n/g, '')}</li>`,
+    );
+    return `<h3 id="answer-${status}">${status}</h3>\n${render(description)}${types === '' ? '' : `<p class="quiet">${types}</p>\n`}${memberTable(members, render)}${next.length === 0 ? '' : `<p>Next:</p>\n<ul>${next.join('')}</ul>\n`}`;
+  });
+  return `<h2 id="answers">Answers</h2>\n${parts.join('\n')}`;
+}
+
+function writeErrors({ document, endpoint, knownCodes, render }: OperationPageOptions): string {
+  const operation = endpoint.operation as DescribedOperation;
+  const errors = Object.entries(operation.responses ?? {}).filter(([status]) => Number(status) >= 400);
+  if (errors.length === 0) return '';
+  const rows = errors.map(([status, value]) => {
+    const { description = '', 'x-error-codes': own = [] } = resolve<DescribedResponse>(document, value);
+    return `<tr><td><a href="${toRoot}guides/error-codes.html">${status}</a></td><td>${render(description)}${codeLinks(own, knownCodes)}</td></tr>`;
+  });
+  const codes = codeLinks(operation['x-error-codes'] ?? [], knownCodes);
+  return `<h2 id="errors">Errors</h2>\n${codes}<div class="table" tabindex="0"><table><thead><tr><th>Status</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table></div>`;
+}
+
+/** Each code leads to its explanation. */
+function codeLinks(codes: readonly string[], knownCodes: ReadonlySet<string>): string {
+  if (codes.length === 0) return '';
+  const links = codes.map((code) =>
+    knownCodes.has(code)
+      ? `<a class="code" href="${toRoot}guides/error-codes.html#${escapeHtml(code)}"><code>${escapeHtml(code)}</code></a>`
+      : `<code>${escapeHtml(code)}</code>`,
+  );
+  return `<p class="codes">${links.join(' ')}</p>\n`;
+}
+
+function writeMore({ guides, reference }: OperationPageOptions): string {
+  const items = guides.map(
+    ({ page, title }) => `<li><a href="${toRoot}${escapeHtml(page)}">${escapeHtml(title)}</a></li>`,
+  );
+  const list = items.length === 0 ? '' : `<h2 id="guides">Guides</h2>\n<ul>${items.join('')}</ul>\n`;
+  return `${list}<p class="quiet"><a href="${toRoot}${escapeHtml(reference)}">Every member of its schemas, in the reference</a></p>`;
+}
+
+function memberTable(members: readonly Member[], render: (markdown: string) => string): string {
+  return members.length === 0 ? '' : table(members.map((member) => memberRow(member, render)));
+}
+
+function memberRow(
+  { name, type, isRequired, description }: Member,
+  render: (markdown: string) => string,
+): string {
+  const mark = isRequired ? ' <span class="required">required</span>' : '';
+  return `<dt><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${mark}</dt><dd>${description === '' ? '' : render(description)}</dd>`;
+}
+
+function table(rows: readonly string[]): string {
+  return `<dl class="members">${rows.join('')}</dl>\n`;
+}
+
+/** A list of all operations by document and tag. */
+export function writeOperationIndex(
+  groups: readonly {
+    title: string;
+    tags: ReadonlyMap<string, readonly { page: string; endpoint: PlacedOperation }[]>;
+  }[],
+): string {
+  const parts = groups.map(({ title, tags }) => {
+    const sections = [...tags].map(([tag, entries]) => {
+      const items = entries.map(
+        ({ page, endpoint: { method, path, id, operation } }) =>
+          `<li><a href="${escapeHtml(page.replace('operations/', ''))}">${escapeHtml(operation.summary ?? id)}</a> <span class="endpoint">${methodTag(method)} <code>${escapeHtml(path)}</code></span></li>`,
+      );
+      return `<h3>${escapeHtml(tag)}</h3>\n<ul class="operations">${items.join('\n')}</ul>`;
+    });
+    return `<h2>${escapeHtml(title)}</h2>\n${sections.join('\n')}`;
+  });
+  return `<h1 id="operations">Operations</h1>\n<p>Each operation has a page with samples for curl, TypeScript and Python that you can copy and run against the local edition.</p>\n${parts.join('\n')}`;
+}

@@ -1,0 +1,133 @@
+// All pages of operations with their guides, as one set: which pages there are, what the search says of them, and which
+// operations a guide shows.
+
+import { type PlacedOperation, operationsOf, type Document } from '../generate/document.ts';
+import type { Surface } from '../generate/surfaces.ts';
+import type { SearchEntry } from './browser/search-options.ts';
+import { type GuideText, mentions } from './operation-guides.ts';
+import { methodTag, pageOfOperation, writeOperationBody, writeOperationIndex } from './operation-page.ts';
+import { escapeHtml } from './text.ts';
+
+export interface DocumentedSurface {
+  surface: Surface;
+  document: Document;
+  /** The reference page of the document. */
+  reference: string;
+}
+
+interface Entry extends DocumentedSurface {
+  endpoint: PlacedOperation;
+  page: string;
+  guides: GuideText[];
+}
+
+export interface OperationPage {
+  page: string;
+  title: string;
+  body: string;
+}
+
+export interface OperationPages {
+  pages: OperationPage[];
+  search: Omit<SearchEntry, 'id' | 'excerpt'>[];
+  /** HTML that follows a guide's text; empty where it shows no operation. */
+  operationsOfGuide: (guide: string) => string;
+}
+
+/** `render` renders Markdown of the contract on a page. */
+export function collectOperationPages(
+  surfaces: readonly DocumentedSurface[],
+  options: {
+    guides: readonly GuideText[];
+    knownCodes: ReadonlySet<string>;
+    render: (markdown: string, page: string) => string;
+  },
+): OperationPages {
+  const entries = surfaces.flatMap((described) => entriesOf(described, surfaces, options.guides));
+  const pages = entries.map((entry) => ({
+    page: entry.page,
+    title: entry.endpoint.operation.summary ?? entry.endpoint.id,
+    body: writeOperationBody({
+      ...entry,
+      knownCodes: options.knownCodes,
+      reference: `${entry.reference}${operationAnchor(entry.endpoint)}`,
+      render: (markdown) => options.render(markdown, entry.page),
+    }),
+  }));
+  const index = {
+    page: 'operations/index.html',
+    title: 'Operations',
+    body: writeOperationIndex(groupByTag(entries)),
+  };
+  return {
+    pages: [index, ...pages],
+    search: entries.map(searchEntry),
+    operationsOfGuide: (guide) => writeOperationsOfGuide(entries.filter((entry) => isShownBy(entry, guide))),
+  };
+}
+
+const tagOf = ({ operation }: PlacedOperation): string => (operation as { tags?: string[] }).tags?.[0] ?? '';
+
+/** Where the reference page has an operation. */
+function operationAnchor(endpoint: PlacedOperation): string {
+  return `#/${tagOf(endpoint)}/${endpoint.id.toLowerCase()}`;
+}
+
+function entriesOf(
+  described: DocumentedSurface,
+  surfaces: readonly DocumentedSurface[],
+  guides: readonly GuideText[],
+): Entry[] {
+  const { surface, document } = described;
+  const base = surface.name.endsWith('-classic')
+    ? surfaces.find((other) => other.surface.name === surface.name.replace('-classic', ''))
+    : undefined;
+  const others = base === undefined ? [] : operationsOf(base.document);
+  return operationsOf(document)
+    .filter((endpoint) => !others.some((other) => isSameOperation(other, endpoint)))
+    .map((endpoint) => ({
+      ...described,
+      endpoint,
+      page: pageOfOperation(surface, endpoint.id),
+      guides: guides.filter(({ markdown }) => mentions(markdown, endpoint, surface.name !== 'gateway')),
+    }));
+}
+
+// What both variants of the agent share has one page.
+function isSameOperation(one: PlacedOperation, other: PlacedOperation): boolean {
+  const text = ({ id, method, path, operation }: PlacedOperation) =>
+    JSON.stringify([id, method, path, { ...operation, 'x-codeSamples': undefined }]);
+  return text(one) === text(other);
+}
+
+function groupByTag(entries: readonly Entry[]) {
+  return [...Map.groupBy(entries, ({ surface }) => surface.title)].map(([title, own]) => ({
+    title,
+    tags: Map.groupBy(own, ({ endpoint }) => tagOf(endpoint)),
+  }));
+}
+
+function searchEntry({ endpoint, page, surface }: Entry): Omit<SearchEntry, 'id' | 'excerpt'> {
+  const { id, method, path, operation } = endpoint;
+  const { summary = id, description = '' } = operation as { summary?: string; description?: string };
+  return {
+    address: page,
+    title: summary,
+    // Weighs more than the text, so that the name of an operation leads to its page first.
+    page: `${surface.title}, ${id}`,
+    text: `${method.toUpperCase()} ${path} ${description}`,
+  };
+}
+
+function isShownBy({ guides }: Entry, guide: string): boolean {
+  return guides.some(({ page }) => page === guide);
+}
+
+function writeOperationsOfGuide(entries: readonly Entry[]): string {
+  if (entries.length === 0) return '';
+  const items = entries.map(
+    ({ page, endpoint: { method, path, id, operation } }) =>
+      `<li><a href="../${escapeHtml(page)}">${escapeHtml(operation.summary ?? id)}</a> <span class="endpoint">${methodTag(method)} <code>${escapeHtml(path)}</code></span></li>`,
+  );
+  return `<h2 id="operations-on-this-page">Operations on this page</h2>\n<ul class="operations">${items.join('')}</ul>\n`;
+}

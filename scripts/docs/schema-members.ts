@@ -1,0 +1,124 @@
+// The members of a schema as rows of a table: name, type, whether it is required, and what it means.
+
+import { type Document, isReference, type Reference, resolve } from '../generate/document.ts';
+
+export interface DescribedSchema {
+  type?: string | string[];
+  title?: string;
+  description?: string;
+  format?: string;
+  const?: unknown;
+  enum?: unknown[];
+  properties?: Record<string, DescribedSchema | Reference>;
+  required?: string[];
+  items?: DescribedSchema | Reference;
+  oneOf?: (DescribedSchema | Reference)[];
+  anyOf?: (DescribedSchema | Reference)[];
+  allOf?: (DescribedSchema | Reference)[];
+  minimum?: number;
+  maximum?: number;
+  maxLength?: number;
+  default?: unknown;
+}
+
+export interface Member {
+  /** With the members around it: `usage.total_tokens`, `items[].id`. */
+  name: string;
+  type: string;
+  isRequired: boolean;
+  description: string;
+}
+
+// Two levels tell what a request takes; the reference page unfolds the rest.
+const deepest = 2;
+
+export function membersOf(document: Document, schema: DescribedSchema | Reference): Member[] {
+  return rowsOf(document, schema, '', 1);
+}
+
+function rowsOf(
+  document: Document,
+  value: DescribedSchema | Reference,
+  prefix: string,
+  depth: number,
+): Member[] {
+  const schema = merge(document, value);
+  return Object.entries(schema.properties ?? {}).flatMap(([name, child]) => {
+    const member = merge(document, child);
+    const own: Member = {
+      name: `${prefix}${name}`,
+      type: typeOf(document, child),
+      isRequired: schema.required?.includes(name) ?? false,
+      description: describe(member),
+    };
+    if (depth >= deepest) return [own];
+    const inner =
+      member.items === undefined
+        ? rowsOf(document, member, `${prefix}${name}.`, depth + 1)
+        : rowsOf(document, member.items, `${prefix}${name}[].`, depth + 1);
+    return [own, ...inner];
+  });
+}
+
+/** The schema behind its reference, with the members of its `allOf`. */
+function merge(document: Document, value: DescribedSchema | Reference): DescribedSchema {
+  const schema = resolve<DescribedSchema>(document, value);
+  const described =
+    isReference(value) && 'description' in value ? { description: String(value.description) } : {};
+  const parts = (schema.allOf ?? []).map((part) => merge(document, part));
+  if (parts.length === 0) return { ...schema, ...described };
+  return {
+    ...schema,
+    properties: Object.fromEntries(
+      [...parts, schema].flatMap(({ properties = {} }) => Object.entries(properties)),
+    ),
+    required: [...parts.flatMap(({ required = [] }) => required), ...(schema.required ?? [])],
+    ...described,
+  };
+}
+
+/** In words: `string`, `integer, 1 to 100`, `"a" or "b"`, `list of Tool`. */
+export function typeOf(document: Document, value: DescribedSchema | Reference): string {
+  const schema = merge(document, value);
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.enum !== undefined) return alternatives(schema.enum.map((item) => JSON.stringify(item)));
+  const forms = schema.oneOf ?? schema.anyOf;
+  if (forms !== undefined) return alternatives([...new Set(forms.map((form) => nameOf(document, form)))]);
+  const types = [schema.type ?? 'object'].flat();
+  if (types.includes('array') && schema.items !== undefined)
+    return alternatives([
+      `list of ${nameOf(document, schema.items)}`,
+      ...types.filter((type) => type !== 'array'),
+    ]);
+  return `${types.join(' or ')}${range(schema)}`;
+}
+
+function nameOf(document: Document, value: DescribedSchema | Reference): string {
+  const schema = resolve<DescribedSchema>(document, value);
+  const isObject = schema.properties !== undefined || schema.oneOf !== undefined;
+  if (isReference(value) && isObject) return value.$ref.split('/').at(-1) ?? 'object';
+  return typeOf(document, value);
+}
+
+// A long list of values belongs to the reference.
+function alternatives(values: readonly string[]): string {
+  if (values.length > 8) return `${values.slice(0, 7).join(', ')} or ${values.length - 7} more`;
+  const [last = '', ...before] = values.toReversed();
+  return before.length === 0 ? last : `${before.toReversed().join(', ')} or ${last}`;
+}
+
+function range({ minimum, maximum, maxLength, format }: DescribedSchema): string {
+  // The largest safe integer says nothing to a reader.
+  const top = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
+  if (minimum !== undefined && top !== undefined) return `, ${minimum} to ${top}`;
+  if (minimum !== undefined) return `, at least ${minimum}`;
+  if (top !== undefined) return `, at most ${top}`;
+  if (maxLength !== undefined) return `, at most ${maxLength} characters`;
+  return format === undefined || /^(?:int|double|float)/.test(format) ? '' : `, ${format}`;
+}
+
+function describe({ description = '', default: fallback }: DescribedSchema): string {
+  const text = description.replaceAll(/\s+/g, ' ').trim();
+  const value = fallback === undefined ? '' : `Default ${JSON.stringify(fallback)}.`;
+  return [text, value].filter((part) => part !== '').join(' ');
+}
