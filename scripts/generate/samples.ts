@@ -2,16 +2,16 @@
 // calls. A file of examples/operations takes the place of a generated sample or comes beside it; everything else is
 // rendered from the operation's own examples, so no sample is written twice.
 //
-//   examples/operations/ai.streamText.ts                  instead of the generated TypeScript
-//   examples/operations/ai.createChatCompletion.openai.ts beside it, under the label "TypeScript (openai)"
+//   examples/operations/ai-stream-text.ts                   instead of the generated TypeScript
+//   examples/operations/openai/ai-create-chat-completion.ts beside it, under the label "TypeScript (openai)"
 
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { readSample } from '../docs/samples.ts';
 import { type Document, type Operation, operationsOf } from './document.ts';
-import { withoutSample } from './samples/choices.ts';
-import { renderCurl, renderPython, renderTypeScript } from './samples/render.ts';
-import { sampleRequest } from './samples/request.ts';
+import { withoutSample } from './sample-choices.ts';
+import { renderCurl, renderPython, renderTypeScript } from './sample-render.ts';
+import { sampleRequest } from './sample-request.ts';
 import type { Surface } from './surfaces.ts';
 
 export interface CodeSample {
@@ -38,7 +38,8 @@ export function addSamples(document: Document, surface: Surface, root: string): 
   for (const endpoint of operations) {
     if (withoutSample.includes(endpoint.id)) continue;
     const request = sampleRequest(document, surface, endpoint);
-    const own = surface.name === 'gateway' ? ownSamples.filter(({ id }) => id === endpoint.id) : [];
+    const own =
+      surface.name === 'gateway' ? ownSamples.filter(({ file }) => file === fileOf(endpoint.id)) : [];
     (endpoint.operation as SampledOperation)['x-codeSamples'] = languages.flatMap(
       ({ extension, lang, label, render }) => {
         const files = own.filter((file) => file.extension === extension);
@@ -52,13 +53,13 @@ export function addSamples(document: Document, surface: Surface, root: string): 
       },
     );
   }
-  const stray = ownSamples.find(({ id }) => !operations.some((endpoint) => endpoint.id === id));
+  const stray = ownSamples.find(({ file }) => !operations.some(({ id }) => fileOf(id) === file));
   if (surface.name === 'gateway' && stray !== undefined)
-    throw new Error(`${sampleFolder} has a sample of ${stray.id}, which is no operation of the gateway`);
+    throw new Error(`${sampleFolder} has a sample of ${stray.file}, which is no operation of the gateway`);
 }
 
 interface Handwritten {
-  id: string;
+  file: string;
   variant: string | undefined;
   extension: string;
   source: string;
@@ -66,11 +67,16 @@ interface Handwritten {
 
 function handwritten(folder: string): Handwritten[] {
   if (!existsSync(folder)) return [];
-  return readdirSync(folder)
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .sort()
     .flatMap((name) => {
-      const [, id, variant, extension] = /^(\w+\.\w+)(?:\.(\w+))?\.(sh|ts|py)$/.exec(name) ?? [];
-      if (id === undefined || extension === undefined) return [];
-      return [{ id, variant, extension, source: readSample(path.join(folder, name), 'sample') }];
+      const [, variant, file, extension] = /^(?:(\w+)[/\\])?([\w-]+)\.(sh|ts|py)$/.exec(name) ?? [];
+      if (file === undefined || extension === undefined) return [];
+      return [{ file, variant, extension, source: readSample(path.join(folder, name), 'sample') }];
     });
+}
+
+/** `ai.streamText` is `ai-stream-text` among the files. */
+function fileOf(id: string): string {
+  return id.replaceAll('.', '-').replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

@@ -8,7 +8,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { checkTypes } from '../../scripts/docs/sample-types.ts';
 import type { Document } from '../../scripts/generate/document.ts';
 import { addSamples, sampleFolder, type SampledOperation } from '../../scripts/generate/samples.ts';
-import { withoutSample } from '../../scripts/generate/samples/choices.ts';
+import { withoutSample } from '../../scripts/generate/sample-choices.ts';
 import { surfaces } from '../../scripts/generate/surfaces.ts';
 import { sampledOperations } from './sampled-operations.ts';
 
@@ -64,7 +64,7 @@ describe('the samples of a document', () => {
     parameter: object = { example: 'local' },
   ) => {
     rmSync(path.join(folder, sampleFolder), { recursive: true, force: true });
-    mkdirSync(path.join(folder, sampleFolder), { recursive: true });
+    mkdirSync(path.join(folder, sampleFolder, 'openai'), { recursive: true });
     for (const [name, text] of Object.entries(files))
       writeFileSync(path.join(folder, sampleFolder, name), text);
     const operation = {
@@ -129,10 +129,10 @@ with urllib.request.urlopen(request) as response:
 
   test('take a handwritten file instead of a rendered one', () => {
     const own = '// Why.\n// #region sample\nconsole.log(1);\n// #endregion\n';
-    expect(render({}, { 'things.createThing.ts': own })).toMatchObject({
+    expect(render({}, { 'things-create-thing.ts': own })).toMatchObject({
       TypeScript: 'console.log(1);',
     });
-    expect(Object.keys(render({}, { 'things.createThing.openai.ts': own }))).toEqual([
+    expect(Object.keys(render({}, { 'openai/things-create-thing.ts': own }))).toEqual([
       'curl',
       'TypeScript',
       'TypeScript (openai)',
@@ -144,8 +144,8 @@ with urllib.request.urlopen(request) as response:
     expect(() => render({}, {}, {})).toThrow(/things\.createThing: the parameter "place" has no example/);
     expect(() => render(undefined)).toThrow(/things\.createThing: the body has no example/);
     const own = '// #region sample\nx\n// #endregion\n';
-    expect(() => render({}, { 'things.sellThing.ts': own })).toThrow(
-      /examples\/operations has a sample of things\.sellThing, which is no operation/,
+    expect(() => render({}, { 'things-sell-thing.ts': own })).toThrow(
+      /examples\/operations has a sample of things-sell-thing, which is no operation/,
     );
   });
 });

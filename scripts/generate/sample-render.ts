@@ -1,7 +1,7 @@
 // Renders a sample request for curl, the TypeScript client and the standard library of Python.
 
-import { pythonLiteral, shellJson, typeScriptLiteral } from './literals.ts';
-import type { Json, SampleRequest } from './request.ts';
+import { pythonLiteral, shellJson, typeScriptLiteral } from './sample-literals.ts';
+import type { Json, SampleRequest } from './sample-request.ts';
 
 export function renderCurl({
   method,

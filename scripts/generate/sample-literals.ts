@@ -1,6 +1,6 @@
 // Writes JSON values as literals of TypeScript and Python, on one line where they fit and on several where not.
 
-import type { Json } from './request.ts';
+import type { Json } from './sample-request.ts';
 
 interface Style {
   scalar: (value: string | number | boolean | null) => string;

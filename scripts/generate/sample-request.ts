@@ -1,8 +1,8 @@
 // One operation as one request with the examples of the contract: what all three languages render.
 
-import { type Body, type Document, type PlacedOperation, isReference, resolve } from '../document.ts';
-import type { Surface } from '../surfaces.ts';
-import { type SampleChoice, choices } from './choices.ts';
+import { type Body, type Document, type PlacedOperation, isReference, resolve } from './document.ts';
+import type { Surface } from './surfaces.ts';
+import { type SampleChoice, choices } from './sample-choices.ts';
 
 export type Json = string | number | boolean | null | Json[] | { [name: string]: Json };
 
