@@ -25,7 +25,7 @@ import { gatewayAccess } from './gateway.ts';
 import { idempotencyCaller, type Identity } from './identity.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, createSessions, preloadModelLoop, type Sessions } from './sessions/index.ts';
-import { status } from './status.ts';
+import { status, type AgentContract } from './status.ts';
 import { openTokens, tokenStore, type Tokens } from './tokens/index.ts';
 
 export interface AgentOptions {
@@ -137,9 +137,12 @@ async function compose(
   closers.defer(() => idempotency.close());
 
   let isDraining = false;
-  const server = await createAgentServer(config, options, {
+  const definition = await readContract(config.variant);
+  const { name, variant } = config;
+  const server = createAgentServer(config, options, {
+    definition,
     handlers: {
-      ...status({ name: config.name, clock, isDraining: () => isDraining }).handlers,
+      ...status({ name, variant, contract: definition, clock, isDraining: () => isDraining }).handlers,
       ...sessions.service(chat).handlers,
       ...extensions.handlers,
     },
@@ -221,25 +224,27 @@ function startTelemetry(
   });
 }
 
-async function createAgentServer(
+function createAgentServer(
   config: AgentConfig,
   { log, timeouts, validateResponses }: AgentOptions,
   {
+    definition,
     handlers,
     tokens,
     idempotency,
     clock,
     observer,
   }: {
+    definition: AgentContract;
     handlers: Parameters<typeof createContract<Identity>>[0]['handlers'];
     tokens: Tokens;
     idempotency: Idempotency;
     clock: Clock;
     observer: ServerOptions['observer'];
   },
-): Promise<Server> {
+): Server {
   const contract = createContract<Identity>({
-    definition: await readContract(config.variant),
+    definition,
     handlers,
     identities: { agentToken: 'agent' },
     identify: (bearer) => tokens.identify(bearer),
@@ -317,8 +322,8 @@ async function requireNoSecretFolder(
   }
 }
 
-async function readContract(variant: AgentConfig['variant']): Promise<object> {
+async function readContract(variant: AgentConfig['variant']): Promise<AgentContract> {
   const folder = variant === 'classic' ? 'agent-classic' : 'agent';
   const text = await readText(assetPath(`src/contract/${folder}/bundle.json`));
-  return JSON.parse(text) as object;
+  return JSON.parse(text) as AgentContract;
 }

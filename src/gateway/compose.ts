@@ -306,6 +306,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
   const directoryService = directory({
     services: () => services.map(({ name, title, env }) => ({ id: name, title, env })),
     ready: readiness,
+    contract: contractDocument,
   });
   const http = openHttp(assembly, infrastructure, {
     tenants,

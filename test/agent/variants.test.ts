@@ -78,7 +78,20 @@ describe.each([
 
   test('says how it is', async () => {
     expect(await client.status.getHealth()).toMatchObject({ status: 'ok' });
-    expect(await client.status.getStatus()).toMatchObject({ name: agent.name, status: 'running' });
+    expect(await client.status.getStatus()).toMatchObject({
+      name: agent.name,
+      status: 'running',
+      variant,
+      version: '0.1.0',
+    });
+  });
+
+  test('serves the document of its variant and a Link to it', async () => {
+    const { info, paths } = await client.status.getDocument();
+    expect(info['title']).toBe(variant === 'classic' ? 'Townhall agent, classic variant' : 'Townhall agent');
+    expect(Object.hasOwn(paths, '/api/plugins/catalog')).toBe(variant === 'current');
+    const { headers } = await agent.fetch('/health');
+    expect(headers.get('link')).toContain('</openapi.json>; rel="service-desc"');
   });
 
   test('executes in a new session, a chat and a dashboard session', async () => {

@@ -13,6 +13,41 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
+describe('directory.getDocument', () => {
+  test('answers the document of this server with its ETag', async () => {
+    const { status, headers, body } = await world.call('GET', '/openapi.json');
+    expect(status).toBe(200);
+    expect(headers).toMatchObject({
+      'content-type': 'application/json',
+      'cache-control': 'public, max-age=60',
+      etag: expect.stringMatching(/^"[\w-]{22}"$/),
+    });
+    const document = body as unknown as { info: object; servers: object[]; paths: Record<string, object> };
+    expect(document.info).toMatchObject({ title: 'Townhall gateway' });
+    expect(document.servers).toMatchObject([{ url: '/' }]);
+    expect(document.paths['/health']).toMatchObject({ get: { operationId: 'directory.getHealth' } });
+  });
+
+  test('answers 304 to a caller who has it', async () => {
+    const etag = String((await world.call('GET', '/openapi.json')).headers['etag']);
+    for (const tag of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
+      const { status, headers } = await world.call('GET', '/openapi.json', {
+        headers: { 'if-none-match': tag },
+      });
+      expect([tag, status, headers['etag']]).toEqual([tag, 304, etag]);
+    }
+    const { status } = await world.call('GET', '/openapi.json', { headers: { 'if-none-match': '"other"' } });
+    expect(status).toBe(200);
+  });
+
+  test('is what the Link of the health check leads to', async () => {
+    for (const path of ['/health', '/ready']) {
+      const { headers } = await world.call('GET', path);
+      expect(headers['link']).toContain('</openapi.json>; rel="service-desc"');
+    }
+  });
+});
+
 describe('directory.getHealth', () => {
   test('names the services without checking a credential', async () => {
     for (const token of [undefined, 'nonsense']) {
@@ -106,9 +141,13 @@ describe('directory.listServices', () => {
 
   test('shows only the public members of a declaration', async () => {
     const env = [{ key: 'ACME_API_KEY', description: 'Key of Acme.', required: true, value: 'secret' }];
-    const slice = directory({ services: () => [{ id: 'ai', title: 'Models', env }], ready: async () => {} });
+    const slice = directory({
+      services: () => [{ id: 'ai', title: 'Models', env }],
+      ready: async () => {},
+      contract: {},
+    });
     const reply = await slice.handlers['directory.listServices']({} as never);
-    expect(reply.body).toEqual({
+    expect(reply).toHaveProperty('body', {
       items: [
         {
           id: 'ai',

@@ -83,7 +83,10 @@ export interface SseEvent<T> {
 export type ReplyHeaders = Record<string, string>;
 
 type ReplyOf<R> = R extends { status: infer S; json: infer T }
-  ? { status: S; body: T; headers?: ReplyHeaders }
+  ?
+      | { status: S; body: T; headers?: ReplyHeaders }
+      /** JSON that is serialized already. */
+      | { status: S; content: Uint8Array; mediaType: 'application/json'; headers?: ReplyHeaders }
   : R extends { status: infer S; events: infer T }
     ? {
         status: S;

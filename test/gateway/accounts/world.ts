@@ -166,13 +166,15 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     title,
     env,
   }));
+  const document = await definition();
   const directorySlice = directory({
     services: () => listed,
     ready: options.ready ?? (() => database.ping()),
+    contract: document,
   });
 
   const contract = createContract<Identity>({
-    definition: await definition(),
+    definition: document,
     handlers: { ...accountSlice.handlers, ...adminSlice.handlers, ...directorySlice.handlers },
     identities: identityOfScheme,
     identify: async (bearer) =>

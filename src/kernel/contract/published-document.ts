@@ -1,0 +1,44 @@
+// The contract as a server publishes it: serialized once, with an ETag, and with this server in place of the one that the
+// document names as an example.
+import { createHash } from 'node:crypto';
+
+/** The value of a Link header that leads to the document (RFC 8631). */
+export const serviceDescription = '</openapi.json>; rel="service-desc"; type="application/json"';
+
+interface DocumentHeaders extends Record<string, string> {
+  etag: string;
+  'cache-control': string;
+}
+
+export type DocumentReply =
+  | { status: 200; content: Uint8Array; mediaType: 'application/json'; headers: DocumentHeaders }
+  | { status: 304; headers: DocumentHeaders };
+
+/** Answers 304 when the caller has this document already, as its `If-None-Match` says. */
+export function publishDocument(definition: object): (ifNoneMatch: string | undefined) => DocumentReply {
+  let answer: Extract<DocumentReply, { status: 200 }> | undefined;
+  return (ifNoneMatch) => {
+    // Serialized at the first request: most servers are never asked.
+    answer ??= serialize(definition);
+    const { headers } = answer;
+    return ifNoneMatch !== undefined && includesTag(ifNoneMatch, headers.etag)
+      ? { status: 304, headers }
+      : answer;
+  };
+}
+
+function serialize(definition: object): Extract<DocumentReply, { status: 200 }> {
+  const servers = [{ url: '/', description: 'The server that answered with this document.' }];
+  const content = Buffer.from(JSON.stringify({ ...definition, servers }));
+  const etag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
+  const headers = { etag, 'cache-control': 'public, max-age=60' };
+  return { status: 200, content, mediaType: 'application/json', headers };
+}
+
+// A weak comparison, as RFC 9110 asks for: a proxy that compresses turns the tag into a weak one.
+function includesTag(ifNoneMatch: string, etag: string): boolean {
+  return ifNoneMatch
+    .split(',')
+    .map((tag) => tag.trim().replace(/^W\//, ''))
+    .some((tag) => tag === etag || tag === '*');
+}
