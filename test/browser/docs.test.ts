@@ -142,7 +142,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
       );
       await page.goto(`${origin}/${name}.html`);
       // The overview of each tag lists its operations, each a link to its own place.
-      await page.getByText('Operations', { exact: true }).first().waitFor();
+      await showOverview(page);
       // Every operation is in the page; of a long list it shows the first ones, and the rest when it is asked to.
       const source = await page.content();
       expect(operations.filter(({ id }) => !source.includes(id)).map(({ id }) => id)).toEqual([]);
@@ -175,7 +175,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   test('finds an operation by a word', async () => {
     const { page, outside, complaints } = await open(browser);
     await page.goto(`${origin}/gateway.html`);
-    await page.getByText('Operations', { exact: true }).first().waitFor();
+    await showOverview(page);
     await page.keyboard.press('Control+k');
     await page.keyboard.type('completion');
     await page.getByText('Create a chat completion').first().waitFor();
@@ -367,6 +367,17 @@ async function open(browser: Browser): Promise<OpenPage> {
     if (message.type() === 'error') complaints.push(message.text());
   });
   return { page, outside, complaints };
+}
+
+/** Scrolls past the introduction, which may be longer than the screen: the page fills itself as it is scrolled. */
+async function showOverview(page: Page): Promise<void> {
+  await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
+  await page.mouse.move(700, 400);
+  const countOverviews = async () => {
+    await page.mouse.wheel(0, 300);
+    return page.getByText('Operations', { exact: true }).count();
+  };
+  await expect.poll(countOverviews).toBeGreaterThan(0);
 }
 
 function isAbsent(): boolean {
