@@ -1,7 +1,7 @@
 // Before balances are read or backed up: the other gateways apply what they have charged, and report what they have reserved.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Database } from '../../../kernel/data/database.ts';
-import { sqlAllotmentStore } from './sql-store.ts';
+import { canAskReports, sqlAllotmentStore } from './sql-store.ts';
 import type { AllotmentStore } from './store.ts';
 
 export interface AskReportsOptions {
@@ -33,8 +33,6 @@ export async function askAllReports(
   database: Pick<Database, 'sql'>,
   clock: AskReportsOptions['clock'],
 ): Promise<void> {
-  const [row] = await database.sql<{ exists: boolean }[]>`
-    select to_regprocedure('gateway.credits_ask_reports(text, text)') is not null as exists`;
-  if (row?.exists !== true) return;
+  if (!(await canAskReports(database))) return;
   await askReports({ store: sqlAllotmentStore(database), clock, gatewayId: null, userId: null });
 }

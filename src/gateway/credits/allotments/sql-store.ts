@@ -157,6 +157,13 @@ async function report(
   await sql`select gateway.credits_report(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${answerNumber})`;
 }
 
+/** False for a database of a release whose gateways do not number their reports. */
+export async function canAskReports({ sql }: Pick<Database, 'sql'>): Promise<boolean> {
+  const [row] = await sql<{ exists: boolean }[]>`
+    select to_regprocedure('gateway.credits_ask_reports(text, text)') is not null as exists`;
+  return row?.exists === true;
+}
+
 async function askReports(
   { sql }: OwnSql,
   gatewayId: string | null,
