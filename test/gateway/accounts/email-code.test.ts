@@ -138,6 +138,7 @@ describe('the login with an e-mail code', () => {
 
 test('gives the token to a reader who waited while the attempt was finished', async () => {
   const loginId = await start();
+  const userId = 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa';
   let reading: ReturnType<typeof result> | undefined;
   await world.database.tx(async (tx) => {
     await tx`select 1 from gateway.accounts_login_attempts where digest = sha256(${Buffer.from(loginId)}) for update`;
@@ -149,10 +150,10 @@ test('gives the token to a reader who waited while the attempt was finished', as
         await tx`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
       ).length > 0;
     await expect.poll(isWaiting).toBe(true);
-    await tx`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_waited', 'local')`;
-    await tx`update gateway.accounts_login_attempts set state = 'done', user_id = 'usr_waited' where digest = sha256(${Buffer.from(loginId)})`;
+    await tx`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+    await tx`update gateway.accounts_login_attempts set state = 'done', user_id = ${userId} where digest = sha256(${Buffer.from(loginId)})`;
   });
-  expect((await reading)?.body).toMatchObject({ status: 'done', user: { user_id: 'usr_waited' } });
+  expect((await reading)?.body).toMatchObject({ status: 'done', user: { user_id: userId } });
 });
 
 test('says that there is no such member, and ignores a redirect_to', async () => {

@@ -157,7 +157,7 @@ describe('payments.createCheckout', () => {
 
   test.each([
     ['credits', {}, 400],
-    ['credits', { credits: 5_000_000, amount: 500 }, 400],
+    ['amount', { credits: 5_000_000, amount: 500 }, 400],
     ['credits', { credits: 999 }, 422],
     ['credits', { credits: 5_000_000_000 }, 422],
     ['amount', { amount: 99 }, 422],
