@@ -5,6 +5,7 @@ import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
+import { isRecord } from '../../../kernel/json-value.ts';
 import type { UsageFacts } from '../../usage/index.ts';
 import type { Operation } from '../store.ts';
 
@@ -24,7 +25,6 @@ export interface SettlementJournal {
 }
 
 const suffix = '.settlement.json';
-
 const unreadableSuffix = '.unreadable';
 
 export interface SettlementJournalOptions {
@@ -135,10 +135,6 @@ function parseSettlement(text: string): Settlement {
     answer,
     isHeldOnly: value?.isHeldOnly !== false,
   };
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isCode(error: unknown, code: string): boolean {
