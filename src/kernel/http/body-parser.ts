@@ -14,13 +14,13 @@ export interface ParsedBody {
   value: unknown;
 }
 
-/** What the thread is sent; `formType` is the content type of a form. */
+/** A message to the thread; `formType` is the content type of a form. */
 export interface ToBodyThread {
   bytes: Uint8Array<ArrayBuffer>;
   formType: string | undefined;
 }
 
-/** What it answers: the bytes that it was sent, and the value or what is wrong with them. */
+/** The thread's answer: the same bytes, and their value or the error. */
 export type FromBodyThread = { bytes: Uint8Array<ArrayBuffer> } & (
   | { value: unknown }
   | { problem: WrittenProblem }
@@ -36,7 +36,7 @@ interface WrittenProblem {
 
 // 4 MiB take 15 ms to decode, scan and parse.
 const largeBytes = 4 * 1024 * 1024;
-// From here on the parser has a turn of the event loop of its own, and what follows has the next one.
+// Bodies from this size on are parsed in a turn of the event loop of their own.
 const mediumBytes = 256 * 1024;
 
 /** Throws as `parseJson` does. The bytes of a large document are moved: use `raw` of the result from then on. */
@@ -63,14 +63,14 @@ interface Waiting {
   reject(error: Error): void;
 }
 
-// One thread for the process, started by the first large body. It answers in the order in which it was asked.
+// One thread for the process, started by the first large body. It answers in the order of the requests.
 let thread: { worker: Worker; waiting: Waiting[] } | undefined;
 
 function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
   const { worker, waiting } = (thread ??= startParser());
   return new Promise<ParsedBody>((resolve, reject) => {
     waiting.push({ resolve, reject });
-    // Only memory of its own can be moved; a part of something larger is copied.
+    // Only a whole ArrayBuffer can be transferred; a view of a larger one is copied.
     const own =
       bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
     worker.postMessage({ bytes: own, formType }, [own.buffer as ArrayBuffer]);
@@ -84,7 +84,7 @@ function startParser(): { worker: Worker; waiting: Waiting[] } {
   // Without the flags of the process: a profiler or a test's preload is about the process itself.
   const worker = startThread('src/kernel/http/body-thread', { execArgv: [] });
   const own = { worker, waiting: [] as Waiting[] };
-  // A server that has closed its doors ends; the thread does not keep it.
+  // The thread does not keep the process running after the server has closed.
   worker.unref();
   worker.on('message', (answer: FromBodyThread) => {
     const first = own.waiting.shift();
