@@ -31,7 +31,7 @@ export interface SupervisorStatus {
   /** Whether its gateway accepts callers at this moment. */
   isServing: boolean;
   restarts: number;
-  /** A version that is on its way in. */
+  /** A version that is being deployed. */
   candidate: string | null;
   step: string | null;
 }
@@ -70,7 +70,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   let stopping: Promise<void> | undefined;
   const stopOnce = (): Promise<void> => (stopping ??= stop());
 
-  /** While a candidate is on its way in, a further request is expected. */
+  /** While a candidate is being deployed, a further request is expected. */
   function deploymentStep<T>(work: () => Promise<T>): Promise<T> {
     return runExclusively(async () => {
       silence.clear();

@@ -7,7 +7,7 @@ import type { CityFolder, CityState } from './city-folder.ts';
 import type { Generation, GenerationSpec } from './generation.ts';
 import { localUrl, openListeningSocket, type ListeningSocket } from '../../kernel/http/listening-socket.ts';
 
-/** A version on its way in, and the one that it replaces. */
+/** A version that is being deployed, and the one that it replaces. */
 interface Handover {
   candidate: Generation;
   before: Generation | undefined;
@@ -56,7 +56,7 @@ const handoverLingerMs = 3_000;
 export const exclusiveLingerMs = 1_500;
 const keptVersions = 5;
 
-/** The generation that is on record as serving, also while a candidate is on its way in. */
+/** The generation that is on record as serving, also while a candidate is being deployed. */
 export function currentOf(state: SupervisorState): Generation | undefined {
   switch (state.phase) {
     case 'idle':
