@@ -6,10 +6,12 @@ import { checkBalanceRead } from './invariants.ts';
 import { startGateway, type LedgerModules } from './gateway.ts';
 import { createDisk, loseUnsyncedLines, loseUnwrittenLines } from './journal-model.ts';
 import { type Action, printPlain } from './schedule.ts';
-import type { Machine, World } from './world.ts';
+import type { CallRecord, Machine, World } from './world.ts';
 
 /** The longest wait for an answer, and the next renewal. */
 const aftermathMs = 11_000;
+/** From the request for a balance to the statement that asks the other gateways. */
+const maximumDelayMs = 1_000;
 
 export function act(world: World, action: Action, modules: LedgerModules): void {
   const { scheduler, server, coverage } = world;
@@ -175,12 +177,24 @@ function readBalance(
 function readBalanceNow(world: World, machine: Machine, userId: string): void {
   const { gateway } = machine;
   if (gateway?.process.state !== 'running' || !gateway.isReady) return;
-  const answers = world.calls.filter(({ plan, state }) => plan.userId === userId && state === 'answered');
+  const answers = world.calls.filter(
+    (call) => call.plan.userId === userId && call.state === 'answered' && !hasEndedLease(world, call),
+  );
   gateway.readBalance(userId).then(
     () => checkBalanceRead(world, userId, answers),
     (error: unknown) => {
       if (!(error instanceof Problem)) throw error;
     },
+  );
+}
+
+/** A read does not ask gateways whose lease has ended: after a pause, or while the database's clock is ahead. */
+function hasEndedLease({ server: { model } }: World, { plan, gateway }: CallRecord): boolean {
+  return [...model.allotments.values()].some(
+    (row) =>
+      row.userId === plan.userId &&
+      row.gatewayId === gateway.gatewayId &&
+      model.leaseMsLeft(row) <= maximumDelayMs,
   );
 }
 

@@ -187,6 +187,11 @@ export class StoreModel {
     }
   }
 
+  /** By the clock of the database; 0 or less when the lease has ended. */
+  leaseMsLeft({ leaseUntilMs }: StoredAllotment): number {
+    return leaseUntilMs - this.nowMs();
+  }
+
   askReports(gatewayId: string | null, userId: string | null): Map<string, number> {
     const numbers = new Map<string, number>();
     for (const row of this.allotments.values()) {
