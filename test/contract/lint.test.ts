@@ -35,7 +35,9 @@ beforeAll(async () => {
   const config = readFileSync(path.join(repository, 'redocly.yaml'), 'utf8');
   const ours = config
     .replace(/^apis:\n(?: .*\n)+/m, `apis:\n${roots.join('')}`)
-    .replace('openapi/rules/plugin.js', path.join(repository, 'openapi/rules/plugin.js'));
+    .replace('openapi/rules/plugin.js', path.join(repository, 'openapi/rules/plugin.js'))
+    // The samples are small, so one member without a description is a tenth of a document.
+    .replace(/^( {4}(?:gateway|agent|agent-classic): )\d+$/gm, (_line, name: string) => `${name}50`);
   writeFileSync(path.join(folder, 'redocly.yaml'), ours);
   const { stdout, stderr } = await runRedocly(folder, ['lint', '--format=json', '--max-problems=1000']);
   const linted = Array.from(stderr.matchAll(/using lint rules for api '([\w-]+)'/g), (match) => match[1]);
