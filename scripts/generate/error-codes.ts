@@ -43,6 +43,13 @@ function namesSession({ parameters = [] }: Operation): boolean {
   return parameters.some((parameter) => isReference(parameter) && parameter.$ref.endsWith('/SessionId'));
 }
 
+const providerFailures = [
+  'upstream_failed',
+  'upstream_refused',
+  'upstream_truncated',
+  'provider_credentials',
+  'upstream_timeout',
+];
 const instructions = ['sessions.execute', 'sessions.executeInSession', 'sessions.prompt', 'sessions.compact'];
 
 /** A code of a family is answered by those of its operations that declare a status of the code. */
@@ -104,11 +111,7 @@ const codeFamilies: readonly CodeFamily[] = [
       'paid_calls_stopped',
       'model_not_found',
       'unsupported_by_model',
-      'upstream_failed',
-      'upstream_refused',
-      'upstream_truncated',
-      'provider_credentials',
-      'upstream_timeout',
+      ...providerFailures,
       'credits_busy',
       'journal_unavailable',
     ],
@@ -138,11 +141,7 @@ const codeFamilies: readonly CodeFamily[] = [
       'model_not_found',
       'unsupported_reasoning_effort',
       'unsupported_by_model',
-      'upstream_failed',
-      'upstream_refused',
-      'upstream_truncated',
-      'provider_credentials',
-      'upstream_timeout',
+      ...providerFailures,
       'step_limit_reached',
       'run_interrupted',
       'run_cancelled',
