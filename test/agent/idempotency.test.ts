@@ -278,7 +278,7 @@ describe('the receipt of a run', () => {
     const prompt = await post(agent, `/api/sdk/sessions/${String(first.body['sessionId'])}/prompt`, {
       text: 'More.',
     });
-    // What a crash before the answer leaves: the run, and a key whose lease nobody renews.
+    // A crash before the answer leaves the run and a key with a lease that is not renewed.
     await world.database.sql`
       update agent.idempotency set state = 'running', status = null, body = null, lease_until = now() - interval '1 second'`;
     const { sessionId, runId } = first.body;
