@@ -1,5 +1,6 @@
-// Asks that members are described: at the member itself, or in the schema to which it or its items refer. A member with a
-// `const` says all in its name and value. The lowest share that each document may have is an option of the rule; it only rises.
+// Asks that members are described: at the member itself, or in the schema to which
+// it or its items refer. A member with a `const` says all in its name and value. The
+// lowest share that each document may have is an option of the rule; it only rises.
 
 import { follow } from './follow.js';
 

@@ -1,5 +1,5 @@
-// Asks for an example of every JSON request body and of every JSON answer, whether a success or an error: on the media
-// type, or on its schema. What an example says is held against the schema by redocly's own rules.
+// Asks for an example of every JSON request body and of every JSON answer, whether a success or an error: on
+// the media type, or on its schema. What an example says is held against the schema by redocly's own rules.
 
 import { follow } from './follow.js';
 

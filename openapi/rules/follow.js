@@ -1,8 +1,8 @@
 // Follows a reference, and the references behind it, from the file in which it is written.
 
 /**
- * The node behind any references together with its location; an unresolved reference gives an empty object, because
- * `no-unresolved-refs` reports it already.
+ * The node behind any references together with its location; an unresolved reference
+ * gives an empty object, because `no-unresolved-refs` reports it already.
  */
 export function follow(ctx, node, location) {
   let current = { node, location };

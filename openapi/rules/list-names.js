@@ -1,14 +1,14 @@
-// Asks that collections look alike: `items` with a cursor is a `…Page`, `items` alone is a `…List`, and only a report with
-// members beside its items has a name of its own. The members are required, and the cursor of the last page is null.
+// Asks that collections look alike: `items` with a cursor is a `…Page`, `items`
+// alone is a `…List`, and only a report with members beside its items has a name of
+// its own. The members are required, and the cursor of the last page is null.
 
 import path from 'node:path';
 import { follow } from './follow.js';
-import { isPending } from './pending.js';
 
 export function listNames() {
   return {
     Schema(schema, ctx) {
-      if (schema.properties?.items?.type !== 'array' || isPending('list-names', ctx)) return;
+      if (schema.properties?.items?.type !== 'array') return;
       if (schema['x-foreign'] === true || ctx.location.pointer !== '#/') return;
       const report = (message) => ctx.report({ message, location: ctx.location });
       const name = path.basename(ctx.location.source.absoluteRef).replace(/\.ya?ml$/, '');

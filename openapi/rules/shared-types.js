@@ -1,7 +1,5 @@
-// Asks that an id means the same type wherever it appears: members and parameters of these names refer to the shared schema,
-// so that clients get one type with one pattern and one description.
-
-import { isPending } from './pending.js';
+// Asks that an id means the same type wherever it appears: members and parameters of these names
+// refer to the shared schema, so that clients get one type with one pattern and one description.
 
 const types = {
   user_id: 'UserId',
@@ -22,12 +20,11 @@ export function sharedTypes() {
   };
   return {
     Schema(schema, ctx) {
-      if (isPending('shared-types', ctx)) return;
       for (const [name, member] of Object.entries(schema.properties ?? {}))
         check(name, member, ctx, ['properties', name]);
     },
     Parameter(parameter, ctx) {
-      if (!isPending('shared-types', ctx)) check(parameter.name, parameter.schema, ctx, ['schema']);
+      check(parameter.name, parameter.schema, ctx, ['schema']);
     },
   };
 }

@@ -1,7 +1,5 @@
-// Asks that a tag introduces its operations: what they are for and where to begin, in two sentences or more. Readers of the
-// reference and of generated clients meet it first.
-
-import { isPending } from './pending.js';
+// Asks that a tag introduces its operations: what they are for and where to begin, in two
+// sentences or more. Readers of the reference and of generated clients meet it first.
 
 const minimumLength = 120;
 
@@ -9,7 +7,7 @@ export function tagIntroduction() {
   return {
     Tag(tag, ctx) {
       // redocly reports a tag without any description.
-      if (tag.description === undefined || isPending('tag-introduction', ctx)) return;
+      if (tag.description === undefined) return;
       const text = tag.description.replaceAll(/\s+/g, ' ').trim();
       if (text.length < minimumLength || !/[.:;] \S/.test(text))
         ctx.report({

@@ -1,7 +1,6 @@
-// Asks for what typed languages need to choose a type: `type` beside each `const` and `enum`, and on each integer its width
-// (`int32` or `int64`) and both bounds. A number in a foreign format (`x-foreign: true`) may have no bounds.
-
-import { isPending } from './pending.js';
+// Asks for what typed languages need to choose a type: `type` beside each `const`
+// and `enum`, and on each integer its width (`int32` or `int64`) and both bounds. A
+// number in a foreign format (`x-foreign: true`) may have no bounds.
 
 const int32 = { minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
 const safe = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
@@ -11,7 +10,6 @@ export function typedValues() {
   return {
     Schema(schema, ctx) {
       if (schema['x-foreign'] === true || foreign.has(schema)) markChildren(schema, foreign);
-      if (isPending('typed-values', ctx)) return;
       const report = (message, at) => ctx.report({ message, location: ctx.location.child([at]) });
       for (const keyword of ['const', 'enum']) {
         if (schema[keyword] !== undefined && schema.type === undefined)

@@ -1,14 +1,13 @@
-// Asks that the members of a `oneOf` or `anyOf` have names and can be told apart. An object in a union lies in a file of its
-// own, so that generated types have a name for it. A union of several objects says how to choose between them: by a
-// `discriminator` whose mapping leads to each, or because of any two one refuses a member that the other requires.
+// Asks that the members of a `oneOf` or `anyOf` have names and can be told apart. An object
+// in a union lies in a file of its own, so that generated types have a name for it. A union
+// of several objects says how to choose between them: by a `discriminator` whose mapping
+// leads to each, or because of any two one refuses a member that the other requires.
 
 import { follow } from './follow.js';
-import { isPending } from './pending.js';
 
 export function unionMembers() {
   return {
     Schema(schema, ctx) {
-      if (isPending('union-members', ctx)) return;
       for (const keyword of ['oneOf', 'anyOf']) {
         if (Array.isArray(schema[keyword])) checkUnion(schema, keyword, ctx);
       }
@@ -58,8 +57,9 @@ function objectsOf(members, ctx, location) {
   return hasOneOpenObject(objects, ctx) ? [] : objects;
 }
 
-// An open union: all objects but one require a common tag with values of their own, and the last one takes what is left, such
-// as the types that a provider adds. A `discriminator` cannot say that, as it has no place for other values.
+// An open union: all objects but one require a common tag with values of their own,
+// and the last one takes what is left, such as the types that a provider adds. A
+// `discriminator` cannot say that, as it has no place for other values.
 function hasOneOpenObject(objects, ctx) {
   const names = new Set(objects.flatMap(({ node }) => Object.keys(node.properties ?? {})));
   return [...names].some((name) => {
@@ -110,8 +110,8 @@ function partsOf(ctx, { node, location }) {
   return [{ node, location }, ...(node.allOf ?? []).map((item) => follow(ctx, item, location))];
 }
 
-// Two objects exclude each other when one is closed and does not know a member that the other requires. Foreign objects
-// stay open, so there both must require a member that the other does not know.
+// Two objects exclude each other when one is closed and does not know a member that the other requires.
+// Foreign objects stay open, so there both must require a member that the other does not know.
 function areExclusive(objects, isForeign) {
   return objects.every(({ node: one }, index) =>
     objects
