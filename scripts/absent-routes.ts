@@ -1,6 +1,5 @@
-// Lists the specification's routes that the contract does not have yet, which saves comparing two tables by
-// eye. Absence alone is no failure while the house is being built (unless --strict); a route of the specification
-// that is there under another method is one always.
+// Lists routes of the specification that the contract does not have yet. Absent routes alone are no
+// failure (unless --strict); a specified route with another method always is.
 //
 //   node scripts/absent-routes.ts [--strict]
 
@@ -20,7 +19,7 @@ export interface SpecifiedRoute {
 const gateway: readonly DocumentName[] = ['gateway'];
 const bothVariants: readonly DocumentName[] = ['agent', 'agent-classic'];
 
-/** The specification's "Endpoints", both parts, in its order. */
+/** The specification's section "Endpoints", both parts, in its order. */
 export const specifiedRoutes: readonly SpecifiedRoute[] = [
   ...routes(gateway, [
     'GET /v1/ai/models',
@@ -79,11 +78,11 @@ export const specifiedRoutes: readonly SpecifiedRoute[] = [
 export interface Comparison {
   present: string[];
   absent: string[];
-  /** Present at its path, but only under methods that the specification does not give it. */
+  /** Present at its path, but only with methods that the specification does not list. */
   wrongMethod: string[];
 }
 
-/** Holds the documents against the routes; the names of path parameters do not matter. */
+/** Compares the documents with the routes; names of path parameters do not matter. */
 export function compareRoutes(
   documents: Readonly<Record<string, Document>>,
   specified: readonly SpecifiedRoute[] = specifiedRoutes,

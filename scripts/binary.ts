@@ -1,5 +1,5 @@
-// Makes build/townhall, the whole of Townhall as one executable: Node itself, the program bundled into one file, its
-// threads, and every file that it brings along (src/kernel/assets.ts reads them from there).
+// Builds build/townhall, the whole of Townhall as one executable: Node itself, the program bundled
+// into one file, its worker threads and its data files (src/kernel/assets.ts reads them).
 //
 //   node scripts/binary.ts [--output FILE]
 
@@ -24,7 +24,7 @@ import { shippedFiles } from './pack/shipped-files.ts';
 import { thirdPartyNotice } from './pack/third-party.ts';
 
 const run = promisify(execFile);
-// It brings no types.
+// The package has no types.
 const { inject } = createRequire(import.meta.url)('postject') as {
   inject(file: string, resource: string, data: Buffer, options: { sentinelFuse: string }): Promise<void>;
 };
@@ -39,7 +39,7 @@ const threads = [
   'src/gateway/ai/providers/local/renderer/render-thread',
   'src/gateway/ai/metering/tokenizer-thread',
 ];
-// What Node looks for in its own file; a constant of Node's.
+// The marker that Node looks for in its own executable.
 const fuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
 
 const started = performance.now();
@@ -77,7 +77,7 @@ async function make(output: string): Promise<void> {
     };
     assets.set('package.json', write(staging, 'package.json', JSON.stringify({ name, version })));
     assets.set('THIRD-PARTY.txt', write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, bundled)));
-    // The encoder is part of its thread; its name in the list says that it is there.
+    // The encoder is bundled into its thread; its name in the list says so.
     const names = [
       ...assets.keys(),
       ...(bundled.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : []),
@@ -102,14 +102,17 @@ async function make(output: string): Promise<void> {
     chmodSync(executable, 0o755);
     await quietly(() => inject(executable, 'NODE_SEA_BLOB', readFileSync(blob), { sentinelFuse: fuse }));
     mkdirSync(path.dirname(output), { recursive: true });
-    // In one step, so that an older one which is running keeps its file.
+    // Renamed into place: an older executable that is running keeps its file.
     renameSync(executable, output);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
 }
 
-/** One CommonJS file, the form that Node 24 takes; the packages that are in it. */
+/**
+ * Bundles into one CommonJS file, as Node 24 requires for a single executable; returns the bundled
+ * packages.
+ */
 async function bundle(entry: string, output: string): Promise<Set<string>> {
   const settings: BuildOptions & { metafile: true } = {
     absWorkingDir: root,
@@ -124,7 +127,8 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
     legalComments: 'none',
     metafile: true,
     logLevel: 'error',
-    // The names of packages that bundlers of the web replace, and ours from its source rather than what was built.
+    // Replacements that web bundlers make for some packages, and our client from its sources
+    // instead of its build.
     alias: { '@townhall/gateway': path.join(root, 'clients/gateway/src/index.ts') },
     define: {
       'import.meta.url': '__address',
@@ -141,7 +145,7 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
   );
 }
 
-/** The console's pages as a browser takes them. */
+/** The console's pages, compiled for a browser. */
 async function pages(staging: string): Promise<[string, string][]> {
   const folder = 'src/console/pages';
   if (!existsSync(path.join(root, folder))) return [];
@@ -164,7 +168,9 @@ async function pages(staging: string): Promise<[string, string][]> {
   });
 }
 
-/** Files of packages that are read at run time, under names that do not depend on how a package lays them out. */
+/**
+ * Files that packages read at run time, under names that are independent of the packages' layout.
+ */
 function packageFiles(): [string, string][] {
   const engine = path.join(root, 'node_modules/@electric-sql/pglite/dist');
   const files: [string, string][] = ['pglite.wasm', 'initdb.wasm', 'pglite.data'].map((name) => [
@@ -181,7 +187,7 @@ function write(folder: string, name: string, text: string): string {
   return file;
 }
 
-// The tool warns of a section that it does not know, on every run.
+// postject warns of a section that it does not know, on every run.
 async function quietly(work: () => Promise<void>): Promise<void> {
   const { warn, error, log } = console;
   console.warn = console.error = console.log = () => {};

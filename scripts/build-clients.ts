@@ -1,9 +1,10 @@
-// Builds the published packages of clients/ with tsc: ESM, types and maps into each `dist`, what the clients share
-// compiled into both, so that neither package needs another. A failed build leaves the last good one in place.
+// Builds the published packages of clients/ with tsc: ESM, types and source maps into each `dist`.
+// The shared code is compiled into both, so that neither package needs another. A failed build
+// keeps the last good one.
 //
 //   node scripts/build-clients.ts [--into DIR]
 //
-// --into puts whole packages into DIR instead, as they would be published, and leaves clients/ alone.
+// --into writes whole packages into DIR as they are published, and does not change clients/.
 
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
@@ -46,7 +47,8 @@ async function build(name: string): Promise<void> {
       cpSync(compiled, path.join(folder, 'dist'), { recursive: true });
       return;
     }
-    // Set aside before it is removed, so that a program that starts now misses the folder for an instant only.
+    // Renamed before its removal, so that a program that starts now misses the folder only for an
+    // instant.
     const current = path.join(folder, 'dist');
     if (existsSync(current)) renameSync(current, path.join(staging, 'previous'));
     renameSync(compiled, current);

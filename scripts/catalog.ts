@@ -1,6 +1,7 @@
-// Makes src/gateway/ai/catalog/catalog.json, the models that a gateway knows without being told: a selection kept here by hand,
-// its prices from @pydantic/genai-prices and its reasoning levels from modelparams. The file is in git, so that a new
-// price is seen in review; it has the form of MODELS_FILE, which may say otherwise of any of them.
+// Makes src/gateway/ai/catalog/catalog.json, the models that a gateway knows without
+// being told: a selection kept here by hand, its prices from @pydantic/genai-prices and
+// its reasoning levels from modelparams. The file is in git, so that a new price is seen
+// in review; it has the form of MODELS_FILE, which may say otherwise of any of them.
 //
 //   node scripts/catalog.ts [--date 2026-11-21]
 
@@ -11,31 +12,34 @@ import { type ConditionalPrice, findProvider, type ModelInfo, type ModelPrice } 
 import { CATALOG } from 'modelparams';
 
 interface Selected {
-  /** Behind the provider's id and a slash. */
+  /** The model's id is the provider's id, a slash and this name. */
   name: string;
-  /** What the provider calls it, where that differs. */
+  /** The provider's own name of the model, where it differs. */
   upstream?: string;
-  /** What the price package calls it, where that differs from what the provider does. */
+  /** The name in the price package, where it differs from the provider's. */
   priced?: string;
   title: string;
-  /** Neither package knows it; from the provider's own documentation. */
+  /** From the provider's documentation, for models that neither package knows. */
   maxOutputTokens: number | null;
   contextWindow?: number;
   inputs: string[];
   tags: string[];
   modalities?: string[];
-  /** For what the price package has no prices of: dollars a unit, by the provider's own list, and the day of it. */
+  /**
+   * For models without a price in the package: dollars a unit from the provider's price list, and
+   * its date.
+   */
   media?: { dollars: Record<string, number>; day: string; description: string };
   fallbacks?: string[];
 }
 
 interface SelectedProvider {
   entry: Record<string, unknown> & { id: string; name: string };
-  /** The ids of the provider in the two packages. */
+  /** The provider's ids in the two packages. */
   prices: string;
   parameters: string | null;
   source: string;
-  /** What input that is kept in the cache for an hour costs, as a multiple of plain input; the price package does not say. */
+  /** Price of input cached for an hour as a multiple of plain input; the price package lacks it. */
   hourCacheWrite?: number;
   models: Selected[];
 }
@@ -177,7 +181,7 @@ const selection: SelectedProvider[] = [
         inputs: [...seeing, 'audio', 'video'],
         tags: ['balanced', 'reasoning'],
       },
-      // Sound costs these three more than text, and the catalog has one price for input.
+      // Audio input costs these three more than text, and the catalog has one price for input.
       {
         name: 'gemini-3.1-flash-lite',
         title: 'Gemini 3.1 Flash Lite',
@@ -314,7 +318,8 @@ const selection: SelectedProvider[] = [
         inputs: ['text', 'image'],
         tags: ['balanced', 'reasoning'],
       },
-      // 0.05 dollars at 480 lines and 0.07 at 720: the dearer counts. An image to start from costs apart, so it takes none.
+      // 0.05 dollars at 480 lines and 0.07 at 720: the higher counts. An input image has a price of
+      // its own, so it accepts none.
       {
         name: 'grok-imagine-video',
         title: 'Grok Imagine Video',
@@ -375,10 +380,13 @@ const kinds = [
 
 type Rates = Record<string, number>;
 
-// A dollar is a million credits, and both sides count by the million tokens.
+// A dollar is a million credits, and both sides price a million tokens.
 const credits = (dollars: number): number => Math.round(dollars * 1_000_000);
 
-/** The price on the day. Where it changes with the hour, the dearest counts, so that no call is charged too little. */
+/**
+ * The prices on the day. Where the price depends on the hour, the highest counts, so that no call
+ * is charged too little.
+ */
 function pricesOn(day: string, { id, prices }: ModelInfo): ModelPrice[] {
   if (!Array.isArray(prices)) return [prices];
   const active = (prices as ConditionalPrice[]).filter(
@@ -426,7 +434,9 @@ function withHour(rates: Rates, { hourCacheWrite }: SelectedProvider): Rates {
     : { ...rates, cache_write_1h: input * hourCacheWrite };
 }
 
-/** A parameter of the package, which types each of its thousands of values as a literal of its own. */
+/**
+ * A parameter of the package, whose own types list each of its thousands of values as a literal.
+ */
 interface EnumParameter {
   path: string;
   type: string;
@@ -442,7 +452,7 @@ const effortMembers = [
 
 function reasoningOf(provider: string | null, model: string): object | undefined {
   const entries = CATALOG.filter((candidate) => candidate.provider === provider && candidate.model === model);
-  // The others are for subscriptions, whose clients have levels of their own.
+  // Other entries are for subscriptions, whose clients have levels of their own.
   const entry = entries.find((candidate) => candidate.authType === 'api_key');
   const params: readonly EnumParameter[] = entry?.params ?? [];
   const effort = params.find((candidate) => effortMembers.includes(candidate.path));
@@ -450,7 +460,7 @@ function reasoningOf(provider: string | null, model: string): object | undefined
   const thinking = params.find((candidate) => candidate.path === 'thinking.type');
   const values = effort.values.map(String);
   const fallback = String(effort.default ?? values[0]);
-  // A model of Anthropic's that does not think unless it is told to has one level more: not to.
+  // Anthropic's models with optional thinking have the additional level `none`.
   const canRest = effort.path === 'output_config.effort' && thinking?.values?.includes('disabled') === true;
   const ids = canRest ? ['none', ...values] : values;
   return {
@@ -516,7 +526,7 @@ function mediaModelOf(
   };
 }
 
-/** The file's content for the day. Throws where a package does not know a model that is selected here. */
+/** The catalog's content for the day. Throws when a package lacks a selected model. */
 export function curatedCatalog(day: string): object {
   return {
     providers: selection.map(({ entry }) => entry),
@@ -526,7 +536,6 @@ export function curatedCatalog(day: string): object {
   };
 }
 
-/** Where the file lies. */
 const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai', 'catalog', 'catalog.json');
 
 if (import.meta.main) {

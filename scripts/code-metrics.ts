@@ -1,5 +1,6 @@
-// Prints figures about how readable the handwritten source is: function lengths, line widths, retired words,
-// type assertions, folders, comments and imports. Tests, generated code and data are left out.
+// Prints readability figures of the handwritten source: function lengths, line widths, retired
+// words, type assertions, folders, comments and imports. Tests, generated code and data are left
+// out.
 //
 //   node scripts/code-metrics.ts [--json] [--worst N] [--root DIR]
 //
@@ -75,9 +76,9 @@ function readSources(root: string): SourceFile[] {
     });
 }
 
-function visit(node: ts.Node, look: (node: ts.Node) => void): void {
-  look(node);
-  node.forEachChild((child) => visit(child, look));
+function visit(node: ts.Node, callback: (node: ts.Node) => void): void {
+  callback(node);
+  node.forEachChild((child) => visit(child, callback));
 }
 
 function functionSizes({ name, tree }: SourceFile): FunctionSize[] {

@@ -1,9 +1,9 @@
-// Builds the portal into build/docs: the guides, the operations, the error codes and the examples as pages of our own,
-// and a Redoc page for each document of the contract. It asks for nothing of another host, which its policy enforces in the browser and
-// a look at the text checks here. A broken link, a sample that is not what its example says, or an error code without
-// words fails the build.
+// Builds the portal into build/docs: guides, operations, error codes and examples as our own pages,
+// and a Redoc page for each document of the contract. Pages load nothing from other hosts: a
+// content security policy enforces it in the browser, and a text search checks it here. A broken
+// link, a sample that differs from its example, or an error code without a text fails the build.
 //
-//   node scripts/docs.ts [--output DIR] [--update]      --update writes the samples of the guides anew
+//   node scripts/docs.ts [--output DIR] [--update] --update rewrites the samples of the guides
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
@@ -47,7 +47,7 @@ interface Reference {
   entry: Entry;
 }
 
-/** A page of our own before it has its frame. */
+/** One of our own pages before the layout is added. */
 interface Page extends Rendered {
   page: string;
   source: string;
@@ -73,7 +73,7 @@ async function main(from: string, output: string): Promise<void> {
   if (options.update) updateGuides(from);
   const staging = mkdtempSync(path.join(root, 'build/docs-'));
   try {
-    // What costs nothing to find comes first: words, then links, then types, and last the pages of the reference.
+    // The cheapest checks run first: texts, then links, then types, and the reference pages last.
     const references = surfaces.map(readReference);
     const { pages, checkSampleTypes } = renderPages(from, references);
     const operations = collectOperations(pages, references);
@@ -88,7 +88,7 @@ async function main(from: string, output: string): Promise<void> {
       ),
     };
     const files = new Map<string, string>([['index.html', writePage({ ...index, navigation })]]);
-    // What editors hold a project's declaration against.
+    // The JSON schema with which editors validate a project's declaration.
     files.set(
       'townhall.schema.json',
       readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
@@ -108,7 +108,7 @@ async function main(from: string, output: string): Promise<void> {
     for (const [name, text] of (await built).flat()) files.set(name, text);
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
-    // Editors take it from here.
+    // Editors download it from here.
     files.set(
       'townhall.schema.json',
       readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
@@ -131,7 +131,7 @@ function renderPages(
   const programs = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
     (name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'),
   );
-  // The samples of operations are on the pages of the operations.
+  // Samples of operations appear on the pages of the operations.
   const examples = programs.filter((name) => !name.startsWith(`operations${path.sep}`));
   const pageOf = (target: string): string | undefined => {
     if (target === 'README.md') return 'start.html';
@@ -169,7 +169,7 @@ function renderPages(
   const pages = [...texts].map(([source, markdown]) =>
     render(markdown, source, `guides/${path.basename(source, '.md')}.html`),
   );
-  // Where to go next is what the navigation says here.
+  // The navigation replaces this section.
   const [first = ''] = readme.split(/^## Where to go next$/m);
   pages.push(render(first.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'));
   pages.push(
@@ -214,7 +214,7 @@ function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, example
   refuse(checkTypes(root, { fences, examples: programs }));
 }
 
-/** A page with the operations that it shows below its text. */
+/** Writes a page with the operations that it shows below its text. */
 function writeOwnPage(
   { page, title, headings, html }: Page,
   { operationsOfGuide }: OperationPages,
@@ -241,7 +241,7 @@ function collectOperations(pages: readonly Page[], references: readonly Referenc
         renderMarkdown(markdown, {
           source: 'openapi/openapi.yaml',
           page,
-          // The documents link to tags of their own reference.
+          // Links of the documents go to tags of their own reference page.
           pageOf: () => undefined,
           readDiagram: () => '',
         }).html,
@@ -305,7 +305,7 @@ function readReference(surface: Surface): Reference {
   return { surface, bundle, text, document, entry };
 }
 
-/** The page, and the document itself beside it, for tools. */
+/** The reference page, and beside it the document itself for tools. */
 async function buildReference(
   { surface, bundle, text, entry }: Reference,
   staging: string,
@@ -352,7 +352,7 @@ function updateGuides(from: string): void {
       writeIfChanged(file, updateSamples(readFileSync(file, 'utf8'), path.join(from, 'examples')));
 }
 
-/** Writes what has changed and takes away what is no page any more. */
+/** Writes changed files and removes pages that no longer exist. */
 function publish(output: string, files: ReadonlyMap<string, string>): void {
   for (const [name, text] of files) {
     const foreign = name.endsWith('.html') ? findForeignAssets(text) : [];

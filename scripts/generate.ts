@@ -1,20 +1,23 @@
-// The only generator of the project: lints the contract, bundles its documents, and makes from them the types that
-// handlers are written against, the `Operations` maps, the problem codes, the code samples and the generated halves of
-// both clients.
-// Nothing it makes is committed. It changes nothing unless everything succeeded.
+// The project's only generator: lints the contract, bundles its documents, and generates the
+// handlers' types, the `Operations` maps, the problem codes, the code samples and the generated
+// half of both clients. None of its output is committed. It changes nothing unless every step
+// succeeds.
 //
 //   node scripts/generate.ts [--force] [--draft] [--root DIR]
 //
-// --force makes everything anew; --draft writes although the lint has findings, and still exits 1.
+// --force generates everything anew; --draft writes despite lint findings, and still exits 1.
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
+import { addAliases, clientDocument } from './generate/aliases.ts';
 import { type Document, checkReferences, operationsOf } from './generate/document.ts';
 import { digest, filesBelow, publish, writeIfChanged } from './generate/files.ts';
 import { generateClient } from './generate/hey-api.ts';
 import { completeErrorCodes, writeErrorCodes } from './generate/error-codes.ts';
 import { addSharedHeaders } from './generate/headers.ts';
+import { writeKeyedOperations } from './generate/keyed-operations.ts';
+import { addMethodExamples } from './generate/method-examples.ts';
 import { writeOperations } from './generate/operations.ts';
 import { writeProblemCodes } from './generate/problem-codes.ts';
 import { addSamples, sampleFolder } from './generate/samples.ts';
@@ -59,10 +62,10 @@ async function main(): Promise<number> {
     const documents = surfaces.map((surface) => ({ ...surface, document: withSamples(staging, surface) }));
     await Promise.all(documents.map((surface) => generateSurface(staging, surface, surface.document)));
     writeFileSync(path.join(staging, 'contract/problem-code.gen.ts'), writeProblemCodes(documents));
-    // Without its stamp a run that is cut short here is made again.
+    // Without its stamp, an interrupted run is repeated.
     rmSync(stampFile, { force: true });
     const changes = publishAll(staging);
-    // Findings are found again by the next run, so a draft leaves no stamp.
+    // A draft leaves no stamp, so the next run reports its findings again.
     if (clean) writeIfChanged(stampFile, JSON.stringify({ inputs, outputs: outputDigest() } satisfies Stamp));
     report(
       `${documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`).join(', ')} operations; ${changes} files changed`,
@@ -102,7 +105,8 @@ async function lint(): Promise<boolean> {
 
 async function bundle(staging: string): Promise<void> {
   const start = performance.now();
-  // A run each: one run over several documents names its output after the file, and two of ours are "openapi".
+  // A run for each document: one run over several names its output after the file, and two of ours
+  // are "openapi".
   const runs = surfaces.map(async (surface) => {
     const { code, stdout, stderr } = await runRedocly(root, [
       'bundle',
@@ -121,6 +125,7 @@ async function bundle(staging: string): Promise<void> {
 function readBundle(staging: string, surface: Surface): Document {
   const file = bundleFile(staging, surface);
   const document = JSON.parse(readFileSync(file, 'utf8')) as Document;
+  addAliases(document);
   addSharedHeaders(document, surface, path.join(root, 'openapi/shared/headers'));
   completeErrorCodes(document, surface);
   writeFileSync(file, JSON.stringify(document, null, 2));
@@ -133,13 +138,19 @@ async function generateSurface(staging: string, surface: Surface, document: Docu
   const start = performance.now();
   const client = path.join(staging, 'clients', surface.name);
   const contract = path.join(staging, 'contract', surface.name);
-  await generateClient(surface, { bundle: bundleFile(staging, surface), output: client, root });
-  writeFileSync(path.join(client, 'error-codes.gen.ts'), writeErrorCodes(document));
+  const clientBundle = path.join(staging, 'bundles', `${surface.name}.client.json`);
+  const oneOfEach = clientDocument(document);
+  writeFileSync(clientBundle, JSON.stringify(oneOfEach));
+  await generateClient(surface, { bundle: clientBundle, output: client, root });
+  const methods = path.join(client, 'sdk.gen.ts');
+  writeFileSync(methods, addMethodExamples(readFileSync(methods, 'utf8'), oneOfEach));
+  writeFileSync(path.join(client, 'error-codes.gen.ts'), writeErrorCodes(oneOfEach));
+  writeFileSync(path.join(client, 'keyed-operations.gen.ts'), writeKeyedOperations(oneOfEach));
   mkdirSync(contract, { recursive: true });
   cpSync(bundleFile(staging, surface), path.join(contract, 'bundle.json'));
-  // The server's types are the client's: one contract, one set of names.
+  // The server uses the client's types: one contract, one set of names.
   cpSync(path.join(client, 'types.gen.ts'), path.join(contract, 'types.gen.ts'));
-  writeFileSync(path.join(contract, 'operations.gen.ts'), writeOperations(document, surface));
+  writeFileSync(path.join(contract, 'operations.gen.ts'), writeOperations(oneOfEach, surface));
   report(`${surface.name}: types, operations, client`, start);
 }
 
@@ -157,7 +168,7 @@ function bundleFile(staging: string, { name }: Surface): string {
   return path.join(staging, 'bundles', `${name}.json`);
 }
 
-/** The document with its code samples, which its bundle has from then on too. */
+/** Adds the code samples to the document and its bundle. */
 function withSamples(staging: string, surface: Surface): Document {
   const document = readBundle(staging, surface);
   addSamples(document, surface, root);
@@ -177,7 +188,7 @@ function inputDigest(): string {
   return digest(root, ['openapi', 'redocly.yaml', sampleFolder], [...versions, own]);
 }
 
-// What was made counts too: a generated file that was edited or removed by hand is made again.
+// The digest covers the output: a generated file that was edited or removed is generated again.
 function outputDigest(): string {
   const stamp = path.relative(root, stampFile);
   return digest(

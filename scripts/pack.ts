@@ -1,6 +1,6 @@
-// Makes what is published into build/packages: the tarballs of the server and of both clients, each as its user will
-// have it, and the list of what is in the server. Nothing is there that a check has not passed: the shape of the
-// package, what its files are, and that no secret is among them.
+// Builds the published packages into build/packages: the tarballs of the server and of both
+// clients, and the server's bill of materials. Each has to pass its checks: the package's
+// structure, its files, and the absence of secrets.
 //
 //   node scripts/pack.ts [--output DIR] [--no-check]
 
@@ -34,8 +34,8 @@ const { values: options } = parseArgs({
   allowNegative: true,
 });
 
-// An older Node would only say which of its modules lacks what. Some of what we use is still called experimental by Node
-// 22, which does not help the user.
+// An older Node would only report a missing module. Node 22 prints warnings for experimental
+// features, which do not help the user.
 const commandFile = `#!/usr/bin/env node
 const [major, minor] = process.versions.node.split('.').map(Number);
 const [leastMajor, leastMinor] = '${serverNode}'.split('.').map(Number);
@@ -94,7 +94,9 @@ async function main(output: string): Promise<void> {
   );
 }
 
-/** The server as it is published: built JavaScript with types, and the files that it brings along at the same places. */
+/**
+ * The server as published: compiled JavaScript with types, and its data files at the same paths.
+ */
 async function buildServer(folder: string): Promise<void> {
   const compiled = path.join(folder, 'dist');
   const tsc = path.join(root, 'node_modules/typescript/bin/tsc');
@@ -110,7 +112,7 @@ async function buildServer(folder: string): Promise<void> {
   if (existsSync(path.join(root, pages)))
     for (const name of shippedFiles(root, [pages]))
       if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
-  // The contract's text is read as a file; types of it are all that the code needs beside that.
+  // The contract is read as a file at run time; the code needs its types only.
   mkdirSync(path.join(folder, 'bin'));
   writeFileSync(path.join(folder, 'bin/townhall.js'), commandFile, { mode: 0o755 });
   copy('scripts/pack/README.md', path.join(folder, 'README.md'));
@@ -126,7 +128,8 @@ async function buildServer(folder: string): Promise<void> {
 }
 
 async function billOfMaterials(): Promise<string> {
-  // npm's own --omit dev leaves out what our tools need too, express for one; the lock file knows better.
+  // npm's own --omit dev also omits packages that our dependencies need, such as express; the lock
+  // file is right.
   const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], root);
   const bill = JSON.parse(text) as Bill;
   const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as {
@@ -145,7 +148,7 @@ async function billOfMaterials(): Promise<string> {
       ref,
       dependsOn: dependsOn.filter((target) => keptNames.has(target)),
     }));
-  // The time and the number of this run say nothing of the program.
+  // Time and serial number of this run are no property of the program.
   delete bill.serialNumber;
   delete bill.metadata.timestamp;
   return `${JSON.stringify(bill, null, 2)}\n`;
@@ -156,7 +159,7 @@ interface Component {
   properties?: { name: string; value: string }[];
 }
 
-/** The parts of a CycloneDX document that are looked at. */
+/** The members of a CycloneDX document that are used here. */
 interface Bill {
   serialNumber?: string;
   metadata: { timestamp?: string; component: Component };

@@ -24,7 +24,7 @@ const { values: options } = parseArgs({
   },
 });
 
-/** What became of one document since its release. */
+/** The result of comparing one document with its release. */
 interface Verdict {
   name: string;
   isAllowed: boolean;
@@ -79,7 +79,7 @@ async function compare(name: string): Promise<Verdict> {
   ]);
   rmSync(folder, { recursive: true });
   const [, major, minor, patch] = /(\d+) major, (\d+) minor, (\d+) patch/.exec(`${stdout}${stderr}`) ?? [];
-  // The exit code alone is not believed: what could not be read has no count.
+  // The exit code is not sufficient: an unreadable document has no count.
   if (major === undefined) throw new Error(`redocly diff of ${name}:\n${stdout}\n${stderr}`);
   const isBreaking = code !== 0 || major !== '0';
   return {
@@ -92,7 +92,7 @@ async function compare(name: string): Promise<Verdict> {
 
 function release(name: string): void {
   mkdirSync(path.dirname(fileOf(name)), { recursive: true });
-  // The one line of a bundle would make every later difference unreadable.
+  // A bundle of one line would make later differences unreadable.
   writeIfChanged(
     fileOf(name),
     `${JSON.stringify(JSON.parse(readFileSync(bundleOf(name), 'utf8')), null, 1)}\n`,

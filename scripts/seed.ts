@@ -1,6 +1,6 @@
-// Makes build/pglite-seed.tgz, the initialized cluster from which the embedded database starts for the
-// first time: running initdb there would take seconds and a gigabyte of memory. Done anew when PGlite or
-// this recipe changes.
+// Creates build/pglite-seed.tgz, the initialized cluster for the first start of the embedded
+// database: running initdb there would take seconds and a gigabyte of memory. Rebuilt when PGlite
+// or this recipe changes.
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
@@ -28,8 +28,8 @@ async function makeSeed(): Promise<Uint8Array> {
   for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering'])
     setFlagsFromString(flag);
   const { PGlite } = await import('@electric-sql/pglite');
-  // Log segments of 1 MB instead of 16, and no template databases, which only CREATE DATABASE needs: a
-  // third of the bytes and of the files, each of which a first start must bring to the disk.
+  // WAL segments of 1 MB instead of 16, and no template databases, which only CREATE DATABASE
+  // needs: a third of the bytes and files that a first start writes.
   const db = await PGlite.create({ initDbStartParams: ['--wal-segsize=1'] });
   await db.exec('update pg_database set datistemplate = false');
   await db.exec('drop database template0');

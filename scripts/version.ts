@@ -1,5 +1,5 @@
-// Makes a new version of the changes in .changeset: the tool decides how large the step is and raises the clients; the
-// server, the contract and the changelog follow here, for all of them have one version.
+// Creates a new version from the changes in .changeset: the tool determines the step and updates
+// the clients; server, contract and changelog follow here, since all have one version.
 //
 //   node scripts/version.ts [--date 2026-11-21]
 
@@ -46,7 +46,7 @@ async function main(): Promise<void> {
   );
 }
 
-/** The sentences, in the order of the files' names; the part before them is the tool's. */
+/** The sentences in the order of the files' names, without the tool's front matter. */
 function readChanges(): string[] {
   const folder = path.join(root, '.changeset');
   const names = existsSync(folder)
@@ -66,7 +66,7 @@ function versionOf(file: string): string {
 
 function replace(file: string, from: RegExp, to: string): void {
   const text = readFileSync(path.join(root, file), 'utf8');
-  // The tool may have been here before.
+  // An earlier run may have made the change already.
   if (!from.test(text)) throw new Error(`${file} has no place for the new version`);
   writeFileSync(path.join(root, file), text.replace(from, to));
 }

@@ -1,4 +1,5 @@
-// In which order the guides are offered. One that is not named here comes last, so that none is ever without a link.
+// The order of the guides in the navigation. Unlisted guides come last, so that every guide has a
+// link.
 
 const groups: readonly { title: string; guides: readonly string[] }[] = [
   { title: 'Start', guides: ['first-five-minutes', 'clients', 'errors'] },
@@ -12,7 +13,7 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
   },
 ];
 
-/** Pages such as `guides/agent.html`, grouped; a group without a page is left out. */
+/** Groups pages such as `guides/agent.html`; groups without a page are omitted. */
 export function groupGuides(pages: readonly string[]): { title: string; pages: string[] }[] {
   const pageOf = (guide: string) => `guides/${guide}.html`;
   const listed = new Set([

@@ -1,9 +1,9 @@
-// The first page of the portal, by hand: what Townhall is and where each part begins.
+// The first page of the portal, handwritten: what Townhall is and where each part begins.
 
 import type { NavigationGroup } from './layout.ts';
 import { escapeHtml } from './text.ts';
 
-/** One document as the first page lists it; names of files are relative to the page. */
+/** A document on the first page; file names are relative to the page. */
 export interface Entry {
   page: string;
   document: string;
@@ -13,7 +13,7 @@ export interface Entry {
   operations: number;
 }
 
-/** Its body; the frame is that of every page. */
+/** The body of the page; layout.ts adds the rest. */
 export function writeIndexBody(entries: readonly Entry[], guides: readonly NavigationGroup[]): string {
   return `<h1 id="townhall">Townhall</h1>
 <p class="lead">A model gateway and an agent runtime behind HTTP. The gateway stands between the users of a product and

@@ -1,4 +1,4 @@
-// The frame that all pages of our own share: where one is, where else one can go, and the search.
+// The layout of all our own pages: navigation, the current page's place in it, and the search.
 
 import path from 'node:path';
 import type { Heading } from './markdown.ts';
@@ -10,7 +10,7 @@ export interface NavigationGroup {
   links: { page: string; title: string }[];
 }
 
-/** `page` is its own path in the portal; everything it links to is relative to that. */
+/** `page` is the page's path in the portal; all of its links are relative to it. */
 export function writePage({
   page,
   title,
@@ -24,7 +24,7 @@ export function writePage({
   body: string;
   headings: readonly Heading[];
   navigation: readonly NavigationGroup[];
-  /** Without a list of headings, so that the text has its room. */
+  /** Without a list of headings, so that the text is wider. */
   isWide?: boolean;
 }): string {
   const to = (target: string) => path.posix.relative(path.posix.dirname(page), target);

@@ -1,9 +1,12 @@
-// Every link of every page leads somewhere: a page and, where one is named, an anchor on it. Links to other hosts are
-// followed by a person alone and are not asked for here.
+// Checks that every link of every page leads to an existing page and anchor. Links to other hosts
+// are not requested.
 
 import path from 'node:path';
 
-/** Each broken link with its page; `pages` are the portal's, by their path in it. Other files are only known to be there. */
+/**
+ * Returns each broken link with its page. `pages` have their paths in the portal; of other `files`
+ * only the names are known.
+ */
 export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: ReadonlySet<string>): string[] {
   const anchors = new Map(
     [...pages].map(([name, html]) => [
@@ -19,7 +22,7 @@ export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: Reado
       const target =
         file === '' ? name : path.posix.normalize(path.posix.join(path.posix.dirname(name), file));
       if (!pages.has(target) && !files.has(target)) broken.push(`${name}: ${href} leads to no page`);
-      // The reference pages make their own anchors as they are read.
+      // Reference pages create their anchors at run time.
       else if (anchor !== undefined && pages.has(target) && !anchors.get(target)?.has(anchor))
         broken.push(`${name}: ${href} names no heading of ${target}`);
     }

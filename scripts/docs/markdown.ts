@@ -1,4 +1,5 @@
-// Renders a Markdown file as a part of a page: headings with anchors, links to pages of the portal, code unchanged.
+// Renders a Markdown file as a part of a page: headings with anchors, links to pages
+// of the portal, code unchanged.
 
 import path from 'node:path';
 import { Marked, type Token, type Tokens } from 'marked';
@@ -31,7 +32,10 @@ export interface MarkdownOptions {
   page: string;
   /** The page of another file of the repository. */
   pageOf: (target: string) => string | undefined;
-  /** The text of an SVG file of the repository. It is written into the page, so that it takes the page's colors. */
+  /**
+   * The text of an SVG file of the repository. It is written into the page, so that
+   * it takes the page's colors.
+   */
   readDiagram: (target: string) => string;
 }
 
@@ -89,7 +93,10 @@ function createMarked(options: MarkdownOptions, headings: Heading[]): Marked {
   });
 }
 
-/** The address of a link within the portal. A link without a page stays as it is, and is reported as broken later. */
+/**
+ * The address of a link within the portal. A link without a page stays as it is, and
+ * is reported as broken later.
+ */
 function portalLink(href: string, { source, page, pageOf }: MarkdownOptions): string {
   if (/^[a-z][a-z0-9+.-]*:/i.test(href) || href.startsWith('#')) return href;
   const [file = '', anchor] = href.split('#');

@@ -1,5 +1,5 @@
-// Which guides speak of which operations: a guide that shows a path of an operation, or calls its method, is linked
-// from the operation's page, and lists the operation below its text.
+// Relates guides and operations: a guide that contains an operation's path or a call of its method
+// is linked from the operation's page, and lists the operation below its own text.
 
 import type { PlacedOperation } from '../generate/document.ts';
 
@@ -9,10 +9,13 @@ export interface GuideText {
   markdown: string;
 }
 
-// Their paths have only parameters and would be seen in every address.
+// Their paths consist of parameters only and would match every address.
 const isGeneric = (id: string): boolean => /^services\.call(?:Reading)?(?:Action|Step)$/.test(id);
 
-/** Whether a guide's text shows the operation. Operations of one name in two documents differ by their path. */
+/**
+ * Whether a guide's text shows the operation. The path distinguishes operations of one name in two
+ * documents.
+ */
 export function mentions(
   markdown: string,
   { id, method, path }: Pick<PlacedOperation, 'id' | 'method' | 'path'>,
@@ -25,7 +28,8 @@ export function mentions(
   for (const { index } of markdown.matchAll(new RegExp(`${address}(?![\\w/{-])`, 'g'))) {
     const line = markdown.slice(markdown.lastIndexOf('\n', index) + 1, index);
     const [, verb] = /\b(GET|POST|PUT|PATCH|DELETE)\s+\S*$/.exec(line) ?? [];
-    // `/health` is a path of both servers, and the guides name the agent's port or variable where they mean it.
+    // Both servers have `/health`; where the guides mean the agent's, they name its port or
+    // variable.
     const isOfAgent = /5314|AGENT|agent/.test(line);
     if (
       (verb === undefined || verb.toLowerCase() === method) &&

@@ -1,6 +1,7 @@
-// A page for each operation: what it does, who may call it, what it takes and answers, its error codes, and samples
-// with a place for the token. The reference page beside it unfolds every schema.
+// A page for each operation: what it does, who may call it, its request, response and error codes,
+// and samples with a field for the token. The reference page beside it shows every schema in full.
 
+import { aliasesOf } from '../generate/aliases.ts';
 import { type Body, type Document, type PlacedOperation, resolve } from '../generate/document.ts';
 import type { CodeSample, SampledOperation } from '../generate/samples.ts';
 import type { Surface } from '../generate/surfaces.ts';
@@ -17,7 +18,7 @@ export interface OperationPageOptions {
   guides: readonly { page: string; title: string }[];
   /** Codes with a text on the page of error codes. */
   knownCodes: ReadonlySet<string>;
-  /** Where the reference page has the operation, from the root of the portal. */
+  /** The operation's address on the reference page, from the root of the portal. */
   reference: string;
   /** Renders Markdown of the contract. */
   render: (markdown: string) => string;
@@ -59,7 +60,7 @@ export function writeOperationBody(options: OperationPageOptions): string {
 <h1 id="${escapeHtml(endpoint.id)}">${escapeHtml(summary)}</h1>
 <p class="endpoint">${methodTag(endpoint.method)} <code>${escapeHtml(endpoint.path).replaceAll('/', '/<wbr>')}</code></p>
 ${render(description)}
-${aboutCallers(options)}
+${furtherPaths(options)}${aboutCallers(options)}
 </div>
 ${writeSamples(operation['x-codeSamples'] ?? [], options.surface)}
 <div class="details">
@@ -72,9 +73,14 @@ ${writeMore(options)}
 </article>`;
 }
 
-/** The method as a coloured word. */
+/** The method as a colored label. */
 export function methodTag(method: string): string {
   return `<span class="method ${method}">${method.toUpperCase()}</span>`;
+}
+
+function furtherPaths({ document, endpoint }: OperationPageOptions): string {
+  const paths = aliasesOf(document, endpoint.id).map(({ path }) => `<code>${escapeHtml(path)}</code>`);
+  return paths.length === 0 ? '' : `<p class="quiet">Also at ${paths.join(', ')}.</p>\n`;
 }
 
 const identityNames: Readonly<Record<string, string>> = {
@@ -162,7 +168,8 @@ function writeAnswers({ document, endpoint, render }: OperationPageOptions): str
     const media = Object.entries(content);
     const schema = media[0]?.[1].schema;
     const all = schema === undefined ? [] : membersOf(document, schema as DescribedSchema);
-    // Most members of an answer are always there; the mark is for what a caller has to send.
+    // Most members of a response are always present; the mark is for members that a caller has to
+    // send.
     const members = all.map((member) => ({ ...member, isRequired: false }));
     const types = media.map(([mediaType]) => `<code>${escapeHtml(mediaType)}</code>`).join(', ');
     const next = Object.values(links).map(
@@ -186,7 +193,7 @@ function writeErrors({ document, endpoint, knownCodes, render }: OperationPageOp
   return `<h2 id="errors">Errors</h2>\n${codes}<div class="table" tabindex="0"><table><thead><tr><th>Status</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table></div>`;
 }
 
-/** Each code leads to its explanation. */
+/** Links each code to its explanation. */
 function codeLinks(codes: readonly string[], knownCodes: ReadonlySet<string>): string {
   if (codes.length === 0) return '';
   const links = codes.map((code) =>

@@ -1,6 +1,7 @@
-// All pages of operations with their guides, as one set: which pages there are, what the search says of them, and which
-// operations a guide shows.
+// The pages of all operations and their guides as one set: the list of pages, their search entries,
+// and the operations of each guide.
 
+import { isAlias } from '../generate/aliases.ts';
 import { type PlacedOperation, operationsOf, type Document } from '../generate/document.ts';
 import type { Surface } from '../generate/surfaces.ts';
 import type { SearchEntry } from './browser/search-options.ts';
@@ -30,7 +31,7 @@ export interface OperationPage {
 export interface OperationPages {
   pages: OperationPage[];
   search: Omit<SearchEntry, 'id' | 'excerpt'>[];
-  /** HTML that follows a guide's text; empty where it shows no operation. */
+  /** HTML that follows a guide's text; empty without operations. */
   operationsOfGuide: (guide: string) => string;
 }
 
@@ -68,7 +69,7 @@ export function collectOperationPages(
 
 const tagOf = ({ operation }: PlacedOperation): string => (operation as { tags?: string[] }).tags?.[0] ?? '';
 
-/** Where the reference page has an operation. */
+/** The operation's anchor on the reference page. */
 function operationAnchor(endpoint: PlacedOperation): string {
   return `#/${tagOf(endpoint)}/${endpoint.id.toLowerCase()}`;
 }
@@ -83,17 +84,21 @@ function entriesOf(
     ? surfaces.find((other) => other.surface.name === surface.name.replace('-classic', ''))
     : undefined;
   const others = base === undefined ? [] : operationsOf(base.document);
-  return operationsOf(document)
-    .filter((endpoint) => !others.some((other) => isSameOperation(other, endpoint)))
-    .map((endpoint) => ({
-      ...described,
-      endpoint,
-      page: pageOfOperation(surface, endpoint.id),
-      guides: guides.filter(({ markdown }) => mentions(markdown, endpoint, surface.name !== 'gateway')),
-    }));
+  return (
+    operationsOf(document)
+      // The page of the original lists its further paths.
+      .filter(({ operation }) => !isAlias(operation))
+      .filter((endpoint) => !others.some((other) => isSameOperation(other, endpoint)))
+      .map((endpoint) => ({
+        ...described,
+        endpoint,
+        page: pageOfOperation(surface, endpoint.id),
+        guides: guides.filter(({ markdown }) => mentions(markdown, endpoint, surface.name !== 'gateway')),
+      }))
+  );
 }
 
-// What both variants of the agent share has one page.
+// Operations that are equal in both variants of the agent have one page.
 function isSameOperation(one: PlacedOperation, other: PlacedOperation): boolean {
   const text = ({ id, method, path, operation }: PlacedOperation) =>
     JSON.stringify([id, method, path, { ...operation, 'x-codeSamples': undefined }]);
@@ -113,7 +118,7 @@ function searchEntry({ endpoint, page, surface }: Entry): Omit<SearchEntry, 'id'
   return {
     address: page,
     title: summary,
-    // Weighs more than the text, so that the name of an operation leads to its page first.
+    // The name weighs more than the text, so that a search for an operation finds its page first.
     page: `${surface.title}, ${id}`,
     text: `${method.toUpperCase()} ${path} ${description}`,
   };

@@ -1,4 +1,4 @@
-// The page of error codes, made from the contract's list of them and what it says of each one.
+// The page of error codes, from the contract's list of codes and its text for each of them.
 
 import type { Document } from '../generate/document.ts';
 
@@ -8,7 +8,9 @@ interface CodeText {
   do: string;
 }
 
-/** As Markdown, so that it is rendered, anchored and searched as a guide is. Throws when a code has no text. */
+/**
+ * Returns Markdown, which is rendered and indexed like a guide. Throws for a code without a text.
+ */
 export function writeProblemCodes(documents: readonly Document[]): string {
   const schema = documents
     .map(({ components }) => components?.schemas?.['ProblemCode'])
@@ -37,7 +39,7 @@ export function writeProblemCodes(documents: readonly Document[]): string {
   return `# Error codes\nEvery error of both servers has a \`code\`, made for programs: it never changes its meaning, and new ones may be added. The shape around it is in [errors](errors.md). An error of a model provider keeps the provider's own code where it has one.\n\n${parts.join('\n\n')}\n`;
 }
 
-// What is no failure of the call itself comes last.
+// Errors inside successful answers (status 200) come last.
 function rank(status: number): number {
   return status === 200 ? 1000 : status;
 }

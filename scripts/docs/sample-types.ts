@@ -1,5 +1,5 @@
-// Typechecks the TypeScript of the documentation: the examples as they are, and every fenced block of a guide as a
-// module of its own, with what sample-world.ts gives it.
+// Type-checks the TypeScript of the documentation: the examples as they are, and every fenced block
+// of a guide as a module of its own with the globals of sample-world.ts.
 
 import path from 'node:path';
 import ts from 'typescript';
@@ -11,7 +11,9 @@ export interface Fence {
   code: string;
 }
 
-/** The blocks marked `ts` of a Markdown file, but for those that an example has, which is checked itself. */
+/**
+ * The blocks marked `ts` of a Markdown file, except those from an example, which is checked itself.
+ */
 export function fencesOf(markdown: string, file: string): Fence[] {
   return Array.from(
     markdown.matchAll(/(?<!<!-- example: [^>\n]* -->\n)^```ts\n([\s\S]*?)\n```$/gm),
@@ -23,7 +25,7 @@ export function fencesOf(markdown: string, file: string): Fence[] {
   );
 }
 
-/** What the compiler says against them, each with the place in the documentation. */
+/** The compiler's errors with their positions in the documentation. */
 export function checkTypes(
   root: string,
   { fences, examples }: { fences: readonly Fence[]; examples: readonly string[] },
@@ -32,7 +34,7 @@ export function checkTypes(
     config: unknown;
   };
   const { options } = ts.parseJsonConfigFileContent({ ...(config as object), include: [] }, ts.sys, root);
-  // A sample shows what it shows; that nothing is done with it afterwards is no fault of it.
+  // A sample need not use everything that it declares.
   const settings: ts.CompilerOptions = { ...options, noUnusedLocals: false, noUnusedParameters: false };
   const blocks = new Map(
     fences.map((fence, index) => [path.join(root, 'build', 'samples', `sample-${index}.ts`), fence]),

@@ -1,5 +1,5 @@
-// Code samples come from examples/, where they are whole programs that are typechecked and run by tests. A guide shows
-// a piece of one under a marker, and this holds what it shows to what is there:
+// Code samples come from examples/, where they are whole programs that are typechecked and run by
+// tests. A guide shows a piece of one under a marker, and this holds what it shows to what is there:
 //
 //   <!-- example: first-five-minutes.ts#stream -->     before a fenced block: the region `stream` of that file
 //   <!-- example: openai-client.ts -->                 the whole file
@@ -16,7 +16,7 @@ export interface SampleFault {
   message: string;
 }
 
-/** What of a guide's samples is not as its example has it. */
+/** The samples of a guide that differ from their examples. */
 export function checkSamples(markdown: string, examples: string): SampleFault[] {
   const mismatches: SampleFault[] = [];
   const lineAt = (index: number) => markdown.slice(0, index).split('\n').length;
@@ -44,7 +44,7 @@ export function checkSamples(markdown: string, examples: string): SampleFault[] 
   return mismatches;
 }
 
-/** The guide with every sample as its example has it now. */
+/** The guide with every sample rewritten from its example. */
 export function updateSamples(markdown: string, examples: string): string {
   return markdown.replaceAll(marked, (_whole, file: string, region: string | undefined, language: string) => {
     const place = region === undefined ? file : `${file}#${region}`;
@@ -52,7 +52,9 @@ export function updateSamples(markdown: string, examples: string): string {
   });
 }
 
-/** A file of examples/, or a region of it with its indentation taken off. Throws when it is not there. */
+/**
+ * A file of examples/, or a region of it without its indentation. Throws when it does not exist.
+ */
 export function readSample(file: string, region?: string): string {
   const name = path.basename(file);
   if (!existsSync(file)) throw new Error(`there is no example ${name}`);

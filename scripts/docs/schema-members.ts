@@ -1,4 +1,4 @@
-// The members of a schema as rows of a table: name, type, whether it is required, and what it means.
+// The members of a schema as table rows: name, type, whether it is required, and its description.
 
 import { type Document, isReference, type Reference, resolve } from '../generate/document.ts';
 
@@ -22,14 +22,14 @@ export interface DescribedSchema {
 }
 
 export interface Member {
-  /** With the members around it: `usage.total_tokens`, `items[].id`. */
+  /** Includes its parents: `usage.total_tokens`, `items[].id`. */
   name: string;
   type: string;
   isRequired: boolean;
   description: string;
 }
 
-// Two levels tell what a request takes; the reference page unfolds the rest.
+// Two levels suffice to write a request; the reference page shows the rest.
 const deepest = 2;
 
 export function membersOf(document: Document, schema: DescribedSchema | Reference): Member[] {
@@ -60,7 +60,7 @@ function rowsOf(
   });
 }
 
-/** The schema behind its reference, with the members of its `allOf`. */
+/** Follows a reference and merges the members of `allOf`. */
 function merge(document: Document, value: DescribedSchema | Reference): DescribedSchema {
   const schema = resolve<DescribedSchema>(document, value);
   const described =
@@ -77,7 +77,7 @@ function merge(document: Document, value: DescribedSchema | Reference): Describe
   };
 }
 
-/** In words: `string`, `integer, 1 to 100`, `"a" or "b"`, `list of Tool`. */
+/** The type in words: `string`, `integer, 1 to 100`, `"a" or "b"`, `list of Tool`. */
 export function typeOf(document: Document, value: DescribedSchema | Reference): string {
   const schema = merge(document, value);
   if (schema.const !== undefined) return JSON.stringify(schema.const);
@@ -100,7 +100,7 @@ function nameOf(document: Document, value: DescribedSchema | Reference): string 
   return typeOf(document, value);
 }
 
-// A long list of values belongs to the reference.
+// A long list of values is left to the reference.
 function alternatives(values: readonly string[]): string {
   if (values.length > 8) return `${values.slice(0, 7).join(', ')} or ${values.length - 7} more`;
   const [last = '', ...before] = values.toReversed();
@@ -108,7 +108,7 @@ function alternatives(values: readonly string[]): string {
 }
 
 function range({ minimum, maximum, maxLength, format }: DescribedSchema): string {
-  // The largest safe integer says nothing to a reader.
+  // The largest safe integer is no limit that a reader needs.
   const top = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
   if (minimum !== undefined && top !== undefined) return `, ${minimum} to ${top}`;
   if (minimum !== undefined) return `, at least ${minimum}`;

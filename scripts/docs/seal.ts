@@ -1,7 +1,9 @@
-// Makes a Redoc page keep to itself. What it does not need of the outside is taken out, each change guarded so that a
-// new version of the tool which needs another one is noticed; what might be left, the browser refuses by the policy.
+// Removes external requests from a Redoc page. Each replacement throws when its text is missing, so
+// that a new version of Redoc which needs another one is noticed. The content security policy
+// blocks any request that is left.
 
-// Scripts and styles are in the page. `blob:` is the worker of its search; nothing may be fetched, framed or sent.
+// Scripts and styles are inline. `blob:` is the worker of Redoc's search; fetches, frames and forms
+// are blocked.
 const policy = [
   "default-src 'none'",
   "script-src 'unsafe-inline'",
@@ -13,10 +15,13 @@ const policy = [
   "form-action 'none'",
 ].join('; ');
 
-/** What the head of every page of the portal begins with: the policy, and an icon so that none is asked for. */
+/** Start of the head of every page: the policy, and an empty icon so that browsers request none. */
 const sealedHead = `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
 
-/** The same for pages of our own, whose style, script and index are files beside them, opened from a server or from a disk. */
+/**
+ * The policy of our own pages, whose style, script and index are files beside them, on a server or
+ * a disk.
+ */
 const ownPolicy =
   "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' data: file:; base-uri 'none'; form-action 'none'";
 export const ownHead = `<meta http-equiv="Content-Security-Policy" content="${ownPolicy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
@@ -26,14 +31,16 @@ const wayBack =
 
 const replacements: readonly { what: string; from: RegExp; to: string }[] = [
   { what: 'the head of the page', from: /<head>/, to: `<head>${sealedHead}` },
-  // Redoc knows of no page beside its own.
+  // Redoc has no link to other pages.
   { what: 'the body of the page', from: /<body>/, to: `<body>${wayBack}` },
-  // The logo hides itself when it does not load; the words beside it then have to name the maker.
+  // The logo hides itself when it does not load, so the text beside it has to name Redoc.
   { what: 'the logo', from: /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(?:-full)?\.svg/g, to: 'data:,' },
   { what: 'the words beside the logo', from: /API docs by(?! Redoc)/g, to: 'API docs by Redoc' },
 ];
 
-/** Takes a page of `redocly build-docs --inlineBundle`; throws when it is not of the shape that is known here. */
+/**
+ * Seals a page of `redocly build-docs --inlineBundle`; throws when the page has another structure.
+ */
 export function sealPage(html: string): string {
   if (!html.includes('"disableTelemetry":true'))
     throw new Error('the page would report how it is used; its telemetry is not off');
@@ -45,14 +52,17 @@ export function sealPage(html: string): string {
   }, html);
 }
 
-/** Addresses on other hosts that a page would load of itself: scripts, styles, images, fonts, frames. */
+/**
+ * Addresses on other hosts that a page would load by itself: scripts, styles, images, fonts,
+ * frames.
+ */
 export function findForeignAssets(html: string): string[] {
   const patterns = [
     /<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*?\s(?:src|data)=["']?(https?:\/\/[^"'\s>]+|\/\/[^"'\s>]+)/gi,
     /<link\b[^>]*?\shref=["']?(https?:\/\/[^"'\s>]+|\/\/[^"'\s>]+)/gi,
     /@import\s+(?:url\()?["']?(https?:\/\/[^"'\s)]+)/gi,
     /\burl\(["']?(https?:\/\/[^"'\s)]+)/gi,
-    // In the script of the page: images and bundles that it would add.
+    // Images and bundles that the page's script would add.
     /\bsrc:(?:\w+\?)?[`"'](https?:\/\/[^`"']+)/g,
     /(https?:\/\/cdn\.redoc\.ly\/[^`"'\s]+)/g,
   ];

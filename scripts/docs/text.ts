@@ -1,4 +1,4 @@
-// Small rules of text that several pages share: what is written into HTML, and how a heading becomes an anchor.
+// Text helpers that several pages share: escaping for HTML, and the anchor of a heading.
 
 export function escapeHtml(text: string): string {
   return text
@@ -8,7 +8,10 @@ export function escapeHtml(text: string): string {
     .replaceAll('"', '&quot;');
 }
 
-/** The anchor that code hosts give a heading too, so that a link works on the portal and beside the source. */
+/**
+ * The anchor that code hosts derive from a heading, so that a link works in the portal and beside
+ * the source.
+ */
 export function anchorOf(heading: string): string {
   return heading
     .toLowerCase()

@@ -1,5 +1,5 @@
-// The parts of an OpenAPI 3.1 document that the generators read, and the following of its references. It knows only
-// bundled documents: every reference points into the document itself.
+// The parts of an OpenAPI 3.1 document that the generators read, and the resolution of references.
+// It handles bundled documents only: every reference points into the document itself.
 
 import type { Surface } from './surfaces.ts';
 
@@ -41,10 +41,14 @@ export interface Operation {
 
 export interface Document {
   paths?: Record<string, Record<string, unknown>>;
-  components?: { schemas?: Record<string, Schema>; headers?: Record<string, object> };
+  components?: {
+    schemas?: Record<string, Schema>;
+    headers?: Record<string, object>;
+    securitySchemes?: Record<string, { type?: string }>;
+  };
 }
 
-/** An operation with its place in the document. */
+/** An operation with its path and method. */
 export interface PlacedOperation {
   method: string;
   path: string;
@@ -68,7 +72,7 @@ export function operationsOf(document: Document): PlacedOperation[] {
   );
 }
 
-/** Follows references until something else than a reference is found; throws when one points nowhere. */
+/** Follows references to the referenced value; throws for a dangling one. */
 export function resolve<T extends object>(document: Document, value: T | Reference): T {
   let current: unknown = value;
   for (let depth = 0; depth < 32; depth += 1) {

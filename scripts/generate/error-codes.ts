@@ -1,11 +1,12 @@
-// Completes the error codes of each operation. A path file lists what its handler refuses (`x-error-codes`); the codes of
-// shared code, such as authentication, bodies and model calls, come from the families here.
+// Completes the error codes of each operation. A path file lists the errors of its handler
+// (`x-error-codes`); families here add the codes of shared code, such as authentication, bodies and
+// model calls.
 
 import { type Document, type Operation, isReference, operationsOf, resolve } from './document.ts';
 import type { Surface } from './surfaces.ts';
 
 interface CodeFamily {
-  /** Which operations these are, for messages. */
+  /** The family's name in messages. */
   name: string;
   codes: readonly string[];
   has: (operation: Operation, surface: Pick<Surface, 'name'>, path: string) => boolean;
@@ -52,7 +53,7 @@ const providerFailures = [
 ];
 const instructions = ['sessions.execute', 'sessions.executeInSession', 'sessions.prompt', 'sessions.compact'];
 
-/** A code of a family is answered by those of its operations that declare a status of the code. */
+/** A family's code applies to its operations that declare a status of the code. */
 const codeFamilies: readonly CodeFamily[] = [
   {
     name: 'every operation',
@@ -169,7 +170,20 @@ const codeFamilies: readonly CodeFamily[] = [
   },
 ];
 
-/** Writes the whole list into each operation of the bundled document, in the order of the contract's list of codes. */
+/** The codes that the operation shares with others, each with the name of its family. */
+export function sharedCodesOf(
+  operation: Operation,
+  surface: Pick<Surface, 'name'>,
+  path: string,
+): Map<string, string> {
+  return new Map(
+    codeFamilies
+      .filter(({ has }) => has(operation, surface, path))
+      .flatMap(({ name, codes }) => codes.map((code): [string, string] => [code, name])),
+  );
+}
+
+/** Writes the complete list into each operation of the bundled document, in the contract's order of codes. */
 export function completeErrorCodes(document: Document, surface: Pick<Surface, 'name'>): void {
   const list = document.components?.schemas?.['ProblemCode'] as unknown as CodeList | undefined;
   if (list === undefined) throw new Error(`${surface.name} refers to no list of problem codes`);
@@ -178,10 +192,7 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
     const isDeclared = (code: string) =>
       (list['x-codes'][code]?.status ?? []).some((status) => statuses.includes(status));
     const own = operation['x-error-codes'] ?? [];
-    const shared = codeFamilies
-      .filter(({ has }) => has(operation, surface, path))
-      .flatMap(({ codes }) => codes)
-      .filter(isDeclared);
+    const shared = [...sharedCodesOf(operation, surface, path).keys()].filter(isDeclared);
     const all = new Set([...own, ...shared]);
     operation['x-error-codes'] = list.enum.filter((code) => all.has(code));
     const wrong = own.flatMap((code) => {
@@ -195,7 +206,7 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
   if (errors.length > 0) throw new Error(`x-error-codes: ${errors.join('; ')}`);
 }
 
-/** The declared statuses of errors in JSON that no code of the operation has. */
+/** Declared JSON error statuses without any code of the operation. */
 function silentStatuses(document: Document, list: CodeList, operation: Operation): string[] {
   const codes = operation['x-error-codes'] ?? [];
   return Object.entries(operation.responses ?? {})

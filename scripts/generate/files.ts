@@ -1,11 +1,11 @@
-// Moves generated files to their place one by one and only where they differ, so that a watcher, an editor or another
-// process that reads them never sees a half-made folder; and remembers from what they were made.
+// Publishes generated files one by one and only where they differ, so that a watcher or another
+// process never reads an incomplete folder, and computes the digest of their inputs.
 
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** Every file below a folder or file as sorted paths from `root`; nothing when it does not exist. */
+/** Sorted paths from `root` of all files below a folder or file; empty when it does not exist. */
 export function filesBelow(root: string, place: string): string[] {
   const full = path.join(root, place);
   const stats = statSync(full, { throwIfNoEntry: false });
@@ -17,7 +17,7 @@ export function filesBelow(root: string, place: string): string[] {
     .sort();
 }
 
-/** A digest of the names and bytes of files and of whatever else decides the outcome. */
+/** A digest of the names and bytes of files and of `extra`, such as tool versions. */
 export function digest(root: string, places: readonly string[], extra: readonly string[] = []): string {
   const hash = createHash('sha256');
   for (const text of extra) hash.update(text).update('\0');
@@ -31,7 +31,7 @@ export function digest(root: string, places: readonly string[], extra: readonly 
   return hash.digest('hex');
 }
 
-/** Makes `target` hold exactly the files of `source`; gives how many were written or removed. */
+/** Makes `target` equal to `source`; returns the number of written and removed files. */
 export function publish(source: string, target: string): number {
   let changes = 0;
   const names = filesBelow(source, '.');
@@ -39,7 +39,7 @@ export function publish(source: string, target: string): number {
     if (writeIfChanged(path.join(target, file), readFileSync(path.join(source, file), 'utf8'))) changes += 1;
   }
   for (const file of filesBelow(target, '.')) {
-    // A finished file on its way to its place may belong to another run.
+    // Temporary files may belong to another run.
     if (names.includes(file) || file.endsWith('.tmp')) continue;
     rmSync(path.join(target, file));
     changes += 1;
@@ -47,7 +47,7 @@ export function publish(source: string, target: string): number {
   return changes;
 }
 
-/** Writes a file whole, by renaming a finished one into its place; false when it held that text already. */
+/** Writes a file atomically by a rename; false when its text is unchanged. */
 export function writeIfChanged(file: string, text: string): boolean {
   if (statSync(file, { throwIfNoEntry: false })?.isFile() === true && readFileSync(file, 'utf8') === text)
     return false;

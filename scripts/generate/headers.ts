@@ -1,5 +1,6 @@
-// Declares the headers that whole classes of responses share on each response that carries them, so that a path file
-// names only what is its own. A response that is a component has the headers of every operation that refers to it.
+// Declares headers that classes of responses share on each of their responses, so that path files
+// list only their own headers. A response component gets the headers of every operation that refers
+// to it.
 
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -12,7 +13,7 @@ interface Response {
   content?: Record<string, unknown>;
 }
 
-/** A response of an operation, by what decides about its headers. */
+/** A response of an operation, with the properties that decide its headers. */
 interface Place {
   surface: Pick<Surface, 'name'>;
   operation: Operation;
@@ -20,7 +21,7 @@ interface Place {
   mediaTypes: readonly string[];
 }
 
-/** By name on the wire: the component under openapi/shared/headers and the responses that carry it. */
+/** By header name: the component under openapi/shared/headers and the responses that have it. */
 const sharedHeaders: readonly { name: string; component: string; isOn: (place: Place) => boolean }[] = [
   ...Object.entries({
     'x-request-id': 'RequestId',
@@ -66,13 +67,13 @@ const sharedHeaders: readonly { name: string; component: string; isOn: (place: P
   })),
 ];
 
-/** The gateway counts each request whose credential it looks at. */
+/** The gateway counts each request whose credential it checks. */
 function isCounted({ surface, operation }: Place): boolean {
   return surface.name === 'gateway' && operation['x-ignores-credential'] !== true;
 }
 
-// The gateway keeps successes and failures midway, as a refused call may be made again. The agent also keeps the failure
-// of a run that a call has started, whatever its status.
+// The gateway stores successes and failures midway, since a refused call may be repeated. The agent
+// also stores the failure of a run that a call has started, with any status.
 function canBeReplayed({ surface, operation, status }: Place): boolean {
   const hasKey = (operation.parameters ?? []).some(
     (parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'),
@@ -80,7 +81,7 @@ function canBeReplayed({ surface, operation, status }: Place): boolean {
   return hasKey && (surface.name !== 'gateway' || status < 300 || (status >= 500 && status !== 503));
 }
 
-// A failed call of a model tells what was tried, as its answer does.
+// A failed model call lists its attempts like a successful one.
 function hasAttempts({ operation, status }: Place): boolean {
   const { headers } = (operation.responses?.['200'] ?? {}) as Response;
   return status >= 400 && headers?.['x-townhall-attempts'] !== undefined;

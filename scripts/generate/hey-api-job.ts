@@ -1,5 +1,6 @@
-// One run of hey-api: node hey-api-job.ts BUNDLE OUTPUT CONTAINER. As a process it runs beside the others, and the caller
-// reads its output for failures that its exit code does not report.
+// One run of hey-api: node hey-api-job.ts BUNDLE OUTPUT CONTAINER. It is a process of its own so
+// that runs are parallel, and because its caller reads its output for failures that the exit code
+// does not report.
 
 import { readFileSync } from 'node:fs';
 import { createClient } from '@hey-api/openapi-ts';
@@ -8,7 +9,8 @@ const [bundle, output, containerName] = process.argv.slice(2);
 if (bundle === undefined || output === undefined || containerName === undefined)
   throw new Error('usage: hey-api-job BUNDLE OUTPUT CONTAINER');
 
-// The tag of each member of a union is a const of that member. hey-api would write the tag of the mapping beside it once more.
+// Each union member has its tag as a const. From a mapping hey-api would generate the tag a second
+// time.
 const document = JSON.parse(readFileSync(bundle, 'utf8'), (name: string, value: unknown) =>
   name === 'discriminator' && typeof value === 'object' ? undefined : value,
 ) as Record<string, unknown>;

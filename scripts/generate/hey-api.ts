@@ -1,5 +1,5 @@
-// Runs hey-api over a bundle and believes nothing of it: it exits 0 when it has generated nothing, and it leaves out
-// what it could not resolve. What it wrote is held against the bundle before anyone may use it.
+// Runs hey-api for a bundle and compares its output with the bundle: hey-api exits 0 even when it
+// has generated nothing, and it omits what it cannot resolve.
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
@@ -18,7 +18,9 @@ const expected = [
   'core/types.gen.ts',
 ];
 
-/** Generates a client into a folder, which is wiped; throws when anything that the bundle promises is missing. */
+/**
+ * Generates a client into a folder, which is wiped; throws when a part of the bundle is missing.
+ */
 export async function generateClient(
   surface: Surface,
   { bundle, output, root }: { bundle: string; output: string; root: string },
@@ -43,7 +45,10 @@ export async function generateClient(
     throw new Error(`hey-api on ${surface.name} exited 0, but:\n${gaps.map((gap) => `  ${gap}`).join('\n')}`);
 }
 
-/** What a generated client lacks of what its bundle holds; `read` gives a file's text, or undefined when it is absent. */
+/**
+ * Parts of the bundle that a generated client lacks; `read` returns a file's text, or undefined
+ * when it is absent.
+ */
 export function findGaps(
   document: Document,
   surface: Surface,

@@ -1,8 +1,8 @@
-// Lets enumerations grow that are marked `x-open: true`: their clients have a default branch, so a new value breaks none of
-// them. All other enumerations of an answer may not grow, which `redocly diff` reports.
+// Lets enumerations grow that are marked `x-open: true`: their clients have a default branch, so a new value
+// breaks none of them. All other enumerations of an answer may not grow, which `redocly diff` reports.
 import { isRecord } from '../../src/kernel/json-value.ts';
 
-/** The released document with the values that its open enumerations have now. */
+/** The released document with the current values of its open enumerations. */
 export function withOpenEnums(released: unknown, now: unknown): unknown {
   if (Array.isArray(released))
     return released.map((item, index) => withOpenEnums(item, Array.isArray(now) ? now[index] : undefined));
@@ -20,7 +20,7 @@ function isOpen(schema: Record<string, unknown>): schema is { 'x-open': true; en
   return schema['x-open'] === true && Array.isArray(schema.enum);
 }
 
-/** Values that were removed stay, so that they are reported. */
+/** Removed values stay, so that they are reported. */
 function mergeValues(before: readonly unknown[], now: readonly unknown[]): unknown[] {
   const missing = before.filter((value) => !now.includes(value));
   return [...now, ...missing];

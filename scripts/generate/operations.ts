@@ -1,5 +1,5 @@
-// Writes the `Operations` map of a surface: operationId to the types of its call, the identities that it admits and
-// the replies that it may give. The schemas' own types are hey-api's; this file only says which of them belong where.
+// Writes the `Operations` map of a document: operationId to the types of its call, its identities
+// and its replies. The types of schemas come from hey-api; this file assigns them to operations.
 
 import {
   type Body,
@@ -33,7 +33,9 @@ type Multipart<T, Files> = {
 `,
 };
 
-/** The text of operations.gen.ts; throws where the contract says something that handlers could not be typed by. */
+/**
+ * The text of operations.gen.ts; throws where the contract cannot be expressed as handler types.
+ */
 export function writeOperations(document: Document, surface: Surface): string {
   const imports = new Set<string>();
   const entries = operationsOf(document).map((operation) =>
@@ -109,7 +111,7 @@ interface Context {
   document: Document;
   place: string;
   stem: string;
-  /** Imports a type of types.gen.ts and gives its name. */
+  /** Imports a type of types.gen.ts and returns its name. */
   use: (name: string) => string;
 }
 
@@ -172,7 +174,7 @@ function replyType(context: Context, responses: Record<string, Body | { $ref: st
   return [...new Set(replies)].join(' | ');
 }
 
-// A problem is thrown, not replied; but a page that tells of a failure is a reply like any other.
+// Handlers throw problems instead of returning them; a page that reports a failure is a reply.
 function repliesOf(
   context: Context,
   status: string,

@@ -1,9 +1,9 @@
-// Writes the union of problem codes from the contract's one list of them, so that a code which is not in the contract
-// does not compile.
+// Writes the union of problem codes from the contract's one list, so that an unknown code does not
+// compile.
 
 import type { Document } from './document.ts';
 
-/** The text of problem-code.gen.ts; throws unless every document that carries the list carries the same one. */
+/** The text of problem-code.gen.ts; throws unless all documents with the list have the same one. */
 export function writeProblemCodes(documents: readonly { name: string; document: Document }[]): string {
   const lists = documents.flatMap(({ name, document }) => {
     const codes = document.components?.schemas?.ProblemCode?.enum;

@@ -1,10 +1,10 @@
-// What the samples cannot read from the contract: which optional parameters are worth showing, which operations have
-// no sample, and the calls of the two clients that do not follow the operation's name.
+// Choices for the samples that the contract does not contain: optional parameters to show,
+// operations without a sample, and client calls that are not named like their operation.
 
 export interface SampleChoice {
   /** Optional parameters that the sample sends, by name. Required ones are always sent. */
   parameters?: readonly string[];
-  /** Values instead of the example of the parameter. */
+  /** Values in place of the parameter's example. */
   values?: Readonly<Record<string, string | number>>;
   /** Headers that no parameter declares; the clients send them by themselves. */
   headers?: Readonly<Record<string, string>>;
@@ -12,7 +12,7 @@ export interface SampleChoice {
   call?: string;
 }
 
-/** Pages and addresses that a browser or a payment provider opens, never a person's program. */
+/** Forms, and addresses for browsers and payment providers, which no program calls. */
 export const withoutSample: readonly string[] = [
   'accounts.receiveOauthCallback',
   'accounts.decideLogin',
@@ -20,6 +20,8 @@ export const withoutSample: readonly string[] = [
   'payments.receiveCreemEvent',
   'payments.showSuccess',
   'payments.showCancel',
+  // A form with files; the guide of clients has a sample.
+  'ai.generateClientImageEdits',
 ];
 
 /** By document and operationId; the two variants of the agent share theirs. */
@@ -33,8 +35,8 @@ export const choices: Readonly<Record<string, SampleChoice>> = {
   },
   'gateway/ai.streamText': { headers: { 'ai-language-model-specification-version': '3' } },
   'gateway/ai.synthesizeSpeech': { headers: { Accept: 'application/json' } },
+  'gateway/ai.listClientModels': { parameters: ['anthropic-version'] },
   'gateway/ai.createMessage': { parameters: ['anthropic-version'] },
-  'gateway/ai.createMessageUnderVersion': { parameters: ['anthropic-version'] },
   'gateway/accounts.listUsers': { parameters: ['bureau_id'] },
   'gateway/credits.listHistory': { parameters: ['limit'] },
   'gateway/usage.getUsage': { parameters: ['group_by'] },

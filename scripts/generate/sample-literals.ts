@@ -1,4 +1,5 @@
-// Writes JSON values as literals of TypeScript and Python, on one line where they fit and on several where not.
+// Writes JSON values as literals of TypeScript and Python, on one line where they fit and else on
+// several.
 
 import type { Json } from './sample-request.ts';
 
@@ -8,7 +9,7 @@ interface Style {
   indent: string;
   /** Spaces within the braces of an object on one line. */
   padding: string;
-  /** After the last member of several lines. */
+  /** The comma after the last of several lines. */
   lastComma: string;
   width: number;
 }
@@ -45,7 +46,7 @@ const python: Style = {
   width: 84,
 };
 
-/** `column` is where the literal begins, `depth` how far its lines are indented already. */
+/** `column` is the start of the literal, `depth` the indentation of its lines. */
 export function typeScriptLiteral(value: Json, column = 0, depth = 0): string {
   return literal(value, typeScript, column, depth);
 }
@@ -54,7 +55,7 @@ export function pythonLiteral(value: Json, column = 0, depth = 0): string {
   return literal(value, python, column, depth);
 }
 
-/** In a shell's single quotes, as a part of an indented line. */
+/** For single quotes of a shell, as a part of an indented line. */
 export function shellJson(value: Json): string {
   const text = literal(value, json, 8, 1);
   return `'${text.replaceAll("'", `'\\''`)}'`;

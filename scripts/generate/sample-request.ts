@@ -1,4 +1,4 @@
-// One operation as one request with the examples of the contract: what all three languages render.
+// An operation as one request with the contract's examples: the input of all three languages.
 
 import { type Body, type Document, type PlacedOperation, isReference, resolve } from './document.ts';
 import type { Surface } from './surfaces.ts';
@@ -19,7 +19,7 @@ export interface SampleRequest {
   surface: Surface;
   method: string;
   baseUrl: string;
-  /** With the values of its parameters, the query included. */
+  /** The path with values of its parameters, including the query. */
   target: string;
   /** The environment variable of the token; undefined where a guest may call. */
   tokenVariable: string | undefined;
@@ -87,7 +87,7 @@ export function sampleRequest(
   };
 }
 
-// As a part of an address or a header.
+// A value as a part of an address or a header.
 function textOf(value: Json): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

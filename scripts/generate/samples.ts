@@ -1,12 +1,13 @@
-// Writes `x-codeSamples` into a bundled document: curl, TypeScript and Python for every operation that a program
-// calls. A file of examples/operations takes the place of a generated sample or comes beside it; everything else is
-// rendered from the operation's own examples, so no sample is written twice.
+// Writes `x-codeSamples` into a bundled document: curl, TypeScript and Python for every operation that
+// a program calls. A file of examples/operations takes the place of a generated sample or comes beside
+// it; everything else is rendered from the operation's own examples, so no sample is written twice.
 //
 //   examples/operations/ai-stream-text.ts                   instead of the generated TypeScript
 //   examples/operations/openai/ai-create-chat-completion.ts beside it, under the label "TypeScript (openai)"
 
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
+import { isAlias } from './aliases.ts';
 import { readSample } from '../docs/samples.ts';
 import { type Document, type Operation, operationsOf } from './document.ts';
 import { withoutSample } from './sample-choices.ts';
@@ -31,13 +32,14 @@ const languages = [
   { extension: 'py', lang: 'Python', label: 'Python', render: renderPython },
 ] as const;
 
-/** Throws when an operation has no example to render, or a handwritten sample no operation. */
+/**
+ * Throws for an operation without an example, and for a handwritten sample without an operation.
+ */
 export function addSamples(document: Document, surface: Surface, root: string): void {
   const ownSamples = handwritten(path.join(root, sampleFolder));
   const operations = operationsOf(document);
   for (const endpoint of operations) {
-    if (withoutSample.includes(endpoint.id)) continue;
-    const request = sampleRequest(document, surface, endpoint);
+    if (withoutSample.includes(endpoint.id) || isAlias(endpoint.operation)) continue;
     const own =
       surface.name === 'gateway' ? ownSamples.filter(({ file }) => file === fileOf(endpoint.id)) : [];
     (endpoint.operation as SampledOperation)['x-codeSamples'] = languages.flatMap(
@@ -45,7 +47,7 @@ export function addSamples(document: Document, surface: Surface, root: string): 
         const files = own.filter((file) => file.extension === extension);
         const instead = files.find(({ variant }) => variant === undefined);
         return [
-          { lang, label, source: instead?.source ?? render(request) },
+          { lang, label, source: instead?.source ?? render(sampleRequest(document, surface, endpoint)) },
           ...files
             .filter(({ variant }) => variant !== undefined)
             .map(({ variant, source }) => ({ lang, label: `${label} (${variant})`, source })),
@@ -76,7 +78,7 @@ function handwritten(folder: string): Handwritten[] {
     });
 }
 
-/** `ai.streamText` is `ai-stream-text` among the files. */
+/** `ai.streamText` has the file `ai-stream-text`. */
 function fileOf(id: string): string {
   return id.replaceAll('.', '-').replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

@@ -1,14 +1,14 @@
-// The three documents of the contract and where what is generated from each one goes. A document is named here and
-// in redocly.yaml, and nowhere else.
+// The three documents of the contract and the targets of their generated code. Documents are listed
+// only here and in redocly.yaml.
 
-/** One document of the contract with everything that its generated code needs to know. */
+/** One document of the contract with everything that its generated code needs. */
 export interface Surface {
   /** The name under `apis` in redocly.yaml and the folder under src/contract. */
   readonly name: string;
   readonly title: string;
-  /** Where its client's generated part goes, from the root of the repository. */
+  /** Folder of the client's generated part, from the root of the repository. */
   readonly clientFolder: string;
-  /** The class in which the generated client gathers its operations. */
+  /** The class of the generated client that contains its operations. */
   readonly container: string;
   /** Security scheme to the kind of identity that it proves. */
   readonly identities: Readonly<Record<string, string>>;
@@ -20,7 +20,14 @@ export const surfaces: readonly Surface[] = [
     title: 'Townhall gateway',
     clientFolder: 'clients/gateway/src/generated',
     container: 'GatewayOperations',
-    identities: { userToken: 'user', adminSession: 'admin', machineCredential: 'admin' },
+    identities: {
+      userToken: 'user',
+      xApiKey: 'user',
+      apiKey: 'user',
+      xGoogApiKey: 'user',
+      adminSession: 'admin',
+      machineCredential: 'admin',
+    },
   },
   {
     name: 'agent',
@@ -38,5 +45,7 @@ export const surfaces: readonly Surface[] = [
   },
 ];
 
-/** The identity of a caller without a credential; an operation with an empty `security` admits it beside all others. */
+/**
+ * The identity of a caller without a credential; an empty `security` admits it beside all others.
+ */
 export const guest = 'guest';

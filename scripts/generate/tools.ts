@@ -1,5 +1,5 @@
-// Runs the tools of the contract as child processes of the Node that runs us, without their telemetry, update notices
-// and network; what a tool prints comes back as text, for a tool's exit code alone is not to be believed.
+// Runs the tools of the contract as child processes, without telemetry, update notices and network.
+// Callers also check a tool's output, since its exit code alone is not reliable.
 
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -11,7 +11,10 @@ export interface ToolRun {
   stderr: string;
 }
 
-/** Runs a JavaScript or TypeScript program to its end; never throws for an exit code, always for a failed start. */
+/**
+ * Runs a JavaScript or TypeScript program to its end; throws only when it cannot be started, not
+ * for an exit code.
+ */
 export function runNode(
   program: string,
   parameters: string[],
@@ -49,12 +52,12 @@ export function runNode(
   });
 }
 
-/** Runs a command of the Redocly CLI in a folder that holds a redocly.yaml. */
+/** Runs a command of the Redocly CLI in a folder with a redocly.yaml. */
 export function runRedocly(root: string, parameters: string[]): Promise<ToolRun> {
   return runNode(path.join(packageFolder('@redocly/cli'), 'bin/cli.js'), parameters, { cwd: root });
 }
 
-/** The installed version of a package, for what depends on the tool as much as on its input. */
+/** The installed version of a package, for output that depends on the tool. */
 export function packageVersion(name: string): string {
   const { version } = JSON.parse(readFileSync(path.join(packageFolder(name), 'package.json'), 'utf8')) as {
     version: string;

@@ -1,5 +1,5 @@
-// Checks a tarball before it is published: that it is shaped as tools expect it, holds what is published and no
-// file of ours beside that, and has no secret in it.
+// Checks a tarball before it is published: its structure, its list of files, and that it contains
+// no secret.
 
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -11,7 +11,8 @@ import { findSecrets } from './secrets.ts';
 
 const run = promisify(execFile);
 
-// `docs/guides` is what the model local/guide answers from, so it is no stray documentation; the portal has pages of examples.
+// `docs/guides` is the source of the model local/guide and therefore published; the portal has
+// pages of examples.
 const unwanted = [
   /(?:^|\/)(?:test|tests|__tests__|examples|scripts|node_modules|coverage)\//,
   /^data\//,
@@ -24,7 +25,7 @@ const unwanted = [
 ];
 const requiredFiles = ['package.json', 'README.md', 'LICENSE'];
 
-/** Throws with everything that is wrong. `check: false` leaves out the tools, which take seconds. */
+/** Throws with all findings. `check: false` skips the tools, which take seconds. */
 export async function inspectTarball(
   root: string,
   tarball: string,

@@ -1,5 +1,5 @@
-// The package.json with which the server is published. The one of the repository is about working on it; what both
-// say is taken from there.
+// The package.json of the published server. The repository's own is for development; common members
+// are taken from it.
 
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -11,7 +11,7 @@ interface Manifest extends Record<string, unknown> {
   optionalDependencies: Record<string, string>;
 }
 
-/** What undici and type stripping need, which is what a project's entry needs. */
+/** The minimum for undici and for type stripping, which a project's entry needs. */
 export const serverNode = '22.19';
 const serverEngines = { node: `>=${serverNode}` };
 

@@ -1,11 +1,11 @@
-// Runs npm as a child process, quietly and without asking the registry for anything but packages.
+// Runs npm as a child process without its notices, and with registry access for packages only.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** What it prints; throws with what it complained of. */
+/** Returns the output; throws with npm's error text. */
 export async function runNpm(parameters: readonly string[], folder: string): Promise<string> {
   try {
     const { stdout } = await run(

@@ -1,5 +1,6 @@
-// Finds what must never be handed out: tokens of our own shape, private keys, and keys that well-known services give.
-// An example of a token in the documentation is cut off or of one letter, and is not found.
+// Finds secrets that must not be published: tokens of our own format, private keys, and keys of
+// well-known services. Example tokens in the documentation are truncated or repeat one letter, and
+// do not match.
 
 const shapes: readonly { what: string; pattern: RegExp }[] = [
   { what: 'one of our tokens', pattern: /\bth_(?:usr|adm|agt)_[0-9A-Za-z]{49}\b/g },
@@ -18,7 +19,10 @@ const shapes: readonly { what: string; pattern: RegExp }[] = [
   { what: 'a token of a chat service', pattern: /\bxox[abprs]-[A-Za-z0-9-]{20,}\b/g },
 ];
 
-/** What kinds of secrets the text has, each with its first characters; nothing when one character repeats, as in an example. */
+/**
+ * The kinds of secrets in the text with their first characters; a text of one repeated character is
+ * an example.
+ */
 export function findSecrets(text: string): string[] {
   return shapes.flatMap(({ what, pattern }) =>
     [...text.matchAll(pattern)]

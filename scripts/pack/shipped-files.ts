@@ -1,5 +1,6 @@
-// The files that are no code and go with the program, into the package as into the executable, by their path in the
-// repository. Code reads such a file of src through src/kernel/assets.ts, and its folder is listed here.
+// Data files that are part of the program, in the package and in the executable, by their path in
+// the repository. Code reads those of src through src/kernel/assets.ts; their folders are listed
+// here.
 
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import path from 'node:path';
@@ -15,7 +16,7 @@ const folders: readonly { folder: string; only: RegExp }[] = [
 ];
 const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
 
-/** Without `only` all of them; throws when one that the program cannot do without was not made yet. */
+/** Without `only` all of them; throws when a required file was not generated yet. */
 export function shippedFiles(root: string, only?: readonly string[]): string[] {
   if (only !== undefined) return only.flatMap((folder) => below(root, folder));
   for (const name of [...folders.map(({ folder }) => folder), ...files])

@@ -1,9 +1,10 @@
-// The notice of other people's work that is inside of what we hand out: each package with its licence and its text.
+// The notice of third-party code in our artifacts: each package with its licence and the licence's
+// text.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** For these packages of node_modules, in the order of their names; throws when one does not say its licence. */
+/** For packages of node_modules, sorted by name; throws for a package without a licence. */
 export function thirdPartyNotice(root: string, packages: ReadonlySet<string>): string {
   const parts = [...packages].sort().map((name) => {
     const folder = path.join(root, 'node_modules', name);

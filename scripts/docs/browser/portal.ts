@@ -1,5 +1,6 @@
-// What the pages of the portal do in a browser: search, the list of pages on a small screen, copying code. The index
-// of the search is a file beside it, loaded as a script when a search begins, so that it works from a disk too.
+// The portal's script for browsers: search, the list of pages on a small screen, copying code. The
+// search index is a file beside it, loaded as a script when a search begins, so that it also works
+// from a disk.
 
 import MiniSearch from 'minisearch';
 import { activateSamples } from './samples.ts';
@@ -118,7 +119,7 @@ menu?.addEventListener('click', () => {
 activateSamples();
 
 for (const block of document.querySelectorAll('pre')) {
-  // A page opened from a disk may not reach the clipboard.
+  // A page opened from a disk has no access to the clipboard.
   if (!('clipboard' in navigator)) break;
   const button = document.createElement('button');
   button.className = 'copy';

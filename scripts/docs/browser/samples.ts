@@ -1,8 +1,12 @@
-// The samples of an operation's page: one tab a language, and a token that is written into all of them.
+// The samples on an operation's page: a tab for each language, and one token inserted into all of
+// them.
 
 const storageKey = 'townhall-sample-language';
 
-/** Shows one sample at a time, the language chosen last first. Without this script all of them are shown. */
+/**
+ * Shows one sample at a time, starting with the last chosen language. Without this script all of
+ * them are visible.
+ */
 export function activateSamples(): void {
   const section = document.querySelector<HTMLElement>('.samples');
   if (!section) return;
@@ -29,7 +33,7 @@ export function activateSamples(): void {
   writeToken(section, panels);
 }
 
-/** The token stays in the page's memory; a reload forgets it. */
+/** The token stays in the page's memory only; a reload discards it. */
 function writeToken(section: HTMLElement, panels: readonly HTMLElement[]): void {
   const variable = section.dataset['variable'];
   const field = section.querySelector<HTMLInputElement>('#token');
@@ -51,7 +55,7 @@ function withToken(source: string, variable: string, token: string): string {
     .replaceAll(`$${variable}`, () => token);
 }
 
-// A page from a disk, or one without storage, begins with the first language.
+// Without storage, as on a page from a disk, the first language is shown.
 function remember(language: string): void {
   try {
     localStorage.setItem(storageKey, language);

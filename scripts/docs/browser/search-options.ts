@@ -1,5 +1,5 @@
-// The entries and options of the portal's search index. An index can only be read with the options that it was written
-// with, so the build and the pages share them.
+// The entries and options of the portal's search index. An index can only be read
+// with the options that it was written with, so the build and the pages share them.
 
 import type { Options } from 'minisearch';
 

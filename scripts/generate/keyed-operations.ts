@@ -1,0 +1,18 @@
+// Writes the list of operations with an Idempotency-Key, so that a client knows
+// which calls may be sent again.
+import { type Document, isReference, operationsOf } from './document.ts';
+
+export function writeKeyedOperations(document: Document): string {
+  const keyed = operationsOf(document).filter(({ operation }) =>
+    (operation.parameters ?? []).some(
+      (parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'),
+    ),
+  );
+  const lines = keyed.map(({ method, path }) => `  '${method.toUpperCase()} ${path}',\n`);
+  return `// Generated from openapi/ by scripts/generate.ts; change the contract instead.
+
+/** The operations with an Idempotency-Key. */
+export const keyedOperations: ReadonlySet<string> = new Set([
+${lines.join('')}]);
+`;
+}

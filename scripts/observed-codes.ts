@@ -1,0 +1,92 @@
+// Lists the error codes of the contract that no test has observed. A code of a single operation must be
+// observed at that operation; a code of a family comes from shared code, so one of the family's operations
+// is enough. Reads the files that `npm test` and `npm run test:long` have written to build/observed-codes.
+//
+//   node scripts/observed-codes.ts [--clear]
+//
+// --clear removes the results of earlier runs.
+
+import { globSync, readFileSync, rmSync } from 'node:fs';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { unobservedCodes } from './lint/unobserved-codes.ts';
+import { type Document, operationsOf } from './generate/document.ts';
+import { sharedCodesOf } from './generate/error-codes.ts';
+import { surfaces } from './generate/surfaces.ts';
+
+const root = path.join(import.meta.dirname, '..');
+const folder = path.join(root, 'build/observed-codes');
+
+/** A code that has to be observed, and the operations at which it may be. */
+export interface ListedCode {
+  /** As in the list of exceptions: `ai.getModel model_not_found` or `every operation: not_ready`. */
+  name: string;
+  code: string;
+  operationIds: string[];
+}
+
+/** Both variants of the agent have the same codes, so a name is listed once. */
+export function listedCodes(documents: readonly { name: string; document: Document }[]): ListedCode[] {
+  const byName = new Map<string, ListedCode>();
+  for (const { name: surface, document } of documents) {
+    for (const { id, path: template, operation } of operationsOf(document)) {
+      const shared = sharedCodesOf(operation, { name: surface }, template);
+      for (const code of operation['x-error-codes'] ?? []) {
+        const family = shared.get(code);
+        const server = surface === 'gateway' ? 'gateway' : 'agent';
+        const name = family === undefined ? `${id} ${code}` : `${server}, ${family}: ${code}`;
+        const listed = byName.get(name) ?? { name, code, operationIds: [] };
+        listed.operationIds.push(id);
+        byName.set(name, listed);
+      }
+    }
+  }
+  return [...byName.values()];
+}
+
+/** The findings as text: unobserved codes, and exceptions that are not needed. */
+export function findUnobserved(
+  listed: readonly ListedCode[],
+  observed: ReadonlySet<string>,
+  exceptions: Readonly<Record<string, string>>,
+): string[] {
+  const isSeen = ({ code, operationIds }: ListedCode) =>
+    operationIds.some((operationId) => observed.has(`${operationId} ${code}`));
+  const unseen = listed.filter((entry) => !isSeen(entry)).map(({ name }) => name);
+  return [
+    ...unseen.filter((name) => exceptions[name] === undefined).map((name) => `no test sees ${name}`),
+    ...Object.keys(exceptions)
+      .filter((name) => !unseen.includes(name))
+      .map((name) => `the exception "${name}" is seen, or listed nowhere`),
+  ];
+}
+
+function main(): number {
+  const { values: options } = parseArgs({ options: { clear: { type: 'boolean', default: false } } });
+  if (options.clear) {
+    rmSync(folder, { recursive: true, force: true });
+    return 0;
+  }
+  const files = globSync(path.join(folder, '*.jsonl'));
+  if (files.length === 0) {
+    console.error(
+      'observed-codes: build/observed-codes is empty; run `npm test` and `npm run test:long` first',
+    );
+    return 1;
+  }
+  const lines = files.flatMap((file) => readFileSync(file, 'utf8').split('\n').filter(Boolean));
+  const observed = new Set(lines.map((line) => (JSON.parse(line) as [string, string]).join(' ')));
+  const documents = surfaces.map(({ name }) => {
+    const file = path.join(root, 'src/contract', name, 'bundle.json');
+    return { name, document: JSON.parse(readFileSync(file, 'utf8')) as Document };
+  });
+  const listed = listedCodes(documents);
+  const findings = findUnobserved(listed, observed, unobservedCodes);
+  for (const finding of findings) console.error(`observed-codes: ${finding}`);
+  console.log(
+    `observed-codes: ${listed.length} listed codes, ${Object.keys(unobservedCodes).length} exceptions, ${findings.length} findings`,
+  );
+  return findings.length === 0 ? 0 : 1;
+}
+
+if (process.argv[1] === import.meta.filename) process.exitCode = main();
