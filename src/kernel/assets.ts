@@ -1,6 +1,6 @@
-// The files that ship with the program: migrations, contracts, guides, pages, the engine and its threads. In a checkout and in
-// a package they are on the disk; in the single executable they are inside of it. Other files name an asset by its path in
-// the repository.
+// Files that ship with the program: migrations, contracts, guides, pages, the database engine and
+// worker threads. A checkout and a package have them on disk; the single executable contains them.
+// Other files name an asset by its path in the repository.
 import { createReadStream, existsSync, readFileSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -12,12 +12,15 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
 /** Whether this is the single executable. */
 export const isSingleExecutable: boolean = sea.isSea();
 
-// No path on a disk begins like this.
+// A prefix that no path on a disk has.
 const inside = 'townhall-asset:';
 // `src` in a checkout, `dist` in a package.
 const program = new URL('../', import.meta.url);
 
-/** The path of a file or folder that ships with the program, such as `src/gateway/migrations` or `docs/guides`. */
+/**
+ * The path of a file or folder that ships with the program, such as
+ * `src/gateway/migrations` or `docs/guides`.
+ */
 export function assetPath(path: string): string {
   if (isSingleExecutable) return `${inside}${path}`;
   return fileURLToPath(
@@ -25,7 +28,10 @@ export function assetPath(path: string): string {
   );
 }
 
-/** The files below a folder, relative to it. Takes what `shipped` gives and any other folder; throws ENOENT as readdir does. */
+/**
+ * The files below a folder, relative to it. Accepts the result of `assetPath` and any other folder;
+ * throws ENOENT like readdir.
+ */
 export async function listFiles(folder: string): Promise<string[]> {
   const key = assetKey(folder);
   if (key === undefined) {
@@ -42,7 +48,10 @@ export async function listFiles(folder: string): Promise<string[]> {
   return names.sort();
 }
 
-/** The bytes of a file; takes what `shipped` gives, with or without more of a path behind it, and any other file. */
+/**
+ * The bytes of a file. Accepts the result of `assetPath`, also extended by a relative path, and any
+ * other file.
+ */
 export async function readBytes(file: string): Promise<Uint8Array> {
   const key = assetKey(file);
   return key === undefined ? readFile(file) : assetBytes(key);
@@ -66,7 +75,7 @@ export function readPieces(file: string): Readable {
   return key === undefined ? createReadStream(file) : Readable.from([assetBytes(key)]);
 }
 
-/** Whether there is such a file, or a folder with files. */
+/** Whether the file exists, or a folder with files. */
 export function assetExists(file: string): boolean {
   const key = assetKey(file);
   return key === undefined
@@ -74,14 +83,17 @@ export function assetExists(file: string): boolean {
     : assetNames().some((name) => name === key || name.startsWith(`${key}/`));
 }
 
-/** Starts a thread whose program is a file of ours, named without its ending, such as `src/kernel/data/embedded-worker`. */
+/**
+ * Starts a worker thread from one of our files, named without extension, such as
+ * `src/kernel/data/embedded-worker`.
+ */
 export function startThread(path: string, options: WorkerOptions): Worker {
   if (isSingleExecutable) return new Worker(readTextNow(assetPath(`${path}.js`)), { ...options, eval: true });
   const ending = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
   return new Worker(new URL(`${path.slice('src/'.length)}${ending}`, program), options);
 }
 
-/** The file that an import of a package would take, or undefined where the package is not installed or not inside. */
+/** The file that an import of the package resolves to; undefined when the package is absent. */
 export function packageFile(name: string): string | undefined {
   if (isSingleExecutable) {
     const path = assetPath(`packages/${name}`);
@@ -100,7 +112,7 @@ function assetKey(file: string): string | undefined {
 
 let names: readonly string[] | undefined;
 function assetNames(): readonly string[] {
-  // The list is itself an asset, written when the executable is made.
+  // The list is itself an asset, written when the executable is built.
   names ??= JSON.parse(sea.getAsset('names.json', 'utf8')) as string[];
   return names;
 }

@@ -1,4 +1,4 @@
-// Timeouts, retries and batches of asynchronous work: the one copy of each.
+// Timeouts, retries and batches of asynchronous work.
 import { type Clock, systemClock } from './clock.ts';
 
 /** Resolves in the next turn of the event loop, after timers and the I/O of other connections. */
@@ -29,8 +29,9 @@ export interface TimeoutOptions extends WaitOptions {
 }
 
 /**
- * Settles as the work does. Rejects with a TimeoutError after `ms`, and with the signal's reason when it is aborted first;
- * the signal that the work receives is aborted with the same reason. Work that ignores it goes on, and its result is dropped.
+ * Settles like the work. Rejects with a TimeoutError after `ms`, and with the signal's reason when
+ * that is aborted first; the work's own signal is aborted with the same reason. Work that ignores
+ * it runs on, and its result is dropped.
  */
 export async function withTimeout<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -54,7 +55,10 @@ export async function withTimeout<T>(
   }
 }
 
-/** Whether the work settles, with a result or an error, before `ms` are over and the signal is aborted. Never rejects. */
+/**
+ * Whether the work settles, with a result or an error, before `ms` are over and the
+ * signal is aborted. Never rejects.
+ */
 export async function settlesWithin(
   work: Promise<unknown>,
   { ms, clock = systemClock, signal: outer }: WaitOptions & { ms: number },
@@ -81,8 +85,8 @@ export interface RetryOptions extends WaitOptions {
 }
 
 /**
- * Calls `work` until it succeeds, and rejects with the first error that is not retryable. An abort ends the wait: the
- * work is tried once more and its error is final.
+ * Calls `work` until it succeeds, and rejects with the first error that is not
+ * retryable. An abort ends the wait: the work is tried once more and its error is final.
  */
 export async function retry<T>(
   work: () => Promise<T>,
@@ -104,7 +108,10 @@ export interface BatcherOptions<Item> {
   isAlone?(item: Item): boolean;
   /** Two items of one key never share a batch. */
   keyOf?(item: Item): string;
-  /** Whether a batch that failed with this error had no effect, so that its items may be run again one by one. */
+  /**
+   * Whether a batch that failed with this error had no effect, so that its items may be run again
+   * one by one.
+   */
   hadNoEffect(error: unknown): boolean;
 }
 
@@ -115,8 +122,9 @@ interface QueuedItem<Item, Result> {
 }
 
 /**
- * Group commit: while one batch runs, the next one collects, so concurrent callers share a statement and a lone caller
- * does not wait. `work` returns results in the order of the items. It may run twice for an item (`hadNoEffect`).
+ * Group commit: while one batch runs, the next one collects, so concurrent callers
+ * share a statement and a lone caller does not wait. `work` returns results in the
+ * order of the items. It may run twice for an item (`hadNoEffect`).
  */
 export function createBatcher<Item, Result>(
   work: (items: readonly Item[]) => Promise<readonly Result[]>,

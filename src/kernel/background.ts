@@ -1,11 +1,11 @@
-// Work that no caller waits for, such as noting when a token was last used. What fails is logged and not
-// repeated here; the owner can wait for what is under way before it closes what the work needs.
+// Work that no caller waits for, such as recording the last use of a token. A failure is logged and
+// not retried here; the owner can wait for running work before it closes dependencies.
 import type { Log } from './log.ts';
 
 export interface Background {
-  /** Starts the work unless work of that name is under way already. Never throws. */
+  /** Starts the work unless work of that name is running. Never throws. */
   run(name: string, work: () => Promise<unknown>): void;
-  /** Resolves once nothing is under way. */
+  /** Resolves once no work is running. */
   settled(): Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export function createBackground(log: Log): Background {
 
   return {
     run(name, work) {
-      // Begun in a later turn, so that the entry is there before the work can end.
+      // Starts in a later turn, so that the entry exists before the work can end.
       if (!underWay.has(name))
         underWay.set(
           name,

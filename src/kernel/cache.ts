@@ -9,14 +9,14 @@ export interface LruCache<Key, Value> {
   set(key: Key, value: Value, weight?: number): void;
   delete(key: Key): void;
   clear(): void;
-  /** Sum of the weights: the number of entries unless `set` says otherwise. */
+  /** Sum of the weights; the number of entries unless `set` was given weights. */
   weight(): number;
   /** Least recently used first. */
   entries(): IterableIterator<[Key, Value]>;
 }
 
 export interface LruCacheOptions<Key, Value> {
-  /** Of all weights together. One entry that is heavier than this is not kept. */
+  /** Limit of all weights together. An entry above it is not kept. */
   capacity: number;
   /** Called for entries that are dropped for others, not for `delete` and `clear`. */
   onEvict?(key: Key, value: Value): void;

@@ -1,4 +1,5 @@
-// Time as the code sees it, so that a test can hold it still. The database keeps its own, townhall_now().
+// The clock that code gets as a dependency, so that a test can control it. The database has its
+// own, townhall_now().
 
 export interface Clock {
   now(): Date;

@@ -1,11 +1,12 @@
-// What a start has opened, as a list of close functions: run in reverse order at the end, or when a later step throws.
+// A list of close functions for everything that a start has opened, run in reverse order at the end
+// or when a later step throws.
 
 export interface Closers {
-  /** Adds the close function of what was opened last. */
+  /** Adds the close function of the resource that was just opened. */
   defer(close: () => unknown): void;
   /**
-   * Runs every close function once, the last one first, also when some of them throw; then throws the first error.
-   * A second call waits for the same end.
+   * Runs every close function once, the last one first, also when some throw; then throws the first
+   * error. A second call waits for the first.
    */
   close(): Promise<void>;
 }
@@ -32,7 +33,10 @@ export function createClosers(): Closers {
   };
 }
 
-/** Runs a start. When it throws, closes what it deferred and throws its error; an error of the closing itself is dropped. */
+/**
+ * Runs a start. If it throws, closes everything that it deferred and rethrows; errors of the
+ * closing are dropped.
+ */
 export async function closedOnError<T>(closers: Closers, start: () => Promise<T>): Promise<T> {
   try {
     return await start();

@@ -1,5 +1,5 @@
-// The control socket beside the data, through which commands talk to a server that holds the embedded database. Its mode is
-// 0600; a connection carries one JSON line each way.
+// The control socket in the data folder, by which commands call a server that holds the embedded
+// database. Its mode is 0600; a connection carries one JSON line each way.
 import { once } from 'node:events';
 import { chmod, lstat, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
@@ -23,8 +23,8 @@ const maximumLine = 16 * 1024 * 1024;
 const requestMs = 10_000;
 
 /**
- * Serves the handlers at `path`. A socket left by a killed server is replaced; one that answers is a live
- * server's and makes this throw.
+ * Serves the handlers at `path`. Replaces the socket of a killed server; throws when a running
+ * server answers at it.
  */
 export async function serveControl(
   path: string,
@@ -58,7 +58,10 @@ export async function serveControl(
   };
 }
 
-/** Asks the server at `path`. Throws the Problem that its handler threw, and `not_ready` when no server is there. */
+/**
+ * Calls the server at `path`. Throws the Problem of its handler, and `not_ready` when no server
+ * runs there.
+ */
 export async function callControl(path: string, name: string, input: unknown): Promise<unknown> {
   const socket = await connectTo(path);
   if (!socket)
@@ -80,7 +83,7 @@ async function answerOne(
   handlers: ReadonlyMap<string, ControlHandler>,
   log: Log,
 ): Promise<void> {
-  // An interrupted command closes its socket; that is not an error of the server.
+  // An interrupted command closes its socket; that is no error of the server.
   socket.on('error', () => undefined);
   const timer = setTimeout(() => socket.destroy(), requestMs);
   try {
@@ -138,7 +141,7 @@ function readRequest(line: string): { name: string; input: unknown } {
   return { name, input };
 }
 
-/** The first line, or undefined when the other side closes before its end. */
+/** The first line; undefined when the peer closes before its end. */
 async function readLine(socket: Socket): Promise<string | undefined> {
   const pieces: Buffer[] = [];
   let bytes = 0;

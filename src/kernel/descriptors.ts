@@ -1,5 +1,5 @@
-// Whether this process can still open files and sockets. At the limit of file descriptors Node drops new connections
-// without an error that anything here would see, while connections that are already open work on.
+// Checks whether this process can still open files and sockets. At the limit of file descriptors
+// Node drops new connections without an error visible here, while open connections keep working.
 import { open, type FileHandle } from 'node:fs/promises';
 import { devNull } from 'node:os';
 import { Problem } from './problem.ts';
@@ -7,7 +7,10 @@ import { Problem } from './problem.ts';
 // A request needs a descriptor for its connection, one for the model provider, and some for the database.
 const spare = 8;
 
-/** Opens some descriptors and closes them again. Throws 503 `not_ready` when the process or the system has none left. */
+/**
+ * Opens some descriptors and closes them again. Throws 503 `not_ready` when the process or the
+ * system has none left.
+ */
 export async function requireDescriptors(count: number = spare): Promise<void> {
   const results = await Promise.allSettled(Array.from({ length: count }, () => open(devNull, 'r')));
   const handles = results.filter(

@@ -1,9 +1,10 @@
-// Error types as the client libraries of other interfaces map them to their own classes. Only `type` differs from our
-// one error shape, and `type: "error"` stands beside it where a library insists on that.
+// Errors as the client libraries of other interfaces map them to their own classes. For
+// Anthropic's and the AI SDK's only `type` differs from our one error shape, and `type: "error"`
+// stands beside it where a library insists on that. Google's have a shape of their own.
 import type { Problem, ProblemBody } from './problem.ts';
 
 /** The values of `x-error-types` in the contract. */
-export const errorDialects = ['anthropic', 'ai-sdk-gateway'] as const;
+export const errorDialects = ['anthropic', 'ai-sdk-gateway', 'google'] as const;
 export type ErrorDialect = (typeof errorDialects)[number];
 
 // https://docs.claude.com/en/api/errors
@@ -32,15 +33,71 @@ const gatewayTypes: Readonly<Record<number, string>> = {
   504: 'failed_dependency',
 };
 
-/** The body with the dialect's type; without a dialect as it is. */
+// https://cloud.google.com/apis/design/errors
+const googleStatuses: Readonly<Record<number, string>> = {
+  401: 'UNAUTHENTICATED',
+  402: 'RESOURCE_EXHAUSTED',
+  403: 'PERMISSION_DENIED',
+  404: 'NOT_FOUND',
+  405: 'UNIMPLEMENTED',
+  409: 'ABORTED',
+  429: 'RESOURCE_EXHAUSTED',
+  500: 'INTERNAL',
+  502: 'UNAVAILABLE',
+  503: 'UNAVAILABLE',
+  504: 'DEADLINE_EXCEEDED',
+};
+
+/** An error in the shape of Google's APIs. `details` keeps our code, which says more than the status. */
+export interface GoogleErrorBody {
+  error: {
+    code: number;
+    message: string;
+    status: string;
+    details: { '@type': string; reason: string; domain: string; metadata: Record<string, string> }[];
+  };
+}
+
+export type DialectBody = (ProblemBody & { type?: 'error' }) | GoogleErrorBody;
+
+/** The body in the dialect; without one as it is. */
 export function toErrorDialect(
   body: ProblemBody,
   problem: Pick<Problem, 'status' | 'code'>,
   dialect: ErrorDialect | undefined,
-): ProblemBody & { type?: 'error' } {
+): DialectBody {
   if (dialect === undefined) return body;
+  if (dialect === 'google') return toGoogleError(body, problem.status);
+  return withTypes(body, problem, dialect);
+}
+
+/** The body with the dialect's type. */
+export function withTypes(
+  body: ProblemBody,
+  problem: Pick<Problem, 'status' | 'code'>,
+  dialect: Exclude<ErrorDialect, 'google'>,
+): ProblemBody & { type?: 'error' } {
   const isModel = dialect === 'ai-sdk-gateway' && problem.code === 'model_not_found';
   const types = dialect === 'anthropic' ? anthropicTypes : gatewayTypes;
   const type = isModel ? 'model_not_found' : (types[problem.status] ?? 'invalid_request_error');
   return { ...(dialect === 'anthropic' ? { type: 'error' as const } : {}), error: { ...body.error, type } };
+}
+
+function toGoogleError({ error }: ProblemBody, status: number): GoogleErrorBody {
+  const { code, message, param, request_id: requestId } = error;
+  return {
+    error: {
+      code: status,
+      message,
+      status: googleStatuses[status] ?? 'INVALID_ARGUMENT',
+      details: [
+        {
+          '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+          reason: code,
+          domain: 'townhall',
+          metadata: { request_id: requestId, ...(param === null ? {} : { param }) },
+        },
+      ],
+    },
+  };
 }

@@ -1,12 +1,13 @@
-// Folders that a setting names: made level by level, and checked before a server opens anything.
+// Folders of settings: created level by level, and checked before a server opens anything.
 import { constants } from 'node:fs';
 import { access, mkdir, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { SettingError } from './settings.ts';
 
 /**
- * Makes the folder and its parents, for their owner alone. Throws the error of the system. Node's own recursive mkdir
- * never returns where a parent is there and the system still answers ENOENT, as below /proc.
+ * Creates the folder and its parents, readable by their owner only. Throws the system's error.
+ * Node's own recursive mkdir never returns where a parent exists and the system still answers
+ * ENOENT, as below /proc.
  */
 export async function makeFolder(path: string): Promise<void> {
   const folder = resolve(path);
@@ -24,7 +25,10 @@ export async function makeFolder(path: string): Promise<void> {
   }
 }
 
-/** Makes the folder of a setting. Throws a SettingError that names the setting where the path cannot be a folder of this user. */
+/**
+ * Creates the folder of a setting. Throws a SettingError with the setting's name when this user
+ * cannot use the path as a folder.
+ */
 export async function makeSettingFolder(setting: string, path: string): Promise<void> {
   try {
     await makeFolder(path);
@@ -33,7 +37,10 @@ export async function makeSettingFolder(setting: string, path: string): Promise<
   }
 }
 
-/** Throws a SettingError that names the setting unless the folder is writable, or can be made. Makes nothing. */
+/**
+ * Throws a SettingError with the setting's name unless the folder is writable or can be created.
+ * Creates nothing.
+ */
 export async function requireFolder(setting: string, path: string): Promise<void> {
   let folder = resolve(path);
   try {
@@ -65,7 +72,7 @@ const reasons: Readonly<Record<string, string>> = {
   ENOENT: 'no folder can be made there',
 };
 
-// A full disk or a broken one is no fault of the setting.
+// A full or broken disk is no error of the setting.
 function unusable(setting: string, path: string, error: unknown): unknown {
   const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];
   return reason === undefined

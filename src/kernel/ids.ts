@@ -1,12 +1,12 @@
-// Ids: `prefix_` and a UUIDv7 in 26 lower-case Crockford base32 characters. They sort by creation time, strictly within this
-// process, so that an index on them grows at its end.
+// Ids: `prefix_` and a UUIDv7 in 26 lower-case Crockford base32 characters. They sort by
+// creation time, strictly within this process, so that an index on them grows at its end.
 import { randomFillSync } from 'node:crypto';
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
 export type MakeId = (prefix: string) => string;
 
-/** Ids with an order and a source of time of their own. */
+/** Creates ids with their own sequence and clock. */
 export function createIds(now: () => number): MakeId {
   let lastMs = -1;
   let sequence = 0;
@@ -27,10 +27,11 @@ export function createIds(now: () => number): MakeId {
   };
 }
 
-/** An id of now, such as `usr_01k…`. */
+/** An id with the current time, such as `usr_01k…`. */
 export const id: MakeId = createIds(Date.now);
 
-// Random bytes for many ids at once: every request needs an id, and a call for a few bytes costs more than the rest of it.
+// Random bytes for many ids at once: every request needs an id, and a call for a few
+// bytes costs more than the rest of it.
 const randomPool = Buffer.alloc(4096);
 let usedBytes = randomPool.length;
 
@@ -45,8 +46,8 @@ function takeRandomBytes(bytes: number): number {
 }
 
 /**
- * RFC 9562, version 7: 48 bits of milliseconds, version, 12 of sequence, variant, 62 random bits. The first ten
- * characters are exactly the milliseconds, so the rest fits into two numbers of 40 bits.
+ * RFC 9562, version 7: 48 bits of milliseconds, version, 12 of sequence, variant, 62 random bits. The
+ * first ten characters are exactly the milliseconds, so the rest fits into two numbers of 40 bits.
  */
 function encode(ms: number, sequence: number): string {
   const at = takeRandomBytes(8);

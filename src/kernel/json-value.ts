@@ -1,4 +1,4 @@
-// Narrowing of parsed JSON and of other values of unknown shape.
+// Type guards for parsed JSON and other values of unknown shape.
 
 export type JsonRecord = Record<string, unknown>;
 

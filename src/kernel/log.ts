@@ -1,6 +1,6 @@
-// The log: one JSON object a line on standard output, and the only file that knows pino. Members are redacted by their name,
-// and text by the secret values that are in use. A line is serialized first and scanned once as a whole; only a line that may
-// hold a secret is redacted member by member.
+// The log: one JSON object a line on standard output, and the only file that knows pino. Members are
+// redacted by their name, and text by the secret values that are in use. A line is serialized first
+// and scanned once as a whole; only a line that may hold a secret is redacted member by member.
 import { pino } from 'pino';
 import { type Clock, systemClock } from './clock.ts';
 import type { Redactor } from './secrets/secret.ts';
@@ -19,7 +19,10 @@ export interface Log {
 export interface LogOptions {
   level: LogLevel;
   redactor: Redactor;
-  /** Takes each line, its newline included. Without it lines go to standard output, written behind the caller's back and flushed at exit. */
+  /**
+   * Takes each line, its newline included. Without it lines go to standard output,
+   * written behind the caller's back and flushed at exit.
+   */
   write?: (line: string) => void;
   clock?: Pick<Clock, 'now'>;
 }
@@ -43,6 +46,7 @@ const secretNames = new Set([
   'bearer',
   'apikey',
   'xapikey',
+  'xgoogapikey',
   'xusertoken',
   'clientsecret',
   'webhooksecret',
@@ -59,16 +63,20 @@ const maximumDepth = 6;
 const maximumEntries = 200;
 // The search for secrets takes up to 140 ns a character, and the text may come from a stranger.
 const maximumTextLength = 16 * 1024;
-// The part of a longer text that is searched for secrets. Its end may be a part of a secret and is never shown.
+// The part of a longer text that is searched for secrets. Its end may be a part of a
+// secret and is never shown.
 const searchedTextLength = 4 * maximumTextLength;
 const unshownEnd = maximumTextLength;
 
-// Lines are written in batches, a few milliseconds late: a write for each would cost every request a turn in the thread pool.
-// The rest is flushed when the process exits.
+// Lines are written in batches, a few milliseconds late: a write for each would cost
+// every request a turn in the thread pool. The rest is flushed when the process exits.
 const batch = { fd: 1, sync: false, minLength: 32 * 1024, maxWrite: 64 * 1024 };
 const flushMs = 20;
 
-/** Standard output. pino's own periodic flush would start a write 50 times a second while there is nothing to write. */
+/**
+ * Standard output. pino's own periodic flush would start a write 50 times a second
+ * while there is nothing to write.
+ */
 function openStandardOutput(): { write(line: string): void } {
   const output = pino.destination(batch);
   let timer: NodeJS.Timeout | undefined;
@@ -112,7 +120,8 @@ export function createLog(options: LogOptions): Log {
       base: null,
       timestamp: createTimestamp(options.clock ?? systemClock),
       formatters: { level: (label) => ({ level: label }) },
-      // What reaches pino is plain already; without one of ours it would take `err` apart again and lose its type.
+      // What reaches pino is plain already; without one of ours it would take `err`
+      // apart again and lose its type.
       serializers: { err: (plain: unknown) => plain },
     },
     {
@@ -174,7 +183,10 @@ function shortened(text: string, redactor: Redactor): string {
   return `${searched.slice(0, Math.min(maximumTextLength, Math.max(searched.length - unshownEnd, 0)))}… (${text.length} characters)`;
 }
 
-/** Most lines are flat and harmless: they go as they are, since a copy costs more than all the rest. */
+/**
+ * Most lines are flat and harmless; they are written without a copy, which would cost more than
+ * everything else.
+ */
 function isPlainAlready(fields: object, { isSecretName }: Walk): boolean {
   for (const name in fields) {
     const value: unknown = (fields as Record<string, unknown>)[name];

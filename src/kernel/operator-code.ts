@@ -1,5 +1,5 @@
-// Code that the operator of a server names: a project's entry, a plugin. It runs in this process; what it imports as
-// `townhall` is the installation that runs it, so that it needs nothing installed beside it.
+// Loads code of the server's operator: a project's entry, a plugin. It runs in this process; its
+// import of `townhall` resolves to the running installation, so that it needs no installed package.
 import { registerHooks } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
@@ -10,7 +10,7 @@ export function importFile(path: string): Promise<Record<string, unknown>> {
   return importAddress(pathToFileURL(path).href);
 }
 
-/** Lets `townhall` be this installation in every module that `isAsking` names by its address. */
+/** Resolves `townhall` to this installation in every module whose URL `isAsking` accepts. */
 export function resolveTownhall(isAsking: (address: string) => boolean): { deregister(): void } {
   return registerHooks({
     resolve(specifier, context, next) {
@@ -33,8 +33,8 @@ const installation = isSingleExecutable
   ? 'townhall:installation'
   : new URL(`../index${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url).href;
 
-// The one program that is inside of the executable is no module that a file could import; its entry leaves what
-// `townhall` exports here, and a module is written that hands it on.
+// The program within the executable is no importable module. Its entry stores the exports of
+// `townhall` under this symbol, and a generated module re-exports them.
 const place = Symbol.for('townhall.installation');
 
 function reexport(): string {
@@ -42,7 +42,8 @@ function reexport(): string {
   return `const { ${names.join(', ')} } = globalThis[Symbol.for('townhall.installation')];\nexport { ${names.join(', ')} };\n`;
 }
 
-// An import in the executable's own program sees only what Node brings along; this one goes through Node's usual loader.
+// Imports in the executable's own program see only Node's built-in modules; this one uses Node's
+// normal loader.
 const importAddress: (address: string) => Promise<Record<string, unknown>> = isSingleExecutable
   ? (new Script('(address) => import(address)', {
       importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,

@@ -1,15 +1,16 @@
-// Errors of code that the operator brings, such as plugins and services of a project. One outside of any call (in a timer,
-// an event or a promise that is not awaited) and `process.exit()` would end the process and the work of all others; here
-// they reach the owner of the code, which the asynchronous context names.
+// Errors of an operator's code, such as plugins and services of a project. One outside of any call
+// (in a timer, an event or an unhandled promise) and `process.exit()` would end the process and the
+// work of all others; here they go to the owner of the code, which the asynchronous context
+// identifies.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { writeSync } from 'node:fs';
 import { inspect } from 'node:util';
 
-/** Whose code runs. */
+/** The owner of running code. */
 export interface CodeOwner {
-  /** Receives an error outside of any call, and a try to end the process. */
+  /** Receives an error outside of any call, and an attempt to end the process. */
   fail(error: unknown): void;
-  /** Receives what the code prints, where prints are captured. */
+  /** Receives the code's printed output, where it is captured. */
   print?(text: string): void;
 }
 
@@ -28,7 +29,9 @@ export function currentOwner(): CodeOwner | undefined {
 let holders = 0;
 let restoreExits = (): void => {};
 
-/** Contains errors and exits until the returned function is called. Servers in one process share the handlers. */
+/**
+ * Contains errors and exits until the returned function is called. Servers in one process share the handlers.
+ */
 export function containErrors(): () => void {
   holders += 1;
   if (holders === 1) {
@@ -67,7 +70,7 @@ function replaceExits(): () => void {
       const endsThisProcess = name !== 'kill' || (args[0] === process.pid && args[1] !== 0);
       if (owner !== undefined && endsThisProcess) {
         const error = new Error(`This code may not end the process: it called process.${name}().`);
-        // It may catch what is thrown here.
+        // The code may catch this exception, so the owner is informed here.
         owner.fail(error);
         throw error;
       }

@@ -1,5 +1,5 @@
-// The error class of the product and its form on the wire. Code throws a Problem where it checks a rule; http/server.ts
-// renders it. The message is for the caller, the cause for the log alone.
+// The error class of the product and its form on the wire. Code throws a Problem where it checks
+// a rule; http/server.ts renders it. The message is for the caller, the cause for the log alone.
 import type { ProblemCode } from '../contract/problem-code.gen.ts';
 
 const kinds = {
@@ -38,7 +38,10 @@ export interface ProblemExtra {
   details?: ProblemDetail[];
   /** Sent with the answer, such as `retry-after`. Names in lower case. */
   headers?: Record<string, string>;
-  /** Shown instead of `code` where another system's own refusal is passed on, such as `context_length_exceeded`. */
+  /**
+   * Shown instead of `code` where another system's own refusal is passed on, such as
+   * `context_length_exceeded`.
+   */
   foreignCode?: string;
 }
 

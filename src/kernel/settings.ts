@@ -1,5 +1,6 @@
-// The settings of a program: one table gives each setting its environment key, flag, default and purpose. Flags win over
-// the environment. Secrets have no flag, because every user of a machine can read the arguments of a process.
+// The settings of a program: one table gives each setting its environment key, flag,
+// default and purpose. Flags win over the environment. Secrets have no flag, because
+// every user of a machine can read the arguments of a process.
 
 /** One row of a settings table. */
 export interface Setting<T> {
@@ -11,15 +12,19 @@ export interface Setting<T> {
   flag: string | null;
   /** Whether the flag may be repeated; its values are joined by commas. */
   isRepeatable?: boolean;
+  /** Whether the flag stands alone and means `true`. */
+  isSwitch?: boolean;
   /** The value when neither flag nor environment gives one. */
   fallback: T;
   /** How `--help` shows the default; absent when there is none. */
   shownDefault?: string;
-  /** Throws a SettingError for a text that it does not take. */
+  /** Throws a SettingError for an invalid text. */
   parse(text: string): T;
 }
 
-/** A setting that cannot be used; the message names the setting and what it takes. The command line exits with 2. */
+/**
+ * An invalid setting; the message has its name and its valid values. The command line exits with 2.
+ */
 export class SettingError extends Error {
   override name: string = 'SettingError';
 }
@@ -28,7 +33,10 @@ type Values<Table extends Record<string, Setting<unknown>>> = {
   [Name in keyof Table]: Table[Name] extends Setting<infer T> ? T : never;
 };
 
-/** Reads a whole table. An empty text counts as absent. Throws a SettingError for unknown flags and unusable texts. */
+/**
+ * Reads a whole table. An empty text counts as absent. Throws a SettingError for
+ * unknown flags and unusable texts.
+ */
 export function readSettings<Table extends Record<string, Setting<unknown>>>(
   table: Table,
   flags: Readonly<Record<string, string | undefined>>,
@@ -96,7 +104,7 @@ export function secretText(key: string, description: string): Setting<string | u
   return optionalText(key, description, { flag: null });
 }
 
-/** The address of a PostgreSQL. Errors do not repeat the text, because it contains a password. */
+/** The address of a PostgreSQL. Errors do not repeat it, because it contains a password. */
 export function postgresUrl(
   key: string,
   description: string,
@@ -114,7 +122,8 @@ export function postgresUrl(
   };
 }
 
-// libpq addresses may name several hosts, separated by commas. That is no URL, so each host is tried by itself.
+// libpq addresses may list several hosts, separated by commas. That is not a URL, so each host is
+// parsed by itself.
 function isPostgresUrl(input: string): boolean {
   const [, scheme, authority = '', rest = ''] = /^(postgres(?:ql)?):\/\/([^/?#]*)(.*)$/s.exec(input) ?? [];
   const hosts = authority.slice(authority.lastIndexOf('@') + 1);
@@ -197,6 +206,20 @@ export function optionalSwitch(
       if (input === 'true') return true;
       if (input === 'false') return false;
       throw new SettingError(`${key} takes true or false, not "${input}".`);
+    },
+  };
+}
+
+/** Off by default. The flag stands alone; the environment takes 1, true, 0 or false. */
+export function flagSwitch(key: string, description: string, options: RowOptions = {}): Setting<boolean> {
+  return {
+    ...row(key, description, options),
+    isSwitch: true,
+    fallback: false,
+    parse(input) {
+      if (input === '1' || input === 'true') return true;
+      if (input === '0' || input === 'false') return false;
+      throw new SettingError(`${key} takes 1 or 0, not "${input}".`);
     },
   };
 }

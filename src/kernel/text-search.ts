@@ -1,7 +1,7 @@
-// Searches a text in time linear in its length (Knuth-Morris-Pratt). `String.indexOf` takes the product of both lengths
-// for texts that repeat themselves, so a caller could hold the event loop with a long pattern.
+// Searches a text in linear time (Knuth-Morris-Pratt). `String.indexOf` takes the product of both
+// lengths for repetitive texts, so a caller could block the event loop with a long pattern.
 
-// Up to this length the engine's own search is faster in the worst case too.
+// Up to this length the engine's own search is faster even in the worst case.
 const shortPattern = 16;
 
 /** The first index of the pattern in the text, or -1. */

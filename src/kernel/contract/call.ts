@@ -1,4 +1,4 @@
-// The value that a handler receives. operation.ts has its exact type for each operation.
+// The argument of a handler. operation.ts has its exact type for each operation.
 import type { Remember } from '../data/idempotency.ts';
 import type { Log } from '../log.ts';
 import type { OperationInput } from './input.ts';
@@ -6,8 +6,8 @@ import type { CallNote } from './operation.ts';
 import type { ContractRequest } from './request.ts';
 
 /**
- * A class, unlike most values here: an object literal with getters gets a hidden class of its own for every request, and
- * V8 keeps those, and all that they refer to, until a full collection.
+ * A class, unlike most values here: an object literal with getters gets a hidden class of its own
+ * for every request, and V8 keeps those, and everything they refer to, until a full collection.
  */
 export class HandlerCall {
   readonly operationId: string;

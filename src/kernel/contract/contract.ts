@@ -1,5 +1,6 @@
-// The contract as the server uses it: it reads the document, requires that it and the handlers agree, and serves nothing
-// that the document does not declare.
+// The contract at run time: reads the document, requires that it and the handlers
+// agree, and serves only what the document declares.
+import { channel } from 'node:diagnostics_channel';
 import type { Idempotency } from '../data/idempotency.ts';
 import type { Log } from '../log.ts';
 import type { HandlerCall } from './call.ts';
@@ -17,22 +18,39 @@ import type { ContractRequest } from './request.ts';
 import { createRouter, type Route, type Router } from './router.ts';
 import { createRequestValidator } from './validator.ts';
 
+/**
+ * The message that is published for each error after its check against the document,
+ * and the name of the channel.
+ */
+export interface ObservedError {
+  operationId: string;
+  code: string;
+  /** Undefined for an error within a stream. */
+  answer: { status: number; body: unknown } | undefined;
+}
+export const observedErrors = 'townhall:contract:error';
+
 export interface Contract {
-  /** Handles the request. Whatever the caller is to hear as an error is thrown as a Problem. */
+  /** Handles the request. Every error for the caller is thrown as a Problem. */
   dispatch(request: ContractRequest): Promise<AnyReply>;
-  /** Why an error may not be sent for the operation, or null. Always null without `validateResponses`. */
+  /** Why the operation may not return the error; null if it may. Always null without `validateResponses`. */
   problemMismatch(
     request: ContractRequest,
     problem: { status: number; code: string },
     body: unknown,
   ): string | null;
-  /** Why an answer may not carry these headers, or null; names in lower case. Always null without `validateResponses`. */
+  /** The same for an error within a stream, whose status is 200. */
+  streamProblemMismatch(request: ContractRequest, problem: { code: string }): string | null;
+  /**
+   * Why a response may not have these headers, or null; names in lower case. Always
+   * null without `validateResponses`.
+   */
   headerMismatch(
     request: ContractRequest,
     status: number,
     headers: () => Record<string, string>,
   ): string | null;
-  /** Compiles all validators, one a turn of the event loop, so that no request waits for its own. */
+  /** Compiles all validators, one per turn of the event loop, so that no request waits for compilation. */
   warm(log: Log): Promise<void>;
 }
 
@@ -43,30 +61,30 @@ export interface ContractOptions<Identity extends CallerIdentity> {
   handlers: Record<string, (call: never) => Promise<unknown>>;
   /** The identity kind that each security scheme admits. */
   identities: Record<string, string>;
-  /** Whose token this is; null or a thrown Problem when it is not valid. */
+  /** Returns the identity of a token; null or a thrown Problem for an invalid one. */
   identify: (token: string) => Promise<Identity | null>;
   /** The identity of a caller without a credential. */
   guest: Identity;
   /**
-   * Counts a request once its caller is known, or throws, such as 429. The identity is null for an invalid credential;
-   * the caller receives its 401 after this.
+   * Counts a request once its caller is known, or throws, such as 429. The identity
+   * is null for an invalid credential; the caller receives its 401 after this.
    */
   admit?: (
     request: ContractRequest,
     operation: ContractOperation,
     identity: Identity | null,
   ) => void | Promise<void>;
-  /** Stores answers for operations that declare the header `Idempotency-Key`. */
+  /** Stores responses for operations that declare the header `Idempotency-Key`. */
   idempotency?: Idempotency;
-  /** To whom an Idempotency-Key belongs; null for a caller who cannot be told from others. */
+  /** The owner of an Idempotency-Key; null for a caller without a distinct identity. */
   callerOf?: (identity: Identity) => string | null;
   /** Validates every response too; for tests, as it costs time. */
   validateResponses?: boolean;
 }
 
 /**
- * Throws, naming everything that is wrong, when the document and the handlers do not agree or an operation does not
- * declare who may call it.
+ * Throws an error that names every inconsistency when the document and the handlers
+ * do not agree or an operation does not declare its callers.
  */
 export function createContract<Identity extends CallerIdentity>(
   options: ContractOptions<Identity>,
@@ -79,8 +97,9 @@ export function createContract<Identity extends CallerIdentity>(
   const run = createPipeline({
     ...options,
     router: createOperationRouter(operations),
+    operations,
     validate: validator.validate,
-    // The types of a handler are proven where it is written (operation.ts) and forgotten here.
+    // The type of a handler is checked at its definition (operation.ts) and erased here.
     handlers: new Map(
       Object.entries(options.handlers as Record<string, (call: HandlerCall) => Promise<AnyReply>>),
     ),
@@ -94,10 +113,15 @@ export function createContract<Identity extends CallerIdentity>(
     },
     problemMismatch({ operation }, { status, code }, body) {
       if (!options.validateResponses || !operation) return null;
-      const { operationId, errorCodes } = operation;
-      if (!declaredResponse(operation, status)) return `${operationId} does not declare the status ${status}`;
-      if (errorCodes?.has(code) === false) return `${operationId} does not list the error code ${code}`;
-      return replyValidator.jsonMismatch(operation, status, body);
+      if (!declaredResponse(operation, status))
+        return `${operation.operationId} does not declare the status ${status}`;
+      observe({ operationId: operation.operationId, code, answer: { status, body } });
+      return codeMismatch(operation, code) ?? replyValidator.jsonMismatch(operation, status, body);
+    },
+    streamProblemMismatch({ operation }, { code }) {
+      if (!options.validateResponses || !operation) return null;
+      observe({ operationId: operation.operationId, code, answer: undefined });
+      return codeMismatch(operation, code);
     },
     headerMismatch({ operation }, status, headers) {
       if (!options.validateResponses || !operation) return null;
@@ -117,13 +141,23 @@ export function createContract<Identity extends CallerIdentity>(
   };
 }
 
+// Published, so that the tests can record which of the listed codes occurred.
+function observe(error: ObservedError): void {
+  channel(observedErrors).publish(error);
+}
+
+function codeMismatch({ operationId, errorCodes }: ContractOperation, code: string): string | null {
+  return errorCodes?.has(code) === false ? `${operationId} does not list the error code ${code}` : null;
+}
+
 function withDeprecation(reply: AnyReply, operation: ContractOperation | undefined): AnyReply {
   if (operation?.deprecationHeaders === undefined) return reply;
   return { ...reply, headers: { ...operation.deprecationHeaders, ...reply.headers } };
 }
 
-// openapi-backend's matchOperation lists the operations of the document twice for every request, and lets another spelling
-// or method of a literal path fall through to a template such as `/v1/{service}/{action}`; router.ts does neither.
+// openapi-backend's matchOperation enumerates the operations of the document twice
+// for every request, and lets another
+// spelling or method of a literal path match a template such as `/v1/{service}/{action}`; router.ts does neither.
 function createOperationRouter(operations: readonly ContractOperation[]): Router<ContractOperation> {
   const routes = new Map<string, Route<ContractOperation> & { operations: Map<string, ContractOperation> }>();
   for (const operation of operations) {

@@ -1,10 +1,16 @@
-// The parts of an OpenAPI 3.1 document that the server reads, and the resolution of its references. The document was
-// linted and bundled by `npm run generate`, so its shape is trusted here.
+// The parts of an OpenAPI 3.1 document that the server reads, and the resolution of its references.
+// The document was linted and bundled by `npm run generate`, so its shape is trusted here.
 import type { JsonRecord } from '../json-value.ts';
 
 export interface OpenApiDocument {
   paths?: Record<string, Record<string, OperationObject>>;
-  components?: { securitySchemes?: Record<string, unknown> };
+  components?: { securitySchemes?: Record<string, SecurityScheme> };
+}
+
+export interface SecurityScheme {
+  type?: string;
+  in?: string;
+  name?: string;
 }
 
 export interface OperationObject {
@@ -44,10 +50,10 @@ export interface Reference {
   $ref: string;
 }
 
-/** The target of a `$ref`; any other value is returned as it is. Throws for a dangling reference. */
+/** The target of a `$ref`; any other value is returned unchanged. Throws for a dangling reference. */
 export function resolveReference<T extends object>(document: OpenApiDocument, value: T | Reference): T {
   let target: unknown = value;
-  // The bound is for a `$ref` that leads to itself.
+  // The bound ends a `$ref` cycle.
   for (let hops = 0; hops < 32 && isReference(target); hops += 1) {
     const [, pointer = ''] = target.$ref.split('#');
     target = pointer

@@ -1,10 +1,10 @@
-// What the line of a failed request says of its error.
+// The error fields in the log line of a failed request.
 import type { Problem } from '../problem.ts';
 import type { CallNote } from './operation.ts';
 
 /**
- * The error code, the attempts, and what a provider answered. The last is a plain object as the cause, `{status, words}`,
- * whose words have no address and no key in them.
+ * The error code, the attempts, and the provider's response. The latter is the
+ * cause, a plain object `{status, words}` whose text contains no address and no key.
  */
 export function failureNote({ code, headers, cause }: Problem): CallNote {
   const isAnswer = typeof cause === 'object' && cause !== null && !(cause instanceof Error);

@@ -36,7 +36,7 @@ function pickHeaders(request: ContractRequest, { headerNames }: ContractOperatio
 }
 
 function parseQuery(text: string, operation: ContractOperation): Record<string, unknown> {
-  // Without a prototype, so that `__proto__` is one more undeclared name.
+  // Without a prototype, so that `__proto__` is an ordinary undeclared name.
   const query = Object.create(null) as Record<string, unknown>;
   for (const pair of text.split('&')) {
     if (pair === '') continue;

@@ -1,20 +1,21 @@
-// Strict JSON: parses the bytes of a request body and refuses what JSON.parse lets pass and other parsers
-// read differently (duplicate members, a byte order mark, endless depth, numbers and characters that do
-// not survive), so that an accepted body means the same to every parser behind us.
+// Strict JSON: parses the bytes of a request body and rejects input that JSON.parse accepts and other parsers
+// read differently (duplicate members, a byte order mark, unbounded depth, numbers and characters that do not
+// survive a round trip), so that an accepted body has the same meaning for every parser behind us.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../problem.ts';
 
-/** More nesting than real bodies have, and far below what would exhaust the stack. */
+/** More nesting than real bodies have, and far below the depth that exhausts the stack. */
 const maximumDepth = 64;
-// Objects, arrays, names and texts each cost the parser, the validator and the serializer up to a microsecond; numbers
-// and literals a tenth of it. 100,000 hold 10,000 messages of a chat with typed parts, 500,000 values the 300,000
-// tokens that an embeddings call may have. Both together keep every step below 50 ms.
+// Objects, arrays, names and strings each cost the parser, the validator and the
+// serializer up to a microsecond; numbers and literals a tenth of it. 100,000 parts
+// suffice for 10,000 chat messages with typed parts, 500,000 values for the 300,000
+// tokens of an embeddings call. Both limits keep every step below 50 ms.
 const maximumParts = 100_000;
 const maximumValues = 500_000;
-/** V8 turns an object of more members into a dictionary, which costs several times as much. */
+/** V8 turns a larger object into a dictionary, which costs several times as much. */
 const maximumMembers = 10_000;
 
-/** The value of a JSON document; throws a 400 Problem that names what is wrong, and a 413 for too many values. */
+/** The value of a JSON document. Throws a 400 Problem that names the error, and a 413 for too many values. */
 export function parseJson(bytes: Buffer): unknown {
   refuseForeignEncoding(bytes);
   const { suspects, members } = scan(bytes, { nameDepth: 1 });
@@ -24,7 +25,7 @@ export function parseJson(bytes: Buffer): unknown {
   } catch (cause) {
     throw new Problem('bad_request', 'invalid_json', 'The body is not valid JSON.', { cause });
   }
-  // JSON.parse keeps the last of two members with one name; another parser may keep the first.
+  // JSON.parse keeps the last of two members with the same name; another parser may keep the first.
   if (countMembers(value) < members) scan(bytes, { nameDepth: maximumDepth });
   if (suspects) refuseUnsafeValues(value);
   return value;
@@ -45,7 +46,7 @@ function countMembers(value: unknown): number {
 function refuseForeignEncoding(bytes: Buffer): void {
   const [first, second, third] = [bytes[0], bytes[1], bytes[2]];
   const utf8Mark = first === 0xef && second === 0xbb && third === 0xbf;
-  // Two bytes a character show in a zero among the first two; their byte order mark is not UTF-8 at all.
+  // JSON in UTF-16 has a zero among its first two bytes; its byte order mark is invalid UTF-8.
   if (utf8Mark || first === 0 || second === 0 || !isUtf8(bytes)) {
     throw new Problem(
       'bad_request',
@@ -55,8 +56,8 @@ function refuseForeignEncoding(bytes: Buffer): void {
   }
 }
 
-// What a byte outside of texts and names means to the scan. Everything else is 0, and passed over by one look at this
-// table, which makes the scan three times as fast as a switch over the characters.
+// The class of each byte outside of strings and names for the scan. All others are 0 and skipped
+// with one table look-up, which makes the scan three times as fast as a switch over the characters.
 const meanings = new Uint8Array(256);
 const [quote, opening, closing, comma, colon, exponent] = [1, 2, 3, 4, 5, 6];
 for (const [character, meaning] of [
@@ -74,16 +75,16 @@ for (const [character, meaning] of [
 }
 
 interface Scan {
-  /** Whether the document may hold numbers, characters or names that have to be checked after parsing. */
+  /** Whether the document may contain numbers, characters or names that have to be checked after parsing. */
   suspects: boolean;
-  /** The members of all objects, those included that JSON.parse drops. */
+  /** The members of all objects, including those that JSON.parse drops. */
   members: number;
 }
 
 /**
- * One pass over the bytes before they are parsed: depth, the numbers of values, and repeated members of objects down to
- * `nameDepth`. It trusts that JSON.parse refuses whatever is malformed, so it only has to be right about documents that
- * are well-formed.
+ * One pass over the bytes before parsing: checks depth, the number of values, and
+ * repeated members of objects down to `nameDepth`. JSON.parse rejects malformed
+ * input, so the scan only has to be correct for well-formed documents.
  */
 function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   const { length } = bytes;
@@ -95,7 +96,7 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   let parts = 0;
   let values = 0;
   let allMembers = 0;
-  // Of the objects that are open, by depth; undefined where an array is open.
+  // Member counts and names of the open objects, by depth; `names` is undefined for an open array.
   const members = new Uint32Array(maximumDepth + 1);
   const names: (Names | undefined)[] = [];
   const result = (isSuspect: boolean): Scan => ({ suspects: isSuspect, members: allMembers });
@@ -130,10 +131,10 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
         }
         break;
       case closing:
-        // More ends than beginnings; the parser that follows says so.
+        // More closing than opening brackets; JSON.parse reports it.
         if (--depth < 0) return result(suspects);
         expectsName = false;
-        // A double needs at most 24 characters; one of 300 digits may be infinite.
+        // A double needs at most 24 characters; a number of 300 digits may be infinite.
         if (at - scalarStart > 300) suspects = true;
         break;
       case comma:
@@ -148,7 +149,7 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
           throw tooMany(`${maximumMembers} members in one object`);
         break;
       default: {
-        // e: only a number has it after a digit; `true` and `false` have not.
+        // e: in well-formed JSON only a number has it after a digit; `true` and `false` do not.
         const before = bytes[at - 1] ?? 0;
         if (before >= 0x30 && before <= 0x39) suspects = true;
         continue;
@@ -164,17 +165,20 @@ function tooMany(what: string): Problem {
 }
 
 interface TextScan {
-  /** Where the next quote and the next backslash are, as last looked up; valid from the place where the scan is. */
+  /**
+   * Positions of the next quote and the next backslash from the last search; valid
+   * until the scan passes them.
+   */
   nextQuote: number;
   nextEscape: number;
   /** Whether an underscore or half of a surrogate pair is written as an escape. */
   hasSuspectEscape: boolean;
 }
 
-// Crossing into the engine costs more than looking at so many bytes.
+// Up to this length a loop is faster than a native search.
 const shortText = 64;
 
-/** Where the text that begins at `from` ends, or -1. */
+/** The position of the quote that ends the string at `from`, or -1. */
 function closingQuote(bytes: Buffer, from: number, texts: TextScan): number {
   const { length } = bytes;
   let lookUpAt = from + shortText;
@@ -194,7 +198,7 @@ function closingQuote(bytes: Buffer, from: number, texts: TextScan): number {
   return -1;
 }
 
-/** The next place of the byte, or the end. */
+/** The next position of the byte, or the end. */
 function placeOf(byte: number, bytes: Buffer, from: number): number {
   const place = bytes.indexOf(byte, from);
   return place < 0 ? bytes.length : place;
@@ -203,21 +207,21 @@ function placeOf(byte: number, bytes: Buffer, from: number): number {
 function isSuspectEscape(bytes: Buffer, at: number): boolean {
   const first = bytes[at] ?? 0;
   const second = bytes[at + 1] ?? 0;
-  // 005f is the underscore, d800 to dfff are the halves of pairs.
+  // 005f is the underscore, d800 to dfff are the halves of surrogate pairs.
   if ((first | 0x20) === 0x64) return second >= 0x38;
   return (
     first === 0x30 && second === 0x30 && bytes[at + 2] === 0x35 && ((bytes[at + 3] ?? 0) | 0x20) === 0x66
   );
 }
 
-// A list serves the few members that bodies have; a body of thousands is looked up in a set.
+// A list for the few members of usual bodies; a set for thousands.
 function refuseDuplicate(literal: string, names: Names): void {
   let name = literal.slice(1, -1);
   if (name.includes('\\')) {
     try {
       name = JSON.parse(literal) as string;
     } catch {
-      // Malformed; the parser that follows says so.
+      // Malformed; JSON.parse reports it.
       return;
     }
   }
@@ -254,7 +258,7 @@ function refuseUnsafeValues(document: unknown): void {
 }
 
 interface UnsafeValue {
-  /** From the value up to the document. */
+  /** Path from the value up to the document. */
   steps: (string | number)[];
   message: string;
 }
@@ -274,7 +278,7 @@ function findUnsafe(value: unknown): UnsafeValue | undefined {
     return undefined;
   }
   for (const name of Object.keys(value)) {
-    // An own member of this name becomes the prototype of whatever it is assigned to.
+    // An own member of this name becomes the prototype of the object that it is assigned to.
     if (name === '__proto__')
       return { steps: [], message: 'has a member `__proto__`, which is not accepted' };
     if (!name.isWellFormed()) return { steps: [], message: 'has a name that holds half of a surrogate pair' };

@@ -1,4 +1,4 @@
-// The types between the kernel and a handler: what a call brings, what a reply may be. Both follow the
+// The types between the kernel and a handler: its call and its reply. Both follow the
 // generated `Operations` map, so a missing, unknown or wrongly typed handler does not compile.
 import type { Remember } from '../data/idempotency.ts';
 import type { Log } from '../log.ts';
@@ -11,9 +11,9 @@ export interface OperationShape {
   headers: unknown;
   /** The identity kinds that the operation's `security` admits. */
   identity: string;
-  /** One member a declared success: `json`, `events` or `media` beside its status, or the status alone. */
+  /** One member per declared success: `json`, `events` or `media` beside its status, or the status alone. */
   reply: unknown;
-  /** Marked `x-passthrough: true`: any status and media type of an upstream may be handed on. */
+  /** Marked `x-passthrough: true`: the operation may return any status and media type of an upstream. */
   passthrough: boolean;
 }
 
@@ -24,52 +24,56 @@ export interface Call<Op extends OperationShape, Identity extends { kind: string
   readonly query: Op['query'];
   readonly headers: Op['headers'];
   readonly identity: Extract<Identity, { kind: Op['identity'] }>;
-  /** The bytes exactly as received; empty where the operation takes no body. */
+  /** The bytes exactly as received; empty when the operation has no body. */
   readonly rawBody: Uint8Array;
-  /** Aborted when the client is gone before the answer's end, and at the end of a drain. */
+  /** Aborted when the client disconnects before the end of the response, and at the end of a drain. */
   readonly signal: AbortSignal;
   readonly requestId: string;
   /** Carries the request id, the operation and the caller's trace. */
   readonly log: Log;
-  /** The client's address: the socket's peer, or what a trusted proxy says of it. */
+  /** The client's address: the socket's peer, or the address that a trusted proxy reports. */
   readonly remoteAddress: string;
   readonly request: {
     readonly host: string;
     readonly origin: string | undefined;
-    /** All headers as received, names in lower case. Most handlers want `headers`, the declared ones. */
+    /** All headers as received, names in lower case. Most handlers use `headers`, the declared ones. */
     readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   };
-  /** Adds one entry to `Server-Timing`; without effect once the head of the answer is out. */
+  /** Adds one entry to `Server-Timing`; no effect once the head of the response is sent. */
   timing(name: string, durationMs: number): void;
   /**
-   * Tells what came of the call, for its line in the log, the metrics and its trace. May be called more than once, also
-   * while the answer is under way; of a member that is given twice the later one counts. Nothing of it reaches the caller.
+   * Records the result of the call for its log line, the metrics and its trace. May
+   * be called more than once, also while the response is being sent; a later value
+   * of a member replaces the earlier one. The caller never receives it.
    */
   note(fields: CallNote): void;
   /**
-   * Keeps the answer for a call that is repeated with its Idempotency-Key, in the transaction that does what it
-   * tells of: then no crash can come between the two. Without a key it does nothing.
+   * Stores the response for retries with the same Idempotency-Key, in the transaction of
+   * the call's effect, so that a crash cannot separate the two. No effect without a key.
    */
   readonly remember: Remember;
 }
 
-/** What a handler knows of a call that the server cannot see. Never what a person wrote, unless a provider quotes it. */
+/** Facts of a call that only the handler has. Never user content, except where a provider quotes it. */
 export interface CallNote {
-  /** The model that ran, by the id that the catalog gives it. */
+  /** The catalog's id of the called model. */
   model?: string;
   provider?: string;
   /** By disjoint kinds. */
   tokens?: { input?: number; cachedInput?: number; cacheWrite?: number; output?: number; reasoning?: number };
-  /** What was charged. */
+  /** The charged credits. */
   credits?: bigint | number;
-  /** How long others kept the answer waiting. */
+  /** How long the response waited for other services. */
   upstreamMs?: number;
-  /** From the request's arrival to the first piece of the answer's content. */
+  /** From the arrival of the request to the first piece of the response's content. */
   ttftMs?: number;
-  /** Of a call that failed: its error code, and the header `x-townhall-attempts`. */
+  /** The error code of a failed call, and the header `x-townhall-attempts`. */
   code?: string;
   attempts?: string;
-  /** What the provider answered to the last attempt: the status, and its own words without secrets, 500 characters at most. */
+  /**
+   * The provider's response to the last attempt: the status, and its text without
+   * secrets, at most 500 characters.
+   */
   providerStatus?: number;
   providerWords?: string;
 }
@@ -85,13 +89,13 @@ export type ReplyHeaders = Record<string, string>;
 type ReplyOf<R> = R extends { status: infer S; json: infer T }
   ?
       | { status: S; body: T; headers?: ReplyHeaders }
-      /** JSON that is serialized already. */
+      /** JSON that is already serialized. */
       | { status: S; content: Uint8Array; mediaType: 'application/json'; headers?: ReplyHeaders }
   : R extends { status: infer S; events: infer T }
     ? {
         status: S;
         events: AsyncIterable<SseEvent<T>>;
-        /** Written as a last data line, such as `[DONE]`, when the events end well. */
+        /** Written as a last data line, such as `[DONE]`, when the events end without an error. */
         end?: string;
         headers?: ReplyHeaders;
       }
@@ -113,7 +117,7 @@ type PassthroughReply = {
   headers?: ReplyHeaders;
 };
 
-/** What a handler of the operation may answer with. Errors are thrown as Problems, never replied. */
+/** The replies that the operation allows. Errors are thrown as Problems, never replied. */
 export type Reply<Op extends OperationShape> =
   | ReplyOf<Op['reply']>
   | (Op['passthrough'] extends true ? PassthroughReply : never);

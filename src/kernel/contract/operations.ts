@@ -1,5 +1,5 @@
-// The operations of the contract, read once at start into the form in which requests are matched, validated and handled.
-// A document that leaves something open or says it twice stops the start.
+// The operations of the contract, read once at start into the form for matching,
+// validation and handling. An ambiguous or incomplete document prevents the start.
 import { type Document, OpenAPIRouter } from 'openapi-backend';
 import { type ErrorDialect, errorDialects } from '../error-dialects.ts';
 import {
@@ -14,20 +14,27 @@ import {
 /** One operation of the contract. */
 export interface ContractOperation {
   operationId: string;
+  /** The operation whose handler it has: its alias target, or itself. */
+  handlerId: string;
   /** In lower case. */
   method: string;
   path: string;
   /** Anyone may call it, with or without a credential. */
   isPublic: boolean;
-  /** The identity kinds that may call it. */
+  /** The identity kinds that may call it with a bearer token. */
   admits: ReadonlySet<string>;
+  /**
+   * By name in lower case, the further headers that may carry a token, each with the
+   * identity kinds that it admits.
+   */
+  keyHeaders: ReadonlyMap<string, ReadonlySet<string>>;
   parameters: ParameterObject[];
   queryParameters: ReadonlyMap<string, { isList: boolean; isCommaSeparated: boolean }>;
   /** Of the declared header parameters, in lower case. */
   headerNames: string[];
-  /** Undeclared query parameters are passed on, as `x-tolerates-query` says. */
+  /** Undeclared query parameters are passed on (`x-tolerates-query`). */
   allowsAnyQuery: boolean;
-  /** Null where the operation takes no body. */
+  /** Null when the operation has no body. */
   body: OperationBody | null;
   maxBodyBytes: number | undefined;
   /** The whole body must arrive within this time. */
@@ -39,15 +46,17 @@ export interface ContractOperation {
   passthrough: boolean;
   /** The response holds a secret, which is shown once. */
   hasSecretResponse: boolean;
-  /** The name of a rate limit of its own, as `x-rate-limit` says. */
+  /** The name of the operation's own rate limit (`x-rate-limit`). */
   rateLimit: string | undefined;
-  /** Whose error types its errors carry, as `x-error-types` says; ours without it. */
+  /** The error dialect of the operation (`x-error-types`); undefined for ours. */
   errorDialect: ErrorDialect | undefined;
-  /** The codes that its errors may have, as `x-error-codes` lists them; undefined where the document lists none. */
+  /** The dialect applies only to requests with this header (`x-error-types-header`). */
+  errorDialectHeader: string | undefined;
+  /** The allowed codes of its errors (`x-error-codes`); undefined when the document lists none. */
   errorCodes: ReadonlySet<string> | undefined;
   /** The response does not depend on a credential, and the request is not counted. */
   ignoresCredential: boolean;
-  /** Of an operation that will go: what its answers say about it. Undefined for all others. */
+  /** The headers of a deprecated operation; undefined for all others. */
   deprecationHeaders: { deprecation: string; sunset: string } | undefined;
 }
 
@@ -79,16 +88,17 @@ function readOperation(
   identities: Record<string, string>,
   { path, method, operation }: { path: string; method: string; operation: OperationObject },
 ): ContractOperation {
-  // Not openapi-backend's `security`, which falls back to the document's default and then to none.
+  // Not openapi-backend's `security`, which falls back to the document's default and then to no security.
   const security = document.paths?.[path]?.[method]?.security ?? [];
   const parameters = (operation.parameters ?? []).map((parameter) => resolveReference(document, parameter));
   return {
     operationId: operation.operationId ?? '',
+    handlerId: (operation['x-alias-of'] as string | undefined) ?? operation.operationId ?? '',
     method,
     path,
     // An empty requirement beside others makes the credential optional, which admits anyone.
     isPublic: security.length === 0 || security.some((requirement) => Object.keys(requirement).length === 0),
-    admits: new Set(schemesOf(security).map((scheme) => identities[scheme] ?? '')),
+    ...readSchemes(document, security, identities),
     parameters,
     queryParameters: readQueryParameters(document, parameters),
     headerNames: parameters
@@ -111,13 +121,17 @@ function readOperation(
     hasSecretResponse: operation['x-secret-response'] === true,
     rateLimit: operation['x-rate-limit'] as string | undefined,
     errorDialect: operation['x-error-types'] as ErrorDialect | undefined,
+    errorDialectHeader: operation['x-error-types-header'] as string | undefined,
     errorCodes: readErrorCodes(operation['x-error-codes'] as string[] | undefined),
     ignoresCredential: operation['x-ignores-credential'] === true,
     deprecationHeaders: operation['deprecated'] === true ? deprecationHeaders(operation) : undefined,
   };
 }
 
-/** RFC 9745 counts seconds since 1970 after an `@`; RFC 8594 wants a date of HTTP. Throws unless both days are said. */
+/**
+ * RFC 9745 has seconds since 1970 after an `@`; RFC 8594 has an HTTP date. Throws
+ * unless both days are declared.
+ */
 function deprecationHeaders(operation: OperationObject): { deprecation: string; sunset: string } {
   const [since, sunset] = [operation['x-deprecated-since'], operation['x-sunset']].map((day) =>
     typeof day === 'string' ? new Date(day) : new Date(Number.NaN),
@@ -131,6 +145,27 @@ function deprecationHeaders(operation: OperationObject): { deprecation: string; 
 
 function readErrorCodes(codes: string[] | undefined): ReadonlySet<string> | undefined {
   return codes && new Set(codes);
+}
+
+/** The identity kind for each place of a credential: `Authorization`, and the headers of `apiKey` schemes. */
+function readSchemes(
+  document: OpenApiDocument,
+  security: Record<string, string[]>[],
+  identities: Record<string, string>,
+): Pick<ContractOperation, 'admits' | 'keyHeaders'> {
+  const admits = new Set<string>();
+  const keyHeaders = new Map<string, Set<string>>();
+  for (const name of schemesOf(security)) {
+    const scheme = document.components?.securitySchemes?.[name];
+    const kind = identities[name] ?? '';
+    if (scheme?.type !== 'apiKey') {
+      admits.add(kind);
+      continue;
+    }
+    const header = (scheme.name ?? '').toLowerCase();
+    keyHeaders.set(header, (keyHeaders.get(header) ?? new Set()).add(kind));
+  }
+  return { admits, keyHeaders };
 }
 
 function schemesOf(security: Record<string, string[]>[]): string[] {
@@ -170,12 +205,14 @@ function formFilesOf(document: OpenApiDocument, schema: object | undefined): Rea
     document,
     schema ?? {},
   );
-  const isFile = (member: object) =>
-    resolveReference<{ format?: string }>(document, member).format === 'binary';
+  const isFile = (member: object): boolean => {
+    const { format, items } = resolveReference<{ format?: string; items?: object }>(document, member);
+    return format === 'binary' || (items !== undefined && isFile(items));
+  };
   return new Set(Object.keys(properties).filter((name) => isFile(properties[name] ?? {})));
 }
 
-/** Throws, naming everything that is wrong, when the document and the handlers do not agree. */
+/** Throws an error that names every inconsistency when the document and the handlers do not agree. */
 export function requireConsistency(
   document: OpenApiDocument,
   operations: ContractOperation[],
@@ -188,9 +225,12 @@ export function requireConsistency(
     ...operations.flatMap(({ path, method }) => schemesOf(document.paths?.[path]?.[method]?.security ?? [])),
   ]);
   const errors = [
+    ...Object.entries(declared)
+      .filter(([, { type, in: place }]) => type === 'apiKey' && place !== 'header')
+      .map(([scheme]) => `the security scheme ${scheme} takes a key elsewhere than in a header`),
     ...operations.flatMap((operation, index) => [
       ...operationErrors(operation, document.paths?.[operation.path]?.[operation.method]?.security),
-      ...(operation.operationId !== '' && !Object.hasOwn(handlers, operation.operationId)
+      ...(operation.operationId !== '' && !Object.hasOwn(handlers, operation.handlerId)
         ? [`${operation.operationId} has no handler`]
         : []),
       ...(operations.findIndex(({ operationId }) => operationId === operation.operationId) < index &&

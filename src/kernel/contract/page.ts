@@ -1,5 +1,5 @@
-// Pages of a list and their opaque cursors. A cursor holds the sort key of the last item, so that inserted and deleted items
-// shift nothing.
+// Pages of a list and their opaque cursors. A cursor contains the sort key of the
+// last item, so that inserted and deleted items do not shift the pages.
 import { Problem } from '../problem.ts';
 
 const defaultLimit = 100;
@@ -12,7 +12,10 @@ export function encodeCursor(value: CursorValue): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url');
 }
 
-/** The sort key in a cursor. Throws 400 unless `isSortKey` accepts it, as a caller may have written the cursor. */
+/**
+ * The sort key in a cursor. Throws 400 unless `isSortKey` accepts it, as a caller
+ * may have written the cursor.
+ */
 export function decodeCursor<SortKey>(
   cursor: string,
   isSortKey: (value: unknown) => value is SortKey,
@@ -32,7 +35,7 @@ export function isCursorText(value: unknown): value is string {
   return typeof value === 'string' && value.length <= 256 && !/\p{Cc}|\p{Surrogate}/u.test(value);
 }
 
-/** The sort key of a list in order of time: a time in UTC, as SQL or JSON writes it, and an id. */
+/** The sort key of a list in order of time: a UTC time in the form of SQL or JSON, and an id. */
 export function isTimeAndId(value: unknown): value is [time: string, id: string] {
   if (!Array.isArray(value) || value.length !== 2) return false;
   const [timeText, id] = value as unknown[];
@@ -41,12 +44,12 @@ export function isTimeAndId(value: unknown): value is [time: string, id: string]
     /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?(?:Z|\+00)$/.exec(timeText) ?? [];
   if (day === undefined || day.startsWith('0000')) return false;
   const parsed = new Date(`${day}T${time}Z`);
-  // Date reads a day that is not in the calendar as a later one.
+  // Date parses a day that does not exist as a later one.
   return !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(`${day}T${time}`);
 }
 
 /**
- * The page out of rows that were read with one more than `limit`: that one says whether there is a next page.
+ * The page from rows that were read with a limit one higher: the extra row shows that there is a next page.
  */
 export function pageOf<Row>(
   rows: readonly Row[],

@@ -1,16 +1,17 @@
-// The way of a request through the contract: match, identify, authorize, read, validate, handle. Every refusal is thrown
-// as a Problem.
+// The pipeline of a request: match, identify, authorize, read, validate, handle.
+// Every rejection is thrown as a Problem.
 import { type Idempotency, type Remember, rememberNothing } from '../data/idempotency.ts';
 import { Problem } from '../problem.ts';
 import { HandlerCall } from './call.ts';
 import { type OperationInput, readInput } from './input.ts';
 import type { ContractOperation } from './operations.ts';
 import type { AnyReply } from './reply.ts';
-import type { ContractRequest } from './request.ts';
-import type { Router } from './router.ts';
+import { type ContractRequest, readCredential } from './request.ts';
+import type { RouteMatch, Router } from './router.ts';
+import { createDialectLookup } from './dialect-lookup.ts';
 import { explainNulByte } from './storable.ts';
 
-/** Who makes a request. `operations` limits a credential to some operations. */
+/** The identity of the caller. `operations` limits a credential to some operations. */
 export interface CallerIdentity {
   kind: string;
   operations?: ReadonlySet<string>;
@@ -18,7 +19,8 @@ export interface CallerIdentity {
 
 export interface PipelineOptions<Identity extends CallerIdentity> {
   router: Router<ContractOperation>;
-  /** Throws a 400 that names every member at fault. May coerce parameters in place. */
+  operations: readonly ContractOperation[];
+  /** Throws a 400 that names every invalid member. May coerce parameters in place. */
   validate(operation: ContractOperation, input: OperationInput): void;
   handlers: ReadonlyMap<string, (call: HandlerCall) => Promise<AnyReply>>;
   identify(token: string): Promise<Identity | null>;
@@ -36,9 +38,21 @@ export function createPipeline<Identity extends CallerIdentity>(
   options: PipelineOptions<Identity>,
 ): (request: ContractRequest) => Promise<AnyReply> {
   const { router, guest, idempotency } = options;
+  const dialectOf = createDialectLookup(options.operations);
+
+  /** Throws a 400 for a path that cannot be decoded, with the error types of the operations around it. */
+  function matchRoute(request: ContractRequest): RouteMatch<ContractOperation> {
+    try {
+      return router.match(request.method.toLowerCase(), request.path);
+    } catch (error) {
+      request.errorDialect = dialectOf(request, { outcome: 'not_found' });
+      throw error;
+    }
+  }
 
   async function run(request: ContractRequest): Promise<AnyReply> {
-    const match = router.match(request.method.toLowerCase(), request.path);
+    const match = matchRoute(request);
+    request.errorDialect = dialectOf(request, match);
     if (match.outcome === 'not_found') throw routeNotFound();
     if (match.outcome === 'method_not_allowed') return answerOptions(request, match.allow);
     const { operation, params } = match;
@@ -46,7 +60,7 @@ export function createPipeline<Identity extends CallerIdentity>(
     request.identity = guest;
     const identity = await identify(request, operation);
     request.identity = identity;
-    authorize(operation, identity);
+    authorize(request, operation, identity);
     const input = await readInput(request, operation, params);
     options.validate(operation, input);
     request.isHandled = true;
@@ -57,9 +71,11 @@ export function createPipeline<Identity extends CallerIdentity>(
     }
   }
 
-  /** Every attempt is counted by `admit`, also one whose credential is unknown or whose lookup fails. */
+  /** `admit` counts every attempt, also with an unknown credential or a failed lookup. */
   async function identify(request: ContractRequest, operation: ContractOperation): Promise<Identity> {
     if (operation.ignoresCredential) return guest;
+    if (operation.keyHeaders.size > 0)
+      request.credential = readCredential(request, operation.keyHeaders.keys());
     const { credential } = request;
     if (credential.kind === 'none') {
       await options.admit?.(request, operation, guest);
@@ -73,20 +89,22 @@ export function createPipeline<Identity extends CallerIdentity>(
       throw error;
     }
     await options.admit?.(request, operation, identity);
+    if (credential.kind === 'conflict') throw conflictingCredentials(credential.headers);
     if (identity === null) throw invalidToken();
     return identity;
   }
 
-  function authorize(operation: ContractOperation, identity: Identity): void {
-    const { operationId, isPublic, admits } = operation;
+  function authorize(request: ContractRequest, operation: ContractOperation, identity: Identity): void {
+    const { handlerId, isPublic } = operation;
     if (isPublic) return;
-    if (admits.has(identity.kind) && (identity.operations?.has(operationId) ?? true)) return;
+    if (admittedKinds(request, operation).has(identity.kind) && (identity.operations?.has(handlerId) ?? true))
+      return;
     throw identity.kind === guest.kind ? authenticationRequired() : forbiddenForIdentity();
   }
 
   function handle(
     request: ContractRequest,
-    { operationId, hasSecretResponse, errorDialect }: ContractOperation,
+    { handlerId: operationId, hasSecretResponse, errorDialect }: ContractOperation,
     { identity, input }: { identity: Identity; input: OperationInput },
   ): Promise<AnyReply> {
     const handler = options.handlers.get(operationId);
@@ -112,6 +130,28 @@ export function createPipeline<Identity extends CallerIdentity>(
   }
 
   return run;
+}
+
+/**
+ * The identity kinds that may call the operation with the header in which the request sends its credential.
+ */
+function admittedKinds(
+  { credential }: ContractRequest,
+  { admits, keyHeaders }: ContractOperation,
+): ReadonlySet<string> {
+  if (credential.kind !== 'bearer' || credential.keyHeader === undefined) return admits;
+  return keyHeaders.get(credential.keyHeader) ?? noKinds;
+}
+
+const noKinds: ReadonlySet<string> = new Set();
+
+function conflictingCredentials([one, other]: readonly [string, string]): Problem {
+  return new Problem(
+    'bad_request',
+    'invalid_request',
+    `The headers ${one} and ${other} hold different credentials; send one of them.`,
+    { param: other },
+  );
 }
 
 function routeNotFound(): Problem {

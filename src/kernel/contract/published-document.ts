@@ -1,8 +1,8 @@
-// The contract as a server publishes it: serialized once, with an ETag, and with this server in place of the one that the
-// document names as an example.
+// The contract in its published form: serialized once, with an ETag, and with this
+// server's address in place of the example.
 import { createHash } from 'node:crypto';
 
-/** The value of a Link header that leads to the document (RFC 8631). */
+/** The value of the Link header to the document (RFC 8631). */
 export const serviceDescription = '</openapi.json>; rel="service-desc"; type="application/json"';
 
 interface DocumentHeaders extends Record<string, string> {
@@ -14,11 +14,11 @@ export type DocumentReply =
   | { status: 200; content: Uint8Array; mediaType: 'application/json'; headers: DocumentHeaders }
   | { status: 304; headers: DocumentHeaders };
 
-/** Answers 304 when the caller has this document already, as its `If-None-Match` says. */
+/** Responds with 304 when the caller already has this document (`If-None-Match`). */
 export function publishDocument(definition: object): (ifNoneMatch: string | undefined) => DocumentReply {
   let answer: Extract<DocumentReply, { status: 200 }> | undefined;
   return (ifNoneMatch) => {
-    // Serialized at the first request: most servers are never asked.
+    // Serialized at the first request, since most servers never get one.
     answer ??= serialize(definition);
     const { headers } = answer;
     return ifNoneMatch !== undefined && includesTag(ifNoneMatch, headers.etag)
@@ -35,7 +35,7 @@ function serialize(definition: object): Extract<DocumentReply, { status: 200 }> 
   return { status: 200, content, mediaType: 'application/json', headers };
 }
 
-// A weak comparison, as RFC 9110 asks for: a proxy that compresses turns the tag into a weak one.
+// A weak comparison (RFC 9110): a proxy that compresses makes the tag weak.
 function includesTag(ifNoneMatch: string, etag: string): boolean {
   return ifNoneMatch
     .split(',')

@@ -1,27 +1,31 @@
-// Validates replies and error bodies against the contract, in tests. A mismatch becomes a 500 that names the operation.
+// Validates replies and error bodies against the contract, in tests. A mismatch
+// becomes a 500 that names the operation.
 import type { JsonRecord } from '../json-value.ts';
 import { type ContractOperation, declaredResponse } from './operations.ts';
 import type { AnyReply } from './reply.ts';
 import type { CompiledSchema } from './validator.ts';
 
 export interface ReplyValidator {
-  /** The reply, whose events are checked as they are read. Throws for one that the operation does not declare. */
+  /**
+   * Returns the reply, whose events are checked as they are read. Throws for a reply
+   * that the operation does not declare.
+   */
   checkedReply(operation: ContractOperation, reply: AnyReply): AnyReply;
-  /** How a JSON body differs from the declared one; null when it does not. */
+  /** The first difference of a JSON body from the declared one; null when it matches. */
   jsonMismatch(operation: ContractOperation, status: number, body: unknown): string | null;
 }
 
-// HTTP's own headers of the connection and the body; OpenAPI describes the media type elsewhere.
+// HTTP's own headers for the connection and the body; OpenAPI describes the media type elsewhere.
 const transportHeaders = new Set(['connection', 'content-length', 'content-type']);
 
-/** The headers that the operation does not declare for the status, as text; null when it declares all. */
+/** The undeclared headers for the status, as text; null when all are declared. */
 export function headerMismatch(
   operation: ContractOperation,
   status: number,
   headers: Record<string, string>,
 ): string | null {
   const response = declaredResponse(operation, status);
-  // A status of an upstream comes with the headers of the declared ones.
+  // A passed-through status has the headers of the declared ones.
   if (response === undefined && operation.passthrough) return null;
   const declared = new Set(Object.keys(response?.headers ?? {}).map((name) => name.toLowerCase()));
   const undeclared = Object.keys(headers).filter(

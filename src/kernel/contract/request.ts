@@ -1,5 +1,6 @@
-// One request on its way through the contract. The server creates it (http/request.ts); the pipeline fills in the
-// operation and the identity.
+// One request in the contract. The server creates it (http/request.ts); the pipeline
+// sets the operation and the identity.
+import type { ErrorDialect } from '../error-dialects.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from './operation.ts';
 import type { ContractOperation } from './operations.ts';
@@ -11,23 +12,25 @@ export interface ContractRequest {
   /** As received, without the question mark. */
   readonly query: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Parsed from the header `Authorization`. */
-  readonly credential: Credential;
+  /** Parsed from `Authorization`, and once the operation is known also from its declared key headers. */
+  credential: Credential;
   readonly requestId: string;
   readonly remoteAddress: string;
   readonly log: Log;
-  /** Aborted when the client is gone before the end of the response, and at the end of a drain. */
+  /** Aborted when the client disconnects before the end of the response, and at the end of a drain. */
   readonly signal: AbortSignal;
   timing(name: string, durationMs: number): void;
   note(fields: CallNote): void;
   readBody(operation: ContractOperation): RequestBody | Promise<RequestBody>;
   /** Set once the route is matched. */
   operation: ContractOperation | undefined;
+  /** The dialect of its errors: that of its operation, or of the operations at its path. */
+  errorDialect: ErrorDialect | undefined;
   /** Set once the operation is known; the guest's until the credential is checked. */
   identity: { kind: string } | undefined;
-  /** True from the call of the handler on: any response is then the operation's own. */
+  /** True from the call of the handler on; then every response is the operation's own. */
   isHandled: boolean;
-  /** Sent with any response; a reply's own headers win. */
+  /** Sent with any response; a reply's own headers take precedence. */
   responseHeaders: Record<string, string> | undefined;
 }
 
@@ -39,21 +42,62 @@ export interface RequestBody {
   isForm: boolean;
 }
 
-/** What the header `Authorization` holds. Anything but one well-formed bearer token is `malformed`. */
-export type Credential = { kind: 'none' } | { kind: 'malformed' } | { kind: 'bearer'; token: string };
+/**
+ * The credential of the request. Any other value than one well-formed token is
+ * `malformed`. `keyHeader` names the header of a token outside of `Authorization`.
+ */
+export type Credential =
+  | { kind: 'none' }
+  | { kind: 'malformed' }
+  | { kind: 'bearer'; token: string; keyHeader?: string }
+  /** Two headers with different values. */
+  | { kind: 'conflict'; headers: readonly [string, string] };
 
 const noCredential: Credential = { kind: 'none' };
 const malformedCredential: Credential = { kind: 'malformed' };
 
-// Our tokens have 56 characters. Longer values are refused before a lookup.
+// Our tokens have 56 characters. Longer values are rejected before a lookup.
 const maxHeaderLength = 256;
-// RFC 9110 compares the scheme without case. Other spellings (two spaces, a comma) are refused, because an intermediary
-// may read them differently.
+// RFC 9110 compares the scheme case-insensitively. Other spellings (two spaces, a
+// comma) are rejected, because an intermediary may read them differently.
 const bearerShape = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
+const tokenShape = /^[A-Za-z0-9._~+/-]+=*$/;
 
 export function parseCredential(header: string | string[] | undefined): Credential {
   if (header === undefined) return noCredential;
   if (typeof header !== 'string' || header.length > maxHeaderLength) return malformedCredential;
   const token = bearerShape.exec(header)?.[1];
   return token === undefined ? malformedCredential : { kind: 'bearer', token };
+}
+
+/**
+ * The credential of a request to an operation that also accepts a bare token in one of
+ * `keyHeaders`. The same token in several headers is one credential: some clients send it twice.
+ */
+export function readCredential(
+  { headers }: Pick<ContractRequest, 'headers'>,
+  keyHeaders: Iterable<string>,
+): Credential {
+  let credential = parseCredential(headers['authorization']);
+  let source = 'authorization';
+  for (const keyHeader of keyHeaders) {
+    const value = headers[keyHeader];
+    if (value === undefined) continue;
+    const next = parseKey(value, keyHeader);
+    if (credential.kind === 'none') credential = next;
+    else if (!isSameToken(credential, next)) return { kind: 'conflict', headers: [source, keyHeader] };
+    else continue;
+    source = keyHeader;
+  }
+  return credential;
+}
+
+function parseKey(value: string | string[], keyHeader: string): Credential {
+  if (typeof value !== 'string' || value.length > maxHeaderLength || !tokenShape.test(value))
+    return malformedCredential;
+  return { kind: 'bearer', token: value, keyHeader };
+}
+
+function isSameToken(one: Credential, other: Credential): boolean {
+  return one.kind === 'bearer' && other.kind === 'bearer' && one.token === other.token;
 }

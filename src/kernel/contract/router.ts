@@ -1,30 +1,34 @@
-// Matches method and path to an operation. A literal path of the contract owns all its spellings and methods, so none of them
-// reaches a template such as `/v1/{service}/{action}`.
+// Matches method and path to an operation. A literal path of the contract includes all its
+// spellings and methods, so none of them matches a template such as `/v1/{service}/{action}`.
 import { Problem } from '../problem.ts';
 
 /** A path of the contract with the operations on it. */
 export interface Route<Operation> {
-  /** As the contract writes it, such as `/v1/ai/models/{model_id}`. */
+  /** The path in the form of the contract, such as `/v1/ai/models/{model_id}`. */
   template: string;
   /** By method in lower case. */
   operations: ReadonlyMap<string, Operation>;
-  /** The name of a parameter that takes the whole rest of the path, slashes included. */
+  /** The parameter that matches the whole rest of the path, including slashes. */
   spansSlashes?: string;
 }
 
 export type RouteMatch<Operation> =
   | { outcome: 'found'; operation: Operation; params: Record<string, string> }
-  | { outcome: 'method_not_allowed'; allow: string }
+  | { outcome: 'method_not_allowed'; allow: string; operations: ReadonlyMap<string, Operation> }
   | { outcome: 'not_found' };
 
 export interface Router<Operation> {
-  /** `path` is the raw request path without its query. Throws a 400 Problem for a path that cannot be decoded. */
+  /**
+   * `path` is the raw request path without its query. Throws a 400 Problem for a path that cannot be decoded.
+   */
   match(method: string, path: string): RouteMatch<Operation>;
 }
 
 interface Segment {
   literal: string | null;
   name: string;
+  /** Text after the parameter in the same segment, such as `:generateContent`. */
+  suffix: string;
 }
 
 interface Template<Operation> {
@@ -58,7 +62,7 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
   ): RouteMatch<Operation> {
     const { operations } = template.route;
     const operation = operations.get(method) ?? (method === 'head' ? operations.get('get') : undefined);
-    if (operation === undefined) return { outcome: 'method_not_allowed', allow: template.allow };
+    if (operation === undefined) return { outcome: 'method_not_allowed', allow: template.allow, operations };
     return { outcome: 'found', operation, params: params() };
   }
 
@@ -70,18 +74,18 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       const canonicalPath = canonical(path);
       const parts = path.split('/').slice(1);
       if (literalPaths.has(canonicalPath)) {
-        // An invalid name below a list, such as `%2e`: the error of the parameter says more than a 404.
+        // An invalid name below a list, such as `%2e`: the parameter's error is more specific than a 404.
         const below = templates.find(
           (candidate) => candidate.route.template.startsWith(`${canonicalPath}/`) && fits(candidate, parts),
         );
         if (below && !parts.includes('')) paramsOf(below, parts);
         return { outcome: 'not_found' };
       }
-      // An empty segment (a double or a trailing slash) is another spelling of something, never a name.
+      // An empty segment (a double or a trailing slash) is another spelling of a path and never a name.
       if (path[0] !== '/' || parts.includes('')) return { outcome: 'not_found' };
       const template = templates.find((candidate) => fits(candidate, parts));
       if (template && canonicalPath !== path) {
-        // Other spellings of a template's literal segments belong to it, as those of a literal path do.
+        // Other spellings of a template's literal segments match it, as with a literal path.
         const owner = templates.find((candidate) => fits(candidate, canonicalPath.split('/').slice(1)));
         if (owner && templates.indexOf(owner) < templates.indexOf(template)) return { outcome: 'not_found' };
       }
@@ -95,11 +99,10 @@ function segmentsOf(template: string): Segment[] {
   return template
     .split('/')
     .slice(1)
-    .map((part) =>
-      part.startsWith('{') && part.endsWith('}')
-        ? { literal: null, name: part.slice(1, -1) }
-        : { literal: part, name: '' },
-    );
+    .map((part) => {
+      const [, name, suffix = ''] = /^\{(\w+)\}(:\w+)?$/.exec(part) ?? [];
+      return name === undefined ? { literal: part, name: '', suffix } : { literal: null, name, suffix };
+    });
 }
 
 function allowOf<Operation>(route: Route<Operation>): string {
@@ -109,12 +112,14 @@ function allowOf<Operation>(route: Route<Operation>): string {
   return [...methods, 'OPTIONS'].join(', ');
 }
 
-// The leftmost difference decides: a literal segment before a parameter, a longer template before a shorter.
+// The leftmost difference decides: a literal segment before a parameter, a parameter
+// with a suffix before one without, a longer template before a shorter.
 function bySpecificity(a: { segments: Segment[] }, b: { segments: Segment[] }): number {
   for (const [index, segment] of a.segments.entries()) {
     const other = b.segments[index];
     if (!other) return -1;
     if ((segment.literal === null) !== (other.literal === null)) return segment.literal === null ? 1 : -1;
+    if (segment.suffix.length !== other.suffix.length) return other.suffix.length - segment.suffix.length;
   }
   return a.segments.length < b.segments.length ? 1 : 0;
 }
@@ -128,17 +133,29 @@ function fits(
     (route.spansSlashes === undefined || parts.length < segments.length)
   )
     return false;
-  return segments.every((segment, index) => segment.literal === null || segment.literal === parts[index]);
+  return segments.every(({ literal, suffix }, index) => {
+    if (literal !== null) return literal === parts[index];
+    // A parameter that spans slashes is the last segment, so its suffix ends the path.
+    return suffix === '' || partWithSuffix(parts, index, route.spansSlashes)?.endsWith(suffix) === true;
+  });
+}
+
+function partWithSuffix(
+  parts: string[],
+  index: number,
+  spansSlashes: string | undefined,
+): string | undefined {
+  return spansSlashes === undefined ? parts[index] : parts.at(-1);
 }
 
 function paramsOf<Operation>(template: Template<Operation>, parts: string[]): Record<string, string> {
-  // Without a prototype, so that a parameter called `constructor` is found only where it was sent.
+  // Without a prototype, so that a parameter named `constructor` exists only if it was sent.
   const params = Object.create(null) as Record<string, string>;
-  for (const [index, { literal, name }] of template.segments.entries()) {
+  for (const [index, { literal, name, suffix }] of template.segments.entries()) {
     if (literal !== null) continue;
     const spans = name === template.route.spansSlashes;
     const raw = spans ? parts.slice(index).join('/') : (parts[index] ?? '');
-    params[name] = decodeParameter(name, raw, spans);
+    params[name] = decodeParameter(name, raw.slice(0, raw.length - suffix.length), spans);
   }
   return params;
 }
@@ -159,7 +176,7 @@ function decodeParameter(name: string, raw: string, spans: boolean): string {
   return value;
 }
 
-// Control characters, both slashes and lone surrogates: names do not need them, attacks do.
+// Control characters, both slashes and lone surrogates: names do not need them, and attacks use them.
 const unsafeInSegment = /[\u0000-\u001f\u007f-\u009f/\\\u2028\u2029]|\p{Surrogate}/u;
 
 function refuseUndecodable(path: string): void {
@@ -177,13 +194,14 @@ function refuseUndecodable(path: string): void {
 }
 
 /**
- * One form for all spellings of a path: decoded as often as it is encoded, folded in case and
+ * The canonical form of all spellings of a path: decoded as often as it is encoded, folded in case and
  * compatibility, without control characters, dot segments, path parameters and superfluous slashes.
  */
 function canonical(path: string): string {
   if (plainPath.test(path) && !path.includes('//') && !path.includes('/.')) return trimSlash(path);
   let text = path;
-  // Four rounds see through any nesting that a proxy could peel off; each further one costs the sender 2 bytes a character.
+  // Four rounds decode any nesting that a proxy could remove; each further one costs
+  // the sender 2 bytes per character.
   for (let round = 0; round < 4 && text.includes('%'); round += 1) {
     const decoded = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) =>
       Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'),

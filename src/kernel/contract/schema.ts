@@ -1,5 +1,5 @@
-// JSON Schemas beside the contract: of plugin actions, services and settings files. A schema is compiled once, at start, so
-// that an invalid one stops the start and not a call.
+// JSON Schemas outside the contract: of plugin actions, services and settings files. A schema is
+// compiled once at the start, so that an invalid one prevents the start instead of failing a call.
 import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { describeErrors, type SchemaError } from './validation-errors.ts';
@@ -13,10 +13,10 @@ export type SchemaCheckResult = { ok: true } | { ok: false; details: ProblemDeta
 /** Checks a value without changing it. */
 export type SchemaCheck = (value: unknown) => SchemaCheckResult;
 
-// More errors than this do not help to repair a value.
+// More errors do not help to correct a value.
 const maximumDetails = 16;
 
-/** Compiles a schema of draft 2020-12. Throws when it is not one, with the reason in the message. */
+/** Compiles a schema of draft 2020-12. Throws for an invalid one, with the reason in the message. */
 export function compileSchema(schema: JsonSchema): SchemaCheck {
   const validate = compileValid(schema) ?? compileInvalid(schema);
   return (value) => {
@@ -25,17 +25,20 @@ export function compileSchema(schema: JsonSchema): SchemaCheck {
   };
 }
 
-// The validator of schemas. Compiling the metaschema costs more than all schemas of an agent, so one validator is created on
-// first use; it keeps nothing of the schemas that it checks.
+// The validator of schemas. Compiling the metaschema costs more than all schemas of an agent,
+// so one validator is created at its first use; it does not cache the checked schemas.
 let metaValidator: Ajv2020 | undefined;
 
-/** Whether the metaschema accepts it. Patterns and references are not checked. */
+/** Whether the schema is valid by the metaschema. Patterns and references are not checked. */
 export function isSchema(schema: JsonSchema): boolean {
   metaValidator ??= new Ajv2020({ strict: false, logger: false });
   return metaValidator.validateSchema(schema) === true;
 }
 
-/** Null for what is no schema, or refers to what a schema of its own cannot: `compileInvalid` throws the reason. */
+/**
+ * Null for an invalid schema, or one with unresolvable references: `compileInvalid` throws the
+ * reason.
+ */
 function compileValid(schema: JsonSchema): ValidateFunction | null {
   try {
     if (!isSchema(schema)) return null;
@@ -50,7 +53,7 @@ function compileInvalid(schema: JsonSchema): ValidateFunction {
 }
 
 function compileAlone(schema: JsonSchema, options: Options): ValidateFunction {
-  // One validator a schema: two schemas may use one `$id`.
+  // One validator per schema, since two schemas may have the same `$id`.
   const ajv = new Ajv2020({
     strict: false,
     allErrors: false,
@@ -69,7 +72,10 @@ export interface ValidationError {
   message: string;
 }
 
-/** Compiles the schema of a document that a person writes: all errors are reported and not only the first. Throws like `compileSchema`. */
+/**
+ * Compiles the schema of a handwritten document: all errors are reported and not only the first.
+ * Throws like `compileSchema`.
+ */
 export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => ValidationError[] {
   const ajv = new Ajv2020({
     strict: false,
@@ -90,8 +96,9 @@ export type QueryCheck = (
 ) => { ok: true; value: Record<string, unknown> } | { ok: false; details: ProblemDetail[] };
 
 /**
- * Compiles a schema for members that arrive as text, as those of a query do: where it asks for a number or a
- * boolean, a text that says one passes, and a single value passes for a list of one. Throws like `compileSchema`.
+ * Compiles a schema for members that arrive as text, such as query parameters: where
+ * it requires a number or a boolean, its text form is accepted, and a single value
+ * is accepted for a list of one. Throws like `compileSchema`.
  */
 export function compileQuery(schema: JsonSchema): QueryCheck {
   const ajv = new Ajv2020({
@@ -128,7 +135,7 @@ function detail(error: ErrorObject): ProblemDetail {
   return { path: memberPath(parent), message: error.message ?? 'is not valid' };
 }
 
-// As a caller would write it: `items[0].name`.
+// The path in the usual notation: `items[0].name`.
 function memberPath(segments: string[]): string {
   return segments
     .map((segment, index) => (/^\d+$/.test(segment) ? `[${segment}]` : `${index === 0 ? '' : '.'}${segment}`))

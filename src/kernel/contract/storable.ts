@@ -1,8 +1,9 @@
-// Values that PostgreSQL cannot store although JSON and queries allow them, and the size limit of stored JSON.
+// Values that PostgreSQL cannot store although JSON and queries allow them, and the
+// size limit of stored JSON.
 import { Problem } from '../problem.ts';
 
-// A NUL, or half of a surrogate pair, as JSON.stringify writes them; an even number of backslashes before them
-// stands for backslashes.
+// A NUL, or half of a surrogate pair, in the form of JSON.stringify; an even number of backslashes
+// before it are escaped backslashes.
 const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/;
 
 /** Throws 400, naming `param`, unless the value can be stored and has at most `maxBytes` as JSON. */
@@ -13,12 +14,12 @@ export function requireStorable(value: unknown, param: string, maxBytes = 16 * 1
   if (unstorable.test(text)) throw unstorableProblem(param, 'holds a NUL or half of a surrogate pair');
 }
 
-// The error codes of PostgreSQL for a NUL: in a text, and in JSON.
+// PostgreSQL's error codes for a NUL: in a text, and in JSON.
 const nulCodes = new Set(['22021', '22P05']);
 
 /**
- * Replaces an error of the database about a NUL by a 400 that names the member of the request that holds it. A NUL is not
- * refused earlier, since most input of models is never stored.
+ * Replaces a database error about a NUL by a 400 that names the request's member with
+ * the NUL. Input is not checked earlier, since most input of models is never stored.
  */
 export function explainNulByte(error: unknown, query: unknown, body: unknown): unknown {
   if (!(error instanceof Error) || !('code' in error) || !nulCodes.has(String(error.code))) return error;

@@ -1,5 +1,5 @@
-// `minLength` and `maxLength` for the validator. Its own ones count the characters of the whole text every time; most
-// texts are decided by their number of UTF-16 units, of which a character has one or two.
+// `minLength` and `maxLength` for the validator. Its own implementation always counts the characters of the
+// whole text; for most texts the number of UTF-16 units is enough, since a character has one or two of them.
 import { _, type Ajv, type CodeKeywordDefinition, type KeywordCxt } from 'ajv';
 
 /** Replaces both keywords. */
@@ -17,7 +17,7 @@ function lengthKeyword(keyword: 'maxLength' | 'minLength'): CodeKeywordDefinitio
     keyword,
     type: 'string',
     schemaType: 'number',
-    // A long text is refused before a pattern reads it.
+    // Reject a long text before its pattern runs.
     before: 'pattern',
     error: {
       message: ({ schemaCode }) => _`${`must NOT have ${words} than `} + ${schemaCode} + " characters"`,
@@ -42,7 +42,7 @@ export function hasAtLeast(text: string, limit: number): boolean {
   return text.length >= 2 * limit || characters(text) >= limit;
 }
 
-// As JSON Schema counts them: a surrogate pair is one.
+// Counts like JSON Schema: a surrogate pair is one character.
 function characters(text: string): number {
   let count = 0;
   for (let at = 0; at < text.length; at += 1) {

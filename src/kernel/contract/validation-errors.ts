@@ -1,5 +1,5 @@
-// Turns the errors of a JSON Schema validator into one sentence for each invalid member, by the names that the caller wrote.
-// A value that matches none of several forms is explained by the form that it comes closest to.
+// Converts the errors of a JSON Schema validator to one sentence for each invalid member, in the
+// caller's names. A value that matches none of several forms is explained by the closest form.
 import { isRecord } from '../json-value.ts';
 import { Problem, type ProblemDetail } from '../problem.ts';
 
@@ -65,7 +65,7 @@ export function invalidRequestProblem(errors: readonly SchemaError[], tools: Sch
   );
 }
 
-/** The errors of a schema without alternatives, with the names that lead to each invalid member. */
+/** The errors of a schema without alternatives, with the path of names to each invalid member. */
 export function describeErrors(errors: readonly SchemaError[]): { names: string[]; message: string }[] {
   return errors
     .flatMap(violationsOf)
@@ -122,8 +122,8 @@ function explainForms(error: SchemaError, tools: SchemaTools): Violation[] {
   ];
 }
 
-// The form with the fewest errors is the one that the caller intended. Where several lack one member each, any of these
-// members would do.
+// Assumes that the caller intended the form with the fewest errors. If several forms
+// lack one member each, any of these members is valid.
 function nearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Violation[] {
   const candidates = forms
     .map((form) => explain(tools.check(form, data), tools))
@@ -146,15 +146,16 @@ function nearest(forms: unknown[], data: unknown, pointer: string, tools: Schema
   return best.map((violation) => ({ pointer: pointer + violation.pointer, message: violation.message }));
 }
 
-// How far the form fits before its first error. Only the first is known of a large body, and a form that lacks a member at
-// once says less about it than one whose members are there and wrong.
+// How deep into the value the first error is. A missing or unknown member counts
+// half a step less than a present invalid one, since it is weaker evidence for the
+// intended form. Of a large body only the first error is known.
 function progressOf([first]: readonly Violation[]): number {
   if (first === undefined) return 0;
   const isShape = first.message === isRequired || first.message === notKnown;
   return pointerParts(first.pointer).length + (isShape ? 0 : 0.5);
 }
 
-// Two forms that each refuse nothing but the member of the other: their members exclude each other.
+// Two forms whose only error is the other's member: the two members exclude each other.
 function rivalOf({ pointer, message }: Violation, candidates: readonly Violation[][]): string | undefined {
   if (message !== notKnown) return undefined;
   const rival = candidates.find(
@@ -163,7 +164,7 @@ function rivalOf({ pointer, message }: Violation, candidates: readonly Violation
   return rival && memberPath(pointerParts(rival.pointer));
 }
 
-// In `dependentSchemas` a member is refused because of another one.
+// In `dependentSchemas` another member causes the rejection.
 function refusalOf(error: SchemaError): string {
   const [, name] =
     /\/dependentSchemas\/([^/]+)\/properties\/[^/]+\/false schema$/.exec(error.schemaPath ?? '') ?? [];
@@ -183,14 +184,17 @@ function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools):
   if (typeof declared === 'string') return declared;
   const first = forms.length > 0 ? tools.resolve(forms[0]) : {};
   const names = isRecord(first.properties) ? Object.keys(first.properties) : [];
-  return (
-    names.find((name) =>
-      forms.every((form) => tagValues(tools.resolve(form), name, tools).length > 0 || isOpen(tools)(form)),
-    ) ?? null
-  );
+  return names.find((name) => isTag(name, forms, tools)) ?? null;
 }
 
-// The form of an open union that takes the values which no other form knows.
+// Each form lists values of the member. The same list in all forms belongs to a member that they share.
+function isTag(name: string, forms: unknown[], tools: SchemaTools): boolean {
+  const lists = forms.map((form) => tagValues(tools.resolve(form), name, tools));
+  const isListed = lists.every((values, index) => values.length > 0 || isOpen(tools)(forms[index]));
+  return isListed && new Set(lists.map((values) => JSON.stringify(values))).size > 1;
+}
+
+// The form of an open union that accepts all values which no other form lists.
 function isOpen(tools: SchemaTools): (form: unknown) => boolean {
   return (form) => tools.resolve(form)['x-open'] === true;
 }
@@ -281,7 +285,7 @@ function messageOf({ keyword, params, schema, parentSchema }: SchemaError): stri
     case 'uniqueItems':
       return 'must not repeat an item';
     case 'pattern':
-      // A pattern may say in words what it asks for.
+      // A pattern may have its own message.
       if (isRecord(parentSchema) && typeof parentSchema['x-pattern-message'] === 'string')
         return parentSchema['x-pattern-message'];
       return `must match the pattern ${String(schema ?? params.pattern)}`;
@@ -331,7 +335,7 @@ function pointerParts(pointer: string): string[] {
     .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-// Names come from the caller, so they are cut to a length that a log and a screen can bear.
+// The caller chooses the names, so they are truncated to a length that suits logs and screens.
 function memberPath(names: string[]): string {
   let path = '';
   for (const name of names) {

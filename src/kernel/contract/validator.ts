@@ -1,5 +1,5 @@
-// Validates requests against the schemas of the contract. openapi-backend compiles the validators of an operation; this file
-// gives it engines that share one copy of the document.
+// Validates requests against the schemas of the contract. openapi-backend compiles the
+// validators of an operation; this file provides engines that share one copy of the document.
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { type Document, OpenAPIRouter, OpenAPIValidator, ValidationContext } from 'openapi-backend';
@@ -11,21 +11,24 @@ import type { ContractOperation } from './operations.ts';
 import { useQuickLengths } from './text-length.ts';
 import { invalidRequestProblem, type SchemaError, type SchemaTools } from './validation-errors.ts';
 
-/** Checks a value against one schema: its errors, none when it fits. */
+/** Checks a value against one schema; returns its errors, none for a valid value. */
 export type CompiledSchema = (value: unknown) => SchemaError[];
 
 export interface RequestValidator {
-  /** Throws a 400 that names every member at fault. Coerces parameters in place, as they arrive as text. */
+  /** Throws a 400 that names every invalid member. Coerces parameters in place, as they arrive as text. */
   validate(operation: ContractOperation, input: OperationInput): void;
-  /** Compiles the validators of the operation ahead of its first request. Throws for a schema that does not compile. */
+  /**
+   * Compiles the validators of the operation ahead of its first request. Throws for
+   * a schema that does not compile.
+   */
   prepare(operation: ContractOperation): void;
   /** Compiles a schema of the document; it may refer to others. */
   compile(schema: JsonRecord): CompiledSchema;
 }
 
-// The id of the document in ajv, so that its `$ref`s are compiled once and shared by all operations.
+// The id of the document in ajv, which compiles its `$ref`s once and shares them between all operations.
 const documentId = 'contract.json';
-// Finding all errors costs more than finding the first. Larger bodies are answered with the first one.
+// Finding all errors costs more than finding the first. Larger bodies get only the first one.
 const maxExplainedBytes = 16 * 1024;
 
 export function createRequestValidator(
@@ -49,13 +52,13 @@ export function createRequestValidator(
       context === ValidationContext.Params ? parameterEngine : bodyEngine,
   });
 
-  // Not openapi-backend's validateRequest: it parses query, headers and cookies of every request again and reports the
-  // errors of the body before those of the parameters.
+  // Not openapi-backend's validateRequest: it parses query, headers and cookies of every
+  // request again and reports the errors of the body before those of the parameters.
   function validatorsOf({ operationId, body }: ContractOperation): readonly ValidateFunction[] {
     const existing = validators.get(operationId);
     if (existing) return existing;
     const compiled = [...compiler.getRequestValidatorsForOperation(operationId)].reverse();
-    // openapi-backend compiles one media type and takes required files out of a form.
+    // openapi-backend compiles one media type and drops required files of a form.
     if (body?.form?.schema)
       compiled.push(
         bodyEngine.compile({ type: 'object', properties: { requestForm: absolute(body.form.schema) } }),
@@ -67,7 +70,7 @@ export function createRequestValidator(
   const resolve: SchemaTools['resolve'] = (schema) =>
     isRecord(schema) ? resolveReference<JsonRecord>(document, schema) : {};
   const tools: SchemaTools = { resolve, check: (schema, value) => allErrors(schema as JsonRecord, value) };
-  // A long list in a form of a union would otherwise have an error for each of its items.
+  // Otherwise a long list in a form of a union would have an error for each of its items.
   const quickTools: SchemaTools = {
     resolve,
     check: (schema, value) => firstError(schema as JsonRecord, value),
@@ -133,20 +136,21 @@ function lazy<T>(make: () => T): () => T {
   return () => (value ??= make());
 }
 
-// A form as its schema describes it, where a file is a text of any content. Which members are files is checked here.
+// A form in the shape of its schema, where a file is a text of any content. This
+// function checks which members are files.
 function formValues({ body }: ContractOperation, members: unknown): Record<string, unknown> {
   const values: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(members as Record<string, unknown>)) {
-    const isFile = typeof value === 'object';
     const mustBeFile = body?.formFiles.has(name) === true;
-    if (mustBeFile !== isFile) {
+    if ([value].flat().some((member) => (typeof member === 'object') !== mustBeFile)) {
       const message = mustBeFile ? 'must be a file' : 'must not be a file';
       throw new Problem('bad_request', 'invalid_request', `The member \`${name}\` ${message}.`, {
         param: name,
         details: [{ path: name, message }],
       });
     }
-    values[name] = isFile ? '' : value;
+    const asText = (member: unknown) => (typeof member === 'object' ? '' : member);
+    values[name] = Array.isArray(value) ? value.map(asText) : asText(value);
   }
   return values;
 }
@@ -155,8 +159,9 @@ function createEngine(
   document: OpenApiDocument,
   options: { coerceTypes?: boolean; allErrors?: boolean },
 ): Ajv2020 {
-  // Not strict: a contract has keywords that are for readers. Verbose: validation-errors.ts needs the schema of each error.
-  // The discriminator keyword stays off, as ajv refuses its mapping; `oneOf` with `const` says the same.
+  // Not strict: a contract has keywords for readers only. Verbose:
+  // validation-errors.ts needs the schema of each error. The discriminator keyword
+  // stays off, as ajv rejects its mapping; `oneOf` with `const` is equivalent.
   const ajv = new Ajv2020({ strict: false, verbose: true, logger: false, ...options });
   addFormats.default(ajv);
   useQuickLengths(ajv);
@@ -166,15 +171,16 @@ function createEngine(
   return ajv.addSchema(document, documentId, false, false);
 }
 
-// A leap second is not a Date. PostgreSQL reads years of other than four digits differently from how a Date writes them.
+// Date has no leap seconds. PostgreSQL reads years of other than four digits
+// differently from how a Date writes them.
 function isStorableTime(time: Date): boolean {
   const year = time.getUTCFullYear();
   return year >= 1_000 && year <= 9_999;
 }
 
 /**
- * The operations as openapi-backend compiles them: parameters resolved, references made absolute. It would otherwise copy
- * every schema into every operation and follow recursive ones without end.
+ * The operations in the form for openapi-backend: parameters resolved, references made absolute.
+ * It would otherwise copy every schema into every operation and follow recursive ones without end.
  */
 function compilableDocument(operations: readonly ContractOperation[]): Document {
   const paths: Record<string, Record<string, object>> = {};
@@ -204,12 +210,12 @@ function compilableParameters({ parameters, headerNames, allowsAnyQuery }: Contr
       required,
       schema: absolute(schema ?? {}),
     }));
-  // How OpenAPI declares free-form query parameters: one with additional properties.
+  // OpenAPI declares free-form query parameters as one parameter with additional properties.
   const anyQuery = { name: '*', in: 'query', schema: { additionalProperties: true } };
   return allowsAnyQuery ? [...declared, anyQuery] : declared;
 }
 
-/** The schema with references that lead into the document from outside of it. */
+/** The schema with absolute references into the document. */
 function absolute(schema: JsonRecord): JsonRecord {
   const convert = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(convert);

@@ -1,5 +1,6 @@
-// PostgreSQL arrays as text, both ways. postgres.js can do this only after it has asked the server for its
-// types on every new connection, and a connection lost at that moment is an unhandled rejection in it.
+// Converts PostgreSQL arrays from and to text. postgres.js does it only after a query for the
+// server's types on every new connection, and losing the connection during that query is an
+// unhandled rejection in it.
 
 type Element = string | null | Element[];
 

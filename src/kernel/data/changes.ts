@@ -1,6 +1,6 @@
-// Change notification between replicas: one row whose number grows with every change, polled twice a second. Caches that
-// listen are never older than that. After an outage of the database a replica notifies its listeners at the first poll, as it
-// may have missed changes.
+// Change notification between replicas: one row whose number grows with every change, polled
+// twice a second. Caches that listen are never older than that. After an outage of the
+// database a replica notifies its listeners at the first poll, as it may have missed changes.
 import { pause } from '../async.ts';
 import type { Clock } from '../clock.ts';
 import type { Database, Tx } from './database.ts';
@@ -8,15 +8,18 @@ import type { Log } from '../log.ts';
 
 export interface Changes {
   /**
-   * Notifies every replica, this one included, once the transaction has committed. Call it last in a transaction: it locks
-   * the row until the commit.
+   * Notifies every replica, this one included, once the transaction has committed.
+   * Call it last in a transaction: it locks the row until the commit.
    */
   bump(tx: Tx): Promise<void>;
-  /** Calls the listener after every change, and after an outage in which changes may have been missed. Returns the unsubscribe. */
+  /**
+   * Calls the listener after every change, and after an outage in which changes may
+   * have been missed. Returns the unsubscribe.
+   */
   onChange(listener: () => void): () => void;
   /**
-   * A number that stays the same while nothing changes. A cache entry is valid while this equals the value from before its
-   * read. Null while it is unknown.
+   * A number that stays the same while nothing changes. A cache entry is valid while
+   * this equals the value from before its read. Null while it is unknown.
    */
   generation(): number | null;
   start(): void;
@@ -32,7 +35,8 @@ export interface ChangesOptions {
   everyMs?: number;
 }
 
-// Longest use of a cached value without a poll; a change is promised to hold within a second.
+// Longest use of a cached value without a poll. The limit for a change to take effect is one
+// second.
 const trustMs = 900;
 // After this time an own change whose number no poll has returned was rolled back.
 const ownChangeMs = 5_000;

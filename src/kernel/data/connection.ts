@@ -1,5 +1,5 @@
-// The byte stream of one database connection: connects to a PostgreSQL server, with TLS where configured, and adds a deadline
-// for answers. postgres.js has none, so an unresponsive server would block a caller for ever.
+// The byte stream of one database connection: connects to a PostgreSQL server, with TLS where configured, and
+// adds a deadline for answers. postgres.js has none, so an unresponsive server would block a caller for ever.
 import { once } from 'node:events';
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -67,7 +67,7 @@ async function startTls(
     ...(typeof tls === 'object' ? tls : {}),
   };
   if (!isIP(host)) options.servername = host;
-  // verify-ca asks for a known issuer only, whatever name the certificate bears.
+  // verify-ca requires a known issuer and ignores the name in the certificate.
   if (tls === 'verify-ca') options.checkServerIdentity = () => undefined;
   const secured = connectTls(options);
   socket.on('error', (error) => secured.destroy(error));
@@ -91,7 +91,10 @@ async function withConnectTimeout<T>(stream: Duplex, limitMs: number, event: Pro
   }
 }
 
-/** Destroys the stream when no byte of an answer arrives for `deadlineMs`. For connections that carry one query at a time. */
+/**
+ * Destroys the stream when no byte of an answer arrives for `deadlineMs`. For
+ * connections that carry one query at a time.
+ */
 export function withAnswerDeadline(stream: Duplex, deadlineMs: number): Duplex {
   let timer: NodeJS.Timeout | undefined;
   let tail: Buffer = Buffer.alloc(0);

@@ -1,5 +1,5 @@
-// What commands ask of the server that holds an embedded database, which no other process can open: how it stands, and a
-// copy of it. Both surfaces answer the same, so that one command can look after either.
+// Control handlers of a server that holds an embedded database, which no other process can open:
+// its state, and a copy of it. Gateway and agent answer the same, so that one command serves both.
 import { writeFile } from 'node:fs/promises';
 import type { ControlHandler } from '../control.ts';
 import type { Database } from './database.ts';
@@ -16,7 +16,8 @@ export function databaseControls(
 ): DatabaseControls {
   return {
     'db.facts': () => databaseFacts(database, migrations),
-    // Into a file that the command has created: a user of the socket may read the data anyway.
+    // Writes into a file that the command has created. Whoever can use the socket can read the data
+    // folder anyway.
     'db.backup': async (input) => {
       const bytes = await database.dump?.();
       if (bytes === undefined) throw new Error('This engine has a program of its own for backups.');

@@ -1,5 +1,5 @@
-// What an operator wants to know of a database without changing anything in it: its version, whether it keeps its
-// word, how far its clock is off, and which migrations it has. Facts only; the caller judges them.
+// Facts about a database for an operator, read without a change: version, durability, clock
+// difference and migrations. The caller judges them.
 import { systemClock } from '../clock.ts';
 import type { Database } from './database.ts';
 import { migrationState, type MigrationState } from './migrate.ts';
@@ -7,9 +7,9 @@ import { migrationState, type MigrationState } from './migrate.ts';
 export interface DatabaseFacts {
   engine: Database['engine'];
   version: string;
-  /** Of those that decide whether a commit is on the disk, the settings that are off. */
+  /** The settings of durability that are off. */
   unsafeSettings: string[];
-  /** How far its clock is ahead of ours; the time of the question is allowed for. */
+  /** How far its clock is ahead of ours, corrected for the duration of the query. */
   clockAheadMs: number;
   answeredMs: number;
   bytes: number;

@@ -1,6 +1,6 @@
-// The database: a PostgreSQL server or the embedded engine behind one interface, and the only file that knows postgres.js.
-// Every wait has a deadline. A deadline that expires and any other sign of an absent database reach the caller as a 503
-// `database_unavailable` with Retry-After.
+// The database: a PostgreSQL server or the embedded engine behind one interface, and the only
+// file that knows postgres.js. Every wait has a deadline. A deadline that expires and any other
+// sign of an absent database reach the caller as a 503 `database_unavailable` with Retry-After.
 import postgres from 'postgres';
 import type { Duplex } from 'node:stream';
 import { formatArray, parseArray } from './arrays.ts';
@@ -24,15 +24,15 @@ export type Sql = postgres.ISql<Types>;
 
 /** A transaction's own `sql`. It refuses to run once the transaction is over or its connection is lost. */
 export interface Tx extends Sql {
-  /** Runs the work so that its failure undoes it alone; the error is thrown on. */
+  /** Runs the work in a savepoint, which a failure rolls back; the error is rethrown. */
   savepoint<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
 }
 
 export interface Queries {
   sql: Sql;
   /**
-   * Commits when the work resolves and rolls back when it throws. Never await an outer `sql` within: the embedded engine
-   * has one session, so that would deadlock until the deadline.
+   * Commits when the work resolves and rolls back when it throws. Never await an outer `sql`
+   * within: the embedded engine has one session, so that would deadlock until the deadline.
    */
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
 }
@@ -48,12 +48,15 @@ export interface Database extends Queries {
   /** Calls back with the wait of each statement or transaction that did not get a connection at once. */
   onPoolWait(listener: (ms: number) => void): void;
   /**
-   * One connection beside the pool, with a deadline of its own and no statement timeout: for migrations and for libraries
-   * that start their own transactions. The embedded engine shares its one
-   * session with it, so nothing session-wide (SET, session advisory locks) belongs here.
+   * One connection beside the pool, with a deadline of its own and no statement timeout: for
+   * migrations and for libraries that start their own transactions. The embedded engine shares
+   * its one session with it, so nothing session-wide (SET, session advisory locks) belongs here.
    */
   session(options: { deadlineMs: number }): Queries & { close(): Promise<void> };
-  /** The embedded cluster as a gzipped tar, fit for `connect({path, seed})`; undefined on PostgreSQL, which has pg_dump. */
+  /**
+   * The embedded cluster as a gzipped tar, fit for `connect({path, seed})`;
+   * undefined on PostgreSQL, which has pg_dump.
+   */
   dump?(): Promise<Uint8Array>;
   /** Lets running statements finish for up to five seconds, then cuts them. Releases the data folder. */
   close(): Promise<void>;
@@ -65,7 +68,10 @@ export interface DatabaseLimits {
   /** How long a caller waits for a free connection. */
   queueMs: number;
   connectMs: number;
-  /** No progress of an answer for this long destroys the connection. Above `statementMs`, so that a slow statement is told from a frozen server. */
+  /**
+   * An answer without progress for this long destroys the connection. Longer than `statementMs`, to
+   * distinguish a slow statement from a frozen server.
+   */
   deadlineMs: number;
   statementMs: number;
   lockMs: number;
@@ -94,15 +100,18 @@ export type ConnectOptions = (
 };
 
 /**
- * Opens the database and asks it once. Throws a Problem when it is away, when another process holds the
- * data folder, or when the server would acknowledge what it has not written to disk.
+ * Opens the database and queries it once. Throws a Problem when it is unreachable, when another
+ * process holds the data folder, or when the server acknowledges commits before they are on disk.
  */
 export async function connect(options: ConnectOptions, { log }: { log: Log }): Promise<Database> {
   const limits = { ...defaultLimits, ...options.limits };
   return 'url' in options ? connectServer(options, limits, log) : connectEmbedded(options, limits, log);
 }
 
-/** Waits for a database to open, and names the setting of its address when that fails. `url` is absent for the embedded one. */
+/**
+ * Waits for a database to open, and names the setting of its address when that
+ * fails. `url` is absent for the embedded one.
+ */
 export async function withSettingName<T>(
   setting: string,
   url: string | undefined,
@@ -230,7 +239,8 @@ function clientOptions(socket: () => Duplex, log: Log) {
   return {
     socket,
     max: 1,
-    // One query at a time on a connection: the deadline watches the one, and none waits behind another's lock.
+    // One query at a time on a connection: the deadline watches the one, and none
+    // waits behind another's lock.
     max_pipeline: 0,
     idle_timeout: 0,
     max_lifetime: 0,
@@ -286,8 +296,8 @@ interface Connections {
 }
 
 /**
- * What postgres.js makes of a template: a promise that starts when it is awaited, by giving itself
- * to its handler. These members are not in its types; the version is pinned.
+ * A query of postgres.js: a promise that starts when it is awaited, by passing itself to its
+ * handler. These members are not in its types; the version is pinned.
  */
 interface Query extends Promise<unknown> {
   handler: (query: Query) => void;
@@ -296,7 +306,7 @@ interface Query extends Promise<unknown> {
   cursorFn?: unknown;
 }
 
-/** A connection with a client of its own, which is thrown away with it. */
+/** A connection with its own client, discarded together. */
 interface Lease {
   client: postgres.Sql<Types>;
   isAlive: boolean;
@@ -308,7 +318,7 @@ interface Lease {
 // the middle of a transaction, and a statement after a lost connection is an uncaught exception in it. So
 // it is used one connection at a time, and a connection that is lost takes its client with it.
 function createQueries(connections: Connections): Queries & Pick<Database, 'pool' | 'onPoolWait' | 'close'> {
-  // Never connects: it makes the queries that any connection may run.
+  // It never connects; it only creates queries, which any connection may run.
   const maker = connections.client(() => {
     throw new Error('This client makes queries and runs none.');
   });
@@ -358,7 +368,8 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
       wire.destroy();
     },
   };
-  // Before postgres.js adds its own listeners, so that nothing can be run on what is lost.
+  // Registered before postgres.js adds its own listeners, so that nothing runs on a lost
+  // connection.
   const lose = (): void => {
     if (!lease.isAlive) return;
     lease.isAlive = false;
@@ -426,15 +437,15 @@ async function transact<T>(pool: Pool<Lease>, begin: string, work: (tx: Tx) => P
   }
 }
 
-/** A template whose queries are run by `run`. Fragments inside of other queries never run. */
+/** A template whose queries `run` executes. Fragments within other queries never run. */
 function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql {
   const route = <T>(query: T): T => {
     if (query instanceof Promise) (query as unknown as Query).handler = run;
     return query;
   };
   const make = maker as unknown as (first: unknown, ...rest: unknown[]) => unknown;
-  // The statement decides the type of a list parameter. postgres.js would declare the type of its first element, which is
-  // wrong for bigints, dates and booleans.
+  // The statement decides the type of a list parameter. postgres.js would declare
+  // the type of its first element, which is wrong for bigints, dates and booleans.
   const asParameter = (value: unknown): unknown =>
     Array.isArray(value) && value.length > 0 && !(value[0] instanceof Promise)
       ? maker.typed(value, 0)
@@ -455,7 +466,10 @@ function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql
   }) as unknown as Sql;
 }
 
-/** Calls `ended` once when the query settles, before its caller does, and translates errors to Problems and SQL errors. */
+/**
+ * Calls `ended` once when the query settles, before its caller does, and translates
+ * errors to Problems and SQL errors.
+ */
 function onSettled(query: Query, ended: (error?: unknown) => void): void {
   const { resolve, reject } = query;
   let isSettled = false;
@@ -495,11 +509,11 @@ async function requireDurability(sql: Sql): Promise<void> {
   );
 }
 
-// SQLSTATE classes and codes of transient failures: connection errors, exhausted resources, shutdown or startup, a statement
-// or lock timeout, a deadlock, a read-only replica.
+// SQLSTATE classes and codes of transient failures: connection errors, exhausted resources,
+// shutdown or startup, a statement or lock timeout, a deadlock, a read-only replica.
 const awayClasses = ['08', '53', '57', '58'];
 const awayCodes = new Set(['25006', '25P03', '40P01', '55P03']);
-// While a restore has the tables away: an unknown table, schema, function or type.
+// While a restore replaces the tables: an unknown table, schema, function or type.
 const missingCodes = new Set(['42P01', '3F000', '42883', '42704']);
 const ownSchema = /"?\b(gateway|agent|pgboss)\b"?(\.| )/;
 const droppedMeanwhile = /^(cache lookup failed|could not open relation with OID)/;
@@ -521,7 +535,10 @@ const awaySystemCodes = new Set([
   'ERR_STREAM_WRITE_AFTER_END',
 ]);
 
-/** The error for a caller: a Problem when the failure is transient, else the error itself, an SQL error with its `code`. */
+/**
+ * The error for a caller: a Problem when the failure is transient, else the error
+ * itself, an SQL error with its `code`.
+ */
 function databaseProblem(error: unknown): unknown {
   if (error instanceof Problem) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';

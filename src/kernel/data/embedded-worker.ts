@@ -1,6 +1,7 @@
-// The thread in which the embedded PostgreSQL lives. PGlite has one session and answers synchronously,
-// so it is kept off the server's event loop; peers take turns, and one that is inside a transaction keeps
-// its turn until the transaction ends. A commit is on the disk before its answer leaves this file.
+// The thread that runs the embedded PostgreSQL. PGlite has one session and answers synchronously,
+// so it does not run on the server's event loop. Peers take turns; a peer within a transaction
+// keeps its turn until the transaction ends. A commit is on disk before its answer leaves this
+// file.
 import {
   closeSync,
   existsSync,
@@ -19,14 +20,14 @@ import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
 import { isSingleExecutable, readBytes, readPieces, assetPath } from '../assets.ts';
 
-/** What the thread is started with. */
+/** The start options of the thread. */
 export interface EmbeddedStart {
-  /** The cluster's folder; made from the seed when it does not exist. */
+  /** The cluster's folder; created from the seed when it does not exist. */
   cluster: string;
   /** A gzipped tar of an initialized cluster, or null: then initdb runs, which takes seconds. */
   seed: string | null;
   idleInTransactionMs: number;
-  /** How often the size of the log since the last checkpoint is looked at. */
+  /** Interval for checking the size of the WAL since the last checkpoint. */
   checkpointEveryMs: number;
 }
 
@@ -83,7 +84,7 @@ const startParams = [
   'timezone=UTC',
 ];
 
-/** PGlite's folder file system, whose fsync does nothing, with one that asks the disk. */
+/** PGlite's folder file system, whose fsync does nothing, with a real fsync. */
 class DurableFolder extends NodeFS {
   override async init(...[pg, options]: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {
     const prepared = await super.init(pg, options);
@@ -94,7 +95,8 @@ class DurableFolder extends NodeFS {
           fsyncSync(stream.nfd);
           return 0;
         } catch (error) {
-          // PostgreSQL must hear of it: a failed fsync of the log ends in its PANIC, never in an answer.
+          // PostgreSQL has to see the error: a failed fsync of the WAL ends in its PANIC and never
+          // in an answer.
           throw new FS.ErrnoError(NODEFS.convertNodeCode(error));
         }
       };
@@ -111,8 +113,8 @@ interface EmscriptenModule {
   };
 }
 
-// In its single-user mode PostgreSQL never makes a checkpoint by itself, so the log would grow for ever and
-// a start after a crash would read all of it. The check runs only outside of transactions.
+// In single-user mode PostgreSQL makes no checkpoints by itself: the WAL would grow without bound,
+// and recovery would read all of it. The check runs only outside of transactions.
 const checkpointAboveBytes = 32 * 1024 * 1024;
 const askWhetherDue = `select from pg_control_checkpoint() where pg_current_wal_insert_lsn() - redo_lsn > ${checkpointAboveBytes}`;
 
@@ -165,8 +167,8 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
 
   function run(bytes: Uint8Array): Uint8Array {
     const answer = engine.run(bytes);
-    // After a PANIC the memory of the engine is not to be trusted. The supervisor starts another thread,
-    // which recovers from the log; no answer has left for what was not committed.
+    // After a PANIC the engine's memory cannot be trusted. The supervisor starts another thread,
+    // which recovers from the WAL; no answer was sent for an uncommitted change.
     if (engine.panic()) process.exit(1);
     return answer;
   }
@@ -236,7 +238,7 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
   };
 }
 
-/** PGlite finds its files beside its own code; in the single executable there is no beside. */
+/** PGlite finds its files beside its own code, which does not work in the single executable. */
 async function engineFiles() {
   if (!isSingleExecutable) return {};
   const file = (name: string) => readBytes(assetPath(`packages/@electric-sql/pglite/${name}`));
@@ -253,9 +255,9 @@ async function engineFiles() {
 }
 
 /**
- * Unpacks the seed beside its place and renames it there once all of it is on the disk, so that a start
- * which is killed leaves nothing half. It goes through in small pieces: unpacked at once, a hundred
- * megabytes would stay with the process for its life.
+ * Unpacks the seed beside its target and renames it once everything is on disk, so that a killed
+ * start leaves nothing incomplete. Works in small pieces: a buffer of a hundred megabytes would
+ * stay with the process.
  */
 async function unpackSeed(seed: string, cluster: string): Promise<void> {
   const growing = `${cluster}.new`;
@@ -304,7 +306,7 @@ async function unpackSeed(seed: string, cluster: string): Promise<void> {
   syncPath(dirname(cluster));
 }
 
-/** The slow way to a first cluster, for a checkout whose seed was not made. */
+/** The slow way to a first cluster, for a checkout without a seed. */
 async function initialize(cluster: string): Promise<void> {
   const growing = `${cluster}.new`;
   rmSync(growing, { recursive: true, force: true });
@@ -320,7 +322,7 @@ async function initialize(cluster: string): Promise<void> {
   syncPath(dirname(cluster));
 }
 
-/** Several at once, because a file system writes what is asked together in one go: half the time of one by one. */
+/** Several at once: a file system combines concurrent fsyncs, which halves the time. */
 async function syncAll(paths: string[]): Promise<void> {
   const rest = paths.values();
   await Promise.all(
@@ -342,7 +344,10 @@ function syncPath(path: string): void {
   }
 }
 
-/** One header of a ustar archive, as PGlite and `tar` write it for a cluster: short names, no links. Undefined at its end. */
+/**
+ * Parses one ustar header as PGlite and `tar` write it for a cluster: short names, no links.
+ * Undefined at the end.
+ */
 function tarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: number } | undefined {
   if (header[0] === 0) return undefined;
   const text = (from: number, length: number): string =>
@@ -355,7 +360,9 @@ function tarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: num
   };
 }
 
-/** Whether the answer ends in ReadyForQuery outside of a transaction: the peer's turn is over. */
+/**
+ * Whether the answer ends in ReadyForQuery outside of a transaction, which ends the peer's turn.
+ */
 function isIdle(answer: Uint8Array): boolean {
   return answer.at(-6) === 0x5a && answer.at(-1) === 0x49;
 }

@@ -1,6 +1,5 @@
-// The embedded PostgreSQL as seen from the server's thread: its data folder, its lock, its worker, and
-// streams that speak the PostgreSQL protocol with it. With it a folder is a database: one process at a
-// time, durable at every commit.
+// The embedded PostgreSQL from the server's thread: data folder, lock, worker, and streams with the
+// PostgreSQL protocol. One process uses a folder at a time, and every commit is durable.
 import { chmodSync, existsSync } from 'node:fs';
 import { getCompileCacheDir } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
@@ -13,9 +12,9 @@ import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
 import type { Log } from '../log.ts';
 
 export interface EmbeddedOptions {
-  /** The data folder; made, readable by its owner alone, when it does not exist. */
+  /** The data folder; created readable by its owner only when it does not exist. */
   path: string;
-  /** What a first start is made from: a gzipped tar of a cluster. The one that `prepare` built when absent. */
+  /** The seed of a first start: a gzipped tar of a cluster. The built seed when absent. */
   seed?: string | undefined;
   idleInTransactionMs: number;
   /** 30 seconds when absent. */
@@ -24,23 +23,29 @@ export interface EmbeddedOptions {
 }
 
 export interface Embedded {
-  /** A new stream to the engine. `patient` ones may keep it busy for longer than `stuckMs`, as a migration does. */
+  /**
+   * A new stream to the engine. `patient` ones may keep it busy longer than `stuckMs`, for example
+   * for a migration.
+   */
   dial(options?: { patient?: boolean }): Promise<Duplex>;
-  /** The whole cluster as a gzipped tar, which is a seed again. Nothing else is answered while it is made. */
+  /** The whole cluster as a gzipped tar, usable as a seed. Blocks all other queries meanwhile. */
   dump(): Promise<Uint8Array>;
-  /** Ends the thread after a checkpoint and releases the folder. Open streams are destroyed. */
+  /** Stops the thread after a checkpoint and releases the folder. Open streams are destroyed. */
   close(): Promise<void>;
 }
 
-// How long a statement whose caller has left may keep the engine busy. A wasm engine cannot cancel a statement, but it can
-// be killed and started again, since everything committed is on disk.
+// How long a statement of a disconnected caller may keep the engine busy. A wasm engine cannot
+// cancel a statement, but it can be killed and restarted, since all commits are on disk.
 const stuckMs = 5_000;
 
-/** Locks the folder and starts the engine; resolves when it answers. Throws a Problem when the folder is held. */
+/**
+ * Locks the folder and starts the engine; resolves when it answers. Throws a Problem when the
+ * folder is locked.
+ */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const folder = resolve(options.path);
   await makeFolder(folder);
-  // makeFolder leaves the mode of a folder that was there, and the umask may have taken from it.
+  // makeFolder does not change the mode of an existing folder, and the umask may have reduced it.
   chmodSync(folder, 0o700);
   const lock = lockFolder(folder);
   const start: EmbeddedStart = {
@@ -52,8 +57,8 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   if (!existsSync(start.cluster)) {
     options.log.info({ folder, from: start.seed ? 'seed' : 'initdb' }, 'making the embedded database');
   }
-  // V8's optimizing compiler takes 550 MB to optimize the engine's largest functions, for no speed that we
-  // could measure. The first flag implies the others only when it is given on the command line.
+  // V8's optimizing compiler takes 550 MB for the engine's largest functions, without a measurable
+  // speedup. The first flag implies the others only on the command line.
   for (const flag of ['--liftoff-only', '--no-wasm-tier-up', '--no-wasm-dynamic-tiering'])
     setFlagsFromString(flag);
   try {
@@ -114,14 +119,14 @@ interface Engine {
   dial(patient: boolean): Duplex;
   dump(): Promise<Uint8Array>;
   stop(): Promise<void>;
-  /** Resolves with the reason once the thread has ended, wanted or not. */
+  /** Resolves with the reason once the thread has ended for any reason. */
   exit: Promise<string>;
 }
 
-// The thread compiles from this process's cache. In a checkout the cache has the code without its types, and the thread
-// does not load Node's type stripper, which takes 11 MB.
+// The thread compiles from this process's cache. In a checkout the cache has the code
+// without its types, and the thread does not load Node's type stripper, which takes 11 MB.
 function compileCacheEnvironment(): Record<string, string> {
-  // Node's folder is one of its version within the one that the process set.
+  // Node's folder is named by its version, within the one that the process set.
   const folder = isSingleExecutable ? undefined : getCompileCacheDir();
   return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
 }
@@ -186,7 +191,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
 interface Peer {
   stream: Duplex;
   isPatient: boolean;
-  /** Batches sent whose answers have not come. */
+  /** Number of batches without an answer yet. */
   unanswered: number;
 }
 
@@ -194,11 +199,14 @@ interface Peers {
   dial(isPatient: boolean): Duplex;
   receive(message: Extract<FromWorker, { peer: number }>): void;
   destroyStreams(reason?: Error): void;
-  /** To be called when the thread has ended. */
+  /** Call it when the thread has ended. */
   end(reason: Error): void;
 }
 
-/** The streams to one engine, by number. A stream that leaves during a statement that then takes too long calls `kill`. */
+/**
+ * The streams to one engine, by number. A stream that closes during a statement which then takes
+ * too long calls `kill`.
+ */
 function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) => void): Peers {
   const peers = new Map<number, Peer>();
   const leaving = new Map<number, NodeJS.Timeout>();
@@ -246,7 +254,7 @@ function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) =>
         peer.unanswered -= 1;
         if (message.bytes.length > 0) peer.stream.push(message.bytes);
       } else if (peer) {
-        // Expelled by the engine: the bytes are its error.
+        // The engine refuses the peer: the bytes are its error.
         peer.stream.push(message.bytes);
         peer.stream.push(null);
         peer.stream.end();
@@ -261,28 +269,28 @@ function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) =>
   };
 }
 
-// AuthenticationOk, BackendKeyData and ReadyForQuery: a worker of our own needs no login.
+// AuthenticationOk, BackendKeyData and ReadyForQuery: our own worker needs no login.
 const startupAnswer = Buffer.from([
   0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x4b, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49,
 ]);
 
 /**
- * The client's end: takes protocol messages, hands them on in batches that end where the client waits for
- * an answer (Sync, Flush, Query).
+ * The client's side: forwards protocol messages in batches that end where the client waits for an
+ * answer (Sync, Flush, Query).
  */
 function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; leave: () => void }): Duplex {
   let received: Buffer = Buffer.alloc(0);
   let hasStarted = false;
   const stream = new Duplex({
     read() {
-      // Answers are pushed as they come; the engine has one answer in flight at a time.
+      // Answers are pushed as they arrive; the engine has one answer in flight at a time.
     },
     write(chunk: Buffer, _encoding, done) {
       received = received.length > 0 ? Buffer.concat([received, chunk]) : chunk;
       if (!hasStarted && received.length >= 4 && received.length >= received.readUInt32BE(0)) {
         hasStarted = true;
         received = received.subarray(received.readUInt32BE(0));
-        // Never from within the write: postgres.js drops what it writes while it is being answered.
+        // Not within the write: postgres.js drops what it writes while it is being answered.
         setImmediate(() => stream.push(startupAnswer));
       }
       if (hasStarted) sendBatches();
@@ -306,11 +314,11 @@ function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; le
       at = next;
     }
     if (end === 0) return;
-    // A copy, because its memory is given away to the worker.
+    // A copy, because the buffer is transferred to the worker.
     send(new Uint8Array(received.subarray(0, end)));
     received = received.subarray(end);
   }
-  // postgres.js says goodbye only to a stream that calls itself open.
+  // postgres.js sends Terminate only to a stream whose readyState is open.
   Object.defineProperty(stream, 'readyState', { get: () => (stream.destroyed ? 'closed' : 'open') });
   return stream;
 }

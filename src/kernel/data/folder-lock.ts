@@ -1,13 +1,15 @@
-// One process a folder. The lock is a file lock of the operating system, taken through node:sqlite
-// because Node has no flock of its own: the kernel drops it with the process, so a killed holder leaves
-// nothing behind, a reused process id does no harm, and two starters cannot both take over.
+// Locks a folder for one process. It is a file lock of the operating system, taken through
+// node:sqlite because Node has no flock: the kernel releases it with the process, so a killed
+// holder leaves nothing behind, a reused process id does no harm, and two starters cannot both take
+// over.
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Problem } from '../problem.ts';
 
 const lockFile = 'townhall.lock';
-// The process id is written beside the lock, for the refused opener's message alone; nothing is decided by it.
+// The process id is stored beside the lock only for the error message of another opener; no
+// decision uses it.
 const holderFile = 'townhall.pid';
 const sqliteBusy = 5;
 
@@ -31,7 +33,10 @@ export function lockFolder(folder: string): FolderLock {
   );
 }
 
-/** As `lockFolder`, but null where the folder is held. Throws the system's error where the folder is unusable, or gone. */
+/**
+ * Like `lockFolder`, but null for a locked folder. Throws the system's error for an unusable or
+ * missing folder.
+ */
 export function tryLockFolder(folder: string): FolderLock | null {
   const holder = join(folder, holderFile);
   const lock = new DatabaseSync(join(folder, lockFile), { timeout: 0 });
@@ -58,7 +63,7 @@ function holderName(holder: string): string {
     if (pid === process.pid) return `process ${pid}, which is this one`;
     if (pid > 0) return `process ${pid}`;
   } catch {
-    // The holder is between taking the lock and writing its name.
+    // The holder has the lock but has not written its pid yet.
   }
   return 'another process';
 }

@@ -1,4 +1,4 @@
-// The rows of idempotency keys: who runs a call under a key, and the answer that the key replays.
+// SQL of idempotency keys: the running call of a key, and the answer that the key replays.
 import { createHash } from 'node:crypto';
 import type { Background } from '../background.ts';
 import { createLruCache } from '../cache.ts';
@@ -19,7 +19,7 @@ export interface StoredRow {
   requestId: string | null;
   /** Running, but its process has stopped renewing the lease. */
   isAbandoned: boolean;
-  /** `opaque` is a call that was done and whose answer is not kept. */
+  /** `opaque`: the call was executed and its answer is not stored. */
   state: 'running' | 'done' | 'opaque';
   status: number | null;
   body: string | null;
@@ -29,7 +29,9 @@ export interface IdempotencyStore {
   /** Null when the claim holds the key now, otherwise the row that holds it. */
   claim(claim: KeyClaim, request: { digest: Buffer; requestId: string }): Promise<StoredRow | null>;
   renewLease(claim: KeyClaim): Promise<unknown>;
-  /** Stores the answer; a null body makes the row opaque. `own` is the transaction that the answer belongs to. */
+  /**
+   * Stores the answer; a null body makes the row opaque. `own` is the transaction that the answer belongs to.
+   */
   save(own: Sql, claim: KeyClaim, answer: { status: number; body: string | null }): Promise<void>;
   release(claim: KeyClaim): Promise<void>;
   /** Ends the leases of the caller's running calls. */
@@ -68,8 +70,8 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
     { scope, run, caller }: KeyClaim,
     request: { digest: Buffer; requestId: string },
   ): Promise<StoredRow | null> {
-    // One statement decides among concurrent calls. It takes over a row that has expired, and one whose lease has, unless
-    // that call is still to be charged.
+    // One statement decides among concurrent calls. It takes over a row that has
+    // expired, and one whose lease has, unless that call is still to be charged.
     const [claimed] = await sql`
       insert into ${sql(table)} as i (scope, caller, request, run, request_id, state, lease_until, expires_at)
       values (${scope}, ${digest(caller)}, ${request.digest}, ${run}, ${request.requestId}, 'running', ${leaseEnd()},

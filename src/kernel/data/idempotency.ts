@@ -1,5 +1,5 @@
-// Calls with an Idempotency-Key: a repetition gets the first answer for a day instead of a second execution. A running call
-// holds its key by a lease, so a crash frees the key after a while.
+// Calls with an Idempotency-Key: a repetition gets the first answer for a day instead of a second
+// execution. A running call holds its key by a lease, so a crash frees the key after a while.
 import { randomUUID, webcrypto } from 'node:crypto';
 import { createBackground } from '../background.ts';
 import type { Clock } from '../clock.ts';
@@ -23,9 +23,11 @@ export interface IdempotentCall {
   /** Everything that makes two calls the same one. */
   request: { path: unknown; query: unknown; body: unknown; rawBody: Uint8Array };
   requestId: string;
-  /** The answer holds a secret and is not kept. */
+  /** The answer contains a secret and is not stored. */
   isSecret: boolean;
-  /** Error types of the operation's API. Failures are stored with ours and translated when they are replayed. */
+  /**
+   * Error types of the operation's API. Failures are stored with ours and translated when they are replayed.
+   */
   errorDialect?: ErrorDialect | undefined;
   signal: AbortSignal;
 }
@@ -36,13 +38,15 @@ interface Answer {
   headers?: Record<string, string>;
 }
 
-/** Stores the answer in the transaction whose result it reports, so that no crash can come between the two. */
+/**
+ * Stores the answer in the transaction whose result it reports, so that no crash can come between the two.
+ */
 export interface Remember {
   (tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
   /**
-   * For a paid call: its settlement writes the answer, also after an outage of the database. Null is a call that is
-   * charged and has no answer; it is not executed again. Undefined without a key. From the call of the result on, the key
-   * belongs to the settlement.
+   * For a paid call: its settlement writes the answer, also after an outage of the database.
+   * Null is a call that is charged and has no answer; it is not executed again. Undefined
+   * without a key. From the call of the result on, the key belongs to the settlement.
    */
   inSettlement(answer: { status: number; body?: unknown } | null): (() => SettlementAnswer) | undefined;
 }
@@ -69,8 +73,8 @@ export interface SettlementAnswer {
 
 export interface Idempotency {
   /**
-   * Executes the work, or returns the answer of its first execution. Throws 409 while that still runs or when its answer
-   * was not kept, and 422 when the key was used for another request.
+   * Executes the work, or returns the answer of its first execution. Throws 409 while that still
+   * runs or when its answer was not kept, and 422 when the key was used for another request.
    */
   runOnce<Reply extends Answer>(
     call: IdempotentCall,
@@ -83,21 +87,26 @@ export interface Idempotency {
 
 export interface IdempotencyOptions {
   database: Database;
-  /** The surface and its schema, which has the table `idempotency` and the function `idempotency_is_pending`. */
+  /**
+   * The surface and its schema, which has the table `idempotency` and the function `idempotency_is_pending`.
+   */
   schema: 'gateway' | 'agent';
   clock: Pick<Clock, 'monotonicMs'>;
   log: Log;
   /** How long a call that stopped renewing its lease keeps its key. */
   leaseMs?: number;
   keepSeconds?: number;
-  /** Of one caller's answers. Beyond it the oldest are dropped: their keys answer 409 `result_not_replayable`. */
+  /**
+   * Limit of one caller's stored answers. Beyond it the oldest are dropped: their keys answer 409
+   * `result_not_replayable`.
+   */
   maxBytesPerCaller?: number;
-  /** Beyond it the oldest keys are forgotten; without it their number has no bound but their age. */
+  /** Beyond it the oldest keys are deleted; without it only age limits their number. */
   maxKeysPerCaller?: number;
   /**
-   * The receipt of work that the call has started and that goes on without it; null when there is none. The key of such a
-   * call stays taken: a failure of the work is kept whatever its status, and the receipt is kept when the caller leaves or
-   * the process dies before the end.
+   * The receipt of work that the call has started and that runs on without it; null when there is
+   * none. The key of such a call stays taken: a failure of the work is stored with any status, and
+   * the receipt is stored when the caller disconnects or the process dies before the end.
    */
   receiptOf?: (call: StartedCall) => Promise<KeptAnswer | null>;
 }
@@ -120,7 +129,9 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const limits = { leaseMs, keepSeconds, maxBytesPerCaller, maxKeysPerCaller };
   const store = createIdempotencyStore({ ...options, ...limits, background });
 
-  /** Never throws: the caller has its answer, and the end of the lease frees a key that could not be settled. */
+  /**
+   * Never throws: the caller has its answer, and the end of the lease frees a key that could not be settled.
+   */
   async function settle(failure: string, work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -149,7 +160,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
           saveAnswer(store, database.sql, { claim, call: { isSecret: false } }, answer),
         );
       } else if (state.answer !== 'in_settlement') {
-        // A call that is charged, or will be, keeps its key: it must not be executed again.
+        // A call that was or will be charged keeps its key: it must not be executed again.
         await settle('a key could not be freed', () => store.release(claim));
       }
       throw error;
@@ -165,7 +176,10 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     }
   }
 
-  /** A call whose process died may have started work that goes on: then its receipt becomes the answer. */
+  /**
+   * A call whose process died may have started work that runs on: then its receipt becomes the
+   * answer.
+   */
   async function completeAbandoned(
     row: StoredRow,
     { operationId, isSecret }: IdempotentCall,
@@ -211,7 +225,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   };
 }
 
-/** What a repetition of a failed call gets; null frees the key. */
+/** The stored answer of a failed call; null frees the key. */
 function answerOfFailure(
   problem: Problem,
   { signal, requestId }: IdempotentCall,
@@ -233,7 +247,9 @@ async function saveAnswer(
   await store.save(own, claim, { status: answer.status, body });
 }
 
-/** The function that a handler receives, and whether it has stored the answer or left it to the settlement. */
+/**
+ * The function for the handler, and whether it has stored the answer or left it to the settlement.
+ */
 function createRemember(store: IdempotencyStore, claim: KeyClaim, call: IdempotentCall) {
   const state: { answer: 'unsaved' | 'saved' | 'in_settlement' } = { answer: 'unsaved' };
   const remember: Remember = Object.assign(
@@ -265,8 +281,8 @@ function byteLength(body: string | null): number {
 }
 
 /**
- * A lower bound of the value's length as JSON. Stops counting beyond `max`, so that an answer of many megabytes is not
- * serialized only to be dropped.
+ * A lower bound of the value's length as JSON. Stops counting beyond `max`, so that
+ * an answer of many megabytes is not serialized only to be dropped.
  */
 function minJsonLength(value: unknown, max: number): number {
   if (typeof value === 'string') return value.length + 2;
@@ -329,7 +345,8 @@ function translateFailure(body: ProblemBody, status: number, { dialect, surface 
   return forSurface(toErrorDialect(body, problem, dialect), surface);
 }
 
-// Sorting the members of a larger body would block the event loop; a repetition of it must have the same bytes.
+// Sorting the members of a larger body would block the event loop; a repetition of
+// it must have the same bytes.
 const maxComparedAsValue = 256 * 1024;
 
 async function requestDigest({ path, query, body, rawBody }: IdempotentCall['request']): Promise<Buffer> {

@@ -4,8 +4,8 @@ import type { Sql } from './database.ts';
 export type ExecuteSql = (text: string, values?: unknown[]) => Promise<{ rows: Record<string, unknown>[] }>;
 
 /**
- * Runs pg-boss's own statements, among them blocks with BEGIN and COMMIT. They share one connection, so they run one after
- * the other, and a failed block is rolled back before the next.
+ * Runs pg-boss's own statements, among them blocks with BEGIN and COMMIT. They share one
+ * connection, so they run one after the other, and a failed block is rolled back before the next.
  */
 export function serializedExecutor(sql: Sql): ExecuteSql {
   const execute = executor(sql);
@@ -27,8 +27,9 @@ export function serializedExecutor(sql: Sql): ExecuteSql {
 
 export function executor(sql: Sql): ExecuteSql {
   return async (text, values = []) => {
-    // pg-boss serializes most JSON itself, and postgres.js would serialize a parameter of a json type again: those
-    // become text. Values without a cast, such as a schedule's data and options, are objects that postgres.js serializes.
+    // pg-boss serializes most JSON itself, and postgres.js would serialize a
+    // parameter of a json type again: those become text. Values without a cast, such
+    // as a schedule's data and options, are objects that postgres.js serializes.
     const asText = new Set<number>();
     const statement = text.replaceAll(/\$(\d+)::(jsonb?)\b/g, (_, index: string, type: string) => {
       asText.add(Number(index));

@@ -1,5 +1,6 @@
-// Background jobs that outlive a request, and the only file that knows pg-boss. An enqueued job runs, in this process or
-// another, until its handler has returned once. It survives a restart, so a handler may be started again after a crash.
+// Background jobs that outlive a request, and the only file that knows pg-boss. An
+// enqueued job runs, in this process or another, until its handler has returned
+// once. It survives a restart, so a handler may be started again after a crash.
 import { randomUUID } from 'node:crypto';
 import { PgBoss } from 'pg-boss';
 import { pause, settlesWithin } from '../async.ts';
@@ -19,12 +20,14 @@ export interface JobPolicy {
 
 export interface JobContext {
   id: string;
-  /** Aborted when the attempt expires and when the process stops before the handler is done. */
+  /**
+   * Aborted when the attempt expires, and when the process stops before the handler has returned.
+   */
   signal: AbortSignal;
 }
 
 export interface EnqueueOptions {
-  /** While a job of this name and key waits or runs, another is refused. */
+  /** While a job of this name and key is queued or running, another is refused. */
   key?: string;
   delaySeconds?: number;
   /** The job exists if and only if the transaction commits. */
@@ -32,7 +35,7 @@ export interface EnqueueOptions {
 }
 
 export interface Jobs {
-  /** Before `start`. The handler's throw is a failed attempt. */
+  /** Call it before `start`. An exception of the handler is a failed attempt. */
   define<Data extends object>(
     name: string,
     policy: JobPolicy,
@@ -40,16 +43,21 @@ export interface Jobs {
   ): void;
   /** Before `start`. Enqueues the job by a five-member cron expression in UTC, once over all replicas. */
   schedule(name: string, cron: string, data: object): void;
-  /** Returns at once. The tables are created and the workers started in the background, retried until that succeeds. */
+  /**
+   * Returns at once. The tables are created and the workers started in the
+   * background, retried until that succeeds.
+   */
   start(): void;
   /** Resolves once the workers run. */
   ready(): Promise<void>;
   /**
-   * The job's id, or null when one with its key exists already. Waits for `ready`. With `tx` it throws a 503 instead of
-   * waiting: on the embedded engine the start needs the session that the transaction holds.
+   * The job's id, or null when one with its key exists already. Waits for `ready`. With `tx` it throws a
+   * 503 instead of waiting: on the embedded engine the start needs the session that the transaction holds.
    */
   enqueue(name: string, data: object, options?: EnqueueOptions): Promise<string | null>;
-  /** Starts no more jobs and waits for the running ones; those not done in time are aborted and run again later. */
+  /**
+   * Starts no more jobs and waits for the running ones; the rest is aborted and run again later.
+   */
   stop(options: { timeoutMs: number }): Promise<void>;
 }
 
@@ -58,7 +66,10 @@ export interface JobsOptions {
   log: Log;
   /** How long finished jobs are kept; 30 days when absent. */
   keepDays?: number;
-  /** Poll interval for jobs of other processes; jobs of this process start at once. 2 when absent, at least 0.5. */
+  /**
+   * Poll interval for jobs of other processes; jobs of this process start at once. 2
+   * when absent, at least 0.5.
+   */
   pollSeconds?: number;
 }
 
@@ -72,10 +83,10 @@ const heartbeatSeconds = 30;
 const statementDeadlineMs = 60_000;
 const firstRetryMs = 500;
 const longestRetryMs = 10_000;
-// For aborted handlers to clean up while the database is still open.
+// Time for aborted handlers to clean up while the database is still open.
 const afterAbortMs = 3_000;
 
-/** Nothing is opened before `start`. `stop` must come before the database is closed. */
+/** Opens nothing before `start`. Call `stop` before the database is closed. */
 export function createJobs(database: Database, options: JobsOptions): Jobs {
   const { log } = options;
   const definitions = new Map<string, JobDefinition>();
@@ -83,7 +94,7 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
   const workers = new Map<string, string>();
   const running = new Set<Promise<void>>();
   const ready = Promise.withResolvers<PgBoss>();
-  // A stop rejects it, also when nothing waits for it.
+  // A stop rejects the promise, also when no call waits for it.
   ready.promise.catch(() => undefined);
   const stopping = new AbortController();
   let session: ReturnType<Database['session']> | undefined;
@@ -202,7 +213,9 @@ interface BossStart {
   run(name: string, definition: JobDefinition, job: PgJob): Promise<void>;
 }
 
-/** Creates the tables, the queues and their workers. A failed start is stopped, so that it can be tried again. */
+/**
+ * Creates the tables, the queues and their workers. A failed start is stopped, so that it can be tried again.
+ */
 async function startBoss(boss: PgBoss, start: BossStart): Promise<PgBoss> {
   try {
     await boss.start();
@@ -242,8 +255,8 @@ async function startQueue(
       for (const job of batch) await run(name, definition, job);
     },
   );
-  // pg-boss reads a queue's record on its first use, on its own connection. Within a transaction of the embedded engine
-  // that would deadlock, so it is read now.
+  // pg-boss reads a queue's record on its first use, on its own connection. Within a
+  // transaction of the embedded engine that would deadlock, so it is read now.
   await boss.findJobs(name, { id: '00000000-0000-0000-0000-000000000000' });
   return worker;
 }

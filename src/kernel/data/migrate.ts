@@ -1,5 +1,6 @@
-// Migrates one schema to the newest of its ordered `NNNN_name.sql` files. All pending files are applied in one transaction
-// under an advisory lock: two starters cannot both apply a file, and a killed one leaves no half of it.
+// Migrates one schema to the newest of its ordered `NNNN_name.sql` files. All
+// pending files are applied in one transaction under an advisory lock: two starters
+// cannot both apply a file, and a killed one leaves no half of it.
 import { createHash } from 'node:crypto';
 import { listFiles, readText } from '../assets.ts';
 import type { Log } from '../log.ts';
@@ -34,8 +35,9 @@ interface Migration {
 const deadlineMs = 10 * 60_000;
 
 /**
- * Returns the names of the files applied by this call. Throws when a file changed after it was applied or
- * stands before one that was. Ledger entries without a file are a newer release's and left alone.
+ * Returns the names of the files that this call applied. Throws when a file changed after it was
+ * applied, or precedes one that was. Ledger entries without a file belong to a newer release and
+ * are ignored.
  */
 export async function migrate(database: Migratable, options: MigrateOptions): Promise<{ applied: string[] }> {
   const { schema, log } = options;
@@ -111,8 +113,8 @@ async function readMigrations(directory: string): Promise<Migration[]> {
 async function prepareSchema(tx: MigrationTx, schema: string): Promise<void> {
   const [row] = await tx`select to_regclass(${`${schema}.migrations`}) as ledger`;
   if (row?.['ledger']) return;
-  // townhall_now() stands still within a transaction, as now() does. The setting is for tests, which shift
-  // the time of their own connection with it; unset it costs one comparison.
+  // townhall_now() is constant within a transaction, like now(). The setting is for tests, which
+  // shift the time of their own connection; unset it costs one comparison.
   await tx.unsafe(`
     create schema if not exists ${schema};
     create table ${schema}.migrations (
@@ -148,7 +150,7 @@ async function applyPending(tx: MigrationTx, schema: string, migrations: Migrati
         { cause },
       );
     }
-    // Both are safe to write out: a name has passed its pattern and a checksum is hexadecimal.
+    // Both are safe to interpolate: the name matches its pattern and the checksum is hexadecimal.
     await tx.unsafe(`insert into ${schema}.migrations (name, checksum) values ('${name}', '${checksum}')`);
     applied.push(name);
   }

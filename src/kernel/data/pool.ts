@@ -1,4 +1,4 @@
-// A small pool whose waits all have an end. It does not depend on what it holds.
+// A small generic pool whose waits all have a deadline.
 import { systemClock } from '../clock.ts';
 
 export interface PoolOptions<Item> {
@@ -24,7 +24,10 @@ export interface PoolState {
 
 export interface Pool<Item> {
   state(): PoolState;
-  /** Throws what `open` throws, or `busy()` after `queueMs`. The item must come back by `release`, lost or not. */
+  /**
+   * Throws what `open` throws, or `busy()` after `queueMs`. The item must come back
+   * by `release`, lost or not.
+   */
   acquire(): Promise<Item>;
   release(item: Item): void;
   /** Refuses callers, waits up to five seconds for items in use, then ends all items. */
@@ -46,7 +49,7 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
   let onAllReturned: (() => void) | undefined;
   let isClosed = false;
 
-  /** Opens as many items as there are waiters without one on its way, within the limit. */
+  /** Opens an item for each waiter without one being opened, within the limit. */
   function openMore(): void {
     while (!isClosed && waiters.length > opening && opening + inUse.size + idle.length < options.max) {
       opening += 1;
@@ -110,7 +113,7 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
     state: () => ({ max: options.max, inUse: inUse.size, idle: idle.length, waiting: waiters.length }),
     acquire() {
       if (isClosed) return Promise.reject(options.busy());
-      // The item used last has the warmest caches.
+      // The most recently used item has the warmest caches.
       const item = idle.pop();
       if (item === undefined) return enqueue();
       inUse.add(item);

@@ -1,5 +1,5 @@
-// Where bytes that are too big for the database are kept: a small port, and behind it a folder. The rule it keeps: what
-// can be read under a key is whole, and never changes.
+// Storage for bytes that are too large for the database: an interface, and its implementation on a
+// folder. Content under a key is always complete and never changes.
 import { chmod, open, rename, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { randomUUID } from 'node:crypto';
@@ -7,29 +7,32 @@ import { makeFolder } from '../folder.ts';
 
 export interface StoredBytes {
   size: number;
-  /** To be read once; whatever it holds open is closed at its end, or when the reader leaves. */
+  /** Readable once; closes its resources at its end or when the reader stops. */
   content: AsyncIterable<Uint8Array>;
 }
 
-/** What an object store of any kind can do. Keys are ids of ours, `[A-Za-z0-9_-]`. */
+/** The operations of any object store. Keys are our own ids, `[A-Za-z0-9_-]`. */
 export interface Storage {
-  /** Resolves when the bytes would survive a loss of power. What the content throws is thrown, and nothing is kept. */
+  /**
+   * Resolves when the bytes would survive a power failure. Rethrows errors of the content and then
+   * stores nothing.
+   */
   put(key: string, content: Uint8Array | AsyncIterable<Uint8Array>): Promise<void>;
-  /** Null when there is nothing under the key. */
+  /** Null for an unknown key. */
   open(key: string): Promise<StoredBytes | null>;
-  /** Does nothing when there is nothing under the key. */
+  /** No effect for an unknown key. */
   remove(key: string): Promise<void>;
 }
 
 const keyShape = /^[A-Za-z0-9_-]{1,128}$/;
 const pieceBytes = 64 * 1024;
 
-/** Keeps each key as a file that its owner alone can read. The folder is made when something is first put into it. */
+/** Stores each key as a file readable by its owner only. The first write creates the folder. */
 export function directoryStorage(path: string): Storage {
   const folder = resolve(path);
 
   function fileOf(key: string): string {
-    // A key with a slash or dots in it would be a way out of the folder.
+    // A key with slashes or dots could lead out of the folder.
     if (!keyShape.test(key)) throw new Error('A storage key has characters that it may not have.');
     return join(folder, key);
   }
@@ -51,7 +54,7 @@ export function directoryStorage(path: string): Storage {
     async put(key, content) {
       const file = fileOf(key);
       await makeFolder(folder);
-      // Under a name of its own first: a reader finds nothing or the whole.
+      // Write to a temporary name first, so that readers see all or nothing.
       const unfinished = join(folder, `.${key}.${randomUUID()}`);
       try {
         const handle = await open(unfinished, 'wx', 0o600);
@@ -61,7 +64,7 @@ export function directoryStorage(path: string): Storage {
         } finally {
           await handle.close();
         }
-        // The umask may have taken from the mode, and never adds to it; this is for one that took too much.
+        // The umask only removes bits from the mode; restore them.
         await chmod(unfinished, 0o600);
         await rename(unfinished, file);
       } catch (error) {
@@ -86,7 +89,7 @@ export function directoryStorage(path: string): Storage {
   };
 }
 
-// The file is opened at the first read, so content without a reader costs nothing.
+// Opens the file at the first read, so unread content holds no file open.
 async function* pieces(file: string): AsyncGenerator<Uint8Array> {
   const handle = await open(file, 'r');
   try {

@@ -2,7 +2,7 @@
 import type { CallNote } from '../contract/operation.ts';
 import type { HttpRequest } from './request.ts';
 
-/** Ids by which a log line names the caller; never a credential. */
+/** Ids that identify the caller in a log line; never a credential. */
 export type NameIdentity = (identity: { kind: string }) => Record<string, string>;
 
 export function accessFields(
@@ -29,7 +29,7 @@ export function accessFields(
   return fields;
 }
 
-// Flat, beside the other fields: the log copies nested objects.
+// Flat members, because the log copies nested objects.
 function noteFields({ tokens, credits, upstreamMs, ttftMs, ...rest }: CallNote): Record<string, unknown> {
   return {
     ...rest,

@@ -1,14 +1,16 @@
-// What an address or a Host header says about where a caller is. It answers from the text alone and never
-// asks a name server, so a name that merely resolves to this machine is not this machine.
+// Decides from an address or a Host header whether the caller is on this machine. It uses
+// the text only and no DNS, so another name that resolves to this machine does not count.
 import { isIPv4, isIPv6 } from 'node:net';
 
-/** Whether the address of a socket's peer is this machine: 127.0.0.0/8, `::1`, and the former mapped into IPv6. */
+/**
+ * Whether the peer address is this machine: 127.0.0.0/8, `::1`, and 127.0.0.0/8 mapped into IPv6.
+ */
 export function isLoopbackAddress(address: string): boolean {
   const plain = plainAddress(address);
   return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'));
 }
 
-/** Whether a Host header, with or without a port, names this machine: `localhost` or a loopback address. */
+/** Whether a Host header, with or without a port, is `localhost` or a loopback address. */
 export function isLoopbackHost(host: string): boolean {
   const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::\d{1,5})?$/.exec(host);
   const [, bracketed, name = ''] = match ?? [];
@@ -17,8 +19,8 @@ export function isLoopbackHost(host: string): boolean {
 }
 
 /**
- * The network that one caller can be held to: the address itself for IPv4, the /64 for IPv6, because one
- * household or machine usually has a whole /64 to take addresses from.
+ * The network under which a caller is limited: the address itself for IPv4, the /64
+ * for IPv6, because a household or machine usually has a whole /64.
  */
 export function networkOf(address: string): string {
   const plain = plainAddress(address);
@@ -30,10 +32,10 @@ export function networkOf(address: string): string {
   return `${[...before, ...(tail === undefined ? [] : gap), ...after].slice(0, 4).join(':')}::/64`;
 }
 
-/** Without a zone, IPv6 in its shortest form, and an IPv4 address that was mapped into IPv6 as itself. */
+/** The address without a zone: IPv6 in its shortest form, and an IPv4-mapped IPv6 address as IPv4. */
 export function plainAddress(address: string): string {
   const [bare = ''] = address.split('%', 1);
-  // Each request comes here, and most addresses are IPv4.
+  // Runs for each request, and most addresses are IPv4.
   if (!bare.includes(':') || !isIPv6(bare)) return bare;
   const short = new URL(`http://[${bare}]/`).hostname.slice(1, -1);
   const mapped = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(short);

@@ -1,5 +1,5 @@
-// Serves pages that are inside of the single executable, as a folder on the disk is served otherwise: an index for a
-// folder, an address for its content, nothing that is not in the list.
+// Serves the pages inside the single executable as `express.static` serves those of
+// a folder: an index for a folder, an ETag by content, and only listed files.
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { listFiles, readBytes } from '../assets.ts';
@@ -17,7 +17,7 @@ interface Page {
   headers: Record<string, string>;
 }
 
-/** For a mount point: the address has lost its prefix. What there is no page for goes on to `next`. */
+/** For a mount point, whose prefix is removed from the path. A path without a page is passed to `next`. */
 export function serveAssets(
   folder: string,
 ): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
@@ -47,7 +47,7 @@ export function serveAssets(
   return async (request, response, next) => {
     const [address = '/'] = (request.url ?? '/').split('?');
     const [original = ''] = ('originalUrl' in request ? String(request.originalUrl) : '').split('?');
-    // Without the slash the links of an index would be relative to the folder above it.
+    // Without the trailing slash the links of an index would be relative to the parent folder.
     if (address === '/' && !original.endsWith('/')) {
       response.writeHead(301, { location: `${original}/` }).end();
       return;

@@ -1,5 +1,5 @@
-// Bounds the memory that large bodies may take together, for one caller and for all: a call with a body of 10 MiB takes
-// about 80 MiB until its response is over, and without a bound the calls of one user could end the process.
+// Bounds the memory of large bodies, for one caller and for all: a call with a body of 10 MiB takes about
+// 80 MiB until its response is over, and without a bound the calls of one user could end the process.
 import { Problem } from '../problem.ts';
 
 export interface BodyBudget {

@@ -1,5 +1,6 @@
-// Parses request bodies, JSON and forms, without holding the event loop: small ones where they are, large ones in a thread.
-// What comes back from the thread is copied on the event loop, which is cheap for long texts; parseJson bounds the rest.
+// Parses request bodies, JSON and forms, without blocking the event loop: small ones
+// inline, large ones in a thread. The thread's result is copied on the event loop,
+// which is cheap for long strings; parseJson bounds the rest.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../assets.ts';
 import { nextTurn } from '../async.ts';
@@ -9,7 +10,7 @@ import { parseJson } from '../contract/json.ts';
 import { parseMultipart } from './multipart.ts';
 
 export interface ParsedBody {
-  /** The bytes of the document, which may lie elsewhere than before. */
+  /** The bytes of the document, possibly in another buffer than before. */
   raw: Buffer;
   value: unknown;
 }
@@ -36,10 +37,13 @@ interface WrittenProblem {
 
 // 4 MiB take 15 ms to decode, scan and parse.
 const largeBytes = 4 * 1024 * 1024;
-// Bodies from this size on are parsed in a turn of the event loop of their own.
+// Bodies from this size on are parsed in a separate turn of the event loop.
 const mediumBytes = 256 * 1024;
 
-/** Throws as `parseJson` does. The bytes of a large document are moved: use `raw` of the result from then on. */
+/**
+ * Throws as `parseJson` does. The bytes of a large document are transferred: use
+ * `raw` of the result afterwards.
+ */
 export function parseBody(bytes: Buffer): ParsedBody | Promise<ParsedBody> {
   if (bytes.byteLength <= mediumBytes) return { raw: bytes, value: parseJson(bytes) };
   return bytes.byteLength <= largeBytes ? parseInTurn(bytes) : parseInThread(bytes);
@@ -63,7 +67,7 @@ interface Waiting {
   reject(error: Error): void;
 }
 
-// One thread for the process, started by the first large body. It answers in the order of the requests.
+// One thread per process, started by the first large body. It responds in the order of the requests.
 let thread: { worker: Worker; waiting: Waiting[] } | undefined;
 
 function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
@@ -81,10 +85,10 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
 }
 
 function startParser(): { worker: Worker; waiting: Waiting[] } {
-  // Without the flags of the process: a profiler or a test's preload is about the process itself.
+  // Without the flags of the process: a profiler or a test's preload is meant for the main thread.
   const worker = startThread('src/kernel/http/body-thread', { execArgv: [] });
   const own = { worker, waiting: [] as Waiting[] };
-  // The thread does not keep the process running after the server has closed.
+  // The thread must not keep the process running after the server has closed.
   worker.unref();
   worker.on('message', (answer: FromBodyThread) => {
     const first = own.waiting.shift();

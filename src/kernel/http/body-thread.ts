@@ -1,4 +1,4 @@
-// The thread that parses large bodies, beside body-parser.ts: one body a message, answered in order.
+// The thread that parses large bodies for body-parser.ts: one body per message, answered in order.
 import { parentPort } from 'node:worker_threads';
 import { parseJson } from '../contract/json.ts';
 import { asProblem } from '../problem.ts';
@@ -10,7 +10,8 @@ let last = Promise.resolve();
 parentPort?.on('message', (request: ToBodyThread) => {
   last = last.then(async () => {
     const answer = await parse(request);
-    // The bytes go back as they came: a signature or a digest may be about them. The files of a form move as well.
+    // The bytes are returned unchanged, because a signature or a digest may cover
+    // them. The files of a form are transferred too.
     const files =
       'value' in answer && request.formType !== undefined
         ? Object.values(answer.value as Record<string, string | { content: Uint8Array<ArrayBuffer> }>)

@@ -1,5 +1,5 @@
-// Reads the body of a request within its limits, once the request is known to be allowed. The exact bytes stay available,
-// no more than the limit is read from the socket, and undeclared media types are refused.
+// Reads the body of a request within its limits, once the request is authorized. The exact bytes stay
+// available, no more than the limit is read from the socket, and undeclared media types are rejected.
 import type { IncomingMessage } from 'node:http';
 import { type ContractOperation, formType } from '../contract/operations.ts';
 import type { RequestBody } from '../contract/request.ts';
@@ -16,16 +16,16 @@ export interface BodyLimits {
   deadlineMs: number;
 }
 
-/** Counts bytes of a large body as they arrive. Throws the 429 that refuses the rest. */
+/** Counts bytes of a large body as they arrive. Throws a 429 when the body exceeds the budget. */
 export type CountBytes = (bytes: number) => void;
 
-/** Whether the request announces a body at all. */
+/** Whether the request has a body according to its headers. */
 export function announcesBody(request: IncomingMessage): boolean {
   const length = request.headers['content-length'];
   return request.headers['transfer-encoding'] !== undefined || (length !== undefined && length !== '0');
 }
 
-/** Throws a 400, 413 or 415 for a body that the operation does not take. */
+/** Throws a 400, 413 or 415 for a body that the operation does not accept. */
 export function receiveBody(
   request: IncomingMessage,
   operation: ContractOperation,
@@ -46,8 +46,8 @@ export function receiveBody(
 }
 
 /**
- * The whole body if it has arrived with the head, as that of most requests: without a deadline and listeners. Undefined for
- * all other bodies, and for those of more bytes, which are counted as they come.
+ * The whole body if it has arrived with the head, as most bodies do: needs no deadline and no
+ * listeners. Undefined for all other bodies, including larger ones, which are counted as they arrive.
  */
 function readArrived(request: IncomingMessage, maxBytes: number): Buffer | undefined {
   if (!request.complete || request.readableFlowing !== null || request.readableLength > maxBytes)
@@ -60,7 +60,7 @@ async function parse(
   { mediaType, isRaw, contentType }: { mediaType: string | null; isRaw: boolean; contentType: string },
 ): Promise<RequestBody> {
   if (mediaType === null) {
-    // Many clients send an empty object where no body is declared.
+    // Many clients send an empty object when no body is declared.
     if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64)
       throw new Problem('bad_request', 'invalid_request', 'This operation takes no body.');
     return absentBody;
@@ -141,7 +141,7 @@ function collect(
       clearTimeout(timer);
       resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size));
     });
-    // Also comes after the end, when the promise is settled.
+    // Also emitted after the end, when the promise is already settled.
     request.on('close', () => {
       if (request.complete) return;
       clearTimeout(timer);

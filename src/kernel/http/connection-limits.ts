@@ -1,5 +1,5 @@
-// Limits of connections by client address. Many clients share the connections of a trusted proxy, so there each request
-// counts as one.
+// Limits of connections by client address. Many clients share the connections of a
+// trusted proxy, so there each request counts as one connection.
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { Problem } from '../problem.ts';
@@ -28,7 +28,7 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
       return true;
     },
     usedBy: (socket: Socket): boolean => unused.delete(socket),
-    /** Throws a 429 when the client behind a proxy has too many requests at once. */
+    /** Throws a 429 when the client behind a proxy has too many concurrent requests. */
     admit({ message, response, remoteAddress }: HttpRequest): void {
       if (!proxies?.isTrusted(peerAddress(message.socket))) return;
       const release = forwarded.acquire(remoteAddress);
@@ -38,7 +38,7 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
   };
 }
 
-/** The client's address: that of the socket, or that which a trusted proxy reports. */
+/** The client's address: the socket's peer, or the address that a trusted proxy reports. */
 export function clientAddress({ socket, headers }: IncomingMessage, proxies: Proxies | undefined): string {
   return proxies === undefined
     ? peerAddress(socket)

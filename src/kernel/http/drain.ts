@@ -1,5 +1,5 @@
-// The graceful end of a server: no new connections, then no new requests, time for the running ones, then their abort. An
-// idle connection is not closed at the moment at which it may bring a request.
+// Graceful shutdown of a server: stops accepting connections, then requests, waits for the running ones and
+// then aborts them. An idle connection stays open for a moment, because its next request may be on the way.
 import type { Server as HttpServer } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { nextTurn, pause, settlesWithin } from '../async.ts';
@@ -7,17 +7,17 @@ import { Problem } from '../problem.ts';
 import type { HttpRequest } from './request.ts';
 
 export interface CloseOptions {
-  /** How long running requests may go on; 25 seconds when absent. */
+  /** Time for running requests; 25 seconds when absent. */
   drainMs?: number;
   /**
-   * How long connections are still accepted, so that a load balancer has seen by then that this server is not ready.
-   * None by default.
+   * Time during which connections are still accepted, so that a load balancer can
+   * detect that this server is not ready. None by default.
    */
   noticeMs?: number;
   /**
-   * After that, how long requests over open connections are still answered, with `Connection: close`. None by default. A
-   * successor on the same address takes new connections meanwhile. A kept-alive connection whose response ends later
-   * gets another 0.4 seconds.
+   * After that, the time during which requests over open connections are still answered, with
+   * `Connection: close`. None by default. A successor on the same address accepts new connections
+   * meanwhile. A kept-alive connection whose response ends later gets another 0.4 seconds.
    */
   lingerMs?: number;
 }
@@ -27,7 +27,7 @@ export interface Drain {
   isClosing(): boolean;
   /** Throws a 503 for a request that arrives after the drain. */
   refuseLate(): void;
-  /** To be called when a response has ended or its client is gone. */
+  /** Call it when a response has ended or its client has disconnected. */
   responseEnded(): void;
   /** Resolves when the last connection is closed; a second call waits for the same end. */
   close(options?: CloseOptions): Promise<void>;
@@ -39,13 +39,13 @@ export interface DrainOptions {
   listeners: readonly NetServer[];
   /** Requests whose response is not complete. */
   requests: ReadonlySet<HttpRequest>;
-  /** Connections that never sent a request. Node counts them as busy, so they would hold up the end. */
+  /** Connections that never sent a request. Node counts them as busy, so they would delay the shutdown. */
   unusedSockets: ReadonlySet<Socket>;
-  /** From the abort of running requests to the destruction of their connections. */
+  /** Time between the abort of running requests and the destruction of their connections. */
   abortGraceMs: number;
 }
 
-// Longer than the way of a response to a client and of the client's next request back.
+// Longer than a round trip: the response to the client and the client's next request.
 const longestGraceMs = 400;
 
 export function createDrain(options: DrainOptions): Drain {
@@ -53,8 +53,8 @@ export function createDrain(options: DrainOptions): Drain {
   let isClosing = false;
   let closesIdle = false;
   let refusesRequests = false;
-  // Responses that ended within the grace. Their clients may have been told that the connection stays open, and may be
-  // sending the next request.
+  // Responses that ended within the grace period. Their headers may have said that
+  // the connection stays open, so their clients may be sending the next request.
   let graceCount = 0;
   let graceMs = 0;
   let closing: Promise<void> | undefined;
@@ -70,7 +70,7 @@ export function createDrain(options: DrainOptions): Drain {
 
   /** Resolves when the last connection of every listener is closed. */
   function stopListening(): Promise<unknown> {
-    // Not http's own close, which cuts connections that are idle now and may bring a request in the next moment.
+    // http's own close would cut idle connections although their next request may be on the way.
     const stop = (listener: NetServer) =>
       new Promise<void>((resolve) => NetServer.prototype.close.call(listener, () => resolve()));
     return Promise.all(listeners.map(stop));
@@ -88,7 +88,7 @@ export function createDrain(options: DrainOptions): Drain {
     const destroy = setTimeout(() => http.closeAllConnections(), drainMs + abortGraceMs);
     if (lingerMs > 0) {
       await settlesWithin(closed, { ms: Math.min(lingerMs, drainMs) });
-      // After a pause of the process its timers run before its sockets are read.
+      // After a suspension of the process its timers run before its sockets are read.
       await nextTurn();
     } else {
       refuseRequests();
@@ -97,7 +97,7 @@ export function createDrain(options: DrainOptions): Drain {
     for (const socket of unusedSockets) socket.destroy();
     closeIdleConnections();
     await closed;
-    // Only the check of deadlines is left of it.
+    // Only http's check of deadlines still runs; this stops it.
     http.close();
     clearTimeout(abort);
     clearTimeout(destroy);

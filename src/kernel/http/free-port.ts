@@ -1,7 +1,7 @@
-// Asks the system for an address and gives it back, so that a start is refused before it opens its data.
+// Binds an address and releases it again, so that a start fails before it opens its data.
 import { createServer } from 'node:net';
 
-/** Throws the error of `listen` when the address cannot be had at this moment. */
+/** Throws the error of `listen` when the address is not available. */
 export async function requireFreePort({ host, port }: { host: string; port: number }): Promise<void> {
   const probe = createServer();
   await new Promise<void>((resolve, reject) => {

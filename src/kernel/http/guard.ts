@@ -1,18 +1,18 @@
-// Protects a server on the loopback interface from web pages and DNS rebinding. It runs before routes, credentials and
-// bodies, and refuses every host, origin and site that is not listed.
+// Protects a server on the loopback interface from web pages and DNS rebinding. It runs before
+// routes, credentials and bodies, and rejects every host, origin and site that is not listed.
 import type { IncomingMessage } from 'node:http';
 import { hostHeaders } from './request-checks.ts';
 import { Problem } from '../problem.ts';
 
-/** Refuses a request by throwing a Problem. */
+/** Rejects a request by throwing a Problem. */
 export type Guard = (
   request: Pick<IncomingMessage, 'rawHeaders' | 'url' | 'headers'> & { socket: { localPort?: number } },
 ) => void;
 
 export interface LoopbackGuardOptions {
-  /** Further values of `Host` that are accepted, each with its port where it has one. */
+  /** Further accepted values of `Host`, each with its port if it has one. */
   allowHosts?: readonly string[];
-  /** Origins that are accepted, exactly as browsers send them. The server's own is always. */
+  /** Accepted origins, exactly as browsers send them. The server's own origin is always accepted. */
   allowOrigins?: readonly string[];
 }
 
@@ -38,8 +38,9 @@ export function loopbackGuard(options: LoopbackGuardOptions = {}): Guard {
     const isListed = typeof origin === 'string' && allowedOrigins.has(origin);
     if (origin !== undefined && origin !== `http://${host}` && !isListed)
       throw forbiddenOrigin('Pages of this origin may not call this server.');
-    // A site is a name without its port, so a page at another port of this machine sends same-site. A browser sends
-    // cross-site and same-site for a listed origin too; the list of exact origins is the stronger rule.
+    // Browsers define a site without the port, so a page at another port of this
+    // machine sends same-site. For a listed origin a browser may send cross-site or
+    // same-site; the list of exact origins is the stronger check.
     if (!isAllowedSite(request.headers['sec-fetch-site'], isListed ? allSites : ownSites))
       throw forbiddenOrigin('Pages of other origins may not call this server.');
   };
@@ -52,12 +53,13 @@ function isLoopbackHost(host: string, localPort: number | undefined): boolean {
   return loopbackNames.some((name) => host === `${name}:${localPort}` || (localPort === 80 && host === name));
 }
 
-// Programs send no such header. Node joins a repeated one with a comma, which equals none of the values.
+// Programs send no such header. Node joins a repeated header with a comma, and the
+// result matches no allowed value.
 function isAllowedSite(site: string | string[] | undefined, allowed: readonly string[]): boolean {
   return site === undefined || (typeof site === 'string' && allowed.includes(site.toLowerCase()));
 }
 
-// A target in absolute form names an authority too, which overrides Host.
+// A target in absolute form contains an authority, which overrides Host.
 function targetAgrees(target: string, host: string): boolean {
   if (target.startsWith('/') || target === '*') return true;
   return target.toLowerCase().startsWith(`http://${host}/`);

@@ -1,12 +1,12 @@
-// Pages that a server writes itself for a person's browser. They hold no script, load nothing, can be put into no
-// frame and are kept nowhere; whatever comes from elsewhere is escaped.
+// HTML pages that a server renders for a browser. They contain no script, load nothing, cannot be
+// framed and are not cached; foreign text is escaped.
 import { createHash } from 'node:crypto';
 
 export interface HtmlPage {
   title: string;
-  /** Markup; what is not our own in it was escaped. */
+  /** Markup with escaped foreign text. */
   body: string;
-  /** The browser asks again after so long. */
+  /** The browser reloads the page after this time. */
   refreshSeconds?: number;
 }
 
@@ -38,11 +38,11 @@ const policy = [
   "base-uri 'none'",
 ].join('; ');
 
-/** The headers of whatever answers a browser at the address of such a page, a redirect included. */
+/** Headers of every response at the address of such a page, including redirects. */
 export const pageHeaders: Readonly<Record<string, string>> = {
   'content-security-policy': policy,
   'cache-control': 'no-store',
-  // The addresses of these pages carry secrets.
+  // The addresses of these pages contain secrets.
   'referrer-policy': 'no-referrer',
   'x-frame-options': 'DENY',
   'cross-origin-opener-policy': 'same-origin',
@@ -69,7 +69,7 @@ ${body}
   return { content: Buffer.from(html), mediaType: 'text/html;charset=utf-8', headers: { ...pageHeaders } };
 }
 
-/** Text as it can stand in an element or in a quoted attribute. */
+/** Escapes text for an element or a quoted attribute. */
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }

@@ -2,15 +2,18 @@
 import type { AddressInfo, Server as NetServer } from 'node:net';
 
 /**
- * Where a server listens: an address, a socket in the file system, or a listening socket that the process inherited. The
- * last two name the url under which callers know them.
+ * A listen address: host and port, a Unix socket, or an inherited listening socket. The last two
+ * include the url for callers.
  */
 export type ListenAddress =
   | { host: string; port: number }
   | { path: string; url: string }
   | { fd: number; url: string };
 
-/** Resolves with a url that can be called from this machine, without a trailing slash. Rejects with the error of `listen`. */
+/**
+ * Resolves with a url that can be called from this machine, without a trailing
+ * slash. Rejects with the error of `listen`.
+ */
 export function listenAt(
   listener: NetServer,
   address: ListenAddress,

@@ -1,5 +1,6 @@
-// A listening socket that this process owns and never accepts from. Its children accept, also two at a time; while none
-// does, callers wait in the kernel's queue. So no caller is refused between two versions.
+// A listening socket that this process owns without accepting from it. Its children accept, even
+// two at a time; while none does, connections wait in the kernel's queue. So no connection is
+// refused between two versions.
 import net from 'node:net';
 import util from 'node:util';
 
@@ -11,7 +12,10 @@ export interface ListeningSocket {
   close(): void;
 }
 
-/** The handle by which Node's cluster module shares sockets. Not in the public types; a public net.Server would accept here. */
+/**
+ * The handle by which Node's cluster module shares sockets. It is not in the public types; a public
+ * net.Server would accept here.
+ */
 interface Handle {
   readonly fd: number;
   getsockname(into: { port?: number }): number;
@@ -25,7 +29,10 @@ type MakeHandle = (
   flags: number,
 ) => Handle | number;
 
-/** Binds the address; the first child that listens opens it to callers. Throws when the address cannot be used. */
+/**
+ * Binds the address; the first child that listens opens it to callers. Throws when the address is
+ * not available.
+ */
 export function openListeningSocket(host: string, port: number): ListeningSocket {
   const makeHandle = (net as unknown as { _createServerHandle?: MakeHandle })._createServerHandle;
   if (makeHandle === undefined)
@@ -37,13 +44,13 @@ export function openListeningSocket(host: string, port: number): ListeningSocket
   if (family === 0) throw new Error(`The host "${host}" must be an address such as 0.0.0.0 or 127.0.0.1.`);
   const handle = makeHandle(address, port, family as 4 | 6, -1, 0);
   if (typeof handle === 'number')
-    throw new Error(`The address ${host}:${port} cannot be had: ${nameOf(handle)}.`);
+    throw new Error(`The address ${host}:${port} is not available: ${nameOf(handle)}.`);
   const bound: { port?: number } = {};
   // A port in use is reported here, not by the bind.
   const failure = handle.getsockname(bound);
   if (failure !== 0) {
     handle.close();
-    throw new Error(`The address ${host}:${port} cannot be had: ${nameOf(failure)}.`);
+    throw new Error(`The address ${host}:${port} is not available: ${nameOf(failure)}.`);
   }
   return { fd: handle.fd, host, port: bound.port ?? port, close: () => handle.close() };
 }

@@ -1,8 +1,8 @@
-// Forms with files. The platform's own parser reads them; what is added here is the bound on their number, since each
-// part costs more memory than it has bytes.
+// Multipart forms with files. The platform's parser reads them; this file adds a
+// limit on the number of parts, since each part costs more memory than its bytes.
 import { Problem } from '../problem.ts';
 
-/** A file of a form, as handlers get it. */
+/** A file of a form in the form for handlers. */
 export interface UploadedFile {
   fileName: string;
   mediaType: string;
@@ -12,11 +12,16 @@ export interface UploadedFile {
 const maximumParts = 64;
 const maximumFieldBytes = 64 * 1024;
 
-/** The members of the form. Throws a 400 for what is no form, and for a member that comes twice. */
+type FormMember = string | UploadedFile;
+
+/**
+ * The members of the form. A name that ends in `[]` is a list, however often it
+ * occurs. Throws a 400 for an invalid form, and for any other repeated member.
+ */
 export async function parseMultipart(
   raw: Uint8Array,
   contentType: string,
-): Promise<Record<string, string | UploadedFile>> {
+): Promise<Record<string, FormMember | FormMember[]>> {
   const boundary = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
   const delimiterName = boundary?.[1] ?? boundary?.[2];
   if (delimiterName === undefined) throw invalid('The form names no boundary.');
@@ -29,32 +34,39 @@ export async function parseMultipart(
   } catch (cause) {
     throw invalid('The body is not a valid form.', cause);
   }
-  // Without a prototype, so that a member called `__proto__` is one more undeclared name.
-  const members = Object.create(null) as Record<string, string | UploadedFile>;
+  // Without a prototype, so that a member named `__proto__` is an ordinary undeclared name.
+  const members = Object.create(null) as Record<string, FormMember | FormMember[]>;
   for (const [name, value] of form) {
-    if (name in members) {
+    const member = await readMember(name, value);
+    const previous = members[name];
+    if (name.endsWith('[]')) {
+      if (Array.isArray(previous)) previous.push(member);
+      else members[name] = [member];
+    } else if (previous === undefined) {
+      members[name] = member;
+    } else {
       throw new Problem('bad_request', 'duplicate_member', `The member \`${name}\` appears more than once.`, {
         param: name,
       });
     }
-    if (typeof value === 'string') {
-      if (Buffer.byteLength(value) > maximumFieldBytes)
-        throw new Problem(
-          'too_large',
-          'request_too_large',
-          `The member \`${name}\` may have ${maximumFieldBytes} bytes at most.`,
-          { param: name },
-        );
-      members[name] = value;
-    } else {
-      members[name] = {
-        fileName: value.name,
-        mediaType: value.type.split(';', 1)[0]?.trim().toLowerCase() ?? '',
-        content: new Uint8Array(await value.arrayBuffer()),
-      };
-    }
   }
   return members;
+}
+
+async function readMember(name: string, value: string | File): Promise<FormMember> {
+  if (typeof value !== 'string')
+    return {
+      fileName: value.name,
+      mediaType: value.type.split(';', 1)[0]?.trim().toLowerCase() ?? '',
+      content: new Uint8Array(await value.arrayBuffer()),
+    };
+  if (Buffer.byteLength(value) <= maximumFieldBytes) return value;
+  throw new Problem(
+    'too_large',
+    'request_too_large',
+    `The member \`${name}\` may have ${maximumFieldBytes} bytes at most.`,
+    { param: name },
+  );
 }
 
 function refuseManyParts(raw: Buffer, delimiter: string): void {

@@ -1,22 +1,24 @@
-// How metrics and traces follow a request. The server calls the observer; code far below the handler finds the request in
-// its scope.
+// The interface for metrics and traces of a request. The server calls the observer;
+// code far below the handler finds the request in its scope.
 import type { CallNote } from '../contract/operation.ts';
 import type { HttpRequest } from './request.ts';
 
 export interface RequestObserver {
-  /** Runs the work for the request, so that whatever is measured within is counted to it. */
+  /**
+   * Runs the work in the scope of the request, so that measurements within are attributed to it.
+   */
   within<T>(request: HttpRequest, work: () => T): T;
-  /** The whole response is out, or the client is gone. */
+  /** Called when the whole response is sent or the client has disconnected. */
   ended(request: HttpRequest, durationMs: number): void;
 }
 
-/** A request as seen by the code that works for it. */
+/** The request as seen by code below the handler. */
 export interface RequestScope {
   readonly requestId: string;
   readonly operationId: string | undefined;
   readonly startedMs: number;
   note(fields: CallNote): void;
-  /** Calls back when the whole response is out, or the client is gone. */
+  /** Calls back when the whole response is sent or the client has disconnected. */
   onEnd(listener: (end: RequestEnd) => void): void;
 }
 

@@ -1,17 +1,20 @@
-// Whose word about a client's address is believed: the configured proxies' alone. From them the rightmost
-// address that is not one of theirs counts; the entries further left may be forged.
+// Determines a client's address from `X-Forwarded-For`, which only configured proxies may set. The
+// rightmost address that is not a proxy's own counts; the entries further left may be forged.
 import { BlockList, isIP } from 'node:net';
 import { plainAddress } from './address.ts';
 
 export interface Proxies {
-  /** None is configured. */
+  /** Whether no proxy is configured. */
   readonly isEmpty: boolean;
   isTrusted(address: string): boolean;
   /** The client's address, from the socket's peer and the header `X-Forwarded-For`. */
   clientOf(peer: string, forwardedFor: string | string[] | undefined): string;
 }
 
-/** Takes addresses and networks such as `10.0.0.0/8`. Throws for anything else, with a message that names it. */
+/**
+ * Parses addresses and networks such as `10.0.0.0/8`. Throws for any other text,
+ * with a message that names it.
+ */
 export function trustProxies(list: readonly string[]): Proxies {
   const trusted = new BlockList();
   for (const entry of list) add(trusted, entry);
@@ -31,7 +34,7 @@ export function trustProxies(list: readonly string[]): Proxies {
       const hops = String(forwardedFor).split(',').map(addressOf);
       let client = peer;
       for (const hop of hops.reverse()) {
-        // What is no address was not written by a proxy that we trust; the hop that brought it is the client.
+        // A trusted proxy never writes such an entry, so the hop before it is the client.
         if (hop === null) return client;
         client = hop;
         if (!isTrusted(hop)) return client;
@@ -53,7 +56,7 @@ function add(trusted: BlockList, entry: string): void {
   trusted.addSubnet(address, bits === undefined ? width : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** The address of one entry, which some proxies write with a port; null when there is none. */
+/** The address of one entry, which some proxies write with a port; null for any other text. */
 function addressOf(entry: string): string | null {
   const text = entry.trim();
   const match =

@@ -1,11 +1,11 @@
-// Limits on one caller: token buckets by identity, and a limit on connections by address. Memory is bounded; a caller
-// whose bucket is evicted starts with a full one.
+// Limits on one caller: token buckets by identity, and a limit on connections by
+// address. Memory is bounded; a caller whose bucket is evicted starts with a full one.
 import { isLoopbackAddress, networkOf } from './address.ts';
 import { createLruCache } from '../cache.ts';
 import type { Clock } from '../clock.ts';
 import { Problem } from '../problem.ts';
 
-/** A bucket holds as many requests as a minute brings. */
+/** The capacity of a bucket is one minute of requests. */
 export interface RateLimitPolicy {
   /** Appears in the `RateLimit` headers. */
   name: string;
@@ -14,14 +14,14 @@ export interface RateLimitPolicy {
 
 export interface RateLimitResult {
   isAllowed: boolean;
-  /** Requests that are left now. */
+  /** Remaining requests. */
   remaining: number;
-  /** Seconds until there is one more. */
+  /** Seconds until another request is allowed. */
   waitSeconds: number;
 }
 
 export interface RateLimiter {
-  /** Takes one request out of the bucket of `key` if there is one. */
+  /** Takes one request out of the bucket of `key`, if it has one. */
   take(key: string, policy: RateLimitPolicy): RateLimitResult | Promise<RateLimitResult>;
 }
 
@@ -33,7 +33,7 @@ interface Bucket {
 // About 100 bytes each. An IPv6 address counts by its /64, so 50,000 keys are 50,000 callers.
 const defaultMaxBuckets = 50_000;
 
-/** Counts in this process alone. */
+/** Counts in this process only. */
 export function createRateLimiter({
   clock,
   maxBuckets = defaultMaxBuckets,
@@ -73,7 +73,7 @@ export function rateLimitHeaders(
   };
 }
 
-/** The 429. `Retry-After` is never before the `t` of the headers. */
+/** The 429. `Retry-After` is never earlier than the `t` of the headers. */
 export function rateLimitProblem(waitSeconds: number): Problem {
   return new Problem('rate_limited', 'rate_limited', 'Too many requests; try again later.', {
     headers: { 'retry-after': String(waitSeconds) },
@@ -81,11 +81,14 @@ export function rateLimitProblem(waitSeconds: number): Problem {
 }
 
 export interface AddressLimit {
-  /** Returns the release, which works once; null when the address is at its limit. */
+  /** Returns the release function, which works once; null when the address is at its limit. */
   acquire(address: string): (() => void) | null;
 }
 
-/** Limits what one network (an IPv4 address or an IPv6 /64) holds at a time. Loopback addresses are not limited. */
+/**
+ * Limits the concurrent use by one network (an IPv4 address or an IPv6 /64).
+ * Loopback addresses are not limited.
+ */
 export function createAddressLimit(max: number): AddressLimit {
   const counts = new Map<string, number>();
   return {

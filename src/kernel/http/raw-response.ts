@@ -1,4 +1,5 @@
-// Responses written to a socket directly, for bytes that never became a request: they get the same error shape.
+// Error responses that are written to a socket directly, for bytes that Node could
+// not parse as a request; they have the usual error shape.
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { id } from '../ids.ts';
@@ -11,9 +12,9 @@ const parseErrors: Readonly<Record<string, string>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'The request took too long to arrive.',
 };
 
-/** Answers what Node could not parse. */
+/** Responds to bytes that Node could not parse. */
 export function refuseUnparsed(socket: Socket, error: NodeJS.ErrnoException, surface: Surface): void {
-  // Node keeps the response that is being written here; a second one must not follow it.
+  // Node stores the response in progress here; a second one must not follow it.
   const { _httpMessage: current } = socket as { _httpMessage?: { headersSent: boolean } | null };
   if (!socket.writable || current?.headersSent === true || error.code === 'ECONNRESET') {
     socket.destroy();

@@ -1,4 +1,5 @@
-// Refuses requests that Node accepts and intermediaries read differently: repeated headers, ambiguous hosts, excess.
+// Rejects requests that Node and intermediaries interpret differently: repeated
+// headers, ambiguous hosts, too many headers.
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../problem.ts';
 
@@ -8,8 +9,17 @@ export interface RequestLimits {
 }
 
 const hostShape = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
-// Of these Node silently keeps the first value; an intermediary may have used the last.
-const singleHeaders = ['authorization', 'content-type', 'content-length', 'origin'];
+// Node silently keeps the first value of most of these; an intermediary may have used the
+// last one. It joins the values of a repeated key header, which would hide the repetition.
+const singleHeaders = [
+  'authorization',
+  'content-type',
+  'content-length',
+  'origin',
+  'x-api-key',
+  'api-key',
+  'x-goog-api-key',
+];
 
 /** All `Host` headers of the request, in order; Node's `headers` has only the first. */
 export function hostHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>): string[] {
@@ -21,7 +31,7 @@ export function hostHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>)
   return hosts;
 }
 
-/** Throws a 400 that closes the connection, so that bytes read differently elsewhere get no second try on it. */
+/** Throws a 400 that closes the connection, so that a desynchronized connection is not used again. */
 export function refuseAmbiguous(request: IncomingMessage, limits: RequestLimits): void {
   if (request.httpVersionMajor !== 1) throw malformed('The request must be HTTP/1.1.');
   const hosts = hostHeaders(request);

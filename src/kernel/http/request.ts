@@ -1,5 +1,6 @@
-// One HTTP request from its arrival to the last byte of its response: ids, credential, abort signal, and what the log,
-// metrics and traces report of it. The server creates one for each request and passes it through the contract.
+// One HTTP request from its arrival to the last byte of its response: ids,
+// credential, abort signal, and its data for the log, metrics and traces. The server
+// creates one for each request and passes it through the contract.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BodyBudget } from './body-budget.ts';
 import { type BodyLimits, receiveBody } from './body.ts';
@@ -11,6 +12,7 @@ import {
 } from '../contract/request.ts';
 import type { CallNote } from '../contract/operation.ts';
 import type { ContractOperation } from '../contract/operations.ts';
+import type { ErrorDialect } from '../error-dialects.ts';
 import type { Log } from '../log.ts';
 
 export interface HttpRequestOptions {
@@ -33,7 +35,7 @@ export interface RequestTrace {
 
 const traceparentShape = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
 
-/** A class and not a closure: one is created for every request, and its methods should not be created with it. */
+/** A class, because one is created for every request and methods on the prototype are not. */
 export class HttpRequest implements ContractRequest {
   readonly message: IncomingMessage;
   readonly response: ServerResponse;
@@ -41,30 +43,31 @@ export class HttpRequest implements ContractRequest {
   readonly path: string;
   readonly query: string;
   readonly headers: IncomingMessage['headers'];
-  readonly credential: Credential;
+  credential: Credential;
   readonly requestId: string;
   readonly startedMs: number;
   readonly remoteAddress: string;
   operation: ContractOperation | undefined = undefined;
+  errorDialect: ErrorDialect | undefined = undefined;
   identity: { kind: string } | undefined = undefined;
   isHandled = false;
   responseHeaders: Record<string, string> | undefined = undefined;
-  /** The client closed the connection before it had the whole response. */
+  /** The client closed the connection before the response was complete. */
   clientGone = false;
   /** The client sends its body after a `100 Continue`. */
   awaitsContinue: boolean;
   isStream = false;
-  /** Our span of the request; without one its log lines name the caller's. */
+  /** Our span of the request; without it the log lines carry the caller's trace. */
   trace: RequestTrace | undefined = undefined;
-  /** What the handler reported with `note`. */
+  /** The note of the handler. */
   notes: CallNote | undefined = undefined;
   /** Length of the body as received. */
   bytesIn = 0;
-  /** Time spent elsewhere, by the names of `Server-Timing`. */
+  /** Time spent in other services, by the names of `Server-Timing`. */
   timings: Map<string, number> | undefined = undefined;
   readonly #bytesBefore: number;
   readonly #options: HttpRequestOptions;
-  // Created on first use: most requests end without a use of the signal or of a log line.
+  // Created on first use: most requests use neither the signal nor a log line.
   #controller: AbortController | undefined = undefined;
   #log: Log | undefined = undefined;
   #isAborted = false;
@@ -129,7 +132,10 @@ export class HttpRequest implements ContractRequest {
     if (fields.upstreamMs !== undefined) this.timing('upstream', fields.upstreamMs);
   }
 
-  /** The value of `Server-Timing`: the time spent elsewhere, and as `app` the rest until now, which is ours. */
+  /**
+   * The value of `Server-Timing`: the time spent in other services, and as `app`
+   * this server's own time so far.
+   */
   serverTiming(nowMs: number): string {
     const upstreamMs = this.timings?.get('upstream') ?? 0;
     const app = `app;dur=${Math.max(nowMs - this.startedMs - upstreamMs, 0).toFixed(1)}`;
@@ -137,13 +143,13 @@ export class HttpRequest implements ContractRequest {
     return [...[...this.timings].map(([name, ms]) => `${name};dur=${ms.toFixed(1)}`), app].join(', ');
   }
 
-  /** Length of the response, head included, as far as it was written to the socket. */
+  /** Length of the response, head included, as far as it is written to the socket. */
   get bytesOut(): number {
     return this.message.socket.bytesWritten - this.#bytesBefore;
   }
 
   readBody(operation: ContractOperation): RequestBody | Promise<RequestBody> {
-    // The 100 is sent only now, once the request is known to be allowed.
+    // The 100 is sent only once the request is authorized.
     if (this.awaitsContinue) this.response.writeContinue();
     this.awaitsContinue = false;
     const body = receiveBody(this.message, operation, this.#options.limits, (bytes) =>
@@ -157,7 +163,7 @@ export class HttpRequest implements ContractRequest {
   // Large bodies count until the response is over, as their values are in use until then.
   #countLarge(bytes: number): void {
     const { budget, callerOf } = this.#options;
-    // The response was closed with its connection, so nothing would give the bytes back.
+    // The response has closed with its connection, so no later event would return the bytes.
     if (this.response.closed) return;
     const caller = (this.identity && callerOf?.(this.identity)) ?? this.remoteAddress;
     budget.take(caller, bytes);
@@ -171,7 +177,9 @@ export class HttpRequest implements ContractRequest {
   }
 }
 
-/** Ties a log line to our span of the request, or to the caller's when it sent a well-formed `traceparent`. */
+/**
+ * Links a log line to our span of the request, or to the caller's when it sent a well-formed `traceparent`.
+ */
 function traceFields(trace: RequestTrace | undefined, traceparent: string | string[] | undefined): object {
   if (trace !== undefined) return { traceId: trace.traceId, spanId: trace.spanId };
   const match = typeof traceparent === 'string' ? traceparentShape.exec(traceparent) : null;

@@ -1,4 +1,5 @@
-// Writes responses: JSON, events, bytes and errors. A request gets one status, and none after the first byte of a stream.
+// Writes responses: JSON, events, bytes and errors. A request gets one status, and
+// no second one after the first byte of a stream.
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Clock } from '../clock.ts';
@@ -19,7 +20,7 @@ export interface ResponderOptions {
   surface: 'gateway' | 'agent';
   streams: StreamLimits;
   cors: CorsRules;
-  /** Whether the server is closing: then every response closes its connection. */
+  /** Whether the server is closing; then every response closes its connection. */
   isClosing: () => boolean;
 }
 
@@ -27,7 +28,7 @@ export interface Responder {
   /** Resolves when a stream has ended; other replies are written at once. */
   reply(request: HttpRequest, reply: AnyReply): void | Promise<void>;
   problem(request: HttpRequest, error: unknown): void;
-  /** The headers that a page from a folder carries too. */
+  /** The headers that file pages have too. */
   commonHeaders(request: HttpRequest): Record<string, string>;
 }
 
@@ -95,7 +96,7 @@ export function createResponder(options: ResponderOptions): Responder {
 
 interface HeadWriter {
   commonHeaders(request: HttpRequest): Record<string, string>;
-  /** All headers of a response but those of its content. */
+  /** All headers of a response except those of its content. */
   headersOf(request: HttpRequest, reply: ReplyHead): Record<string, string>;
   /** Writes the status and the headers of a response. */
   write(request: HttpRequest, reply: ReplyHead, contentHeaders: Record<string, string>): void;
@@ -112,7 +113,7 @@ function createHeadWriter({ clock, cors, isClosing }: ResponderOptions): HeadWri
     const vary = headers['vary'];
     if (reply.headers)
       for (const [name, value] of Object.entries(reply.headers)) headers[name.toLowerCase()] = value;
-    // A response can vary by its operation and by the origin of a page.
+    // A response can vary by its operation and by the page's origin.
     if (vary !== undefined && headers['vary'] !== vary) headers['vary'] = `${vary}, ${headers['vary']}`;
     return headers;
   }
@@ -127,7 +128,7 @@ function createHeadWriter({ clock, cors, isClosing }: ResponderOptions): HeadWri
   };
 }
 
-function createStreamWriter(head: HeadWriter, { streams, surface }: ResponderOptions) {
+function createStreamWriter(head: HeadWriter, { streams, surface, contract }: ResponderOptions) {
   return {
     async events(
       request: HttpRequest,
@@ -139,7 +140,7 @@ function createStreamWriter(head: HeadWriter, { streams, surface }: ResponderOpt
         end: reply.end,
         limits: streams,
         onError: (error) => {
-          const problem = problemOf(request, error);
+          const problem = streamProblem(request, problemOf(request, error), contract);
           logFailure(request, problem, 'stream failed');
           return `data: ${JSON.stringify(errorBody(request, problem, surface))}\n\n`;
         },
@@ -149,8 +150,8 @@ function createStreamWriter(head: HeadWriter, { streams, surface }: ResponderOpt
 
     async bytes(request: HttpRequest, reply: AnyReply, content: AsyncIterable<Uint8Array>): Promise<void> {
       const mediaType = reply.mediaType ?? 'application/octet-stream';
-      // Events are accepted at once. Other bytes wait for the first chunk, so that a producer that fails right away can
-      // still answer with an error status.
+      // The head of an event stream is sent at once. Other bytes wait for the first
+      // chunk, so that a producer that fails before it can still get an error status.
       const source = mediaType.startsWith('text/event-stream') ? content : await readFirstChunk(content);
       head.write(request, reply, { 'content-type': mediaType });
       const outcome = await writeContent(request.response, source, {
@@ -160,6 +161,14 @@ function createStreamWriter(head: HeadWriter, { streams, surface }: ResponderOpt
       noteOutcome(request, outcome);
     },
   };
+}
+
+// In tests a code that the operation does not list becomes an internal error that names it.
+function streamProblem(request: HttpRequest, problem: Problem, contract: Contract): Problem {
+  const mismatch = contract.streamProblemMismatch(request, problem);
+  if (mismatch === null) return problem;
+  request.log.error({ mismatch }, 'an error in a stream does not match the contract');
+  return asProblem(new Error(mismatch));
 }
 
 function writeWhole(head: HeadWriter, request: HttpRequest, reply: AnyReply): void {
@@ -179,10 +188,13 @@ function writeWhole(head: HeadWriter, request: HttpRequest, reply: AnyReply): vo
   }
 }
 
-// Above this size Node no longer writes a text from its own stack.
+// Above this size Node no longer writes a string from its own stack.
 const oneWriteBytes = 12 * 1024;
 
-/** Ends a response. A short body goes out as text in latin1, which keeps each byte: Node joins it with the head in one write. */
+/**
+ * Ends a response. A short body is sent as a latin1 string, which preserves each
+ * byte: Node joins it with the head in one write.
+ */
 function endWithBytes(response: ServerResponse, bytes: Uint8Array): void {
   if (bytes.byteLength > oneWriteBytes) response.end(bytes);
   else
@@ -201,16 +213,19 @@ function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, bod
 
 function errorBody(request: HttpRequest, problem: Problem, surface: ResponderOptions['surface']): object {
   const rendered = renderProblem(problem, request.requestId);
-  const body = toErrorDialect(rendered, problem, request.operation?.errorDialect);
+  const body = toErrorDialect(rendered, problem, request.errorDialect);
   return forSurface(body, surface);
 }
 
-/** Producers that a drain or a revocation stopped throw anything; the client receives the reason of the stop. */
+/**
+ * A producer that a drain or a revocation stopped may throw any error; the client
+ * receives the reason of the stop.
+ */
 function problemOf({ abortReason }: HttpRequest, error: unknown): Problem {
   return asProblem(abortReason instanceof Problem ? abortReason : error);
 }
 
-// The cause is for the log alone.
+// The cause is only logged.
 function logFailure(request: HttpRequest, problem: Problem, message: string): void {
   const { log, operation } = request;
   request.note(failureNote(problem));
@@ -231,7 +246,7 @@ function noteOutcome(request: HttpRequest, outcome: StreamOutcome): void {
   if (outcome === 'stalled') request.log.warn({}, 'a client that takes nothing was dropped');
 }
 
-/** The same chunks, the first of them read. */
+/** The same chunks, after the first one was read. */
 async function readFirstChunk(source: AsyncIterable<Uint8Array>): Promise<AsyncIterable<Uint8Array>> {
   const iterator = source[Symbol.asyncIterator]();
   let first: IteratorResult<Uint8Array> | undefined = await iterator.next();
@@ -251,11 +266,11 @@ async function readFirstChunk(source: AsyncIterable<Uint8Array>): Promise<AsyncI
 const lingerMs = 1_000;
 
 /**
- * Closes the sending half, reads nothing more, and destroys the connection a moment later. A close while the client still
- * sends makes the operating system answer with a reset, which can overtake the response.
+ * Closes the sending half, reads nothing more, and destroys the connection a moment later. After a close
+ * while the client still sends, the operating system responds with a reset, which can overtake the response.
  */
 function lingerAfterResponse({ message, response }: HttpRequest): void {
-  // Once its reading has begun, Node no longer drains the body by itself.
+  // Once reading has begun, Node no longer drains the body by itself.
   message.read(0);
   message.pause();
   const socket = response.socket as (Socket & { destroySoon: () => void }) | null;

@@ -1,8 +1,8 @@
-// Headers that every response carries, CORS among them.
+// Common headers of all responses, including CORS.
 import { announcesBody } from './body.ts';
 import type { HttpRequest } from './request.ts';
 
-/** Which pages may read responses. */
+/** The pages that may read responses. */
 export interface CorsRules {
   /** Exact origins, for every path. */
   origins: ReadonlySet<string>;
@@ -10,7 +10,8 @@ export interface CorsRules {
   scoped?: { paths: ReadonlySet<string>; allows(origin: string): boolean } | undefined;
 }
 
-// How much of a body may be left unread without closing the connection: reading 64 KiB is cheaper than a new connection.
+// Unread bytes of a body up to which the connection stays open: reading 64 KiB is
+// cheaper than a new connection.
 const maxUnreadBytes = 64 * 1024;
 
 export function commonHeaders(
@@ -33,7 +34,7 @@ export function commonHeaders(
   return headers;
 }
 
-/** Whether too much of the request's body is unread for the connection to be used again. */
+/** Whether too much of the request's body is unread to reuse the connection. */
 export function leavesBodyUnread({ message, awaitsContinue }: HttpRequest): boolean {
   if (message.complete || !announcesBody(message)) return false;
   // A client that waits for `100 Continue` may or may not send its body after another response.

@@ -1,5 +1,5 @@
-// The HTTP server of both surfaces, and the only file that knows express: it admits requests, passes them to pages and the
-// contract, and renders every error in one place. drain.ts ends it.
+// The HTTP server of both surfaces, and the only file that uses express: it admits requests,
+// passes them to pages and the contract, and renders every error in one place. drain.ts closes it.
 import {
   createServer as createHttpServer,
   type IncomingMessage,
@@ -46,7 +46,10 @@ export interface ServerTimeouts {
   heartbeatMs: number;
   /** A reader of a stream that accepts no bytes for this long is disconnected. */
   stalledMs: number;
-  /** From the abort of running requests at the end of a drain to the destruction of their connections. */
+  /**
+   * Time between the abort of running requests at the end of a drain and the
+   * destruction of their connections.
+   */
   abortGraceMs: number;
 }
 
@@ -57,13 +60,16 @@ export interface ServerLimits {
   maxHeaders: number;
   maxUrlBytes: number;
   maxConnections: number;
-  /** Bodies above 256 KiB of one caller, and of all, whose responses are not over, in bytes together. */
+  /** Total bytes of large bodies (above 256 KiB) without a complete response, for one caller and for all. */
   largeBodyBytes: BodyBudgetLimits;
-  /** Connections of one client address; behind a trusted proxy concurrent requests. Loopback addresses have no such limit. */
+  /**
+   * Connections of one client address; behind a trusted proxy concurrent requests.
+   * Loopback addresses have no such limit.
+   */
   maxPerAddress: number;
 }
 
-// No operation has a longer deadline for its body (`x-body-deadline-ms`).
+// Upper bound of the body deadlines of all operations (`x-body-deadline-ms`).
 const longestBodyMs = 120_000;
 
 const defaultTimeouts: ServerTimeouts = {
@@ -89,7 +95,7 @@ const defaultLimits: ServerLimits = {
 
 export interface ServerOptions {
   contract: Contract;
-  /** Folders served as they are, outside the contract. */
+  /** Folders served as static files, outside the contract. */
   pages?: readonly { prefix: string; directory: string }[];
   /** Checks every request before anything else. */
   guard?: Guard;
@@ -97,11 +103,11 @@ export interface ServerOptions {
   clock: Pick<Clock, 'monotonicMs'>;
   limits?: Partial<ServerLimits>;
   timeouts?: Partial<ServerTimeouts>;
-  /** Without it no response carries a CORS header. */
+  /** Without it responses have no CORS headers. */
   cors?: { origins: readonly string[]; scoped?: CorsRules['scoped'] };
-  /** Whose `X-Forwarded-For` is trusted; without it the socket's peer is the client. */
+  /** Proxies whose `X-Forwarded-For` is trusted; without them the socket's peer is the client. */
   proxies?: Proxies;
-  /** The agent's errors carry `success: false` too. */
+  /** The agent's errors also have `success: false`. */
   surface: Surface;
   observer?: RequestObserver | undefined;
   nameIdentity?: NameIdentity;
@@ -112,24 +118,27 @@ export interface ServerOptions {
 /** A request with a bearer token whose response is not complete. */
 export interface RunningRequest {
   readonly token: string;
-  /** Stops the work for a reason; a stream ends with it as its error. The connection of work that continues is destroyed. */
+  /**
+   * Stops the work with a reason, which becomes the last error of a stream. Destroys
+   * the connection if the work continues.
+   */
   end(reason: Problem): void;
 }
 
 export interface Server {
   /**
-   * Rejects when the address cannot be had. The url has no trailing slash and can be called from this machine. May be
-   * called again for a further address.
+   * Rejects when the address is unavailable. The url has no trailing slash and can
+   * be called from this machine. May be called again for a further address.
    */
   listen(address: ListenAddress): Promise<{ url: string; port: number }>;
   /**
-   * Accepts no more connections, then no more requests, waits `drainMs` for the running ones, then aborts them. Resolves
-   * when the last connection is closed; a second call waits for the same end.
+   * Accepts no more connections, then no more requests, waits `drainMs` for the running ones, then
+   * aborts them. Resolves when the last connection is closed; a second call waits for the same end.
    */
   close(options?: CloseOptions): Promise<void>;
   /** Requests whose response is not complete. */
   inFlight(): number;
-  /** Those of them that came with a bearer token. */
+  /** The running requests with a bearer token. */
   runningRequests(): RunningRequest[];
 }
 
@@ -178,7 +187,7 @@ export function createServer(options: ServerOptions): Server {
     inFlight: () => requests.size,
     runningRequests: () => [...requests].flatMap(bearerRequest),
     async listen(address) {
-      // Node watches deadlines from the http server's own listener; further listeners only bring connections.
+      // Node checks deadlines on the http server's own listener; further listeners only accept connections.
       const listener =
         listeners.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
       listener.maxConnections = limits.maxConnections;
@@ -195,14 +204,14 @@ export function createServer(options: ServerOptions): Server {
 interface AdmissionOptions {
   server: ServerOptions;
   limits: ServerLimits;
-  /** The deadline of an operation that has none of its own. */
+  /** The default deadline of operations. */
   requestMs: number;
   requests: Set<HttpRequest>;
   connections: ConnectionLimits;
   drain: () => Drain;
 }
 
-/** The start and the end of each request: it is registered, checked, and logged when its response is over. */
+/** The start and the end of each request: registers and checks it, and logs it when its response is over. */
 function createAdmission(options: AdmissionOptions) {
   const { limits, requestMs, requests, connections, drain } = options;
   const { log, clock, proxies, guard, observer, nameIdentity, callerOf } = options.server;
@@ -220,7 +229,7 @@ function createAdmission(options: AdmissionOptions) {
     drain().responseEnded();
   }
 
-  /** Registers the request first, so that its refusal below is rendered, logged and counted too. */
+  /** Registers the request first, so that a rejection below is rendered, logged and counted too. */
   return (message: AdmittedMessage, response: ServerResponse): HttpRequest => {
     connections.usedBy(message.socket);
     const request = new HttpRequest(message, response, {
@@ -250,7 +259,10 @@ interface HttpOptions {
   surface: Surface;
 }
 
-/** Node's server with our limits, and a Problem as the answer to each connection and request that Node itself refuses. */
+/**
+ * Node's server with our limits, and a Problem as the response to each connection
+ * and request that Node itself rejects.
+ */
 function createHttp(
   handle: (message: IncomingMessage, response: ServerResponse) => void,
   { limits, timeouts, connections, surface }: HttpOptions,
@@ -258,17 +270,17 @@ function createHttp(
   const http = createHttpServer(
     {
       headersTimeout: timeouts.headersMs,
-      // For all operations alike, so it allows the longest of their deadlines; body.ts keeps the shorter ones.
+      // One limit for all operations, so it is their longest deadline; body.ts enforces the shorter ones.
       requestTimeout: Math.max(timeouts.requestMs, longestBodyMs),
       keepAliveTimeout: timeouts.keepAliveMs,
       connectionsCheckingInterval: timeouts.checkEveryMs,
       maxHeaderSize: limits.maxHeaderBytes,
-      // Node's own refusal has no body; request-checks.ts refuses with one.
+      // Node's own rejection has no body; request-checks.ts rejects with one.
       requireHostHeader: false,
     },
     handle,
   );
-  // One more than allowed, so that an excess is refused and not silently cut off.
+  // One more than allowed, so that a surplus header is rejected and not silently cut off.
   http.maxHeadersCount = limits.maxHeaders + 1;
   // With these listeners Node leaves the `100 Continue` to us; it is sent when the body is read (request.ts).
   http.on('checkContinue', handle);
@@ -301,9 +313,9 @@ interface RouterOptions {
 }
 
 /**
- * The chain of each request: admission, then its page or the contract, and errors. Only pages pass an Express router, and
- * that without an application: an application gives every request and response a new prototype, which makes all later use of
- * them slow (a quarter of the kernel's processor time), and adds methods that nothing here uses.
+ * The chain of each request: admission, then its page or the contract, and errors. Only pages pass an Express
+ * router, and without an application: an application gives every request and response a new prototype, which
+ * slows down all later use of them (a quarter of the kernel's processor time), and adds unused methods.
  */
 function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions) {
   const router = express.Router();
@@ -332,7 +344,7 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
       : express.static(directory, { cacheControl: false, dotfiles: 'ignore' });
     router.use(prefix, files);
   }
-  // Paths below the pages without a file: the contract refuses them.
+  // Paths below the pages without a file: the contract rejects them.
   router.use(((message) => dispatch(getRequest(message) as HttpRequest)) satisfies RequestHandler);
   // Express recognises an error handler by its four parameters.
   router.use(((error: unknown, message, response, _next) =>
@@ -358,7 +370,7 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
   return (message: IncomingMessage, response: ServerResponse): void => void serve(message, response);
 }
 
-// Long enough to write the error of a stream; a revocation promises the end within five seconds.
+// Time to write the error of a stream; a revocation promises the end within five seconds.
 const lastEventMs = 2_000;
 
 function endEarly(request: HttpRequest, reason: Problem): void {
@@ -368,14 +380,15 @@ function endEarly(request: HttpRequest, reason: Problem): void {
   request.response.once('close', () => clearTimeout(timer));
 }
 
-// CONNECT comes with a raw socket and asks for a tunnel.
+// CONNECT brings a raw socket and requests a tunnel.
 function noTunnel(): Problem {
   return new Problem('method_not_allowed', 'method_not_allowed', 'This server does not tunnel.', {
     headers: { allow: 'GET, HEAD, POST, OPTIONS' },
   });
 }
 
-// For all pages from a folder; a page's own policy in its `<meta>` narrows it. `frame-ancestors` works only in a header.
+// For all file pages; a page's own policy in its `<meta>` narrows it.
+// `frame-ancestors` works only in a header.
 const pageHeaders: Readonly<Record<string, string>> = {
   'content-security-policy': [
     "default-src 'none'",
@@ -392,7 +405,7 @@ const pageHeaders: Readonly<Record<string, string>> = {
   'referrer-policy': 'no-referrer',
 };
 
-/** The Problem for an error of the file server: a path that it cannot read, or a file that is absent or not served. */
+/** The Problem for an error of the file server: an invalid path, or a missing or hidden file. */
 function pageProblem(error: unknown): Problem | undefined {
   if (!(error instanceof Error) || error instanceof Problem) return undefined;
   const { status } = error as { status?: unknown };

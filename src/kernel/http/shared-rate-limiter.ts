@@ -1,5 +1,5 @@
-// One rate limit for all replicas over one PostgreSQL. The buckets are rows; a replica takes shares of 2% out of them and
-// spends those without a query. While the database is away each replica counts alone.
+// One rate limit for all replicas on one PostgreSQL. The buckets are rows; a replica takes shares of 2% out
+// of them and spends those without a query. While the database is unavailable each replica counts alone.
 import { createLruCache } from '../cache.ts';
 import type { Clock } from '../clock.ts';
 import type { Database } from '../data/database.ts';
@@ -19,7 +19,9 @@ export interface SharedRateLimiterOptions {
   log: Log;
 }
 
-/** What this replica has taken out of a bucket, and until when it considers the bucket empty. */
+/**
+ * Tokens that this replica has taken out of a bucket, and the time until which it treats the bucket as empty.
+ */
 interface Share {
   tokens: number;
   remainingInBucket: number;
@@ -27,7 +29,7 @@ interface Share {
   refill: Promise<void> | undefined;
 }
 
-// Two replicas may each hold a share beside a full bucket: 4%, within the 5% by which a limit may be off.
+// Two replicas may each have a share besides a full bucket: 4%, within the allowed error of 5%.
 const shareOfBucket = 0.02;
 const maxShares = 50_000;
 const cleanupEveryMs = 300_000;
@@ -67,7 +69,8 @@ export function createSharedRateLimiter(options: SharedRateLimiterOptions): Rate
   ): Promise<RateLimitResult> {
     const share = shareOf(bucketKey);
     try {
-      // Callers of one key wait for the same refill; those for whom it was too small start the next one.
+      // Callers of one key wait for the same refill; if it was too small, the
+      // remaining ones start the next one.
       while (share.tokens < 1 && clock.monotonicMs() >= share.emptyUntilMs) {
         share.refill ??= buckets
           .refillShare(bucketKey, share, policy.perMinute)
@@ -101,10 +104,10 @@ function createBuckets({ database: { sql }, schema, clock, log }: SharedRateLimi
   let lastCleanupMs = clock.monotonicMs();
 
   return {
-    /** Moves tokens of the bucket to the share, or notes until when the bucket is empty. */
+    /** Moves tokens of the bucket to the share, or records the time until which the bucket is empty. */
     async refillShare(bucketKey: string, share: Share, perMinute: number): Promise<void> {
       const shareSize = Math.max(1, Math.floor(perMinute * shareOfBucket));
-      // Creates the bucket or refills it for the time since its last use. Only whole requests are given out.
+      // Creates the bucket or refills it for the time since its last use. Grants whole requests only.
       const [bucket] = await sql<{ available: number; tokens: number }[]>`
         with now as (select clock_timestamp() as at),
         bucket as (
@@ -129,7 +132,9 @@ function createBuckets({ database: { sql }, schema, clock, log }: SharedRateLimi
       share.emptyUntilMs = clock.monotonicMs() + ((1 - ((bucket?.tokens ?? 0) % 1)) / perMinute) * 60_000;
     },
 
-    /** At most every five minutes. After two minutes without use a bucket is full, and so is an absent one. */
+    /**
+     * At most every five minutes. After two minutes without use a bucket is full, and so is an absent one.
+     */
     deleteOld(): void {
       if (clock.monotonicMs() - lastCleanupMs < cleanupEveryMs) return;
       lastCleanupMs = clock.monotonicMs();

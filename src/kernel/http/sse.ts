@@ -1,28 +1,28 @@
-// Streams to a client: events, and bytes as they come. The rules it keeps: never more in memory than one frame and
-// the socket's own buffer, a reader that stalls is dropped, a client that goes away stops the producer, and a cut
-// stream never looks like a whole one.
+// Streams to a client: events, and raw bytes. Invariants: at most one frame plus the
+// socket's buffer is in memory, a stalled reader is disconnected, a disconnected client
+// stops the producer, and a truncated stream is never mistaken for a complete one.
 import type { ServerResponse } from 'node:http';
 import type { SseEvent } from '../contract/operation.ts';
 
 export interface StreamLimits {
-  /** Between two comments that keep proxies from closing a quiet stream. */
+  /** Interval of comments that keep proxies from closing a quiet stream. */
   heartbeatMs: number;
-  /** A client that takes nothing for so long is dropped. */
+  /** A client that accepts no bytes for this long is disconnected. */
   stallMs: number;
 }
 
 export const defaultStreamLimits: StreamLimits = { heartbeatMs: 15_000, stallMs: 60_000 };
 
-/** `failed` means that the producer threw; the error has been given to `onError`. */
+/** `failed` means that the producer threw; `onError` has received the error. */
 export type StreamOutcome = 'completed' | 'client_gone' | 'stalled' | 'failed';
 
-/** Writing in pieces bounds what a stalled client can hold of one large frame, well under 1 MiB. */
+/** Writing in pieces limits the memory per stalled client to well under 1 MiB, even for a large frame. */
 const pieceBytes = 64 * 1024;
 
 export interface EventStreamOptions {
   end?: string;
   limits: StreamLimits;
-  /** The last words after the producer threw, as whole frames. */
+  /** Renders the final frames after the producer threw. */
   onError: (error: unknown) => string;
 }
 
@@ -53,8 +53,8 @@ export async function writeEvents(
 }
 
 /**
- * Hands bytes on as they come. When the producer throws after the first byte the connection is destroyed,
- * because nothing else tells the client that what it has is not all.
+ * Forwards bytes as they arrive. If the producer throws after the first byte, the connection
+ * is destroyed, because that is the only way to signal a truncated body to the client.
  */
 export async function writeContent(
   response: ServerResponse,
@@ -70,7 +70,7 @@ export async function writeContent(
   } catch (error) {
     if (outlet.closed()) return outlet.loss();
     options.onError(error);
-    // What came before the fault is still the client's.
+    // Sends the bytes before the error.
     response.socket?.uncork();
     response.destroy();
     return 'failed';
@@ -79,8 +79,8 @@ export async function writeContent(
   }
 }
 
-// The head leaves at once, so that the client knows it was accepted before the first event exists. What is there to
-// follow it already leaves in the same packet: a call into the system costs more than all that we do for an event.
+// Sends the head at once, so that the client gets its status before the first event exists. Events that are
+// already available go into the same packet: a system call costs more than all other work for an event.
 function sendHead(response: ServerResponse): void {
   const { socket } = response;
   socket?.cork();
@@ -88,14 +88,14 @@ function sendHead(response: ServerResponse): void {
   if (socket) process.nextTick(() => socket.uncork());
 }
 
-/** Stops a producer whose reader is gone. Errors of the stopping producer are ignored. */
+/** Stops a producer whose reader is gone, and ignores its errors. */
 export function discard(source: AsyncIterable<unknown>): void {
   stop(source[Symbol.asyncIterator]());
 }
 
 function stop(iterator: AsyncIterator<unknown>): void {
-  // Not awaited: a generator that waits for its upstream answers only when that ends, and what ends it is
-  // the call's abort signal.
+  // Not awaited: a generator that waits for its upstream resolves only when that
+  // wait ends, which the call's abort signal causes.
   iterator.return?.().catch(() => {});
 }
 
@@ -133,7 +133,7 @@ function frame(event: SseEvent<unknown>): string {
   if (event.event !== undefined) lines.push(`event: ${fieldValue(event.event)}\n`);
   const data = JSON.stringify(event.data);
   if (data === undefined) throw new Error('An event without data cannot be written.');
-  // JSON has no raw line break, so one data line always suffices.
+  // JSON contains no raw line break, so one data line always suffices.
   lines.push(`data: ${data}\n\n`);
   return lines.join('');
 }
@@ -144,7 +144,7 @@ function fieldValue(value: string): string {
 }
 
 interface Outlet {
-  /** True when the bytes are on their way and more may follow; waits while the client is slow. */
+  /** True when the bytes are written and more may follow; waits while the client is slow. */
   write(bytes: Uint8Array): true | Promise<boolean>;
   /** Skipped in the middle of a frame and while the client is slow. */
   writeIfQuiet(text: string): void;
@@ -159,7 +159,8 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
   let closed = response.destroyed || response.closed;
   let stalled = false;
   let busy = false;
-  // One slot rather than Promise.race: a race leaves a reaction on the long-lived promise for every event.
+  // A single slot instead of Promise.race, which would leave a reaction on the
+  // long-lived promise for every event.
   let onClosed: (() => void) | undefined;
 
   function markClosed(): void {
@@ -168,7 +169,7 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
   }
   response.once('close', markClosed);
 
-  /** Waits for the client to accept more; false when it is gone or stalls. */
+  /** Waits until the client accepts more; false when it is gone or stalls. */
   function waitForDrain(): Promise<boolean> {
     return new Promise((resolve) => {
       const settle = (free: boolean) => {
@@ -223,7 +224,7 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
           return;
         }
         onClosed = () => resolve(undefined);
-        // Cleared before the next step can begin: that step may wait for the client and set it again.
+        // Cleared before the next step starts, because that step may wait for the client and set it again.
         promise.then(
           (value) => {
             onClosed = undefined;

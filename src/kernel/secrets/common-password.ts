@@ -1,7 +1,8 @@
-// Recognises common passwords. Nearly all passwords at the top of the published lists are shorter than the minimum, so this
-// looks for extended ones: words put together, digits and punctuation around them, keyboard rows, repeated digits.
+// Recognizes common passwords. Nearly all entries at the top of published lists are shorter than
+// the minimum, so this detects extended ones: concatenated words, added digits and punctuation,
+// keyboard rows, repeated digits.
 
-// Lower case: the words at the head of the published lists, and those of this product.
+// In lower case: the most common words of published lists, and this product's words.
 const words: readonly string[] = [
   'password',
   'passwort',
@@ -103,7 +104,7 @@ const words: readonly string[] = [
   'localhost',
 ];
 
-// A password that is a stretch of one of these, read in either direction, is no password.
+// A password that is a substring of one of these, in either direction, is refused.
 const rows: readonly string[] = [
   'abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz',
   '1234567890'.repeat(4),
@@ -116,7 +117,10 @@ const rows: readonly string[] = [
   "qwertyuiop[]asdfghjkl;'zxcvbnm,./",
 ];
 
-/** Whether the password is among the first that an attacker tries. `names` are further words, such as a person's ID. */
+/**
+ * Whether the password is among the first that an attacker tries. `names` are further words, such
+ * as a person's ID.
+ */
 export function isCommonPassword(password: string, names: readonly string[]): boolean {
   const text = password.toLowerCase();
   const backwards = [...text].reverse().join('');
@@ -130,8 +134,8 @@ export function isCommonPassword(password: string, names: readonly string[]): bo
 function consistsOf(text: string, dictionary: ReadonlySet<string>): boolean {
   if (text === '') return false;
   const longest = Math.max(...[...dictionary].map((word) => word.length));
-  // Dynamic programming: isReachable[end] is whether the text before `end` consists of words. Linear in the text, times the
-  // longest word.
+  // Dynamic programming: isReachable[end] is whether the text before `end` consists
+  // of words. Linear in the text, times the longest word.
   const isReachable = [true];
   for (let end = 1; end <= text.length; end += 1) {
     isReachable[end] = false;

@@ -1,15 +1,15 @@
-// Limits how many passwords are checked at once. A check occupies a thread of the libuv pool, which file access and DNS
-// need too.
+// Limits how many passwords are checked at once. A check occupies a thread of the
+// libuv pool, which file access and DNS need too.
 
 export interface ConcurrencySlot {
   /** Resolves when the work may start, in the order of the calls. */
   start(): Promise<void>;
-  /** Must be called in any case; a second call has no effect. */
+  /** Call it in any case; a second call has no effect. */
   release(): void;
 }
 
 export interface ConcurrencyLimit {
-  /** Null when all places to run and to wait are taken. */
+  /** Null when all slots for running and waiting are taken. */
   tryAcquire(): ConcurrencySlot | null;
 }
 

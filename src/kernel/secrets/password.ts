@@ -1,4 +1,5 @@
-// Passwords of people: the rules, the stored PBKDF2 digest, and the check, which costs the same for an unknown account.
+// Passwords: the rules, the stored PBKDF2 digest, and the check, which costs the same for an
+// unknown account.
 import { pbkdf2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { isCommonPassword } from './common-password.ts';
@@ -19,8 +20,9 @@ const maximumCharacters = 256;
 const maximumBytes = 1024;
 
 /**
- * Why the password is refused, as a sentence, or null when it is accepted. Characters are code points after
- * NFC. `names` are words that this person's password must not consist of, such as their ID.
+ * The reason for refusing the password as a sentence; null when it is accepted. Characters are code
+ * points after NFC. `names` are words that this person's password must not consist of, such as
+ * their ID.
  */
 export function passwordError(password: string, names: readonly string[]): string | null {
   const text = password.normalize('NFC');
@@ -35,7 +37,7 @@ export function passwordError(password: string, names: readonly string[]): strin
   return null;
 }
 
-/** Whether an accepted password is shorter than is advised. */
+/** Whether an accepted password is shorter than recommended. */
 export function isShortPassword(password: string): boolean {
   return [...password.normalize('NFC')].length < advisedCharacters;
 }
@@ -46,14 +48,14 @@ export async function digestPassword(password: string, rounds: number): Promise<
   return digestText(rounds, salt, await deriveKey(password, salt, rounds));
 }
 
-/** A digest that no password matches, to check against for an unknown account: same work, same answer. */
+/** A digest that no password matches, for checks of an unknown account: same work, same answer. */
 export function dummyDigest(rounds: number): string {
   return digestText(rounds, randomBytes(saltBytes), randomBytes(keyBytes));
 }
 
 /**
- * Whether the password has the digest, and how many rounds that took. Throws when the digest is not one that
- * this file could have made.
+ * Whether the password matches the digest, and the digest's number of rounds. Throws for a
+ * malformed digest.
  */
 export async function checkPassword(
   password: string,

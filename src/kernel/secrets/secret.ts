@@ -1,9 +1,9 @@
-// Tokens (creation, format, comparison) and the redactor, which hides secret values in logs. A token is refused by its format
-// before a lookup.
+// Tokens (creation, format, comparison) and the redactor, which hides secret values
+// in logs. A token is refused by its format before a lookup.
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** Who a token speaks for: a user, an administrator, or the owner of one agent. */
+/** The owner of a token: a user, an administrator, or one agent. */
 export type TokenKind = 'usr' | 'adm' | 'agt';
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -23,7 +23,7 @@ export function randomText(): string {
   return inBase62(BigInt(`0x${randomBytes(32).toString('hex')}`), payloadLength);
 }
 
-/** The kind of a well-formed token, or null. Well-formed is not valid: no store was asked. */
+/** The kind of a well-formed token; null for anything else. Says nothing about validity. */
 export function parseToken(text: string): TokenKind | null {
   const match = tokenShape.exec(text);
   if (!match) return null;
@@ -31,17 +31,17 @@ export function parseToken(text: string): TokenKind | null {
   return text.endsWith(checksum(head)) ? (match[1] as TokenKind) : null;
 }
 
-/** What is stored of a token: its SHA-256. A plain hash is enough for 256 random bits. */
+/** The stored form of a token, its SHA-256. A plain hash suffices for 256 random bits. */
 export function tokenDigest(text: string): Buffer {
   return hash('sha256', text, 'buffer');
 }
 
-/** Equality in a time that depends on neither value nor on their lengths. */
+/** Compares in a time that is independent of both values and their lengths. */
 export function secretsEqual(a: string, b: string): boolean {
   return timingSafeEqual(tokenDigest(a), tokenDigest(b));
 }
 
-// In numbers: a BigInt for each digit would cost more than the lookup of the token.
+// With numbers: a BigInt for each digit would cost more than the lookup of the token.
 function checksum(head: string): string {
   let digits = '';
   let rest = crc32(head);
@@ -58,30 +58,31 @@ function inBase62(value: bigint, length: number): string {
   return digits.padStart(length, '0');
 }
 
-/** Holds the secret values that are alive in this process and hides them in text. */
+/** Holds the live secret values of this process and hides them in text. */
 export interface Redactor {
   /**
-   * Hides the value from now on, and its URL-encoded, base64 and hexadecimal forms. Values under six characters are not
-   * held, as they occur in ordinary words. Returns the release; a value held twice stays hidden until both are released.
+   * Hides the value from now on, and its URL-encoded, base64 and hexadecimal forms.
+   * Values under six characters are not held, as they occur in ordinary words.
+   * Returns the release; a value held twice stays hidden until both are released.
    */
   hold(value: string): () => void;
-  /** The text without held values, tokens of ours and bearer credentials. */
+  /** The text without held values, our tokens and bearer credentials. */
   hide(text: string): string;
   /**
-   * Whether a serialized JSON document may have something to hide in one of its texts or numbers. It never says no
-   * where `hide` would find something in one of them, and costs about a nanosecond a character.
+   * Whether a serialized JSON document may have something to hide in one of its texts or numbers. It never
+   * says no where `hide` would find something in one of them, and costs about a nanosecond a character.
    */
   suspects(json: string): boolean;
 }
 
 const hidden = '[redacted]';
 const minimumHeldLength = 6;
-// Formats that are secrets even when their value is not held. The checksum is not verified: a token with a typing error still
-// reveals most of a secret.
+// Formats that are secrets even when their value is not held. The checksum is not
+// verified: a token with a typing error still reveals most of a secret.
 const knownShapes =
   /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
-// The same at one place of a serialized text, where a line break in front of a word has become the letter n; so
-// nothing is said of what stands before it.
+// The same at one position of a serialized text. It has no `\b`: a line break before the word is
+// the letter n there.
 const shapeHere =
   /th_(?:usr|adm|agt)_[0-9A-Za-z]{20}|lg[a-z]_[0-9A-Za-z]{20}|[Bb]earer [A-Za-z0-9._~+/=-]{6}/y;
 const shapeBeginnings = [
@@ -135,12 +136,14 @@ interface FormFinder {
   spans(text: string): Span[];
 }
 
-// Held values may be many and as long as a certificate, too much for a regular expression. The forms are found by their
-// first four characters, in a hash table that rules out nearly every position of a text, then by six.
+// Held values may be many and as long as a certificate, too much for a regular
+// expression. The forms are found by their first four characters, in a hash table
+// that rules out nearly every position of a text, then by six.
 function createFormFinder(values: Iterable<string>): FormFinder {
   const beginnings = new Uint8Array(1 << 16);
   const forms = new Map<string, string[]>();
-  // Half of a surrogate pair is written differently alone and beside its other half, so such a value is always suspected.
+  // Half of a surrogate pair is written differently alone and beside its other half,
+  // so such a value is always suspected.
   let hasBrokenValue = false;
   for (const beginning of shapeBeginnings) mark(beginning);
   for (const value of values) {
@@ -164,7 +167,10 @@ function createFormFinder(values: Iterable<string>): FormFinder {
     return forms.get(text.slice(at, at + minimumHeldLength))?.find((form) => text.startsWith(form, at));
   }
 
-  /** The next place from here on at which a form or a shape may begin; -1 when there is none. Written out for speed: every line is read by it. */
+  /**
+   * The next place from here on at which a form or a shape may begin; -1 when there
+   * is none. Written out for speed: every line is read by it.
+   */
   function nextPlace(text: string, from: number): number {
     const end = text.length - minimumHeldLength;
     if (from > end) return -1;
@@ -233,7 +239,7 @@ function withoutSpans(text: string, spans: Span[]): string {
   return redacted + text.slice(open?.[1] ?? 0);
 }
 
-/** The ways in which a value may stand in a text, or in a text within a serialized document. */
+/** The forms of a value within a text, or within a text in a serialized document. */
 function formsOf(value: string): Set<string> {
   const bytes = Buffer.from(value, 'utf8');
   const plain = [
@@ -243,7 +249,8 @@ function formsOf(value: string): Set<string> {
     bytes.toString('base64url'),
     bytes.toString('hex'),
   ];
-  // Text that was serialized before it was logged carries the escaped form, and its line escapes it once more.
+  // Text that was serialized before it was logged carries the escaped form, and its
+  // line escapes it once more.
   const escaped = plain.map(escapedIn);
   return new Set([...plain, ...escaped, ...escaped.map(escapedIn)]);
 }

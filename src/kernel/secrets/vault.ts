@@ -1,9 +1,12 @@
-// Envelope encryption of secrets at rest: AES-256-GCM under a random key per value, which is wrapped by a master key that is
-// never in the database. A sealed value opens only in the context it was sealed for (table, key, version); one that does not
-// open is an error, never an empty or an old value.
+// Envelope encryption of secrets at rest: AES-256-GCM under a random key per value, which is wrapped by
+// a master key that is never in the database. A sealed value opens only in the context it was sealed
+// for (table, key, version); one that does not open is an error, never an empty or an old value.
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 
-/** The row of a sealed value, as additional authenticated data: a row cannot be moved or put back. */
+/**
+ * The row of a sealed value, as additional authenticated data: a row cannot be moved or rolled
+ * back.
+ */
 export interface SealContext {
   table: string;
   key: string;
@@ -17,7 +20,7 @@ export interface MasterKey {
   readonly bytes: Buffer;
 }
 
-/** Why a value did not open: its master key is unknown, or it is damaged or in another row. */
+/** Why a value cannot be opened: its master key is unknown, or it is damaged or in another row. */
 export class SealError extends Error {
   override readonly name = 'SealError';
   readonly reason: 'unknown_key' | 'damaged';
@@ -36,9 +39,12 @@ export interface Vault {
   seal(kid: string, context: SealContext, value: string): string;
   /** Throws a SealError. */
   open(context: SealContext, sealed: string): string;
-  /** Equal for equal values under one primary key, and tells nothing else about them. */
+  /** Equal for equal values under one primary key; reveals nothing else. */
   fingerprint(value: string): string;
-  /** A key for one purpose from each master key, the primary's first, so that older signatures verify during a rotation. */
+  /**
+   * A key for one purpose from each master key, the primary's first, so that older
+   * signatures verify during a rotation.
+   */
   derive(purpose: string): Buffer[];
 }
 
@@ -109,7 +115,7 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
         dataKey.fill(0);
         return value;
       } catch {
-        // OpenSSL's message does not say more than this, and the caller knows which row it was.
+        // OpenSSL's message contains nothing more, and the caller knows the row.
         throw damaged();
       }
     },

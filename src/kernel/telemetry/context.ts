@@ -1,4 +1,4 @@
-// The request and the span for which code runs, carried by AsyncLocalStorage.
+// The current request and span, carried by AsyncLocalStorage.
 import type { RequestScope } from '../http/observer.ts';
 import type { Span } from './traces.ts';
 

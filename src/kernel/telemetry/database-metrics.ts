@@ -1,4 +1,4 @@
-// What is seen of the database from outside: its connections, and how long others wait for one.
+// Metrics of the database pool: its connections, and the waits for one.
 import type { Database } from '../data/database.ts';
 import { type Metrics, waitBuckets } from './metrics.ts';
 

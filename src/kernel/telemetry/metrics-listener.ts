@@ -1,5 +1,5 @@
-// The port on which metrics are read: apart from the server's own, so that a network may open the one without
-// the other. It answers one path, and no page of a browser.
+// The listener for metrics, on a port of its own, so that a network may allow it separately. It
+// serves one path, and refuses browser pages.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Log } from '../log.ts';
@@ -10,7 +10,7 @@ export interface MetricsListener {
   close(): Promise<void>;
 }
 
-/** Rejects when the address cannot be had. */
+/** Rejects when the address is not available. */
 export async function listenForMetrics(
   place: { host: string; port: number },
   { prometheus, log }: { prometheus: Pick<Prometheus, 'contentType' | 'read'>; log: Log },

@@ -1,11 +1,11 @@
-// The metrics interface of both surfaces. Without a port for metrics all of this does nothing. Labels have few values, which
-// are ours and never a caller's.
+// The metrics interface of gateway and agent. Without a metrics port it does nothing. Label values
+// are few and never come from a caller.
 
 /** One number, or one for each set of labels. */
 export type GaugeReading = number | readonly { labels: readonly string[]; value: number }[];
 
 export interface Counter {
-  /** Adds, 1 unless said otherwise. The labels stand in the order in which they were declared. */
+  /** Adds an amount, by default 1. The labels have the order of their declaration. */
   add(labels: readonly string[], amount?: number): void;
 }
 
@@ -38,7 +38,7 @@ export const silentMetrics: Metrics = {
   gauge() {},
 };
 
-/** Bounds in seconds for what takes from a millisecond to minutes. */
+/** Bounds in seconds for durations from a millisecond to minutes. */
 export const secondsBuckets: readonly number[] = [
   0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800,
 ];

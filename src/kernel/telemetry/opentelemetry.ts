@@ -1,5 +1,6 @@
-// Exports spans over OTLP/HTTP with JSON, and the only file that knows OpenTelemetry. It is loaded only when an endpoint is
-// set. A slow or dead collector costs a bounded queue: spans that do not fit are dropped, and no request waits.
+// Exports spans over OTLP/HTTP with JSON, and the only file that knows
+// OpenTelemetry. It is loaded only when an endpoint is set. A slow or dead collector
+// costs a bounded queue: spans that do not fit are dropped, and no request waits.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import {
   type Attributes,
@@ -27,17 +28,20 @@ import type { TelemetryContext } from './context.ts';
 import type { Span, SpanAttributes, Traces } from './traces.ts';
 
 export interface TraceSettings {
-  /** Where the collector is; spans go to `/v1/traces` below it. */
+  /** The collector's address; spans are sent to `/v1/traces` below it. */
   endpoint: string;
   /** `name=value` pairs, separated by commas, such as a collector's key. */
   headers: string | undefined;
   serviceName: string;
-  /** Of the traces that begin here, from 0 to 1; one that came from outside goes on as it was decided there. */
+  /**
+   * Sampled share of the traces that start here, from 0 to 1; a trace from outside keeps its own
+   * decision.
+   */
   sampledShare: number;
 }
 
 export interface OpenTelemetry extends Traces {
-  /** Sends what is left, for two seconds at most. */
+  /** Sends the remaining spans, for two seconds at most. */
   close(): Promise<void>;
 }
 
@@ -49,7 +53,7 @@ export interface OpenTelemetryOptions {
   hide: (text: string) => string;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   log: Log;
-  /** Between two batches; for tests. */
+  /** Interval of batches; for tests. */
   batchEveryMs?: number;
 }
 
@@ -86,7 +90,7 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
     ],
   });
   const tracer = provider.getTracer('townhall', version);
-  // Spans are timed by the monotonic clock, so that a change of the wall clock makes none of them negative.
+  // Spans use the monotonic clock, so that a change of the wall clock cannot make one negative.
   const epochMs = clock.now().getTime() - clock.monotonicMs();
   const timeOf = (monotonicMs: number): number => epochMs + monotonicMs;
 
@@ -142,7 +146,7 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
     within: (span, work) => current.run({ request: current.getStore()?.request, span }, work),
     traceparent: () => current.getStore()?.span?.traceparent,
     async close() {
-      // A failed export was logged already.
+      // The failed export has been logged.
       await settlesWithin(provider.shutdown(), { ms: closeMs });
     },
   };
@@ -159,7 +163,7 @@ function parseTraceparent(text: string): SpanContext | undefined {
     : { traceId, spanId, traceFlags: Number.parseInt(flags ?? '00', 16) & 1 };
 }
 
-/** The exporter, telling the operator now and then that the collector takes nothing. */
+/** The exporter, with an occasional warning to the operator while the collector refuses spans. */
 function watched(
   exporter: SpanExporter,
   { clock, log }: Pick<OpenTelemetryOptions, 'clock' | 'log'>,
@@ -199,7 +203,7 @@ function decoded(value: string): string {
   }
 }
 
-/** Ours instead of the library's default, which tells of the machine and the user it runs as. */
+/** Replaces the library's default, which contains the machine's name and user. */
 function resourceOf(attributes: Attributes): NonNullable<TracerProviderOptions['resource']> {
   const resource: NonNullable<TracerProviderOptions['resource']> = {
     attributes,

@@ -1,5 +1,5 @@
-// Metrics in the format of Prometheus, and the only file that knows prom-client. It is loaded only where metrics are on; each
-// surface has a registry of its own, as two surfaces may share a process.
+// Metrics in Prometheus' format, in the only file that uses prom-client. It is loaded only with a
+// metrics port; gateway and agent have separate registries, since they may share a process.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { withTimeout } from '../async.ts';
 import type { Log } from '../log.ts';
@@ -7,7 +7,7 @@ import type { GaugeReading, Metrics } from './metrics.ts';
 
 export interface Prometheus extends Metrics {
   contentType: string;
-  /** All of them as text. */
+  /** All metrics as text. */
   read(): Promise<string>;
 }
 
@@ -16,7 +16,7 @@ const collectMs = 2_000;
 
 export function openPrometheus({ log }: { log: Log }): Prometheus {
   const registry = new Registry();
-  // Of the process: processor, memory, handles, garbage collection and the lag of the event loop.
+  // Metrics of the process: processor, memory, handles, garbage collection and event loop lag.
   collectDefaultMetrics({ register: registry });
 
   async function readGauge(

@@ -1,8 +1,9 @@
-// The settings of metrics and traces, which both surfaces have: rows for their tables, and what the rows come to.
+// The settings of metrics and traces, common to gateway and agent: rows for their tables, and the
+// parsed result.
 import { integer, optionalInteger, optionalText, secretText, SettingError, text } from '../settings.ts';
 import type { TelemetrySettings } from './telemetry.ts';
 
-/** The rows. The agent's port has a key of its own, as both surfaces may be started with one environment. */
+/** The rows. The agent's port has its own key, since both may be started with one environment. */
 export function telemetryRows({ prefix, serviceName }: { prefix: '' | 'AGENT_'; serviceName: string }) {
   return {
     metricsPort: optionalInteger(
@@ -74,7 +75,7 @@ export function telemetrySettings({
   };
 }
 
-/** What of the settings must not appear in the log. */
+/** Values of the settings that must not appear in the log. */
 export function telemetrySecrets({ traces }: TelemetrySettings): string[] {
   const values = (traces?.headers ?? '').split(',').map((pair) => pair.slice(pair.indexOf('=') + 1).trim());
   return [...values, ...values.map((value) => value.replace(/^(?:Basic|Bearer)[ %20]+/i, ''))].filter(

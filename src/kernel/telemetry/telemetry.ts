@@ -11,9 +11,9 @@ import { createRequestObserver } from './request-telemetry.ts';
 import { silentTraces, type Traces } from './traces.ts';
 
 export interface TelemetrySettings {
-  /** Where metrics are read; null for nowhere. */
+  /** The address for reading metrics; null turns them off. */
   metrics: { host: string; port: number } | null;
-  /** Where spans are sent; null for nowhere. */
+  /** The target of spans; null turns them off. */
   traces: TraceSettings | null;
 }
 
@@ -21,26 +21,26 @@ export interface TelemetryOptions {
   settings: TelemetrySettings;
   surface: 'gateway' | 'agent';
   version: string;
-  /** Takes live secrets out of what goes into a span. */
+  /** Removes live secrets from text for a span. */
   hide: (text: string) => string;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   log: Log;
-  /** Between two batches of spans; for tests. */
+  /** Interval of span batches; for tests. */
   batchEveryMs?: number;
 }
 
 export interface Telemetry {
   metrics: Metrics;
   traces: Traces;
-  /** For the server. */
+  /** The observer for the server. */
   observer: RequestObserver;
   /** The request for which the calling code runs. */
   request(): RequestScope | undefined;
   /** Calls back for every request that has ended. */
   onRequestEnd(listener: (end: RequestEnd) => void): void;
-  /** The metrics in the format of Prometheus; empty where they are off. */
+  /** The metrics in Prometheus' format; empty when they are off. */
   readMetrics(): Promise<string>;
-  /** Serves the metrics where they are on. Rejects when their address cannot be had. */
+  /** Serves the metrics if they are on. Rejects when their address is not available. */
   listen(): Promise<{ url: string } | null>;
   close(): Promise<void>;
 }

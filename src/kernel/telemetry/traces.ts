@@ -1,5 +1,5 @@
-// The tracing interface of both surfaces. Spans carry no text of people or models. Without a collector all of this does
-// nothing.
+// The tracing interface of gateway and agent. Spans contain no text of people or models. Without a
+// collector it does nothing.
 
 export type SpanValue = string | number | boolean | undefined;
 export type SpanAttributes = Readonly<Record<string, SpanValue>>;
@@ -7,14 +7,14 @@ export type SpanAttributes = Readonly<Record<string, SpanValue>>;
 export interface Span {
   readonly traceId: string;
   readonly spanId: string;
-  /** The header by which a called system joins the trace; undefined while nothing is traced. */
+  /** The header by which a called system joins the trace; undefined without tracing. */
   readonly traceparent: string | undefined;
   /** Members without a value are omitted; texts are shortened, and secrets in them hidden. */
   set(attributes: SpanAttributes): void;
   rename(name: string): void;
-  /** Marks the span as failed; the reason is a code of ours and never a message. */
+  /** Marks the span as failed; the reason is one of our codes and never a message. */
   fail(reason: string): void;
-  /** `atMs` is of the monotonic clock; now when absent. A second call has no effect. */
+  /** `atMs` is a time of the monotonic clock; now when absent. A second call has no effect. */
   end(atMs?: number): void;
 }
 
@@ -23,7 +23,7 @@ export interface SpanOptions {
   attributes?: SpanAttributes;
   /** A `traceparent` from outside, as the parent in place of the current span. */
   remoteParent?: string | undefined;
-  /** Starts a trace of its own even where a span is open. */
+  /** Starts a trace of its own even within another span. */
   isRoot?: boolean;
   /** The `traceparent` of the cause that is not the parent, such as the request that enqueued the work. */
   link?: string | undefined;
@@ -33,7 +33,7 @@ export interface Traces {
   readonly isOn: boolean;
   /** Starts a span below the current one. The caller ends it. */
   start(name: string, options?: SpanOptions): Span;
-  /** Runs the work, and everything that it leaves running, below the span. */
+  /** Runs the work, including everything that it leaves running, within the span. */
   within<T>(span: Span, work: () => T): T;
   /** The `traceparent` of the current span. */
   traceparent(): string | undefined;

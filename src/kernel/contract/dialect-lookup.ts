@@ -1,0 +1,45 @@
+// Selects the error dialect of a response that belongs to no operation: clients of another
+// interface also have to parse the 404 of a path below its own and the 405 of another method.
+import type { ErrorDialect } from '../error-dialects.ts';
+import type { ContractOperation } from './operations.ts';
+import type { ContractRequest } from './request.ts';
+import type { RouteMatch } from './router.ts';
+
+export function createDialectLookup(
+  operations: readonly ContractOperation[],
+): (request: ContractRequest, match: RouteMatch<ContractOperation>) => ErrorDialect | undefined {
+  const areas = operations
+    .filter(({ errorDialect }) => errorDialect !== undefined)
+    .map((operation) => ({ ...literalParts(operation.path), operation }))
+    .sort((one, other) => other.suffix.length - one.suffix.length);
+
+  return (request, match) => {
+    if (match.outcome === 'found') return dialectFor(match.operation, request);
+    const [sibling] = match.outcome === 'method_not_allowed' ? match.operations.values() : [];
+    if (sibling !== undefined) return dialectFor(sibling, request);
+    const around = areas.filter(({ prefix }) => request.path.startsWith(prefix));
+    const area = around.find(({ suffix }) => request.path.endsWith(suffix)) ?? around[0];
+    return area && dialectFor(area.operation, request);
+  };
+}
+
+function dialectFor(
+  { errorDialect, errorDialectHeader }: ContractOperation,
+  { headers }: ContractRequest,
+): ErrorDialect | undefined {
+  if (errorDialect === undefined) return undefined;
+  return errorDialectHeader === undefined || headers[errorDialectHeader] !== undefined
+    ? errorDialect
+    : undefined;
+}
+
+/**
+ * The literal text before the first parameter and after the last; a path without
+ * parameters covers all paths below it.
+ */
+function literalParts(path: string): { prefix: string; suffix: string } {
+  const cut = path.indexOf('{');
+  return cut < 0
+    ? { prefix: `${path}/`, suffix: '' }
+    : { prefix: path.slice(0, cut), suffix: path.slice(path.lastIndexOf('}') + 1) };
+}
