@@ -1,10 +1,11 @@
-// What the handlers of all formats share: the parts of the service, the bill of a call, and how its answer ends.
+// Shared by the handlers of all formats: the parts of the service, the bill of a call, and the end
+// of its answer.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import { failureNote } from '../../kernel/contract/failure-note.ts';
 import type { CallNote, Handlers } from '../../kernel/contract/operation.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Remember } from '../../kernel/data/idempotency.ts';
-import { toErrorDialect } from '../../kernel/error-dialects.ts';
+import { withTypes } from '../../kernel/error-dialects.ts';
 import type { Log } from '../../kernel/log.ts';
 import { asProblem, Problem, renderProblem } from '../../kernel/problem.ts';
 import type { Alongside } from '../credits/index.ts';
@@ -32,7 +33,7 @@ export interface AiContext {
 
 export type AiHandlers = Handlers<Operations, 'ai', Identity>;
 
-/** The members of a call that every format needs. */
+/** The members of a call that every format uses. */
 export interface PaidRequest {
   operationId: string;
   requestId: string;
@@ -43,7 +44,7 @@ export interface PaidRequest {
   remember: Remember;
 }
 
-/** How long an answer may take to its first byte, over all attempts, in milliseconds. */
+/** Deadline to the first byte over all attempts, in milliseconds. */
 export function firstByteDeadlineMs({ timeouts }: Pick<AiContext, 'timeouts'>, streams: boolean): number {
   return streams ? timeouts.firstByteMs : timeouts.answerMs;
 }
@@ -77,11 +78,14 @@ export function streamErrorBody(
       'stream failed',
     );
   call.note({ model: model.id, provider: model.provider, ...failureNote(problem) });
-  const dialect = call.operationId.startsWith('ai.createMessage') ? 'anthropic' : undefined;
-  return toErrorDialect(renderProblem(problem, call.requestId), problem, dialect);
+  const body = renderProblem(problem, call.requestId);
+  return call.operationId.startsWith('ai.createMessage') ? withTypes(body, problem, 'anthropic') : body;
 }
 
-/** The whole answer, to be stored with the charge for a replay under its Idempotency-Key; undefined without a key. */
+/**
+ * The whole answer, to be stored with the charge for a replay under its
+ * Idempotency-Key; undefined without a key.
+ */
 export function answerForReplay(
   { remember }: Pick<PaidRequest, 'remember'>,
   body: unknown,
@@ -90,7 +94,10 @@ export function answerForReplay(
   return answer && { answer };
 }
 
-/** Renders the answer, which may contain the price, and settles the bill; the answer for a replay commits with the charge. */
+/**
+ * Renders the answer, which may contain the price, and settles the bill; the answer
+ * for a replay commits with the charge.
+ */
 export async function settleAndRender<T>(
   call: Pick<PaidRequest, 'remember'>,
   bill: Bill,
@@ -106,11 +113,11 @@ export async function settleAndRender<T>(
     throw error;
   }
   const credits = await bill.settle('completed', answerForReplay(call, body));
-  // They differ only if the operator absorbs a part.
+  // The two differ only when the operator absorbs a part.
   return { body: credits === price ? body : renderBody(credits), credits };
 }
 
-/** The price of a whole answer, for formats that have no member for it. */
+/** The price of a whole answer as a header, for formats without a member for it. */
 export function creditsHeader(credits: number): Record<string, string> {
   return { 'x-townhall-credits': String(credits) };
 }

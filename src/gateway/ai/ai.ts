@@ -1,5 +1,5 @@
-// The service `ai`: the model catalog and the operations that call a model. This file composes it; the handlers are in
-// one file per family of formats, and each call takes the way of call.ts.
+// The service `ai`: the model catalog and the operations that call a model. This file composes it;
+// the handlers are in one file per family of formats, and each call runs through call.ts.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Ledger } from '../credits/index.ts';
@@ -16,15 +16,20 @@ import { chatHandlers } from './chat-handlers.ts';
 import { createPassthrough } from './formats/passthrough/calls.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
 import type { MediaLinks } from './media/links.ts';
+import { geminiHandlers } from './gemini-handlers.ts';
 import { mediaGenerator } from './media-generation.ts';
 import { mediaHandlers } from './media-handlers.ts';
+import { messageHandlers } from './message-handlers.ts';
 import { modelHandlers } from './model-handlers.ts';
+import { openAiAudioHandlers } from './openai-audio-handlers.ts';
+import { openAiImageHandlers } from './openai-image-handlers.ts';
 import { passthroughHandlers } from './passthrough-handlers.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
 import { defaultVideoLimits, type VideoLimits } from './providers/async-video.ts';
 import { localProvider, type LocalProvider, noLocalModels } from './providers/local/local.ts';
 import { createMediaModels } from './providers/media-models.ts';
 import { createProviderModels } from './providers/text-models.ts';
+import { responseHandlers } from './response-handlers.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
 import type { Proxies } from './upstream/agent.ts';
@@ -47,7 +52,7 @@ export interface AiOptions {
   curated?: ModelsFile;
   /** The folder of Markdown that `local/guide` answers from. */
   guideDirectory: string;
-  /** False leaves the models of this process out of the catalog. */
+  /** False removes the models of this process from the catalog. */
   localModels?: boolean;
   clock: Clock;
   log: Log;
@@ -58,7 +63,7 @@ export interface AiOptions {
   breakerChannel?: BreakerChannel | undefined;
   proxies?: Proxies;
   videoLimits?: Partial<VideoLimits>;
-  /** Between two comments on a silent stream. */
+  /** Interval of comments on a silent stream. */
   heartbeatMs?: number;
   /** Removes live secrets from a provider's error messages. */
   hide?: (text: string) => string;
@@ -66,7 +71,10 @@ export interface AiOptions {
   watch?: WatchAttempt;
   /** Calls with an impossible usage that stop a user's paid calls for an hour; 3 by default. */
   alarmsToStop?: number | undefined;
-  /** Keeps the alarms over restarts and shares them with other replicas; this process alone counts without it. */
+  /**
+   * Stores the alarms over restarts and shares them with other replicas; without it they are
+   * counted in this process only.
+   */
   alarms?: AlarmStore;
   /** W3C `traceparent` header of the current call. */
   traceparent?: () => string | undefined;
@@ -79,7 +87,7 @@ export interface AiOptions {
   links: MediaLinks;
 }
 
-/** The service, with operations for the operator beside the contract. */
+/** The service, and operations for the operator that are not in the contract. */
 export interface AiService extends Service<'ai'> {
   /** Calls each configured provider once and reports the result. */
   checkProviders(): Promise<ProviderCheck[]>;
@@ -93,7 +101,10 @@ export interface AiService extends Service<'ai'> {
   breakers(): { model: string; provider: string; isOpen: boolean }[];
 }
 
-/** Reads the models file as `ai` does, and opens nothing. Throws a SettingError when it cannot be used. */
+/**
+ * Validates the models file as `ai` does, and opens nothing. Throws a SettingError for an invalid
+ * file.
+ */
 export async function requireModelsFile(
   path: string,
   { clock, guideDirectory }: Pick<AiOptions, 'clock' | 'guideDirectory'>,
@@ -101,7 +112,7 @@ export async function requireModelsFile(
   await checkModelsFile(path, localProvider({ clock, guideDirectory }).entries, curatedModels());
 }
 
-/** Opens the service. Throws a ModelsFileError when the models file cannot be used. */
+/** Opens the service. Throws a ModelsFileError for an invalid models file. */
 export async function ai(options: AiOptions): Promise<AiService> {
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const upstream = openUpstream(options, timeouts);
@@ -114,6 +125,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     clock: options.clock,
     videoLimits: { ...defaultVideoLimits, ...options.videoLimits },
   });
+  const mediaOptions = { ...context, models: media, jobs: options.jobs, links: options.links };
   options.jobs.useGenerator(mediaGenerator({ ...context, models: media }));
   return {
     name: 'ai',
@@ -137,8 +149,13 @@ export async function ai(options: AiOptions): Promise<AiService> {
       ...streamHandlers(context),
       ...chatHandlers(context),
       ...passthroughHandlers(context),
+      ...messageHandlers(context),
+      ...responseHandlers(context),
       ...audioHandlers({ ...context, models: media }),
-      ...mediaHandlers({ ...context, models: media, jobs: options.jobs, links: options.links }),
+      ...geminiHandlers(context),
+      ...openAiAudioHandlers({ ...context, models: media }),
+      ...mediaHandlers(mediaOptions),
+      ...openAiImageHandlers(mediaOptions),
     },
   };
 }

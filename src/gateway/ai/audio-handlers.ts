@@ -1,8 +1,10 @@
-// Handlers of speech synthesis and transcription, which answer at once.
+// Handlers of speech synthesis and transcription, which respond without a job.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import type { Transcription } from '../../contract/gateway/types.gen.ts';
 import type { Call, Handlers, Reply } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
-import { type AiContext, answerForReplay, creditsHeader, openBill } from './ai-context.ts';
+import type { Alongside } from '../credits/index.ts';
+import { type AiContext, answerForReplay, creditsHeader, openBill, type PaidRequest } from './ai-context.ts';
 import type { Bill } from './billing/bill.ts';
 import { attemptHeaders, callModel, type ModelResult } from './call.ts';
 import { viewerOf } from './catalog/catalog.ts';
@@ -36,35 +38,64 @@ async function synthesizeSpeech(
   options: AudioOptions,
   call: SpeechCall,
 ): Promise<Reply<Operations['ai.synthesizeSpeech']>> {
-  requireModel(options, call, 'tts');
-  const units = speechUnits(call.body);
-  const bill = openBill(options, call, { action: 'tts', demand: { units }, unitsIfLeft: units });
-  const result = await runSpeech(options, call, bill);
+  if (!prefersJson(call.request.headers.accept)) return streamSpeech(options, call, call.body);
+  const { bill, result } = await startSpeech(options, call, call.body);
   const { content, format } = result.answer;
-  const mediaType = speechMediaTypes[format];
-  const headers = attemptHeaders(result);
-  if (!prefersJson(call.request.headers.accept)) {
-    const charged = chargedStream(content, bill, (error) =>
-      options.health.recordStreamFailure(result.model, error),
-    );
-    return { status: 200, content: charged, mediaType: mediaType as 'audio/wav', headers };
-  }
-  // A JSON answer is complete when it is charged, so it can be stored for its idempotency key in the same transaction.
+  // A JSON answer is complete when it is charged, so it can be stored for its
+  // idempotency key in the same transaction.
   const audio = await readAll(content, maxAnswerBytes).catch(async (error: unknown) => {
     await settleForNothing(bill);
     throw error;
   });
   const body = {
     model: result.model.id,
-    media_type: mediaType,
+    media_type: speechMediaTypes[format],
     audio: audio.toString('base64'),
     duration_seconds: audioSeconds(audio),
   };
   const credits = await bill.settle('completed', answerForReplay(call, body));
-  return { status: 200, body, headers: { ...headers, ...creditsHeader(credits) } };
+  return { status: 200, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
 }
 
-/** The model reads the instructions as it reads the text. */
+/** The reply with the audio itself, charged before its last byte. */
+export async function streamSpeech(
+  options: AudioOptions,
+  call: PaidRequest,
+  body: SpeechCall['body'],
+): Promise<SpeechReply> {
+  const { bill, result } = await startSpeech(options, call, body);
+  const { content, format } = result.answer;
+  const charged = chargedStream(content, bill, (error) =>
+    options.health.recordStreamFailure(result.model, error),
+  );
+  const mediaType = speechMediaTypes[format] as 'audio/wav';
+  return { status: 200, content: charged, mediaType, headers: attemptHeaders(result) };
+}
+
+export interface SpeechReply {
+  status: 200;
+  content: AsyncIterable<Uint8Array>;
+  mediaType: 'audio/wav';
+  headers: Record<string, string>;
+}
+
+async function startSpeech(
+  options: AudioOptions,
+  call: PaidRequest,
+  body: SpeechCall['body'],
+): Promise<{ bill: Bill; result: ModelResult<SpeechAnswer> }> {
+  requireModel(options, call.identity, { modelId: body.model, modality: 'tts' });
+  const units = speechUnits(body);
+  const bill = openBill(options, call, { action: 'tts', demand: { units }, unitsIfLeft: units });
+  return { bill, result: await runSpeech(options, call, { body, bill }) };
+}
+
+function requirePayer(identity: Identity): Exclude<Identity, { kind: 'guest' }> {
+  if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
+  return identity;
+}
+
+/** Characters of the text and of the instructions, since the model reads both. */
 function speechUnits({ text, instructions = '' }: SpeechCall['body']): { speechCharacter: number } {
   return { speechCharacter: [...text].length + [...instructions].length };
 }
@@ -79,16 +110,20 @@ function secondsOfPrompt(prompt = ''): number {
 /** Throws the 404 and 422 of a model that cannot be called, before the call has a bill. */
 function requireModel(
   { catalog }: AudioOptions,
-  { identity, body }: SpeechCall | TranscriptionCall,
-  modality: 'tts' | 'asr',
+  identity: Identity,
+  { modelId, modality }: { modelId: string; modality: 'tts' | 'asr' },
 ): void {
-  catalog.chain(viewerOf(identity), body.model, modality);
+  catalog.chain(viewerOf(identity), modelId, modality);
 }
 
-function runSpeech(options: AudioOptions, call: SpeechCall, bill: Bill): Promise<ModelResult<SpeechAnswer>> {
-  const { identity, body, signal } = call;
+function runSpeech(
+  options: AudioOptions,
+  { identity, signal }: PaidRequest,
+  { body, bill }: { body: SpeechCall['body']; bill: Bill },
+): Promise<ModelResult<SpeechAnswer>> {
   const { model: modelId, text, voice, format, speed, language, instructions } = body;
-  const input = { text, voice, format, speed, language, instructions, owner: ownerName(ownerOf(identity)) };
+  const owner = ownerName(ownerOf(requirePayer(identity)));
+  const input = { text, voice, format, speed, language, instructions, owner };
   const request = mediaRequest(options.catalog, {
     viewer: viewerOf(identity),
     modelId,
@@ -97,7 +132,7 @@ function runSpeech(options: AudioOptions, call: SpeechCall, bill: Bill): Promise
     deadlineMs: options.timeouts.answerMs,
     async call(model, firstMs) {
       const answer = await options.models.speech(model, firstMs).generate({ ...input, signal: bill.signal });
-      // From here on the provider synthesizes and charges the whole text, even if the client leaves.
+      // From here on the provider synthesizes and charges the whole text, even if the client disconnects.
       bill.recordUnits(speechUnits(body));
       return answer;
     },
@@ -109,35 +144,53 @@ async function transcribeAudio(
   options: AudioOptions,
   call: TranscriptionCall,
 ): Promise<Reply<Operations['ai.transcribeAudio']>> {
-  const { audio, fileName } = audioInputOf(call.body);
+  const { transcription, headers, settle } = await transcribe(options, call, call.body);
+  const credits = await settle(answerForReplay(call, transcription));
+  return { status: 200, body: transcription, headers: { ...headers, ...creditsHeader(credits) } };
+}
+
+export interface TranscriptionResult {
+  transcription: Transcription;
+  headers: Record<string, string>;
+  /** Charges the call, with the answer to keep for a replay. */
+  settle(replay: Alongside | undefined): Promise<number>;
+}
+
+export async function transcribe(
+  options: AudioOptions,
+  call: PaidRequest,
+  request: TranscriptionCall['body'],
+): Promise<TranscriptionResult> {
+  const { audio, fileName } = audioInputOf(request);
   const bytes = audio.content.byteLength;
   const headerSeconds = billableSeconds(audio.content);
-  requireModel(options, call, 'asr');
-  const promptSeconds = secondsOfPrompt(call.body.prompt);
+  requireModel(options, call.identity, { modelId: request.model, modality: 'asr' });
+  const promptSeconds = secondsOfPrompt(request.prompt);
   const demand = { units: { audioSecond: maxAudioSeconds(bytes, headerSeconds) + promptSeconds } };
   const silentCharge = audioCharge({ reportedSeconds: null, headerSeconds, bytes });
   const unitsIfLeft = { audioSecond: silentCharge.seconds + promptSeconds };
   const bill = openBill(options, call, { action: 'asr', demand, unitsIfLeft });
-  const result = await runTranscription(options, call, { audio, fileName, bill });
-  const { text, segments, language, durationSeconds: reportedSeconds } = result.answer;
+  const result = await runTranscription(options, call, { request, audio, fileName, bill });
+  const reportedSeconds = result.answer.durationSeconds;
   const charge = audioCharge({ reportedSeconds, headerSeconds, bytes });
-  if (charge.source === 'implausible') {
-    call.log.error(
-      {
-        alarm: 'unbelievable_usage',
-        model: result.model.id,
-        durationSeconds: reportedSeconds,
-        most: charge.seconds,
-      },
-      'a provider told a duration that cannot be; what was held is charged',
-    );
-    if (reportedSeconds !== null && reportedSeconds > 0) bill.reportAlarm();
-  }
+  if (charge.source === 'implausible') reportImplausible(call, bill, { result, mostSeconds: charge.seconds });
   bill.recordUnits(
     { audioSecond: charge.seconds + promptSeconds },
     { estimated: charge.source === 'implausible' || charge.source === 'size' },
   );
-  const body = {
+  const seconds = charge.source === 'provider' ? charge.seconds : audioSeconds(audio.content);
+  return {
+    transcription: toTranscription(result.answer, seconds),
+    headers: attemptHeaders(result),
+    settle: (replay) => bill.settle('completed', replay),
+  };
+}
+
+function toTranscription(
+  { text, segments, language }: TranscriptionAnswer,
+  durationSeconds: number | null,
+): Transcription {
+  return {
     text,
     segments: segments.map(({ text: words, startSecond, endSecond }) => ({
       text: words,
@@ -145,18 +198,33 @@ async function transcribeAudio(
       end_second: endSecond,
     })),
     language,
-    duration_seconds: charge.source === 'provider' ? charge.seconds : audioSeconds(audio.content),
+    duration_seconds: durationSeconds,
   };
-  const credits = await bill.settle('completed', answerForReplay(call, body));
-  return { status: 200, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
+}
+
+function reportImplausible(
+  { log }: PaidRequest,
+  bill: Bill,
+  { result, mostSeconds }: { result: ModelResult<TranscriptionAnswer>; mostSeconds: number },
+): void {
+  const { durationSeconds } = result.answer;
+  log.error(
+    { alarm: 'unbelievable_usage', model: result.model.id, durationSeconds, most: mostSeconds },
+    'a provider told a duration that cannot be; what was held is charged',
+  );
+  if (durationSeconds !== null && durationSeconds > 0) bill.reportAlarm();
 }
 
 function runTranscription(
   options: AudioOptions,
-  { identity, body, signal }: TranscriptionCall,
-  { audio, fileName, bill }: ReturnType<typeof audioInputOf> & { bill: Bill },
+  { identity, signal }: PaidRequest,
+  {
+    request: { model: modelId, language, prompt },
+    audio,
+    fileName,
+    bill,
+  }: ReturnType<typeof audioInputOf> & { request: TranscriptionCall['body']; bill: Bill },
 ): Promise<ModelResult<TranscriptionAnswer>> {
-  const { model: modelId, language, prompt } = body;
   const request = mediaRequest(options.catalog, {
     viewer: viewerOf(identity),
     modelId,
@@ -172,8 +240,8 @@ function runTranscription(
 }
 
 /**
- * The content, charged before its last byte is sent. Audio that breaks off is free, since it is worth nothing to the
- * client; audio that the client did not read to its end is charged, since it was synthesized.
+ * The content, charged before its last byte is sent. Truncated audio is free, since the client
+ * cannot use it; audio that the client did not read to its end is charged, since it was synthesized.
  */
 async function* chargedStream(
   content: AsyncIterable<Uint8Array>,
@@ -188,7 +256,7 @@ async function* chargedStream(
     onError(error);
     throw error;
   } finally {
-    // Without effect on a call that is settled; reached first when the client leaves.
+    // No effect on a settled call; reached first when the client disconnects.
     await bill.settle('client_closed');
   }
 }
@@ -207,7 +275,9 @@ const speechMediaTypes = {
   pcm: 'audio/pcm',
 } as const satisfies Record<SpeechFormat, string>;
 
-/** Whether the Accept header names JSON and no audio. Most clients accept anything and get the audio. */
+/**
+ * Whether the Accept header contains JSON and no audio type. Most clients accept any type and get the audio.
+ */
 function prefersJson(accept: string | string[] | undefined): boolean {
   const types = String(accept ?? '').toLowerCase();
   return types.includes('application/json') && !types.includes('audio/');

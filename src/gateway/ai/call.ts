@@ -1,36 +1,43 @@
-// The way of one model call: for the requested model and then each fallback, check, reserve, send with retries; then
-// follow the answer, whose end settles the bill. docs/architecture.md walks through this file.
+// One model call: for the requested model and then each fallback it checks, reserves and sends with
+// retries; then it follows the answer, whose end settles the bill. docs/architecture.md walks
+// through this file.
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Bill } from './billing/bill.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
 import type { Attempt, ModelHealth } from './upstream/model-health.ts';
 
-/** A call of a model: what each model of the chain is checked for, and how it is sent. `T` is the answer. */
+/**
+ * A call of a model: how each model of the chain is checked, and how the call is sent. `T` is the
+ * answer.
+ */
 export interface ModelRequest<T, Content = undefined> {
   /** The requested model, then its fallbacks; never empty. */
   chain: readonly CatalogModel[];
-  /** The caller's. */
+  /** The caller's signal. */
   signal: AbortSignal;
-  /** For all attempts together, to the first byte. */
+  /** Deadline of all attempts together, to the first byte. */
   deadlineMs: number;
-  /** Throws a Problem where the call is not for the model. After `unsupported_by_model` the next model is tried. */
+  /**
+   * Throws a Problem when the model cannot execute the call. After `unsupported_by_model` the next
+   * model is tried.
+   */
   check: (model: CatalogModel) => void;
   /** The effort to send. Throws a 422, which ends the call: an effort is never dropped. */
   effort?: (model: CatalogModel) => string | undefined;
   /**
-   * The content to send where it depends on the model. Throws a 400 or 422 for members that must not reach its provider,
-   * which ends the call, and `unsupported_by_model` as `check` does.
+   * The content to send when it depends on the model. Throws a 400 or 422 for members that must not
+   * reach its provider, which ends the call, and `unsupported_by_model` like `check`.
    */
   content?: (model: CatalogModel, effort: string | undefined) => Content;
   /**
-   * Sends one attempt. Resolves at the first byte of a stream, or at the end of a whole answer. Throws
-   * `unsupported_by_model`, as `check` does, where the call cannot be translated for the model.
+   * Sends one attempt. Resolves at the first byte of a stream, or at the end of a whole answer.
+   * Throws `unsupported_by_model`, like `check`, when the call cannot be translated for the model.
    */
   send: (attempt: ModelAttempt<Content>) => Promise<T>;
 }
 
-/** What is sent to one model. */
+/** The request for one model. */
 interface Plan<Content> {
   model: CatalogModel;
   effort: string | undefined;
@@ -51,11 +58,14 @@ export interface ModelResult<T> {
 export interface CallOptions {
   health: ModelHealth;
   clock: Pick<Clock, 'monotonicMs'>;
-  /** Absent for jobs, which have a hold of their own. */
+  /** Absent for jobs, which have their own hold. */
   bill?: Bill | undefined;
 }
 
-/** Throws the Problem of the last attempt, with all attempts in its headers. A call without an answer is not charged. */
+/**
+ * Throws the Problem of the last attempt, with all attempts in its headers. A call
+ * without an answer is not charged.
+ */
 export async function callModel<T, Content>(
   request: ModelRequest<T, Content>,
   options: CallOptions,
@@ -93,7 +103,7 @@ export async function callModel<T, Content>(
       }
       failure = outcome.failure;
     }
-    throw failure ?? misfit ?? new Error('A call without a model was made.');
+    throw failure ?? misfit ?? new Error('A call without a model was created.');
   } catch (error) {
     await bill?.close();
     if (error instanceof Problem && attempts.length > 0)
@@ -107,7 +117,10 @@ function requireEffort<T, Content>({ chain: [requested], effort }: ModelRequest<
   if (requested !== undefined) effort?.(requested);
 }
 
-/** What to send to the model, or the 422 of a model that does not support the call. Other errors are thrown. */
+/**
+ * The request for the model, or the 422 of a model that does not support the call. Other errors are
+ * thrown.
+ */
 function check<T, Content>(model: CatalogModel, request: ModelRequest<T, Content>): Plan<Content> | Problem {
   try {
     request.check(model);
@@ -124,13 +137,13 @@ function requireMisfit(error: unknown): Problem {
   throw error;
 }
 
-/** Tells the bill of one attempt before it is sent, and of its failure. */
+/** Informs the bill of one attempt before it is sent, and of its failure. */
 async function sendAttempt<T, Content>(
   request: ModelRequest<T, Content>,
   attempt: ModelAttempt<Content>,
   bill: Bill | undefined,
 ): Promise<T> {
-  // A caller that left before the request was sent does not pay for it.
+  // A caller that disconnected before the request was sent does not pay.
   request.signal.throwIfAborted();
   bill?.markSent(attempt.effort);
   try {

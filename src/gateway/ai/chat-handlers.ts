@@ -1,5 +1,5 @@
-// The handler of chat completions. Providers that speak the format get the caller's bytes; for all others the call is
-// translated.
+// The handler of chat completions. Providers that support the format get the
+// caller's bytes; for all others the call is translated.
 import type { ChatCompletion, ChatCompletionChunk } from '../../contract/gateway/types.gen.ts';
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';
@@ -21,22 +21,23 @@ import { checkEffort } from './catalog/reasoning.ts';
 import { serializeChunks, serializeCompletion } from './formats/chat-completions/answer.ts';
 import { droppedMemberWarnings } from './formats/chat-completions/dropped-members.ts';
 import { parseResponseFormat, toModelCall } from './formats/chat-completions/request.ts';
-import { checkAnswerFormat, checkChatInputs, checkLocalInput } from './formats/input-checks.ts';
+import { checkAnswerFormat, checkChatInputs, checkLocalInput } from './formats/translation/input-checks.ts';
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import * as format from './formats/passthrough/formats.ts';
-import { describeWarning } from './formats/text.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
+import { waitForFirst } from './first-item.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
 import { generate, streamParts } from './model-calls.ts';
 import { passthroughDemand, passthroughReply, toPassthroughCall } from './passthrough-reply.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
 import { checkChatTools } from './upstream/tool-guard.ts';
+import { warningHeaders } from './warning-headers.ts';
 
 type ChatCall = Call<Operations['ai.createChatCompletion'], Identity>;
 type ChatReply = Reply<Operations['ai.createChatCompletion']>;
 
-/** What came of an attempt: the provider's bytes, or an answer to translate. */
+/** The result of an attempt: the provider's bytes, or an answer to translate. */
 type ChatResult =
   | PassthroughResult
   | { kind: 'answer'; answer: Answer }
@@ -119,7 +120,7 @@ async function render(
 ): Promise<ChatReply> {
   if (result.kind === 'whole' || result.kind === 'stream')
     return passthroughReply(format.chat, call, { result, bill });
-  const dropped = droppedMemberWarnings(call.body);
+  const dropped = droppedMemberWarnings(call.body, model);
   if (result.kind === 'chunks')
     return {
       status: 200,
@@ -142,20 +143,4 @@ function serializeOptions({ clock }: AiContext, model: CatalogModel) {
     completionId: id('chatcmpl').replace('_', '-'),
     createdSeconds: Math.floor(clock.now().getTime() / 1000),
   };
-}
-
-// Chat completions have no member for warnings.
-function warningHeaders(warnings: readonly Warning[]): Record<string, string> {
-  if (warnings.length === 0) return {};
-  const headerText = warnings.map(describeWarning).join('; ');
-  return { 'x-townhall-warnings': headerText.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 1000) };
-}
-
-// Wait for the first item, so that an earlier failure still gets an HTTP status.
-async function waitForFirst<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
-  const first = await items.next();
-  return (async function* () {
-    if (first.done !== true) yield first.value;
-    yield* items;
-  })();
 }

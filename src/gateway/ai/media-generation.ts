@@ -1,5 +1,5 @@
-// Generates the media of jobs: calls the requested model or a fallback of it, submits videos to providers that take
-// their time, and prices the result.
+// Generates the media of jobs: calls the requested model or a fallback, submits videos to providers
+// with asynchronous jobs, and prices the result.
 import type { CreateImageRequest, StartVideoRequest } from '../../contract/gateway/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { callModel } from './call.ts';
@@ -66,7 +66,9 @@ async function generateImages(
   return charged(options, job, { files: answer, model, startedMs });
 }
 
-/** What a video model does at once: generate, or accept a job whose result is fetched later. */
+/**
+ * The immediate result of a video model: files, or an accepted job whose result is fetched later.
+ */
 type VideoStart = { kind: 'generated'; files: MediaFile[] } | { kind: 'submitted'; upstreamJob: UpstreamJob };
 
 async function generateVideo(
@@ -89,7 +91,8 @@ function startVideo(
 ): Promise<{ answer: VideoStart; model: CatalogModel }> {
   const { catalog, models, timeouts } = options;
   const call = videoCallOf(job.request as unknown as StartVideoRequest);
-  // A submission under way is never aborted: it would be unknown whether the provider has accepted, and charges for it.
+  // A running submission is never aborted: it would be unknown whether the provider has accepted
+  // the job and charges for it.
   const { signal: neverAborted } = new AbortController();
   return callModel(
     mediaRequest<VideoStart>(catalog, {
@@ -111,7 +114,7 @@ function startVideo(
   );
 }
 
-/** Waits for the result of a submitted job, whichever process submitted it and whichever model accepted it. */
+/** Waits for the result of a submitted job, from any process and any model. */
 async function fetchVideo(
   options: MediaGenerationOptions,
   job: JobInput,
@@ -154,7 +157,7 @@ function charged(
   };
 }
 
-/** What the order comes to as it was placed: its result is not known. */
+/** The price of the submitted job; its result is unknown. */
 function priceOfOrder(
   { catalog }: Pick<MediaGenerationOptions, 'catalog'>,
   { kind, request }: JobInput,
@@ -179,7 +182,10 @@ function priceOfOrder(
   };
 }
 
-/** The owner's rights were checked when the job was created; a key's limit to certain models still holds. */
+/**
+ * The owner's rights were checked when the job was created; a key's limit to certain models still
+ * applies.
+ */
 function viewerOfJob({
   owner: { kind },
   request: { allowedModels },

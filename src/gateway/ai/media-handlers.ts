@@ -1,5 +1,5 @@
-// Handlers of image and video jobs and of the links to their files. Images and videos are jobs because they take longer
-// than a client should hold a connection open.
+// Handlers of image and video jobs and of the links to their files. Images and videos are jobs
+// because they take longer than a client should keep a connection open.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, StartVideoRequest } from '../../contract/gateway/types.gen.ts';
 import type { Call, Handlers, Reply } from '../../kernel/contract/operation.ts';
@@ -8,7 +8,7 @@ import type { Identity } from '../identity.ts';
 import type { Billing } from './billing/billing.ts';
 import { viewerOf, type Catalog, type CatalogModel } from './catalog/catalog.ts';
 import { ownerOf, type JobKind } from './jobs/job.ts';
-import type { MediaJobs } from './jobs/jobs.ts';
+import type { MediaJobs, NewJob } from './jobs/jobs.ts';
 import { ratesByModality } from './media-request.ts';
 import { imageJobView, pollAfterMs, videoJobView } from './media/job-views.ts';
 import type { MediaLinks } from './media/links.ts';
@@ -30,12 +30,10 @@ type MediaHandlers = Pick<
 >;
 
 export function mediaHandlers(options: MediaOptions): MediaHandlers {
-  const { jobs, links, models } = options;
+  const { jobs, links } = options;
   return {
     'ai.createImage': async (call) => {
-      requireCapableModel(options, call, 'image', (model) =>
-        models.checkImage(model, imageCallOf(call.body)),
-      );
+      requireImageModel(options, call, call.body);
       return acceptJob(jobs, 'image', call, call.body);
     },
 
@@ -49,7 +47,7 @@ export function mediaHandlers(options: MediaOptions): MediaHandlers {
       return { status: 200, body: imageJobView(job, links) };
     },
 
-    // Its body starts a job, or names one to read or to cancel.
+    // The body starts a job, or names one to read or to cancel.
     'ai.startVideo': async (call) => {
       const { identity, body } = call;
       if ('job_id' in body) {
@@ -57,9 +55,7 @@ export function mediaHandlers(options: MediaOptions): MediaHandlers {
         const job = await (body.cancel === true ? jobs.cancel(address) : jobs.find(address));
         return { status: 200, body: videoJobView(job, links) };
       }
-      requireCapableModel(options, { identity, body }, 'video', (model) =>
-        models.checkVideo(model, videoCallOf(body)),
-      );
+      requireVideoModel(options, call, body);
       return acceptJob(jobs, 'video', call, body);
     },
 
@@ -67,7 +63,37 @@ export function mediaHandlers(options: MediaOptions): MediaHandlers {
   };
 }
 
-/** Throws the 422 of the first model when neither it nor a fallback of it can take the call. */
+function requireImageModel(
+  options: MediaOptions,
+  { identity }: Pick<JobCreation, 'identity'>,
+  request: CreateImageRequest,
+): void {
+  requireCapableModel(options, { identity, body: request }, 'image', (model) =>
+    options.models.checkImage(model, imageCallOf(request)),
+  );
+}
+
+function requireVideoModel(
+  options: MediaOptions,
+  { identity }: Pick<JobCreation, 'identity'>,
+  request: StartVideoRequest,
+): void {
+  requireCapableModel(options, { identity, body: request }, 'video', (model) =>
+    options.models.checkVideo(model, videoCallOf(request)),
+  );
+}
+
+/** Creates a job for a call that responds with the job's result. Throws as `ai.createImage` does. */
+export function createImageJob(
+  options: MediaOptions,
+  call: JobCreation,
+  request: CreateImageRequest,
+): Promise<string> {
+  requireImageModel(options, call, request);
+  return options.jobs.create(newJob('image', call, request), async () => {});
+}
+
+/** Throws the 422 of the first model when neither it nor any of its fallbacks supports the call. */
 function requireCapableModel(
   { catalog, billing }: Pick<MediaOptions, 'catalog' | 'billing'>,
   { identity, body }: { identity: JobCreation['identity']; body: { model: string } },
@@ -89,27 +115,41 @@ function requireCapableModel(
   throw firstProblem ?? new Error(`The chain of ${body.model} is empty.`);
 }
 
-type JobCreation = Pick<Call<Operations['ai.createImage'], Identity>, 'requestId' | 'identity' | 'remember'>;
+export type JobCreation = Pick<
+  Call<Operations['ai.createImage'], Identity>,
+  'requestId' | 'identity' | 'remember'
+>;
 
 async function acceptJob(
   jobs: MediaJobs,
   kind: JobKind,
-  { identity, requestId, remember }: JobCreation,
+  call: JobCreation,
   request: CreateImageRequest | StartVideoRequest,
 ): Promise<Extract<Reply<Operations['ai.createImage']>, { status: 202 }>> {
   const reply = (jobId: string) => ({
     status: 202 as const,
     body: { job_id: jobId, status: 'queued' as const, poll_after_ms: pollAfterMs[kind] },
   });
-  const isUser = identity.kind === 'user';
-  const call = { requestId, tokenId: identity.tokenId, bureauId: isUser ? identity.bureauId : null };
-  // Stored with the job, which outlives the call: its fallbacks may be no others than the call's.
-  const limits = isUser && identity.models !== undefined ? { allowedModels: identity.models } : {};
-  const jobId = await jobs.create(
-    { kind, owner: ownerOf(identity), request: { ...request, ...limits }, call },
-    (tx, newJobId) => remember(tx, reply(newJobId)),
+  const jobId = await jobs.create(newJob(kind, call, request), (tx, newJobId) =>
+    call.remember(tx, reply(newJobId)),
   );
   return reply(jobId);
+}
+
+function newJob(
+  kind: JobKind,
+  { identity, requestId }: JobCreation,
+  request: CreateImageRequest | StartVideoRequest,
+): NewJob {
+  const isUser = identity.kind === 'user';
+  // Stored with the job, so that its fallbacks respect the limits of the token that created it.
+  const limits = isUser && identity.models !== undefined ? { allowedModels: identity.models } : {};
+  return {
+    kind,
+    owner: ownerOf(identity),
+    request: { ...request, ...limits },
+    call: { requestId, tokenId: identity.tokenId, bureauId: isUser ? identity.bureauId : null },
+  };
 }
 
 async function openMedia(
@@ -127,7 +167,7 @@ async function openMedia(
       'content-length': String(media.size),
       // The bytes under a link never change.
       'cache-control': 'private, max-age=3600, immutable',
-      // A browser that opens the link runs no script in the file.
+      // Blocks scripts in a file that a browser opens by its link.
       'content-security-policy': "default-src 'none'; sandbox",
     },
   };

@@ -1,4 +1,4 @@
-// A media call: the chain of models that may run it, and how each is called.
+// A media call: the chain of models that may run it, and the call of each model.
 import type { ModelRequest } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from './catalog/catalog.ts';
 import type { Modality } from './catalog/models-file.ts';
@@ -22,7 +22,7 @@ export interface MediaRequest<T> {
   signal: AbortSignal;
   /** For all attempts together, to the first byte. */
   deadlineMs: number;
-  /** Throws a 422 for a call that the model cannot take; its fallbacks may. */
+  /** Throws a 422 for a call that the model does not support; its fallbacks are tried next. */
   check?: (model: CatalogModel) => void;
   /** Calls the model; `firstMs` is the time left to the first byte. */
   call: (model: CatalogModel, firstMs: number) => Promise<T>;

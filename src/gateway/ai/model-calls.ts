@@ -1,5 +1,5 @@
-// One attempt at a language model in the hub's form, for the formats that are translated: a whole answer, or its parts
-// as they stream, both counted for the bill.
+// One attempt at a language model in the hub's form, for the translated formats: a
+// whole answer or a stream of parts, both counted for the bill.
 import type { AiContext } from './ai-context.ts';
 import type { Bill } from './billing/bill.ts';
 import { countAnswer, followParts } from './billing/model-answer.ts';
@@ -24,7 +24,9 @@ export async function generate(
   return answer;
 }
 
-/** The parts of a streamed answer; its last part waits for the settlement. `call.hub.signal` is the caller's. */
+/**
+ * The parts of a streamed answer; its last part waits for the settlement. `call.hub.signal` is the caller's.
+ */
 export function streamParts(
   context: Pick<AiContext, 'providers'>,
   attempt: ModelAttempt,

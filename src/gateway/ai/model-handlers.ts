@@ -1,11 +1,20 @@
-// Handlers of the catalog: the models, one of them, and the list as the AI SDK reads it.
+// Handlers of the catalog: the list of models, one model, and the lists in the form of other interfaces.
+import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import type { Call, Reply } from '../../kernel/contract/operation.ts';
+import type { Identity } from '../identity.ts';
 import type { AiContext, AiHandlers } from './ai-context.ts';
-import { viewerOf } from './catalog/catalog.ts';
+import { type Catalog, viewerOf } from './catalog/catalog.ts';
+import { toMessagesModel, toMessagesModelList, toModelEntry } from './catalog/client-models.ts';
 import { sdkConfig } from './catalog/sdk-config.ts';
 
-export function modelHandlers({
-  catalog,
-}: Pick<AiContext, 'catalog'>): Pick<AiHandlers, 'ai.listModels' | 'ai.getModel' | 'ai.getConfig'> {
+type ModelOperation =
+  | 'ai.listModels'
+  | 'ai.getModel'
+  | 'ai.getConfig'
+  | 'ai.listClientModels'
+  | 'ai.getClientModel';
+
+export function modelHandlers({ catalog }: Pick<AiContext, 'catalog'>): Pick<AiHandlers, ModelOperation> {
   return {
     'ai.listModels': async ({ identity }) => ({ status: 200, body: catalog.list(viewerOf(identity)) }),
 
@@ -19,5 +28,36 @@ export function modelHandlers({
       headers: { vary: 'User-Agent' },
       body: sdkConfig(catalog.callableModels(viewerOf(identity), 'stream'), request.headers['user-agent']),
     }),
+
+    'ai.listClientModels': async (call) => listClientModels(catalog, call),
+
+    'ai.getClientModel': async ({ identity, path, headers }) => {
+      const model = catalog.find(viewerOf(identity), path.model_id);
+      return {
+        status: 200,
+        headers: varyByVersion,
+        body: isAnthropicClient(headers) ? toMessagesModel(model) : toModelEntry(model),
+      };
+    },
+  };
+}
+
+const varyByVersion = { vary: 'anthropic-version' };
+
+function isAnthropicClient(headers: { 'anthropic-version'?: string }): boolean {
+  return headers['anthropic-version'] !== undefined;
+}
+
+function listClientModels(
+  catalog: Catalog,
+  { identity, query, headers }: Call<Operations['ai.listClientModels'], Identity>,
+): Reply<Operations['ai.listClientModels']> {
+  const models = catalog.visibleModels(viewerOf(identity));
+  return {
+    status: 200,
+    headers: varyByVersion,
+    body: isAnthropicClient(headers)
+      ? toMessagesModelList(models, query)
+      : { object: 'list', data: models.map(toModelEntry) },
   };
 }

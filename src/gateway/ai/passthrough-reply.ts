@@ -1,5 +1,5 @@
-// What the handlers of chat completions and of the pass-through formats share: what such a call demands of a model, and
-// the reply with the provider's bytes.
+// Shared by the handlers of chat completions and of the pass-through formats: the demand of such a
+// call on a model, and the reply with the provider's bytes.
 import type { Alongside } from '../credits/index.ts';
 import {
   type AiContext,
@@ -67,7 +67,7 @@ export async function passthroughReply(
   };
 }
 
-/** What a pass-through call demands of a model, for its maximum price. */
+/** The demand of a pass-through call, for its maximum price. */
 export function passthroughDemand(
   body: PassthroughCall['body'],
   format: PassthroughFormat,
@@ -82,9 +82,11 @@ export function passthroughDemand(
   return {
     size: sizeOf(body, format.name),
     hasTools: Array.isArray(tools) && tools.length > 0,
-    isKeptLong: format.name === 'messages' && isKeptLong(body),
+    isKeptLong: (format.name === 'messages' || format.name === 'chat') && isKeptLong(body),
     limit: model && requestedOutputLimit(body, model, format),
-    limitMember: model?.providerEntry.output_limit_member ?? format.limitMembers[0],
+    limitMember:
+      (format.usesProviderLimit ? model?.providerEntry.output_limit_member : undefined) ??
+      format.limitMembers[0],
     // Only chat completions have `n`; the contract limits it.
     choices: format.name === 'chat' && typeof n === 'number' ? n : 1,
     hasOutput: format.limitMembers.length > 0,

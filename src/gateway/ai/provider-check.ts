@@ -1,5 +1,6 @@
-// Checks whether the configured providers can be called, with one short call of one model each. The result is for the
-// operator, so it names what callers never see: the base URL and the environment variable of the key.
+// Checks whether the configured providers can be called, with one short call of one model each. The
+// result is for the operator, so it includes the base URL and the environment variable of the key,
+// which callers never see.
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
@@ -9,7 +10,10 @@ import { adapterOf } from './providers/adapters.ts';
 import { baseUrlKey, type ProviderModels } from './providers/text-models.ts';
 import { ConnectionFailure } from './upstream/provider-error.ts';
 
-/** The result for one provider. `not_configured` is not a failure: its key is not set, or it has no model to call. */
+/**
+ * The result for one provider. `not_configured` is not a failure: its key is not set, or it has no
+ * callable model.
+ */
 export interface ProviderCheck {
   provider: string;
   state: 'well' | 'failing' | 'not_configured';
@@ -119,7 +123,7 @@ function describeFailure(
       code,
       message: `could not be reached at ${baseUrl} (${error.cause.message}); set ${baseUrlKey(model.provider)} or base_url to another address.`,
     };
-  if (error.kind === 'rate_limited') return { code, message: `is there but limits requests${status}.` };
+  if (error.kind === 'rate_limited') return { code, message: `is reachable but limits requests${status}.` };
   if (error.code === 'upstream_refused')
     return { code, message: `refused the call of ${model.upstream_model}${status}: ${error.message}` };
   const reason = error.message.replace(/^The model provider /, '').replace(/\.$/, '');

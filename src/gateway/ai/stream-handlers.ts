@@ -19,7 +19,7 @@ import type { Bill } from './billing/bill.ts';
 import { attemptHeaders, callModel, type ModelAttempt, type ModelRequest, type ModelResult } from './call.ts';
 import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
 import { effortOrDefault } from './catalog/reasoning.ts';
-import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/input-checks.ts';
+import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/translation/input-checks.ts';
 import * as specification from './formats/language-model.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
 import type { ModelCall } from './hub/language-model.ts';
@@ -28,7 +28,7 @@ import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { generate, streamParts } from './model-calls.ts';
 import { checkProviderTools } from './upstream/tool-guard.ts';
 
-interface StreamCall extends PaidRequest {
+export interface StreamCall extends PaidRequest {
   body: StreamRequest;
   headers: Operations['ai.streamText']['headers'];
 }
@@ -91,8 +91,8 @@ interface FormatCall<T> {
   send: (attempt: ModelAttempt, call: { hub: ModelCall; bill: Bill }) => Promise<T>;
 }
 
-/** Calls the model with what is the same for streamed and whole answers. */
-async function callInFormat<T>(
+/** Calls the model; common to streamed and whole answers. */
+export async function callInFormat<T>(
   context: AiContext,
   call: StreamCall,
   { action, streams, send }: FormatCall<T>,

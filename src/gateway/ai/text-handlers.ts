@@ -10,7 +10,7 @@ import {
 import { callModel } from './call.ts';
 import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
 import { effortOrDefault } from './catalog/reasoning.ts';
-import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/input-checks.ts';
+import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/translation/input-checks.ts';
 import * as text from './formats/text.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
 import { requirePrice } from './metering/bound.ts';

@@ -1,6 +1,7 @@
-// The bill of one call: a reservation of its highest possible price before the request is sent, checkpoints of the price
-// while the answer streams, and one settlement before its end is sent. docs/guides/what-a-call-costs.md lists the charge
-// of each outcome. The state is `open → reserved → sent → streaming → settled | released`, with a method per transition.
+// The bill of one call: a reservation of its highest possible price before the request is
+// sent, checkpoints of the price while the answer streams, and one settlement before its end
+// is sent. docs/guides/what-a-call-costs.md lists the charge of each outcome. The state is
+// `open → reserved → sent → streaming → settled | released`, with a method per transition.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Remember } from '../../../kernel/data/idempotency.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -31,7 +32,10 @@ export interface BilledCall {
   signal: AbortSignal;
   log: Log;
   demand: Demand;
-  /** Units to charge when the caller leaves before the answer tells them; for calls that are priced by units alone. */
+  /**
+   * Units to charge when the caller disconnects before the answer reports them; for
+   * calls that are priced by units alone.
+   */
   unitsIfLeft?: Units | undefined;
   /** For calls with an Idempotency-Key: a call that is charged without an answer is not executed again. */
   remember?: Remember;
@@ -43,11 +47,11 @@ export interface BillOptions {
   alarms: UsageAlarms;
   tokenCounter: TokenCounter;
   running: RunningCalls;
-  /** Receives what must settle before the service closes. */
+  /** Receives promises that must settle before the service closes. */
   track(ending: Promise<unknown>): void;
 }
 
-/** The model that is called, its bound, and what is reserved for it; an administrator's call reserves nothing. */
+/** The called model, its bound, and its reservation; an administrator's call reserves nothing. */
 interface Terms {
   model: CatalogModel;
   bound: Bound;
@@ -73,7 +77,7 @@ export class Bill {
   readonly #options: BillOptions;
   readonly #upstream: UpstreamAbort;
   readonly #startedMs: number;
-  /** Becomes closer when the first reservation is refused. */
+  /** Replaced by a tighter bound when the first reservation is rejected. */
   #demand: Demand;
   #isRunning = false;
   #state: BillState = { phase: 'open' };
@@ -94,19 +98,23 @@ export class Bill {
     return this.#state.phase;
   }
 
-  /** Aborts the upstream request when the caller leaves, up to 2 s later if the provider may still send its usage. */
+  /**
+   * Aborts the upstream request when the caller disconnects, up to 2 s later if the
+   * provider may still send its usage.
+   */
   get signal(): AbortSignal {
     return this.#upstream.signal;
   }
 
-  /** Whether the caller has left and the answer is still read for the provider's usage. */
+  /** Whether the caller has disconnected and the answer is still read for the provider's usage. */
   get awaitsUsage(): boolean {
     return this.#upstream.isWaiting && this.#mayGetUsage();
   }
 
   /**
-   * open | reserved → reserved. Reserves the highest price of the model and its fallbacks, or of the model alone where the
-   * credits do not cover that. Throws a 402, a 403 after repeated alarms, and the 503 of the ledger.
+   * open | reserved → reserved. Reserves the highest price of the model and its
+   * fallbacks, or of the model alone when the credits do not cover that. Throws a
+   * 402, a 403 after repeated alarms, and the 503 of the ledger.
    */
   async reserve(model: CatalogModel, fallbacks: readonly CatalogModel[]): Promise<void> {
     const state = this.#state;
@@ -164,8 +172,8 @@ export class Bill {
   }
 
   /**
-   * reserved → sent. To be called before each attempt, with the effort that it asks for. Throws a 503 when the lease on the
-   * credits has ended.
+   * reserved → sent. Call it before each attempt, with the attempt's effort. Throws
+   * a 503 when the lease on the credits has ended.
    */
   markSent(effort?: string): void {
     const state = this.#state;
@@ -183,8 +191,8 @@ export class Bill {
   }
 
   /**
-   * sent → reserved. An attempt that failed by itself is not charged. One that was aborted because the caller left stays
-   * sent: the provider has read its input.
+   * sent → reserved. A failed attempt is not charged. An attempt that was aborted
+   * because the caller disconnected stays sent: the provider has read its input.
    */
   failAttempt(): void {
     const state = this.#state;
@@ -224,14 +232,14 @@ export class Bill {
   }
 
   /**
-   * sent | streaming → settled. Charges once, in credits; a later call returns the first result. `alongside` is stored with
-   * the charge. Throws the 503 of a ledger that could not store the charge.
+   * sent | streaming → settled. Charges once, in credits; a later call returns the first result.
+   * `alongside` is stored with the charge. Throws the 503 of a ledger that could not store the charge.
    */
   settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
     const state = this.#state;
     if (state.phase === 'settled') return state.charge;
     if (state.phase === 'open' || state.phase === 'released') throw unexpectedPhase(state, 'settle');
-    // The caller had left if the answer was only read for its usage.
+    // The caller had disconnected if the answer was only read for its usage.
     const hasLeft = this.#upstream.isWaiting && outcome !== 'rejected';
     const charge = this.#charge(state, hasLeft ? 'client_closed' : outcome, alongside);
     this.#state = { phase: 'settled', charge };
@@ -240,14 +248,14 @@ export class Bill {
     return charge;
   }
 
-  /** The output limit to send where the caller sent none, in tokens; undefined where none is needed. */
+  /** The output limit to send when the caller sent none, in tokens; undefined when none is needed. */
   get outputLimit(): number | undefined {
     return 'limit' in this.#state ? this.#state.limit : undefined;
   }
 
   /**
-   * Returns the output limit that may be sent where an SDK package raises it for reasoning: that limit, once it is
-   * reserved for, or the lower one that is reserved. Throws a 402.
+   * Returns the allowed output limit when an SDK package raises it for reasoning:
+   * the raised limit, once it is reserved, or the lower reserved one. Throws a 402.
    */
   async approveOutputLimit(tokens: number): Promise<number> {
     const state = this.#state;
@@ -319,7 +327,9 @@ export class Bill {
     };
   }
 
-  /** Counts an alarm of the user: the provider reports an impossible usage. Repeated alarms stop paid calls. */
+  /**
+   * Counts an alarm of the user: the provider reports an impossible usage. Repeated alarms stop paid calls.
+   */
   reportAlarm(): void {
     const { identity } = this.#call;
     if (identity.kind === 'user') this.#options.alarms.report(identity.userId);
@@ -393,7 +403,8 @@ export class Bill {
     return answer && { answer };
   }
 
-  // The usage follows a complete answer at once. For media the own estimate is rough, so a short wait pays off.
+  // The usage follows a complete answer at once. For media the gateway's estimate is
+  // rough, so a short wait is worthwhile.
   #mayGetUsage(): boolean {
     const { size } = this.#demand;
     if (!isActive(this.#state) || size === undefined) return false;
@@ -402,7 +413,7 @@ export class Bill {
     return claim === undefined ? isComplete || size.media > 0 : isComplete && !claim.isFinal;
   }
 
-  // Settles what a caller that left has caused. What was not sent is released by `close`.
+  // Settles a sent call whose caller disconnected. A call that was not sent is released by `close`.
   #settleAbandoned(): void {
     if (isActive(this.#state))
       this.settle('client_closed').catch((error: unknown) => this.#logUnsettled(error));

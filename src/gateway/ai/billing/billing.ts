@@ -1,4 +1,5 @@
-// Opens the bill of each call, stops the paid calls of users with repeated alarms, and waits for open bills at the end.
+// Opens the bill of each call, stops the paid calls of users with repeated alarms,
+// and waits for open bills at the end.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Ledger } from '../../credits/index.ts';
@@ -16,7 +17,7 @@ export interface Billing {
   readonly alarms: Pick<UsageAlarms, 'counts' | 'refresh'>;
   /** Resolves when the charge of every call so far is settled. */
   settled(): Promise<void>;
-  /** Ends the thread that counts tokens, if there is one. */
+  /** Stops the token counting thread, if it runs. */
   close(): Promise<void>;
 }
 

@@ -1,4 +1,4 @@
-// The usage of a call that is charged: what the provider reported where that is plausible, else the gateway's own count.
+// The charged usage of a call: the provider's report if it is plausible, otherwise the gateway's own count.
 import type { UsageOutcome } from '../../usage/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Bound, Demand } from '../metering/bound.ts';
@@ -17,14 +17,17 @@ export interface UsageCount {
   doubt: 'faulty' | 'absurd' | undefined;
 }
 
-/** What was sent, and what came of it. */
+/** The request and the outcome of a call. */
 export interface CountInput {
   demand: Demand;
   bound: Bound;
   progress: Progress;
-  /** When the caller left, by the monotonic clock; undefined for answers that were read to their end. */
+  /**
+   * When the caller disconnected, by the monotonic clock; undefined for an answer that was read to
+   * its end.
+   */
   leftMs?: number | undefined;
-  /** Units of a call that its caller left, where no others were recorded. */
+  /** Units of a call whose caller disconnected, when no others were recorded. */
   unitsIfLeft?: Units | undefined;
 }
 
@@ -36,7 +39,7 @@ export const nothingUsed: UsageCount = {
   doubt: undefined,
 };
 
-/** The usage of the answer as far as it has come. A call that the gateway itself rejected used nothing. */
+/** The usage of the answer so far. A call that the gateway itself rejected has no usage. */
 export function countUsage(outcome: UsageOutcome, input: CountInput): UsageCount {
   if (outcome === 'rejected') return nothingUsed;
   const count = countTokens(input);
@@ -64,7 +67,7 @@ function countTokens(input: CountInput): UsageCount {
   return { ...nothingUsed, tokens, estimated: true };
 }
 
-/** Output tokens of all answers together that were reserved. */
+/** Reserved output tokens of all answers together. */
 export function outputLimit({ output, choices }: Bound): number {
   return output * choices;
 }
@@ -93,14 +96,14 @@ function estimateInput({ size, repeatedBytes }: Demand, bound: Bound): number {
   return size === undefined ? 0 : Math.min(tokensOfRequest(size, repeatedBytes), bound.input);
 }
 
-/** The price of the input alone, by the gateway's own count: the least that a request costs once it is sent. */
+/** The price of the input alone, by the gateway's own count: the minimum cost of a sent request. */
 export function inputPrice(model: CatalogModel, demand: Demand, bound: Bound): bigint {
   return priceOf(model, { tokens: { ...noTokens, input: estimateInput(demand, bound) } });
 }
 
 /**
- * The credits to charge. An absurd usage is charged at the bound, as the request may have cost what the provider claims;
- * the gateway's own count is charged within the reservation.
+ * The credits to charge. An absurd usage is charged at the bound, as the request may have cost
+ * as much as the provider reports; the gateway's own count is charged within the reservation.
  */
 export function priceToCharge(
   model: CatalogModel,

@@ -1,10 +1,10 @@
-// Log lines for a usage that cannot be, which an operator's alarms look for.
+// Log lines about implausible usage, for alarms of the operator.
 import type { Log } from '../../../kernel/log.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { isBeyondLimit, tokensOfText } from '../metering/token-count.ts';
 import { type CountInput, outputLimit, type UsageCount } from './count.ts';
 
-/** Logs what is wrong with the provider's usage, or with the length of its answer. */
+/** Logs implausible usage of the provider, or an implausible length of its answer. */
 export function logDoubts(
   log: Log,
   count: UsageCount,

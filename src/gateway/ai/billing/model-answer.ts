@@ -3,7 +3,9 @@ import type { Answer, StreamPart } from '../hub/language-model.ts';
 import { hubClaim } from '../metering/token-count.ts';
 import type { Bill } from './bill.ts';
 
-/** Yields the parts unchanged, except the finish: it waits for the settlement and carries the charged credits. */
+/**
+ * Yields the parts unchanged, except the finish: it waits for the settlement and carries the charged credits.
+ */
 export async function* followParts(
   parts: AsyncIterable<StreamPart>,
   bill: Bill,
@@ -11,7 +13,7 @@ export async function* followParts(
 ): AsyncGenerator<StreamPart> {
   let hasFailed = false;
   const streamedCallIds = new Set<string>();
-  // Iterate by hand, so that the stream can still be read for its usage after the reader has stopped.
+  // Iterates by hand, so that the stream can still be read for its usage after the reader has stopped.
   const source = parts[Symbol.asyncIterator]();
   try {
     for (;;) {
@@ -43,7 +45,10 @@ export async function* followParts(
   }
 }
 
-/** Settles a stream whose first part was passed on. Before that, the failure is an error status without a charge. */
+/**
+ * Settles a stream whose first part was forwarded. Before that, the failure is an
+ * error status without a charge.
+ */
 async function settleStream(bill: Bill, outcome: 'upstream_failed' | 'client_closed'): Promise<void> {
   if (bill.phase === 'streaming') await bill.settle(outcome);
 }
@@ -84,7 +89,7 @@ async function readUsage(
       countPart(next.value, bill, streamedCallIds);
     }
   } catch {
-    // The call is charged by what came before.
+    // The call is charged by the parts so far.
   }
 }
 

@@ -1,16 +1,19 @@
-// What one attempt has produced so far and what its provider reported. Each attempt starts anew: a failed attempt is not
-// charged.
+// The output of one attempt so far, and its reported usage. Each attempt starts from
+// zero: a failed one is not charged.
 import type { Claim } from '../metering/token-count.ts';
 import type { Units } from '../metering/price.ts';
 
 export type TextKind = 'output' | 'reasoning';
 
 export interface Progress {
-  /** Bytes of text, converted to tokens in total: rounding each piece would depend on how the stream splits them. */
+  /**
+   * Bytes of text, converted to tokens in total: rounding each piece would depend on
+   * how the stream splits them.
+   */
   bytes: Record<TextKind, number>;
   /** When the request was sent, if the model reasons before it answers. */
   reasoningSinceMs: number | undefined;
-  /** When the first piece of the answer came, by the monotonic clock. */
+  /** When the first piece of the answer arrived, by the monotonic clock. */
   firstMs: number | null;
   /** Whether the answer is complete, so that only its usage and the end of the stream may follow. */
   isComplete: boolean;
@@ -33,12 +36,12 @@ export function newProgress(reasoningSinceMs?: number): Progress {
   };
 }
 
-// The ledger writes a checkpoint every 2 s or 256 tokens. Pricing one costs more than counting a piece of a stream, so
-// it happens only this often.
+// The ledger writes a checkpoint every 2 s or 256 tokens. Pricing a checkpoint costs
+// more than counting a piece of a stream, so it happens at most this often.
 const checkpointMs = 250;
 const checkpointBytes = 256;
 
-/** Whether the price so far is due to be told to the ledger; records that it is. */
+/** Whether the price so far is due for a checkpoint; records that it was taken. */
 export function takeCheckpoint({ bytes, checkpoint }: Progress, nowMs: number): boolean {
   const total = bytes.output + bytes.reasoning;
   if (total - checkpoint.bytes < checkpointBytes && nowMs - checkpoint.atMs < checkpointMs) return false;

@@ -1,4 +1,5 @@
-// How much a call reserves, and the output limit that the gateway adds to a call without one: what the reservation covers.
+// The amount that a call reserves, and the output limit that the gateway adds to a
+// call without one, within the reservation.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import {
   affordableOutput,
@@ -10,7 +11,7 @@ import {
 } from '../metering/bound.ts';
 import { adapterOf } from '../providers/adapters.ts';
 
-/** Whether the call has no output limit of its own although it produces output. */
+/** Whether the call produces output and has no output limit of its own. */
 export function isUnlimited(demand: Demand): boolean {
   return demand.limit === undefined && demand.hasOutput !== false && demand.size !== undefined;
 }
@@ -21,8 +22,9 @@ export function acceptsLimit(model: CatalogModel): boolean {
 }
 
 /**
- * The output limit to add to the request, in tokens, and the bound with it: the model's longest answer, or what the granted
- * credits cover. No limit is added where none is needed. `granted` is undefined for a call that is not paid for.
+ * The output limit to add to the request, in tokens, and the resulting bound: the
+ * model's longest answer, or as much as the granted credits cover. No limit is added
+ * when none is needed. `granted` is undefined for a free call.
  */
 export function termsWithin(
   model: CatalogModel,
@@ -44,8 +46,8 @@ export function highestBound(models: readonly CatalogModel[], demand: Demand): b
 }
 
 /**
- * The amount to reserve for the models out of the available credits: their highest bound, or less for a shorter answer.
- * Undefined where the credits do not cover an answer of 16 tokens, or the limit that the caller sent.
+ * The amount to reserve for the models out of the available credits: their highest bound, or less for a
+ * shorter answer. Undefined when the credits do not cover an answer of 16 tokens, or the caller's limit.
  */
 export function amountWithin(
   models: readonly CatalogModel[],
@@ -59,7 +61,9 @@ export function amountWithin(
   return tokens < minimumOutput ? undefined : highestBoundAt(models, demand, tokens);
 }
 
-/** The amount for an answer of 16 tokens, the shortest useful one; undefined where the credits do not cover it. */
+/**
+ * The amount for an answer of 16 tokens, the shortest useful one; undefined when the credits do not cover it.
+ */
 export function shortestAmount(
   models: readonly CatalogModel[],
   demand: Demand,
@@ -82,7 +86,10 @@ function highestBoundAt(models: readonly CatalogModel[], demand: Demand, tokens:
   });
 }
 
-/** Whether the granted credits cover a useful answer of the model at some output limit that the gateway may add. */
+/**
+ * Whether the granted credits cover a useful answer of the model at some output
+ * limit that the gateway may add.
+ */
 export function coversShorterAnswer(model: CatalogModel, demand: Demand, granted: bigint): boolean {
   return (
     isUnlimited(demand) && acceptsLimit(model) && affordableOutput([model], demand, granted) >= minimumOutput

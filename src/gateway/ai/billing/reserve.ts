@@ -1,4 +1,4 @@
-// Reserves credits for a call, and explains what is affordable where they do not suffice.
+// Reserves credits for a call, and names the affordable limit when they do not suffice.
 import { Problem } from '../../../kernel/problem.ts';
 import type { Ledger, PaidCall, Reservation } from '../../credits/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -31,14 +31,20 @@ export interface ReserveOptions {
 
 export interface Reserved {
   reservation: Reservation;
-  /** The demand that was reserved for, with a closer bound of its text where the first one was refused. */
+  /**
+   * The demand of the successful reservation, with a tighter bound of its text when
+   * the first one was rejected.
+   */
   demand: Demand;
 }
 
 // Concurrent calls may take the balance between read and reservation. Give up with 402 after four lost races.
 const maximumTries = 4;
 
-/** Reserves the highest bound of the models, or what the credits cover. Throws a 402 that names the affordable limit. */
+/**
+ * Reserves the highest bound of the models, or as much as the credits cover. Throws
+ * a 402 that names the affordable limit.
+ */
 export async function reserveHighest(call: PaidCall, options: ReserveOptions): Promise<Reserved> {
   const { models, demand } = options;
   try {
@@ -51,7 +57,8 @@ export async function reserveHighest(call: PaidCall, options: ReserveOptions): P
   }
 }
 
-// A tokenizer counts a quarter of the bytes in usual text. It runs in a thread, and only for a call that is refused.
+// In usual text a tokenizer counts a quarter of the bytes. It runs in a thread, and
+// only for a call that would be rejected.
 async function countDemand({ models, demand, tokenCounter }: ReserveOptions): Promise<Demand> {
   if (demand.size === undefined) return demand;
   return { ...demand, textTokens: await countTextTokens(models, demand.size, tokenCounter) };
@@ -91,8 +98,8 @@ async function reserveAffordable(
 }
 
 /**
- * The amount to reserve out of the available credits. A call whose answer may be shorter takes half of them while other
- * calls of the user run, but enough for 16 tokens.
+ * The amount to reserve out of the available credits. A call whose answer may be shorter
+ * takes half of them while other calls of the user run, but enough for 16 tokens.
  */
 function affordableAmount(
   { models, demand, isAlone }: ReserveOptions,
@@ -114,7 +121,10 @@ export interface RaiseOptions {
   payer: Payer;
 }
 
-/** Raises the reservation to the bound of a fallback, or leaves it where it covers a shorter answer. Throws a 402. */
+/**
+ * Raises the reservation to the bound of a fallback, or keeps it when it covers a
+ * shorter answer. Throws a 402.
+ */
 export async function raiseReservation(
   reservation: Reservation,
   { ledger, model, demand, payer }: RaiseOptions,

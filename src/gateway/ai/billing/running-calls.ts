@@ -1,5 +1,5 @@
-// The calls of each user that hold or request credits in this process. A call without an output limit leaves credits to
-// the others.
+// The calls of each user that hold or request credits in this process. A call
+// without an output limit leaves credits for the others.
 export class RunningCalls {
   readonly #counts = new Map<string, number>();
 

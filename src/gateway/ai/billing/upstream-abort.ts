@@ -1,11 +1,11 @@
-// The abort signal of a call's upstream requests. It follows the caller's signal, up to 2 s later where the provider may
-// still send the usage of an answer that it charges for.
+// The abort signal of a call's upstream requests. It follows the caller's signal, up
+// to 2 s later when the provider may still send the usage of a charged answer.
 import { Problem } from '../../../kernel/problem.ts';
 
 export interface UpstreamAbortOptions {
-  /** Whether reading on may bring the provider's usage. */
+  /** Whether further reading may return the provider's usage. */
   mayGetUsage(): boolean;
-  /** Called once the upstream request is aborted because the caller left. */
+  /** Called once the upstream request is aborted because the caller disconnected. */
   onAbort(): void;
   /** Receives a promise that resolves when the wait for the usage is over. */
   track(wait: Promise<void>): void;
@@ -32,12 +32,15 @@ export class UpstreamAbort {
     return this.#controller.signal;
   }
 
-  /** Whether the caller has left and the answer is still read for its usage. */
+  /** Whether the caller has disconnected and the answer is still read for its usage. */
   get isWaiting(): boolean {
     return this.#wait !== undefined;
   }
 
-  /** Ends the wait for the usage and stops following the caller. Aborts upstream if the caller has left. */
+  /**
+   * Ends the wait for the usage and stops following the caller. Aborts upstream if
+   * the caller has disconnected.
+   */
   end(): void {
     this.#caller.removeEventListener('abort', this.#onCallerAbort);
     this.#endWait();

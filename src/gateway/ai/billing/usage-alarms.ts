@@ -1,5 +1,6 @@
-// Counts impossible usage reports per user. One may be a provider's bug; several in an hour suggest requests that hide
-// their cost from the gateway, so the user's paid calls stop, on every replica and also after a restart.
+// Counts impossible usage reports per user. One may be a provider's bug; several in
+// an hour suggest requests that hide their cost from the gateway, so the user's paid
+// calls stop, on every replica and also after a restart.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -101,7 +102,8 @@ export function createUsageAlarms({
       if (store === undefined) return;
       try {
         const stored = await store.list(alarmWindowMs);
-        // An alarm that is being written would be lost with the former map; its own change causes the next refresh.
+        // An alarm that is being written would be lost with the former map; its own
+        // change causes the next refresh.
         if (writes.size > 0) return;
         const nowMs = clock.monotonicMs();
         timesByUser = new Map();

@@ -1,5 +1,5 @@
-// The model catalog: which models exist, which can be called now, and how users and administrators see them. It is an
-// immutable snapshot that is replaced as a whole, so that a request sees one state.
+// The model catalog: the existing models, those that can be called now, and their views for users and
+// administrators. It is an immutable snapshot that is replaced as a whole, so that a request sees one state.
 import { watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Model, ModelList } from '../../../contract/gateway/types.gen.ts';
@@ -14,6 +14,7 @@ import {
   type Modality,
   type ProviderEntry,
 } from './models-file.ts';
+import { toModelEntry } from './client-models.ts';
 import { priceLines } from './rates.ts';
 
 /** A model with the entry of its provider. */
@@ -21,7 +22,7 @@ export interface CatalogModel extends ModelEntry {
   providerEntry: ProviderEntry;
 }
 
-/** Who reads the catalog. A user may be limited to some models. */
+/** The reader of the catalog. A user may be limited to some models. */
 export type Viewer = { kind: 'admin' } | { kind: 'user'; models?: readonly string[] | undefined };
 
 export function viewerOf(identity: { kind: 'guest' | 'user' | 'admin'; models?: readonly string[] }): Viewer {
@@ -30,11 +31,18 @@ export function viewerOf(identity: { kind: 'guest' | 'user' | 'admin'; models?: 
 
 export interface Catalog {
   list(viewer: Viewer): ModelList;
+  /** The models of the list, with all data of the catalog. */
+  visibleModels(viewer: Viewer): CatalogModel[];
+  /** Throws as `get`. */
+  find(viewer: Viewer, id: string): CatalogModel;
   /** Throws a 404 for a model that does not exist or that the viewer may not see. */
   get(viewer: Viewer, id: string): Model;
   /** Throws a 404 for a model that cannot be called now, and a 422 for one without the modality. */
   callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel;
-  /** The callable model, then those of its fallbacks that can be called with the modality now. Throws for the first only. */
+  /**
+   * The callable model, then those of its fallbacks that can be called with the
+   * modality now. Throws for the first only.
+   */
   chain(viewer: Viewer, id: string, modality?: Modality): CatalogModel[];
   /** All models that the viewer can call with the modality now. */
   callableModels(viewer: Viewer, modality: Modality): CatalogModel[];
@@ -74,7 +82,10 @@ export async function checkModelsFile(path: string, builtin: ModelsFile, curated
   (await createModelsFileReader()(path)).parse(existingEntries(builtin, curated));
 }
 
-/** Opens the catalog. Throws a ModelsFileError for an invalid file; after a change to an invalid one, the old entries stay. */
+/**
+ * Opens the catalog. Throws a ModelsFileError for an invalid file; after a change to
+ * an invalid one, the old entries stay.
+ */
 export async function openCatalog(options: CatalogOptions): Promise<Catalog> {
   const source = await openSnapshots(options);
   return createCatalog({ env: options.env, snapshot: source.current, close: source.close });
@@ -136,6 +147,12 @@ function createCatalog({
     return model;
   }
 
+  function visibleModels(viewer: Viewer): CatalogModel[] {
+    return [...snapshot().values()].filter(
+      (model) => viewer.kind === 'admin' || (isReady(model) && isAllowed(viewer, model.id)),
+    );
+  }
+
   function callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel {
     const model = find(viewer, id);
     if (!isReady(model))
@@ -152,13 +169,9 @@ function createCatalog({
   }
 
   return {
-    list: (viewer) =>
-      toModelList(
-        [...snapshot().values()].filter(
-          (model) => viewer.kind === 'admin' || (isReady(model) && isAllowed(viewer, model.id)),
-        ),
-        viewer,
-      ),
+    visibleModels,
+    list: (viewer) => toModelList(visibleModels(viewer), viewer),
+    find,
     get: (viewer, id) => toModel(find(viewer, id), viewer),
     callableModel,
     chain(viewer, id, modality) {
@@ -222,8 +235,8 @@ function toModelList(models: readonly CatalogModel[], viewer: Viewer): ModelList
   return {
     object: 'list',
     items: models.map((model) => toModel(model, viewer)),
-    // The list as OpenAI's clients read it.
-    data: models.map(({ id, created, provider }) => ({ id, object: 'model', created, owned_by: provider })),
+    // The list in the form of OpenAI's clients.
+    data: models.map(toModelEntry),
   };
 }
 
@@ -241,13 +254,14 @@ function toModel(model: CatalogModel, viewer: Viewer): Model {
     meta: model.meta,
     context_window: model.context_window,
     max_output_tokens: model.max_output_tokens,
+    ...(model.inputs === undefined ? {} : { inputs: model.inputs as NonNullable<Model['inputs']> }),
     ...(viewer.kind === 'user' && model.reasoning ? { reasoning: model.reasoning } : {}),
     ...(viewer.kind === 'admin' ? { env_requirements: requirementsOf(model) } : {}),
   };
 }
 
-// Watches the folder of the file: most programs replace a file by a rename, and Kubernetes swaps a symbolic link beside a
-// mounted file. Returns the function that stops watching.
+// Watches the folder of the file: most programs replace a file by a rename, and Kubernetes
+// swaps a symbolic link beside a mounted file. Returns the function that stops watching.
 function watchFile(file: string, onChange: () => Promise<void>): () => void {
   let timer: NodeJS.Timeout | undefined;
   let lastRead = Promise.resolve();

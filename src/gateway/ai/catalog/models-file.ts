@@ -1,4 +1,5 @@
-// Reads the operator's MODELS_FILE. An invalid file is refused as a whole, with the path of the first wrong value.
+// Reads the operator's MODELS_FILE. An invalid file is rejected as a whole, with the
+// path of the first invalid value.
 import { readFile } from 'node:fs/promises';
 import { compileSchema } from '../../../kernel/contract/schema.ts';
 import { SettingError } from '../../../kernel/settings.ts';
@@ -12,7 +13,9 @@ export interface ProviderEntry {
   id: string;
   name: string;
   kind: ProviderKind;
-  /** Without a trailing slash; absent for local models. An environment variable can replace it (`baseUrlKey`). */
+  /**
+   * Without a trailing slash; absent for local models. An environment variable can replace it (`baseUrlKey`).
+   */
   base_url?: string;
   /** The environment variable with the API key; absent if none is needed. */
   api_key_env?: string;
@@ -22,7 +25,7 @@ export interface ProviderEntry {
   output_limit_member?: string;
   /** Request members whose cost is not in the rates; requests with them are refused. */
   unpriced_members: string[];
-  /** The formats that the provider speaks itself; calls in them pass through unchanged. */
+  /** The formats that the provider supports itself; calls in them pass through unchanged. */
   formats: PassthroughFormatName[];
   /** The format of its asynchronous video jobs; absent if it has none. */
   video_format?: VideoFormat;
@@ -58,7 +61,10 @@ export interface ModelsFile {
   models: ModelEntry[];
 }
 
-/** The models file is invalid. The message names the file, the path of the wrong value and what is wrong, for the operator. */
+/**
+ * The models file is invalid. The message names the file, the path of the invalid
+ * value and the error, for the operator.
+ */
 export class ModelsFileError extends SettingError {
   override readonly name = 'ModelsFileError';
 }
@@ -127,7 +133,7 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
   return {
     providers: (input.providers ?? []).map((provider) => ({
       name: provider.id,
-      // Without usage a streamed call is charged by the gateway's own count, which hidden reasoning escapes.
+      // Without usage a streamed call is charged by the gateway's own count, which misses hidden reasoning.
       usage: 'ask',
       ...adapterOfKind(provider.kind).defaults,
       ...provider,

@@ -1,5 +1,5 @@
-// Rates of models, and their lines of text in the catalog. The lines are exact: rates are whole credits per million tokens,
-// and the amount per thousand keeps every digit.
+// Rates of models, and their lines of text in the catalog. The lines are exact: rates
+// are whole credits per million tokens, and the amount per thousand keeps every digit.
 
 /** Credits per million tokens, or credits per unit for media. */
 export interface Rates {

@@ -1,4 +1,5 @@
-// Reasoning efforts of models. An effort is never dropped or replaced: a model without it refuses the call.
+// Reasoning efforts of models. A model without the effort rejects the call; only the
+// messages format substitutes the nearest one (formats/messages/effort.ts).
 import { Problem } from '../../../kernel/problem.ts';
 
 export interface Reasoning {
@@ -11,8 +12,15 @@ interface ReasoningModel {
   reasoning?: Reasoning | undefined;
 }
 
-/** The requested effort, or undefined if none was. Throws a 422 with the allowed ids if the model does not have it. */
-export function checkEffort(model: ReasoningModel, requested: string | null | undefined): string | undefined {
+/**
+ * The requested effort, or undefined if none was. Throws a 422 with the allowed ids
+ * if the model does not have it; `param` is the caller's name of the member.
+ */
+export function checkEffort(
+  model: ReasoningModel,
+  requested: string | null | undefined,
+  param = 'reasoning_effort',
+): string | undefined {
   if (requested === undefined || requested === null) return undefined;
   const ids = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
   if (ids.includes(requested)) return requested;
@@ -20,12 +28,10 @@ export function checkEffort(model: ReasoningModel, requested: string | null | un
   throw new Problem(
     'impossible',
     'unsupported_reasoning_effort',
-    `The model ${model.id} does not know this reasoning effort; ${allowed}.`,
+    `The model ${model.id} does not support this reasoning effort; ${allowed}.`,
     {
-      param: 'reasoning_effort',
-      ...(ids.length > 0
-        ? { details: [{ path: 'reasoning_effort', message: `must be one of ${ids.join(', ')}` }] }
-        : {}),
+      param,
+      ...(ids.length > 0 ? { details: [{ path: param, message: `must be one of ${ids.join(', ')}` }] } : {}),
     },
   );
 }
@@ -35,7 +41,10 @@ export function effortOrDefault(model: ReasoningModel, requested: string | undef
   return checkEffort(model, requested) ?? model.reasoning?.default_effort;
 }
 
-/** Whether the effort is above the model's default. Such a call may be silent for minutes before its first output. */
+/**
+ * Whether the effort is above the model's default. Such a call may be silent for
+ * minutes before its first output.
+ */
 export function isAboveDefaultEffort(model: ReasoningModel, effort: string | undefined): boolean {
   if (effort === undefined || model.reasoning === undefined) return false;
   const rank = (id: string) => model.reasoning?.efforts.findIndex((candidate) => candidate.id === id) ?? -1;

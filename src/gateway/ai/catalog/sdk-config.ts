@@ -2,7 +2,10 @@
 import type { SdkConfig } from '../../../contract/gateway/types.gen.ts';
 import type { CatalogModel } from './catalog.ts';
 
-/** The major version of the SDK in the user agent decides the version of the specification; the SDK refuses others. */
+/**
+ * The major version of the SDK in the user agent decides the version of the
+ * specification; the SDK refuses others.
+ */
 export function sdkConfig(
   models: readonly CatalogModel[],
   userAgent: string | string[] | undefined,
@@ -24,7 +27,8 @@ export function sdkConfig(
   };
 }
 
-// A credit is a millionth of a dollar and a rate is per million tokens, so the decimal point moves by twelve digits.
+// A credit is a millionth of a dollar and a rate is per million tokens, so the
+// decimal point moves by twelve digits.
 function dollarsPerToken(rate: number): string {
   const digits = String(rate).padStart(13, '0');
   const fraction = digits.slice(-12).replace(/0+$/, '');

@@ -1,6 +1,6 @@
-// The format of `POST /v1/ai/stream`: versions 3 and 4 of the AI SDK's language-model specification. Whatever a provider
-// sends, the stream keeps the order of the specification (stream-start, response-metadata, balanced parts, exactly one
-// finish), and only parts of the negotiated version pass.
+// The format of `POST /v1/ai/stream`: versions 3 and 4 of the AI SDK's language-model specification.
+// Whatever a provider sends, the stream keeps the order of the specification (stream-start,
+// response-metadata, balanced parts, exactly one finish), and only parts of the negotiated version pass.
 import type {
   CallWarning,
   StreamAnswer,
@@ -96,7 +96,7 @@ function toToolOutput(output: SpecOutput, path: string): ToolOutput {
 
 export interface SerializeOptions {
   version: Version;
-  /** The catalog's id of the model that runs. */
+  /** The catalog's id of the called model. */
   modelId: string;
   responseId: string;
   now: Date;
@@ -123,7 +123,8 @@ export async function serializeStream(
   }
 }
 
-// Parts that providers send before their model's answer. They are dropped, as they may name the provider's own model.
+// Parts that providers send before their model's answer. They are dropped, as they
+// may name the provider's own model.
 function isPrelude(part: StreamPart): boolean {
   return (
     part.type === 'response-metadata' ||
@@ -138,7 +139,7 @@ async function nextPart(source: AsyncIterator<StreamPart>): Promise<StreamPart |
 }
 
 interface StartedStream {
-  /** Undefined where the provider sent no content at all. */
+  /** Undefined when the provider sent no content. */
   first: StreamPart | undefined;
   source: AsyncIterator<StreamPart>;
   warnings: Warning[];
@@ -170,7 +171,8 @@ async function* orderedParts(
   }
 }
 
-// Yields the content and returns how it ended. After an error the stream is read on for the usage in its `finish`.
+// Yields the content and returns how it ended. After an error the stream is read on
+// for the usage in its `finish`.
 async function* contentParts(
   first: StreamPart | undefined,
   source: AsyncIterator<StreamPart>,
@@ -221,8 +223,8 @@ function toFinishPart({ finishReason, usage, providerMetadata }: FinishPart, ver
   };
 }
 
-// The part in the given version; undefined where the version does not have it. To keep blocks balanced, a second start
-// of a block is dropped, and so are deltas and ends of a block that is not open.
+// The part in the given version; undefined where the version does not have it. To keep blocks balanced,
+// a second start of a block is dropped, and so are deltas and ends of a block that is not open.
 function toSpecPart(part: StreamPart, open: OpenBlocks, version: Version): SpecPart | undefined {
   switch (part.type) {
     case 'text-start':
@@ -263,8 +265,8 @@ function withoutNewerMember<Part extends object>(part: Part, version: Version, m
 
 type HubContent = Answer['content'][number];
 
-// One item of content in the given version; undefined where the version does not have it. Version 3 has no reasoning files
-// and no custom content, and it takes files by their bytes only.
+// One item of content in the given version; undefined where the version does not have it. Version
+// 3 has no reasoning files and no custom content, and it takes files by their bytes only.
 function toSpecContent(content: HubContent, version: Version): object | undefined {
   switch (content.type) {
     case 'file':

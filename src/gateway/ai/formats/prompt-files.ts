@@ -1,5 +1,6 @@
-// Files in a prompt of the AI SDK's format, and the parts of a tool's result. Versions 3 and 4 of the specification differ
-// in the members of the latter, so the contract lists their types alone, and their members are checked here.
+// Files in a prompt of the AI SDK's format, and the parts of a tool's result.
+// Versions 3 and 4 of the specification differ in the members of the latter, so the
+// contract lists their types alone, and their members are checked here.
 import type { StreamRequest } from '../../../contract/gateway/types.gen.ts';
 import { invalidMember, readObject, readString } from './chat-completions/members.ts';
 
@@ -10,7 +11,10 @@ type FileData =
   | { type: 'data'; data: string }
   | Exclude<SpecFileData, string | { type: 'url' }>;
 
-/** Throws a 400 for an invalid URL. Version 3 has one string for base64 data and URLs; no base64 starts like a URL. */
+/**
+ * Throws a 400 for an invalid URL. Version 3 has one string for base64 data and
+ * URLs; no base64 starts like a URL.
+ */
 export function toFileData(data: SpecFileData, path: string): FileData {
   if (typeof data !== 'string') return data.type === 'url' ? toUrlData(data.url, `${path}.url`) : data;
   const inline = /^data:[^,]*;base64,/i.exec(data);
@@ -22,12 +26,12 @@ export function toFileData(data: SpecFileData, path: string): FileData {
 
 function toUrlData(url: string, path: string): FileData {
   if (!URL.canParse(url)) throw invalidMember(path, 'is not a valid URL');
-  return url.startsWith('data:') ? toFileData(url, path) : { type: 'url', url: new URL(url) };
+  return /^data:/i.test(url) ? toFileData(url, path) : { type: 'url', url: new URL(url) };
 }
 
 /**
- * A part of a tool's result in version 4, which merged the types `file-*` and `image-*` into `file`. Throws a 400 for a
- * member that is missing or of the wrong type.
+ * A part of a tool's result in version 4, which merged the types `file-*` and `image-*`
+ * into `file`. Throws a 400 for a member that is missing or of the wrong type.
  */
 export function toOutputPart(item: unknown, path: string): unknown {
   const part = readObject(item, path);
@@ -67,7 +71,10 @@ function readFileData(data: unknown, path: string): FileData {
   }
 }
 
-/** The data of a part of version 3: `file-data`, `image-data`, `file-url`, `image-url`, `file-id` or `image-file-id`. */
+/**
+ * The data of a part of version 3: `file-data`, `image-data`, `file-url`,
+ * `image-url`, `file-id` or `image-file-id`.
+ */
 function olderFileData({ type, data, url, fileId }: Record<string, unknown>, path: string): FileData {
   if (type === 'file-data' || type === 'image-data')
     return { type: 'data', data: readString(data, `${path}.data`) };

@@ -1,4 +1,5 @@
-// The format of `POST /v1/ai/text`: a prompt or a conversation becomes a call of the hub, its answer one message.
+// The format of `POST /v1/ai/text`: converts a prompt or a conversation to a call of
+// the hub, and its answer to one message.
 import type {
   GenerateTextRequest,
   TextAssistantTurn,
@@ -22,7 +23,10 @@ type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
 type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
-/** Throws a 400 for a tool result without its call, a tool name of over 128 characters and an invalid URL of a file. */
+/**
+ * Throws a 400 for a tool result without its call, a tool name of over 128
+ * characters and an invalid URL of a file.
+ */
 export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): ModelCall {
   return {
     prompt: toPrompt(body),
@@ -118,7 +122,7 @@ function toUserParts(content: TextUserTurn['content'], path: string): UserPart[]
   });
 }
 
-// The contract checks the scheme; whether the rest is a URL, no pattern says.
+// The contract's pattern checks only the scheme, so the URL is parsed here.
 function parseUrl(url: string, path: string): URL {
   if (!URL.canParse(url)) throw invalidMember(path, 'is not a valid URL');
   return new URL(url);
@@ -160,7 +164,7 @@ function toToolChoice(choice: GenerateTextRequest['tool_choice']): ModelCall['to
   return typeof choice === 'string' ? { type: choice } : { type: 'tool', toolName: choice.tool_name };
 }
 
-// A model may write arguments that are not JSON; the caller gets them as they are.
+// Arguments that are not JSON are returned to the caller unchanged.
 function parseToolInput(text: string): unknown {
   if (text === '') return {};
   try {
@@ -183,7 +187,8 @@ export function describeWarning(warning: Warning): string {
   }
 }
 
-// The counts do not overlap, as each kind has its own price. A total without a breakdown counts as plain input or output.
+// The counts do not overlap, as each kind has its own price. A total without a
+// breakdown counts as plain input or output.
 function serializeUsage({ inputTokens, outputTokens }: Usage): TextMessage['metadata']['usage'] {
   const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
   const cacheWrite = validTokenCount(inputTokens.cacheWrite) ?? 0;

@@ -1,13 +1,14 @@
-// Bounds the tools and answer schemas of a call. The provider packages serialize a translated call twice in one turn of
-// the event loop, and ten megabytes of definitions would hold it for longer than 50 ms.
+// Limits the size of the tools and answer schemas of a call. The provider packages
+// serialize a translated call twice in one turn of the event loop, and ten megabytes
+// of definitions would block it for more than 50 ms.
 import { Problem } from '../../../kernel/problem.ts';
-import { approximateJsonBytes } from './json-size.ts';
+import { approximateJsonBytes } from './translation/json-size.ts';
 
-/** Largest tools and answer schemas of one call together, as JSON. */
+/** Maximum size of all tools and answer schemas of one call together, as JSON. */
 export const maxDefinitionBytes = 1024 * 1024;
 
-// The members with tools and with schemas of the answer, over all formats: `text` is an object in the responses format,
-// and `functions` are the older tools of chat completions.
+// The members that hold tools or answer schemas, over all formats: `text` is an object
+// in the responses format, and `functions` are the older tools of chat completions.
 const definitionMembers = [
   'tools',
   'functions',

@@ -1,7 +1,7 @@
-// The hub: the one interface of a language model inside this service. Formats (text, stream, chat completions)
-// translate requests to `ModelCall`, providers implement `LanguageModel`, so n formats and m providers need n + m
-// translations. Calls and parts are version 4 of the AI SDK's language-model specification, which its provider
-// packages implement; formats/language-model.ts translates version 3.
+// The hub: the one interface of a language model inside this service. Formats (text, stream, chat
+// completions) translate requests to `ModelCall`, providers implement `LanguageModel`, so n formats and
+// m providers need n + m translations. Calls and parts are version 4 of the AI SDK's language-model
+// specification, which its provider packages implement; formats/language-model.ts translates version 3.
 import type {
   LanguageModelV4CallOptions,
   LanguageModelV4Content,
@@ -107,7 +107,7 @@ export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<A
         answer.providerMetadata = part.providerMetadata;
         break;
       default:
-        // Whole answers have no counterpart of the other parts.
+        // Whole answers have no counterpart of the other part types.
         break;
     }
   }

@@ -1,5 +1,6 @@
-// The common interface of image, video and audio models; language-model.ts is its counterpart for text. Handlers call
-// it and each provider implements it. A request that a model does not support is a 422; no member is dropped silently.
+// The common interface of image, video and audio models; language-model.ts is its
+// counterpart for text. Handlers call it and each provider implements it. A request
+// that a model does not support is a 422; no member is dropped silently.
 
 /** Width and height in pixels. */
 export interface Size {
@@ -37,13 +38,13 @@ export interface VideoCall extends VisualCall {
 /** How a running call is aborted, attributed and observed. */
 export interface GenerationContext {
   signal: AbortSignal;
-  /** The user or administrator whose call it is; owners take turns at limited resources. */
+  /** The user or administrator who made the call; limited resources are scheduled fairly between owners. */
   owner: string;
   /** From 0 to 1. */
   reportProgress(share: number): void;
 }
 
-/** Read from the bytes of the file, never from what somebody declares. */
+/** Read from the bytes of the file, never from a declared value. */
 export interface MediaProperties extends Size {
   mediaType: string;
   /** Null for an image. */
@@ -55,11 +56,17 @@ export interface MediaFile extends MediaProperties {
   content: Uint8Array;
 }
 
-/** A video at its provider. It may exceed the memory of this process, so it is streamed from there into the storage. */
+/**
+ * A video at its provider. It may exceed the memory of this process, so it is
+ * streamed from there into the storage.
+ */
 export interface RemoteMedia {
-  /** Downloads it, from the beginning each time. Throws a Problem when it breaks off, is too large or is no video. */
+  /**
+   * Downloads it, from the beginning each time. Throws a Problem when it is cut off,
+   * too large or not a video.
+   */
   open(): AsyncIterable<Uint8Array>;
-  /** After `open` was read to its end. */
+  /** Available after `open` was read to its end. */
   properties(): MediaProperties;
 }
 
@@ -72,7 +79,10 @@ export interface VisualModel<Call> {
 export type ImageModel = VisualModel<ImageCall>;
 export type VideoModel = VisualModel<VideoCall>;
 
-/** A model whose provider accepts a job and finishes it later. The provider charges for a job when it is submitted. */
+/**
+ * A model whose provider accepts a job and finishes it later. The provider charges
+ * for a job when it is submitted.
+ */
 export interface AsyncVideoModel {
   /** Throws a 400 or 422 for a call that cannot succeed. */
   check(call: VideoCall): void;

@@ -1,5 +1,6 @@
-// The files of media jobs: bytes in the storage, a row a file in the database. The row is written before the bytes and
-// deleted after them, so a crash leaves a row without bytes, which the cleanup finds, and never bytes without a row.
+// The files of media jobs: bytes in the storage, and a row for each file in the
+// database. The row is written before the bytes and deleted after them. So a crash can
+// leave a row without bytes, which the cleanup finds, but never bytes without a row.
 import { retry } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Storage } from '../../../kernel/data/storage.ts';

@@ -1,10 +1,10 @@
-// Media jobs: an image or a video that is generated after the request was answered, for one owner.
+// Media jobs: an image or a video of one owner, generated after the response to the request.
 import type { Identity } from '../../identity.ts';
 
 export type JobKind = 'image' | 'video';
 export type JobStatus = 'queued' | 'running' | 'succeeded' | 'failed' | 'canceled';
 
-/** The only caller that may see the job; it does not exist for others. */
+/** The owner of the job. For all other callers the job does not exist. */
 export interface Owner {
   kind: 'user' | 'admin';
   id: string;
@@ -16,7 +16,7 @@ export function ownerOf(identity: Extract<Identity, { kind: 'user' | 'admin' }>)
     : { kind: 'admin', id: identity.adminId };
 }
 
-/** One key for owners of both kinds. */
+/** One string for owners of both kinds. */
 export function ownerName({ kind, id }: Owner): string {
   return `${kind} ${id}`;
 }
@@ -68,7 +68,7 @@ export interface Job {
   readAt: Date;
 }
 
-/** A job at a provider. It is paid for when it is submitted, so a media job submits at most one. */
+/** A job at a provider. Submitting it costs money, so a media job submits at most one. */
 export interface UpstreamJob {
   /** The catalog's id of the model that accepted it: the requested model or a fallback. */
   model: string;

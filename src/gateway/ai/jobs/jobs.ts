@@ -1,6 +1,7 @@
-// Image and video jobs: accepted in one statement, generated in the background by whichever process claims them, ended
-// once. The job's row is the truth: its lease tells a busy process from a dead one, its attempt keeps a late process
-// from writing a second end, and a job submitted to a provider stands in it, so that no process submits it again.
+// Image and video jobs: accepted in one statement, generated in the background by any process
+// that claims them, ended once. The job's row is authoritative: its lease shows whether its
+// process is alive, its attempt number is a fencing token against a late process, and it
+// stores the job submitted to a provider, so that no process submits it again.
 import { pause } from '../../../kernel/async.ts';
 import { createBackground } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
@@ -19,13 +20,16 @@ import { defaultMediaJobsSettings, type MediaJobsSettings } from './settings.ts'
 import type { CanceledJob, JobAddress, JobsStore } from './store.ts';
 
 export interface MediaJobs {
-  /** Connects the generator of all jobs; once, before `start`. */
+  /** Sets the generator of all jobs; once, before `start`. */
   useGenerator(generator: MediaGenerator): void;
-  /** Accepts a job; `within` runs in the same transaction. Throws 402, and 429 when the owner has too many open jobs. */
+  /**
+   * Accepts a job; `within` runs in the same transaction. Throws 402, and 429 when
+   * the owner has too many open jobs.
+   */
   create(job: NewJob, within: (tx: Tx, jobId: string) => Promise<void>): Promise<string>;
-  /** Throws a 404 for a job that does not exist or belongs to somebody else. */
+  /** Throws a 404 for a job that does not exist or has another owner. */
   find(job: JobAddress): Promise<Job>;
-  /** Cancels the job unless it has ended; throws as `find`. */
+  /** Cancels the job unless it has ended; throws like `find`. */
   cancel(job: JobAddress): Promise<Job>;
   /** The media under a link, with its bytes; null when the link or the media has expired. */
   openMedia(
@@ -33,13 +37,13 @@ export interface MediaJobs {
     expires: number,
   ): Promise<{ record: MediaRecord; size: number; content: AsyncIterable<Uint8Array> } | null>;
   /**
-   * Begins to take jobs in the background. A process that has the database alone starts the queue at its first job:
-   * creating the queue's tables takes seconds, during which the embedded engine does nothing else.
+   * Starts to claim jobs in the background. A process that is alone on the database starts the
+   * queue with its first job: creating the queue's tables blocks the embedded engine for seconds.
    */
   start(): void;
-  /** Resolves when jobs are taken, or when there are none to take. */
+  /** Resolves when jobs are being claimed, or when there are none. */
   ready(): Promise<void>;
-  /** After the queue was stopped. */
+  /** Call it after the queue was stopped. */
   close(): Promise<void>;
 }
 
@@ -52,12 +56,15 @@ export interface NewJob {
 
 export interface MediaJobsOptions {
   store: JobsStore;
-  /** The kernel's queue; started here when it is needed, stopped by its owner. */
+  /** The kernel's queue; started here on demand, stopped by its owner. */
   queue: Jobs;
   storage: Storage;
-  /** All jobs are free when absent. */
+  /** When absent, all jobs are free. */
   payments?: JobPayments;
-  /** Whether this process has the database alone: jobs that run at its start were left by a dead process. */
+  /**
+   * Whether this process is alone on the database: then jobs that are running at its
+   * start belong to a dead process.
+   */
   isAlone: boolean;
   clock: Pick<Clock, 'sleep'>;
   log: Log;
@@ -190,12 +197,13 @@ async function requireOpenSlot(
   throw new Problem(
     'rate_limited',
     'rate_limited',
-    `You have ${maxOpenPerOwner} jobs that wait or run; wait for one of them.`,
+    `You have ${maxOpenPerOwner} queued or running jobs; wait until one ends.`,
     { headers: { 'retry-after': '5' } },
   );
 }
 
-// A provider may charge for what it began, and a canceled job without an order costs its owner nothing.
+// Limits cancellations: a provider may charge for a job that it has started, and a
+// canceled job without an upstream job costs its owner nothing.
 async function requireFewCanceled(
   { store, settings: { maxCanceledPerHour } }: JobsContext,
   tx: Tx,
@@ -225,12 +233,12 @@ async function cancelJob(context: JobsContext, address: JobAddress): Promise<Job
     await payForCanceled(context, canceled);
   }
   const job = await findJob(context, address);
-  // A run in another process notices at its next heartbeat.
+  // A run in another process detects the cancellation at its next heartbeat.
   if (job.status === 'canceled') context.runs.get(job.jobId)?.abort(new Error('The job was canceled.'));
   return job;
 }
 
-/** Providers charge an order from its acceptance on. A job without one is free. */
+/** Charges a canceled job if it has an upstream job: providers charge from acceptance on. */
 async function payForCanceled(
   { generator, payments, store, log }: JobsContext,
   job: CanceledJob,
@@ -239,7 +247,10 @@ async function payForCanceled(
   if (!charge) return payments.release(job, 'client_closed');
   const credits = await payments.chargeCanceled(job, charge);
   if (credits > 0n) await store.saveCredits(job.jobId, credits);
-  log.info({ jobId: job.jobId, credits: String(credits) }, 'a job was canceled after its order');
+  log.info(
+    { jobId: job.jobId, credits: String(credits) },
+    'a job was canceled after its upstream job was accepted',
+  );
 }
 
 const abandoned: JobError = {
@@ -256,7 +267,7 @@ async function sweepUntilStopped(
   try {
     await queue.ready();
   } catch {
-    // The queue was stopped before it was ready.
+    // The queue stopped before it was ready.
     return;
   }
   const { clock, settings, log } = context;

@@ -1,5 +1,5 @@
-// Payment of media jobs. The hold is created before the job and lives as long as the job does, whichever processes run
-// it. The transaction that writes the success also charges; any other end is free.
+// Payment of media jobs. The hold is created before the job and lasts as long as the job, in any process. The
+// transaction that writes the success also charges; any other end is free.
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
@@ -26,12 +26,15 @@ export interface PayableJob {
 export interface JobPayments {
   /** Null for a free job. Throws a 402. */
   hold(job: Omit<PayableJob, 'holdId' | 'attempt'>, amount: bigint): Promise<Hold | null>;
-  /** The hold of a job that begins to run; a new one when it was lost with the process that held it. Throws a 402. */
+  /**
+   * The hold of a job that starts to run; a new one when the previous one was lost
+   * with its process. Throws a 402.
+   */
   resume(job: PayableJob, amount: bigint): Promise<Hold | null>;
   /**
-   * Charges the job in one transaction with `end`. Charges nothing when `end` throws, and rejects with its error.
-   * `isEnded` is false when `end` is still to be run: for a free job, or when the database cannot be reached and the
-   * settlement is in the journal on disk only.
+   * Charges the job in one transaction with `end`. Charges nothing when `end` throws, and rejects
+   * with its error. `isEnded` is false when the caller still has to run `end`: for a free job, or
+   * when the database is unavailable and the settlement is only in the journal on disk.
    */
   settle(
     job: PayableJob,
@@ -40,7 +43,10 @@ export interface JobPayments {
   ): Promise<{ isEnded: boolean }>;
   /** Releases the hold of a job that did not succeed. */
   release(job: PayableJob, outcome: UsageOutcome): Promise<void>;
-  /** Charges a job that was canceled after its order, at most its hold. Returns the credits; 0 for a free job. */
+  /**
+   * Charges a job that was canceled after its upstream job was accepted, at most its hold. Returns
+   * the credits; 0 for a free job.
+   */
   chargeCanceled(job: PayableJob, charge: JobCharge): Promise<bigint>;
 }
 
@@ -50,7 +56,8 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
   return {
     async hold(job, amount) {
       const call = paidCall(job);
-      // Not sent yet: no provider is called before the job runs, and its media are charged as a whole or not at all.
+      // Not sent yet: no provider is called before the job runs, and its media are
+      // charged as a whole or not at all.
       return call === null ? null : ledger.hold(call, amount, { isSent: false });
     },
     async resume(job, amount) {
@@ -144,7 +151,7 @@ function unusedFacts({ kind, model }: PayableJob, outcome: UsageOutcome): UsageF
   };
 }
 
-/** Payments of a server on which all jobs are free. */
+/** Payments of a server without charges for jobs. */
 export const unpaidJobs: JobPayments = {
   hold: async () => null,
   resume: async () => null,

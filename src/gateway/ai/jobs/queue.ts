@@ -1,5 +1,5 @@
-// The queue of media jobs. A message only says that there is work: the rows decide which job is next, so that owners
-// take turns and a lost or repeated message does no harm.
+// The queue of media jobs. A message only announces that there is work: the rows decide which job is
+// next, so that jobs are scheduled fairly between owners and a lost or repeated message has no effect.
 import type { Background } from '../../../kernel/background.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -8,20 +8,26 @@ import { jobDeadlineMs, type MediaJobsSettings } from './settings.ts';
 import type { JobsStore } from './store.ts';
 
 export interface MediaQueue {
-  /** Announces a job that waits. Should the message be leaseLost, the sweeper finds the job by its lease. */
+  /** Announces a queued job. If the message is lost, the sweeper finds the job by its lease. */
   announce(job: { jobId: string; kind: JobKind; attempt: number }): void;
-  /** Announces the next job of the kind, if one waits: its own message may have been consumed while its owner was busy. */
+  /**
+   * Announces the next queued job of the kind, if any: its own message may have been consumed while
+   * its owner was busy.
+   */
   announceNext(previous: ClaimedJob): void;
   start(): void;
-  /** Resolves when jobs are taken, or when there are none to take. */
+  /** Resolves when jobs are being claimed, or when there are none. */
   ready(): Promise<void>;
 }
 
 export interface MediaQueueOptions {
-  /** Started here when it is needed, stopped by its owner. */
+  /** Started here on demand, stopped by its owner. */
   queue: Jobs;
   store: Pick<JobsStore, 'hasJobs' | 'hasWaiting' | 'releaseAll'>;
-  /** Whether this process has the database alone: jobs that run at its start were left by a dead process. */
+  /**
+   * Whether this process is alone on the database: then jobs that are running at its start belong
+   * to a dead process.
+   */
   isAlone: boolean;
   background: Background;
   log: Log;
@@ -43,7 +49,7 @@ export function mediaQueue(options: MediaQueueOptions): MediaQueue {
   function startQueue(): void {
     isWanted = Promise.resolve(true);
     background.run('start the queue', async () => {
-      // A job claimed here before the leftovers are released would be released with them.
+      // Wait for the release; otherwise it would also release a job that was claimed before it.
       await leftoversReleased;
       queue.start();
     });
@@ -69,7 +75,7 @@ export function mediaQueue(options: MediaQueueOptions): MediaQueue {
       });
     },
     start() {
-      // Should this fail, the leases of these jobs run out instead.
+      // If this fails, the leases of these jobs expire instead.
       if (isAlone)
         leftoversReleased = store
           .releaseAll()
@@ -91,7 +97,8 @@ function defineHandlers({ queue, settings, runNext, cleanUp }: MediaQueueOptions
   for (const kind of Object.keys(queueNames) as JobKind[]) {
     const policy = {
       retries: 2,
-      // Two minutes after the job's own deadline: when the queue's comes first, it starts the job again.
+      // Two minutes after the job's own deadline: if the queue's deadline came
+      // first, it would start the job again.
       expireSeconds: Math.ceil(jobDeadlineMs(kind, settings) / 1000) + 120,
       concurrency: settings.concurrency,
     };

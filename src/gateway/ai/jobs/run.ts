@@ -1,6 +1,6 @@
-// One run of a claimed media job in this process: renews its lease, resumes its payment, generates, stores the files
-// and writes its end. Another process may claim the job again at any time, so every write names the attempt that this
-// run claimed (a fencing token) and has no effect once a later attempt exists.
+// One run of a claimed media job in this process: renews its lease, resumes its payment, generates, stores
+// the files and writes its end. Another process may claim the job again at any time, so every write names
+// the attempt that this run claimed (a fencing token) and has no effect once a later attempt exists.
 import { retry } from '../../../kernel/async.ts';
 import type { Background } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
@@ -17,14 +17,17 @@ import type { AbortedJob, JobsStore, StoredMedia } from './store.ts';
 
 export type JobInput = Pick<ClaimedJob, 'kind' | 'owner' | 'request'>;
 
-/** Generates the media of jobs, knows their price and can cancel what they submitted to a provider. */
+/** Generates the media of jobs, prices them and cancels their upstream jobs. */
 export interface MediaGenerator {
-  /** A Problem that this throws becomes the job's error. */
+  /** A thrown Problem becomes the job's error. */
   generate(job: JobInput, run: JobRun): Promise<GeneratedMedia>;
-  /** What the job may cost at most, by the catalog of now; nothing when absent. */
+  /** The maximum price of the job by the current catalog; free when absent. */
   estimate?(job: JobInput): bigint;
   cancelUpstreamJob?(job: UpstreamJob): Promise<void>;
-  /** The price of a job that its owner canceled after a provider had accepted it; null when that cannot be told. */
+  /**
+   * The price of a job that its owner canceled after a provider had accepted it; null when it is
+   * unknown.
+   */
   chargeForOrder?(job: JobInput, order: UpstreamJob): JobCharge | null;
 }
 
@@ -32,15 +35,15 @@ export interface JobRun extends GenerationContext {
   /** The provider's job that an earlier attempt submitted; null when there is none. */
   upstreamJob: UpstreamJob | null;
   /**
-   * Persists a job that was submitted to a provider, so that no later attempt submits it again. Cancels it and throws
-   * when this run has lost its job meanwhile.
+   * Persists a job that was submitted to a provider, so that no later attempt submits it again.
+   * Cancels it and throws when this run has lost its job.
    */
   saveUpstreamJob(job: UpstreamJob): Promise<void>;
 }
 
 export interface GeneratedMedia {
   files: readonly (MediaFile | RemoteMedia)[];
-  /** The price and usage, by what the stored files turned out to be; absent for a free job. */
+  /** The price and usage by the stored files; absent for a free job. */
   chargeFor?(files: readonly MediaProperties[]): JobCharge;
 }
 
@@ -55,7 +58,7 @@ export interface RunContext {
   generator(): MediaGenerator;
 }
 
-/** How a run ends that did not complete its job. */
+/** The end of a run that did not complete its job. */
 type Interruption =
   /** The process stops or the queue gave up: the job goes back to the queue. */
   | { cause: 'stopped' }
@@ -68,8 +71,9 @@ class JobLostError extends Error {
 }
 
 /**
- * Runs the job to its end; never rejects for a failed generation. `shutdown` is aborted when the process stops or the
- * queue gives up; `leaseLost` by this function, or by a cancellation in this process.
+ * Runs the job to its end; never rejects for a failed generation. `shutdown` is aborted when the
+ * process stops or the queue gives up, `leaseLost` by this function, or by a cancellation in this
+ * process.
  */
 export async function runJob(
   context: RunContext,
@@ -99,7 +103,7 @@ export async function runJob(
   }
 }
 
-/** Tells the provider in the background that the result of its job is not needed any more. */
+/** Cancels the upstream job in the background, because its result is no longer needed. */
 export function cancelUpstreamJob(
   { background, generator }: Pick<RunContext, 'background' | 'generator'>,
   { jobId, upstreamJob }: Pick<AbortedJob, 'jobId' | 'upstreamJob'>,
@@ -110,7 +114,10 @@ export function cancelUpstreamJob(
   );
 }
 
-/** Renews the lease every heartbeat and aborts `leaseLost` when the renewal finds that the job is not this run's any more. */
+/**
+ * Renews the lease every heartbeat and aborts `leaseLost` when the job no longer belongs to this
+ * run.
+ */
 function keepLease(
   { store, background, settings: { heartbeatMs, leaseSeconds } }: RunContext,
   job: ClaimedJob,
@@ -175,7 +182,10 @@ async function completeJob(
   );
 }
 
-/** Writes the success and charges for it in one transaction; false when the job is not this run's any more. */
+/**
+ * Writes the success and charges for it in one transaction; false when the job no longer belongs to
+ * this run.
+ */
 async function succeed(
   context: RunContext,
   job: ClaimedJob,
@@ -199,7 +209,8 @@ async function succeed(
   try {
     const { isEnded } =
       charge === undefined ? { isEnded: false } : await payments.settle(job, hold, { charge, end: writeEnd });
-    // The charge is durable even without the database; another attempt would generate what is already paid for.
+    // The charge is durable even without the database; another attempt would generate media that
+    // are already paid for.
     if (!isEnded) await retryForDatabase(context, () => store.tx(writeEnd));
   } catch (error) {
     if (error instanceof JobLostError) return false;
@@ -215,7 +226,7 @@ function deleteExpiredMedia(
   count: number,
 ): void {
   if (count === 0) return;
-  log.info({ jobId, media: count }, 'media beyond the quota of their owner were dropped');
+  log.info({ jobId, media: count }, 'media beyond the quota of their owner were deleted');
   background.run(`delete expired media after ${jobId}`, () => files.deleteExpired());
 }
 
@@ -244,14 +255,15 @@ async function endInterrupted(
       // The process that ended the job has released its hold and canceled its upstream job.
       return;
     case 'failed':
-      // When the job is not this run's any more, its hold and its upstream job may be in use by another run.
+      // When the job no longer belongs to this run, another run may use its hold and its upstream
+      // job.
       if (!(await failJob(context, job, interruption.error))) return;
       cancelUpstreamJob(context, job);
       return context.payments.release(job, 'upstream_failed');
   }
 }
 
-/** False when the job is not this run's any more. */
+/** False when the job no longer belongs to this run. */
 async function failJob({ store, log }: RunContext, job: ClaimedJob, error: unknown): Promise<boolean> {
   const { jobId, kind } = job;
   const problem = asProblem(error);
@@ -272,7 +284,7 @@ function storableText(text: string): string {
 const maxDatabaseRetries = 60;
 const databaseRetryMs = 1_000;
 
-/** Repeats the work until the database answers. Errors of a lost job pass at once. */
+/** Repeats the work until the database is available. Errors of a lost job are thrown at once. */
 function retryForDatabase<T>({ clock }: RunContext, work: () => Promise<T>): Promise<T> {
   return retry(work, {
     clock,

@@ -2,23 +2,29 @@
 import type { JobKind } from './job.ts';
 
 export interface MediaJobsSettings {
-  /** A running job whose lease is this old is reclaimed: its process is assumed dead. */
+  /** A running job with a lease this old is reclaimed: its process is assumed dead. */
   leaseSeconds: number;
   /** Interval between two renewals of the lease, which also detect a cancellation in another process. */
   heartbeatMs: number;
   /** Interval between two searches for jobs with an expired lease. */
   sweepMs: number;
-  /** A job is failed after this many attempts, since it may be what ends the processes. */
+  /** A job fails after this many attempts, since it may be the cause of the crashes. */
   maxAttempts: number;
   /** Queued and running jobs of one owner. */
   maxOpenPerOwner: number;
-  /** Paid jobs that one owner may cancel within an hour while they run and before their order; then none are accepted. */
+  /**
+   * Paid jobs that one owner may cancel within an hour while they run and before their acceptance
+   * upstream; then no more are accepted.
+   */
   maxCanceledPerHour: number;
-  /** Running jobs of one owner and kind, over all processes. Further ones wait, so that other owners get a turn. */
+  /**
+   * Running jobs of one owner and kind, over all processes. Further ones wait, which
+   * leaves capacity for other owners.
+   */
   maxRunningPerOwner: number;
-  /** One image job at most, all its provider attempts included. */
+  /** Deadline of one image job, all its provider attempts included. */
   imageDeadlineMs: number;
-  /** One video job at most. */
+  /** Deadline of one video job. */
   videoDeadlineMs: number;
   mediaRetentionSeconds: number;
   /** Media of one owner; beyond it the oldest are deleted. */

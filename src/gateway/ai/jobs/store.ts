@@ -1,4 +1,4 @@
-// The tables of jobs and media. All times are by the clock of the database.
+// SQL of jobs and media. All times are by the clock of the database.
 import type { Database, Tx } from '../../../kernel/data/database.ts';
 import type {
   Job,
@@ -19,66 +19,75 @@ export interface JobsStore extends JobQueries, RunQueries, MediaQueries {
 
 interface JobQueries {
   countOpen(tx: Tx, owner: Owner): Promise<number>;
-  /** Jobs that the owner canceled while they ran, in the last hour, and that were paid for by the operator. */
+  /** Jobs that the owner canceled while they ran, in the last hour, at the operator's expense. */
   countCanceledRuns(tx: Tx, owner: Owner): Promise<number>;
   insert(tx: Tx, job: JobRow): Promise<void>;
   find(job: JobAddress): Promise<Job | null>;
-  /** Whether there is any job, in whatever state. */
+  /** Whether there is any job, in any state. */
   hasJobs(): Promise<boolean>;
   hasWaiting(kind: JobKind): Promise<boolean>;
-  /** The job that this call has canceled; null, without effect, for a job that had ended. */
+  /** Cancels the job and returns it; null, without effect, for a job that had ended. */
   cancel(job: JobAddress): Promise<CanceledJob | null>;
   /** The price of a canceled job. */
   saveCredits(jobId: string, credits: bigint): Promise<void>;
   deleteOldJobs(keepSeconds: number): Promise<void>;
 }
 
-/** Queries of runs. All that take a claimed job have no effect when the job was canceled or claimed again meanwhile. */
+/**
+ * Queries of runs. Queries with a claimed job have no effect when the job was canceled or claimed
+ * again meanwhile.
+ */
 interface RunQueries {
   /**
-   * Claims the next waiting job: the oldest one of the owner with the fewest running ones. Null when none waits, or when
-   * the owners of all that wait are at `maxRunningPerOwner`.
+   * Claims the next queued job: the oldest one of the owner with the fewest running ones. Null when
+   * none is queued, or when the owners of all queued ones are at `maxRunningPerOwner`.
    */
   claim(
     kind: JobKind,
     options: { leaseSeconds: number; maxRunningPerOwner: number },
   ): Promise<ClaimedJob | null>;
-  /** Saves the hold that replaces a lost one. False without effect. */
+  /** Saves the hold that replaces a lost one. Returns false without an effect. */
   saveHold(job: ClaimedJob, holdId: string): Promise<boolean>;
-  /** False without effect. */
+  /** Returns false without an effect. */
   saveUpstreamJob(job: ClaimedJob, upstreamJob: UpstreamJob): Promise<boolean>;
-  /** False without effect. */
+  /** Returns false without an effect. */
   renewLease(job: ClaimedJob, state: { progress: number; leaseSeconds: number }): Promise<boolean>;
-  /** Returns a job to the queue that this process cannot finish. */
+  /** Returns a job that this process cannot finish to the queue. */
   release(job: ClaimedJob): Promise<void>;
-  /** False without effect. */
+  /** Returns false without an effect. */
   fail(job: ClaimedJob, error: JobError): Promise<boolean>;
-  /** False without effect. Publishes the media and ends the job. */
+  /** Publishes the media and ends the job. Returns false without an effect. */
   succeed(
     tx: Tx,
     job: ClaimedJob,
     result: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint },
   ): Promise<boolean>;
   /**
-   * Returns jobs with an expired lease to the queue, those included that wait for longer than a lease, since their
-   * message may be lost. Fails those with too many attempts.
+   * Returns jobs with an expired lease to the queue, including jobs that have been queued for
+   * longer than a lease, since their message may be lost. Fails those with too many attempts.
    */
   reclaimExpired(options: {
     leaseSeconds: number;
     maxAttempts: number;
     error: JobError;
   }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: AbortedJob[] }>;
-  /** Expires all leases, at the start of a process that has the database alone: a dead process left these jobs. */
+  /**
+   * Expires all leases, at the start of a process that is alone on the database: a dead process
+   * left these jobs.
+   */
   releaseAll(): Promise<void>;
 }
 
 interface MediaQueries {
-  /** Before the bytes are stored; not served before `succeed`. */
+  /** Call it before the bytes are stored; the file is not served before `succeed`. */
   insertMedia(
     job: ClaimedJob,
     media: { mediaId: string; position: number; keepSeconds: number },
   ): Promise<void>;
-  /** Expires the owner's oldest media beyond so many bytes, except those of the job. Returns their number. */
+  /**
+   * Expires the owner's oldest media beyond `maxBytes`, except those of the job. Returns their
+   * number.
+   */
   expireMediaBeyond(tx: Tx, job: Pick<ClaimedJob, 'jobId' | 'owner'>, maxBytes: number): Promise<number>;
   /** Null when the link or the media has expired. */
   findMedia(mediaId: string, expires: number): Promise<MediaRecord | null>;
@@ -111,12 +120,12 @@ export interface AbortedJob extends PayableJob {
   upstreamJob: UpstreamJob | null;
 }
 
-/** A job that its owner ended, with what was ordered. */
+/** A job that its owner canceled, with its upstream job. */
 export interface CanceledJob extends AbortedJob {
   request: JobRequest;
 }
 
-// As selected; credits are a bigint and absent media null.
+// The selected row; credits are a bigint and absent media null.
 type SelectedJob = Omit<Job, 'credits' | 'media'> & { credits: bigint | null; media: MediaRecord[] | null };
 
 type AbortedRow = Omit<AbortedJob, 'owner' | 'call'> & {
@@ -219,7 +228,8 @@ function jobQueries({ sql }: Database): JobQueries {
       await sql`update gateway.ai_jobs set credits = ${credits} where job_id = ${jobId}`;
     },
     async deleteOldJobs(keepSeconds) {
-      // Media expire much earlier. A job that still has some is kept, so that their bytes are deleted first.
+      // Media expire much earlier. A job that still has some is kept, so that their bytes are
+      // deleted first.
       await sql`
         delete from gateway.ai_jobs j where created_at < gateway.townhall_now() - make_interval(secs => ${keepSeconds}) and status not in ('queued', 'running')
           and not exists (select 1 from gateway.ai_media m where m.job_id = j.job_id)`;
@@ -308,7 +318,7 @@ function runQueries({ sql, tx: transaction }: Database): RunQueries {
 function mediaQueries({ sql }: Database): MediaQueries {
   return {
     async insertMedia({ jobId }, { mediaId, position, keepSeconds }) {
-      // Type and size are known after the bytes were read.
+      // Type and size are known only after the bytes were read.
       await sql`
         insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, keep_until)
         values (${mediaId}, ${jobId}, ${position}, 'application/octet-stream', 0, 0, gateway.townhall_now() + make_interval(secs => ${keepSeconds}))`;

@@ -1,14 +1,14 @@
-// The duration of audio, from the headers of its container; no sample is decoded. Files without a duration, or with an
-// impossible one, have null.
+// The duration of audio, from the headers of its container; no sample is decoded.
+// Files without a duration, or with an impossible one, have null.
 
-/** Seconds by the headers; null when they name none. */
+/** Seconds by the headers; null when they contain no duration. */
 export function audioSeconds(bytes: Uint8Array): number | null {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let seconds: number | null = null;
   try {
     seconds = containerSeconds(buffer);
   } catch (error) {
-    // A length in a header points past the end of the file.
+    // A length in a header is beyond the end of the file.
     if (!(error instanceof RangeError)) throw error;
   }
   return seconds !== null && Number.isFinite(seconds) && seconds >= 0 && seconds < maxSeconds
@@ -21,8 +21,8 @@ const maxSeconds = 7 * 24 * 3600;
 /** The highest byte rate of a lossy codec. */
 export const fastestLossyBytesPerSecond = 64_000;
 
-// Chunks, boxes and elements skipped on the way to one header. Real files have dozens; a file of 25 MiB could have ten
-// million empty ones, and walking them would block the event loop for seconds.
+// Chunks, boxes and elements skipped on the way to one header. Real files have dozens; a file of 25
+// MiB could have ten million empty ones, and walking them would block the event loop for seconds.
 const maxParts = 100_000;
 
 function containerSeconds(buffer: Buffer): number | null {
@@ -59,7 +59,8 @@ function wavSeconds(buffer: Buffer): number | null {
   return null;
 }
 
-// PCM, float, A-law, mu-law and the extensible format: decoders use the sample rate and the sample size alone.
+// PCM, float, A-law, mu-law and the extensible format: decoders use the sample rate
+// and the sample size alone.
 const plainWavFormats = new Set([1, 3, 6, 7, 0xfffe]);
 
 function wavBytesPerSecond(buffer: Buffer, at: number): number {
@@ -69,7 +70,8 @@ function wavBytesPerSecond(buffer: Buffer, at: number): number {
 }
 
 function flacSeconds(buffer: Buffer): number | null {
-  // STREAMINFO is always the first block: 20 bits of sample rate, 8 of channels and depth, 36 of sample count.
+  // STREAMINFO is always the first block: 20 bits of sample rate, 8 of channels and
+  // depth, 36 of sample count.
   const rate = buffer.readUIntBE(18, 3) >>> 4;
   const samples = (buffer.readUInt8(21) & 0x0f) * 2 ** 32 + buffer.readUInt32BE(22);
   return rate > 0 && samples > 0 ? samples / rate : null;
@@ -105,7 +107,10 @@ export function mp4IndexSeconds(buffer: Buffer): number | null {
   return scale > 0 && length > 0 ? length / scale : null;
 }
 
-/** The content of the first box of that name between two offsets; null when there is none within the first 100,000. */
+/**
+ * The content of the first box of that name between two offsets; null when there is
+ * none within the first 100,000.
+ */
 export function findBox(
   buffer: Buffer,
   from: number,
@@ -216,7 +221,7 @@ function sumOfFrames(buffer: Buffer, start: number): number {
       at += next.bytes;
       continue;
     }
-    // Decoders skip bytes that are no frame.
+    // Decoders skip bytes that are not a frame.
     at = nextFrame(buffer, at + 1, search);
   }
   return seconds;
@@ -251,8 +256,8 @@ function syncSafe(buffer: Buffer, at: number): number {
   return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(at + index) & 0x7f), 0);
 }
 
-// Decoded frame headers, by their twelve bits from the version to the padding. A long file has a million frames, so each
-// of the 4,096 possible headers is decoded once.
+// Decoded frame headers, by their twelve bits from the version to the padding. A long
+// file has a million frames, so each of the 4,096 possible headers is decoded once.
 const frames: (Frame | null | undefined)[] = Array.from({ length: 4_096 });
 
 function frameAt(buffer: Buffer, at: number): Frame | null {
@@ -284,7 +289,10 @@ function decodeFrame(header: number): Frame | null {
   return { bytes, seconds: samples / sampleRate, isMpeg1 };
 }
 
-/** The encoder's frame count in the Xing or Info tag, which replaces the audio of the first frame; null without one. */
+/**
+ * The encoder's frame count in the Xing or Info tag, which replaces the audio of the
+ * first frame; null without one.
+ */
 function frameCountInTag(
   buffer: Buffer,
   start: number,

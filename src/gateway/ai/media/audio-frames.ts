@@ -1,11 +1,14 @@
-// The playing time of audio by its frames. A header may declare any duration, and decoders play every frame in the file,
-// so this finds headers that declare too little. Frames are counted and never decoded.
+// The playing time of audio by its frames. A header may declare any duration, and decoders play every
+// frame in the file, so this finds headers that declare too little. Frames are counted and never decoded.
 import { findBox } from './audio-duration.ts';
 
 // Frames of one file that are counted, 20 ms at most: more than an hour of any codec.
 const maxFrames = 200_000;
 
-/** Seconds by frames of FLAC, Opus, Vorbis, AAC and ALAC. Null for other codecs and for more frames than are counted. */
+/**
+ * Seconds by frames of FLAC, Opus, Vorbis, AAC and ALAC. Null for other codecs and
+ * for more than 200,000 frames.
+ */
 export function secondsByFrames(buffer: Buffer): number | null {
   try {
     const magic = buffer.toString('latin1', 0, 4);
@@ -14,7 +17,7 @@ export function secondsByFrames(buffer: Buffer): number | null {
     if (buffer.toString('latin1', 4, 8) === 'ftyp') return mp4Seconds(buffer);
     if (buffer.length > 4 && buffer.readUInt32BE(0) === 0x1a45dfa3) return webmSeconds(buffer);
   } catch (error) {
-    // A length points past the end of the file.
+    // A length is beyond the end of the file.
     if (!(error instanceof RangeError)) throw error;
   }
   return null;
@@ -24,7 +27,10 @@ const flacRates = [
   0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000,
 ];
 
-/** Frames of FLAC have no length: each is found by its sync code and proved by the checksum of its header. */
+/**
+ * FLAC frames have no length field: each is found by its sync code and verified by
+ * the checksum of its header.
+ */
 function flacSeconds(buffer: Buffer): number | null {
   const fileRate = buffer.readUIntBE(18, 3) >>> 4;
   let seconds = 0;
@@ -39,7 +45,7 @@ function flacSeconds(buffer: Buffer): number | null {
     if (((buffer[at + 1] ?? 0) & 0xfe) !== 0xf8) continue;
     const frame = flacFrame(buffer, at);
     if (frame === null) continue;
-    // Decoders disagree about which of the two rates counts.
+    // Decoders differ in which of the two rates they use.
     const rate = Math.min(fileRate || Number.POSITIVE_INFINITY, frame.rate || Number.POSITIVE_INFINITY);
     if (Number.isFinite(rate)) seconds += frame.samples / rate;
   }
@@ -111,7 +117,8 @@ function oggSeconds(buffer: Buffer): number | null {
   const isOpus = buffer.toString('latin1', first, first + 8) === 'OpusHead';
   const isVorbis = buffer.toString('latin1', first + 1, first + 7) === 'vorbis';
   if (!isOpus && !isVorbis) return null;
-  // Half of the longest block is the most that a packet adds; half of that, since honest files have short blocks too.
+  // Half of the longest block is the most that a packet adds; half of that, since
+  // honest files have short blocks too.
   const vorbisSeconds = isVorbis
     ? 2 ** (buffer.readUInt8(first + 28) >>> 4) / 4 / buffer.readUInt32LE(first + 12)
     : 0;
@@ -138,7 +145,7 @@ function oggSeconds(buffer: Buffer): number | null {
       else if (packets > 2) seconds += opusSamples(buffer, packetStart, packetBytes) / opusRate;
       [packetStart, packetBytes] = [-1, 0];
     }
-    // Decoders search for the next page where one does not follow.
+    // Decoders search for the next page when one does not follow directly.
     page = buffer.toString('latin1', at, at + 4) === 'OggS' ? at : buffer.indexOf('OggS', at);
   }
   return seconds;
@@ -180,7 +187,7 @@ function mp4TrackSeconds(buffer: Buffer, track: { from: number; to: number }): n
 // Element ids of WebM.
 const webm = { segment: 0x18538067, cluster: 0x1f43b675, group: 0xa0, block: 0xa1, simpleBlock: 0xa3 };
 
-/** The blocks of Opus in WebM, whose frames tell their length. */
+/** The blocks of Opus in WebM, whose frames contain their length. */
 function webmSeconds(buffer: Buffer): number | null {
   if (!buffer.subarray(0, 4_096).includes('A_OPUS')) return null;
   let seconds = 0;
@@ -205,13 +212,13 @@ function webmSeconds(buffer: Buffer): number | null {
 function webmBlockSamples(buffer: Buffer, { from, to }: { from: number; to: number }): number {
   const flags = from + Math.clz32(buffer.readUInt8(from)) - 23 + 2;
   const isLaced = (buffer.readUInt8(flags) & 6) !== 0;
-  // Several packets in one block count as the longest that they can be.
+  // Several packets in one block count with their maximum length.
   return isLaced
     ? (buffer.readUInt8(flags + 1) + 1) * maxOpusSamples
     : opusSamples(buffer, flags + 1, to - flags - 1);
 }
 
-/** Id and content of the element at the offset; null for bytes that are none. A length that is unknown is 0. */
+/** Id and content of the element at the offset; null for other bytes. An unknown length is 0. */
 function readElement(buffer: Buffer, at: number): { id: number; from: number; to: number } | null {
   const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
   if (idLength > 4) return null;

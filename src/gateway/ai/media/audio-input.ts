@@ -20,7 +20,8 @@ export function audioInputOf(body: AudioRequest): { audio: InputFile; fileName: 
   const mediaType = /^(?:audio|video)\/[a-z0-9.+-]+$/.test(declaredType)
     ? declaredType
     : 'application/octet-stream';
-  // Providers tell the container by the file name's extension. The rest of the caller's file name stays here.
+  // Providers detect the container by the file name's extension. The rest of the
+  // caller's file name is not sent.
   const extension = fileExtension(mediaType, isForm ? body.file.fileName : '');
   return { audio: { content, mediaType }, fileName: `audio.${extension}` };
 }

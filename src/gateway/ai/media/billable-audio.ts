@@ -1,4 +1,4 @@
-// The seconds of audio that a call is charged for when the provider reports none, and that its hold is made of.
+// The seconds of audio for the hold of a call, and for its charge when the provider reports none.
 import { audioSeconds, fastestLossyBytesPerSecond } from './audio-duration.ts';
 import { secondsByFrames } from './audio-frames.ts';
 
@@ -8,9 +8,9 @@ const fastestBytesPerSecond = 192_000;
 const allowedExcess = { factor: 1.25, seconds: 1 };
 
 /**
- * Null when the headers name no duration, or when it cannot be checked; the size then bounds it. A header may declare
- * less than the file holds, and decoders play the whole file: the duration is at least that of its frames, and what its
- * bytes take at the highest rate.
+ * Null when the headers contain no duration, or when it cannot be checked; the size is then the
+ * bound. A header may declare less than the file contains, and decoders play the whole file:
+ * the duration is at least that of its frames, and that of its bytes at the highest rate.
  */
 export function billableSeconds(bytes: Uint8Array): number | null {
   const seconds = audioSeconds(bytes);

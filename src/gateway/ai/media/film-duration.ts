@@ -1,4 +1,5 @@
-// The playing time of a film in MP4 or WebM. Models see frames at fixed intervals, so a long film of few bytes has many.
+// The playing time of a video in MP4 or WebM. Models sample frames at fixed intervals, so a long
+// video of few bytes has many.
 import { audioSeconds, findBox } from './audio-duration.ts';
 
 type Box = { from: number; to: number };
@@ -6,8 +7,8 @@ type Box = { from: number; to: number };
 const maxTracks = 100;
 
 /**
- * Seconds by the header or by the times of the samples, whichever is more: players follow the samples. Null where neither
- * can be read.
+ * Seconds by the header or by the times of the samples, whichever is more, since players follow the
+ * samples. Null when neither can be read.
  */
 export function filmSeconds(bytes: Uint8Array): number | null {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -31,7 +32,7 @@ function sampleSeconds(buffer: Buffer): number | null {
       if (seconds !== null) longest = Math.max(longest ?? 0, seconds);
     }
   } catch (error) {
-    // A length points past the end of the file.
+    // A length is beyond the end of the file.
     if (!(error instanceof RangeError)) throw error;
   }
   return longest;

@@ -1,8 +1,8 @@
-// Detects the type and size of an image from its first bytes, never from a declared type. Only the formats listed here
-// are stored and served, so that no file can run code in a browser.
+// Detects the type and size of an image from its first bytes, never from a declared type. Only
+// the formats listed here are stored and served, so that no file can run code in a browser.
 import type { Size } from '../hub/media-model.ts';
 
-/** Null for anything but PNG, GIF, WebP and JPEG. */
+/** Null for any format except PNG, GIF, WebP and JPEG. */
 export function detectImage(bytes: Uint8Array): ({ mediaType: string } & Size) | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const text = (from: number, to: number) => Buffer.from(bytes.subarray(from, to)).toString('latin1');

@@ -1,12 +1,12 @@
-// Reads the size and duration of an MP4 video while its bytes stream by. Only the index (the moov box) is buffered: a
-// video may be larger than the memory of this process. Other formats are not accepted.
+// Reads the size and duration of an MP4 video from its byte stream. Only the index (the moov box) is
+// buffered: a video may be larger than the memory of this process. Other formats are not accepted.
 import type { MediaProperties } from '../hub/media-model.ts';
 import { findBox, mp4IndexSeconds } from './audio-duration.ts';
 
 export interface Mp4Reader {
-  /** Passes the bytes on unchanged. */
+  /** Forwards the bytes unchanged. */
   passThrough(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array>;
-  /** Null for a file that is no MP4 or did not pass to its end. */
+  /** Null for a file that is not an MP4 or did not arrive completely. */
   properties(): MediaProperties | null;
 }
 
@@ -15,7 +15,9 @@ const maxIndexBytes = 16 * 1024 * 1024;
 const shortHeaderBytes = 8;
 const longHeaderBytes = 16;
 
-/** Where the reader is: a file is a sequence of boxes, each a header with its length and name, and a body. */
+/**
+ * Position of the reader: a file is a sequence of boxes, each a header with its length and name, and a body.
+ */
 type ReaderState =
   | { phase: 'header'; bytes: Buffer; headerBytes: number }
   | { phase: 'body'; bytesLeft: number }
@@ -92,7 +94,10 @@ function betweenBoxes(): ReaderState {
   return { phase: 'header', bytes: Buffer.alloc(0), headerBytes: shortHeaderBytes };
 }
 
-/** With the header. A length of 0 means that the box extends to the end of the file, 1 that 64 bits of length follow. */
+/**
+ * With the header. A length of 0 means that the box extends to the end of the file,
+ * 1 that 64 bits of length follow.
+ */
 function boxLength(header: Buffer): number {
   const length = header.readUInt32BE(0);
   if (length === 0) return Number.POSITIVE_INFINITY;
@@ -116,7 +121,7 @@ function videoProperties(index: Buffer): MediaProperties | null {
     const size = videoSize(index);
     return size && { mediaType: 'video/mp4', ...size, durationSeconds: mp4IndexSeconds(index) };
   } catch (error) {
-    // A length in the index points past its end.
+    // A length in the index is beyond its end.
     if (!(error instanceof RangeError)) throw error;
     return null;
   }

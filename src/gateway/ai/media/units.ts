@@ -1,12 +1,12 @@
-// Billable units of media calls: what a request may come to, and what its result is charged for.
+// Billable units of media calls: the maximum of a request, and the charged units of its result.
 import { readSize, type MediaProperties, type Size } from '../hub/media-model.ts';
 import type { JobKind, JobRequest } from '../jobs/job.ts';
 import type { Units } from '../metering/price.ts';
 
-// Longer than what models generate when the request names no duration.
+// Longer than the default duration of the models' videos.
 const assumedVideoSeconds = 10;
 
-/** What the request asks for: the upper bound of its charge. */
+/** The requested units: the upper bound of the charge. */
 export function requestedUnits(kind: JobKind, request: JobRequest): Units {
   const {
     n,
@@ -20,7 +20,9 @@ export function requestedUnits(kind: JobKind, request: JobRequest): Units {
   };
 }
 
-/** What was generated, at most what was requested: images, seconds and lines beyond the request are free. */
+/**
+ * The generated units, limited to the requested ones: images, seconds and lines beyond the request are free.
+ */
 export function generatedUnits(kind: JobKind, request: JobRequest, files: readonly MediaProperties[]): Units {
   const requested = requestedUnits(kind, request);
   if (kind === 'image') return { image: Math.min(files.length, requested.image ?? 1) };
@@ -28,7 +30,7 @@ export function generatedUnits(kind: JobKind, request: JobRequest, files: readon
     duration_seconds?: number;
   };
   const maxLines = requested.videoLines ?? Number.POSITIVE_INFINITY;
-  // A video without a duration in its header counts as long as requested.
+  // A video without a duration in its header counts with the requested one.
   const seconds = files.map(({ durationSeconds }) =>
     Math.min(durationSeconds ?? requested.videoSecond ?? 0, maxSeconds),
   );
@@ -38,27 +40,27 @@ export function generatedUnits(kind: JobKind, request: JobRequest, files: readon
   };
 }
 
-/** The lines by which videos are sold: the shorter side, in portrait and landscape. */
+/** The lines by which videos are priced: the shorter side, in portrait and landscape. */
 function linesOf({ width, height }: Size): number {
   return Math.min(width, height);
 }
 
-// No codec for speech uses less; the usual ones use far more.
+// The lowest bit rate of a speech codec; the usual ones are far above it.
 const slowestBytesPerSecond = 750;
 const usualBytesPerSecond = 16_000;
 
-/** The longest that audio of this size can be, where its header names no duration. */
+/** The longest duration of audio of this size, when its header has none. */
 export function maxAudioSeconds(bytes: number, headerSeconds: number | null): number {
   return headerSeconds ?? bytes / slowestBytesPerSecond;
 }
 
-/** The seconds that a transcription is charged for, and where they come from. */
+/** The charged seconds of a transcription, and their source. */
 export type AudioCharge =
   | { source: 'provider'; seconds: number }
-  /** The provider reported more than the bytes can hold; charged is the most that they can. */
+  /** The provider reported more than the bytes can contain; their maximum is charged. */
   | { source: 'implausible'; seconds: number }
   | { source: 'header'; seconds: number }
-  /** Estimated from the size, since neither the provider nor the header names a duration. */
+  /** Estimated from the size, since neither the provider nor the header has a duration. */
   | { source: 'size'; seconds: number };
 
 export function audioCharge({

@@ -1,4 +1,4 @@
-// Image and video requests of the contract as calls of the hub.
+// Converts image and video requests of the contract to calls of the hub.
 import type { CreateImageRequest, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { readSize, type ImageCall, type InputFile, type VideoCall } from '../hub/media-model.ts';

@@ -1,5 +1,5 @@
-// Maximum price of a call, computed before it is sent; the hold is made of it. The caller's output limit is used as it
-// is; without one, the gateway adds a limit that the caller can afford.
+// Maximum price of a call, computed before it is sent and held. The caller's output limit
+// is used unchanged; without one, the gateway adds a limit that the caller can afford.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Rates } from '../catalog/rates.ts';
@@ -15,9 +15,11 @@ export interface Demand {
   textTokens?: TextTokens | undefined;
   /** Whether tools are offered; some providers add a long system prompt for them. */
   hasTools?: boolean | undefined;
-  /** Bytes of a text that the model reads repeatedly, such as the query of a reranking, times the repetitions. */
+  /**
+   * Bytes of a text that the model reads repeatedly, such as the query of a reranking, times the repetitions.
+   */
   repeatedBytes?: number | undefined;
-  /** Whether the provider is asked to keep input in its cache for an hour. */
+  /** Whether the call requests that the provider caches input for an hour. */
   isKeptLong?: boolean | undefined;
   /** The caller's output limit and the name of its member. */
   limit?: { tokens: number; member: string } | undefined;
@@ -44,7 +46,7 @@ const tokensPerCall = 16;
 const tokensPerTurn = 8;
 // Anthropic adds up to 350 tokens of instructions for tools.
 const tokensForTools = 512;
-/** The shortest useful answer. A call that cannot pay for it is refused. */
+/** The shortest useful answer. A call that cannot pay for it is rejected. */
 export const minimumOutput = 16;
 // For models without a known output limit: longer than usual answers, and accepted by every current model.
 const unknownOutput = 32_768;
@@ -81,7 +83,10 @@ function textBound(
   return Math.min(textBytes + structureBytes, tokens ?? Number.POSITIVE_INFINITY);
 }
 
-/** Throws a 422 when the catalog prices the model, but none of what this call would use: nothing is free by omission. */
+/**
+ * Throws a 422 when the catalog prices the model, but none of the kinds that this
+ * call would use: a missing rate does not mean free.
+ */
 export function requirePrice({ id, rates, tiers }: CatalogModel, kinds: readonly (keyof Rates)[]): void {
   if (
     rates === null ||
@@ -107,7 +112,7 @@ export function longestOutput({
     : Math.max(Math.min(unknownOutput, Math.floor(window / 2)), minimumOutput);
 }
 
-/** The bound of the call on the model; `limit` is the one that is added where the caller sent none. */
+/** The bound of the call on the model; `limit` is the one that is added when the caller sent none. */
 export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bound {
   const { choices = 1, hasOutput = true, isKeptLong, units } = demand;
   const input = inputBound(model, demand);

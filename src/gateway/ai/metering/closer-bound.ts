@@ -1,5 +1,5 @@
-// A closer bound than one token a byte, for calls that the byte bound would refuse: a tokenizer counts the text of the
-// request where one is published for the model. Tokens are a quarter of the bytes in usual text.
+// A tighter bound than one token per byte, for calls that the byte bound would reject: a tokenizer counts the
+// text of the request if one is published for the model. In usual text the tokens are a quarter of the bytes.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { encodingOf, type TextTokens } from './encodings.ts';
 import type { RequestText, Size } from './measure.ts';
@@ -8,11 +8,14 @@ import type { TokenCounter } from './token-counter.ts';
 /** The largest text that is counted; a larger one keeps its byte bound. */
 export const longestCountedBytes = 256 * 1024;
 
-// What a provider writes around a text: quotes, separators, and the pieces that the tokenizer forms across them. OpenAI
-// documents 3 tokens around a message and a property of a tool, and 12 at the end of a tool, each of several texts.
+// Tokens that a provider adds around a text: quotes, separators, and pieces that the tokenizer
+// forms across them. OpenAI documents 3 tokens around a message and a property of a tool, and 12 at
+// the end of a tool, each of several texts.
 const tokensAround = 4;
 
-/** The most tokens of the text for the model; undefined where the byte bound stays. Never rejects. */
+/**
+ * The maximum tokens of the text for the model; undefined to keep the byte bound. Never rejects.
+ */
 export async function closerBound(
   model: Pick<CatalogModel, 'upstream_model' | 'providerEntry'>,
   { texts, otherBytes }: RequestText,
@@ -27,7 +30,10 @@ export async function closerBound(
   return tokens === undefined ? undefined : tokens + texts.length * tokensAround + otherBytes;
 }
 
-/** Counts the text of the call for all models of a chain; undefined where the byte bound stays. Never rejects. */
+/**
+ * Counts the text of the call for all models of a chain; undefined to keep the byte bound. Never
+ * rejects.
+ */
 export async function countTextTokens(
   models: readonly CatalogModel[],
   size: Pick<Size, 'text'>,

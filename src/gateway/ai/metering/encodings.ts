@@ -1,10 +1,10 @@
-// Which models have a published tokenizer. OpenAI publishes its encodings (tiktoken); a name that is not listed here
-// counts bytes, as a later model may use another encoding.
+// Models with a published tokenizer. OpenAI publishes its encodings (tiktoken); for a name
+// that is not listed here, bytes are counted, as a later model may use another encoding.
 import type { CatalogModel } from '../catalog/catalog.ts';
 
 export type Encoding = 'o200k_base' | 'cl100k_base';
 
-/** The most tokens of all text of a request, by encoding. */
+/** Maximum tokens of all text of a request, by encoding. */
 export type TextTokens = Partial<Record<Encoding, number>>;
 
 // A name continues with a dash (gpt-5-mini, gpt-4o-2024-11-20) or ends.
@@ -13,7 +13,7 @@ const encodings: readonly [RegExp, Encoding][] = [
   [/^(?:gpt-4|gpt-3\.5-turbo|text-embedding-3|text-embedding-ada-002)(?:-|$)/, 'cl100k_base'],
 ];
 
-/** The encoding of the model's tokenizer; undefined where none is published. */
+/** The encoding of the model's tokenizer; undefined when none is published. */
 export function encodingOf({
   upstream_model: name,
   providerEntry,

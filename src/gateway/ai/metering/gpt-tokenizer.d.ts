@@ -1,4 +1,5 @@
-// The part of gpt-tokenizer that the tokenizer's thread calls. Its own types build on the type of every model it knows.
+// The part of gpt-tokenizer that the tokenizer's thread calls. Its own types include
+// the type of every model in it.
 declare module 'gpt-tokenizer/encodingParams/constants' {
   export const CL100K_TOKEN_SPLIT_REGEX: RegExp;
   export const O200K_TOKEN_SPLIT_REGEX: RegExp;

@@ -1,13 +1,13 @@
-// Reasoning that a provider bills and does not show. When the caller leaves, the provider has told no usage, so the time
-// in which it sent nothing visible is all that is known of it.
+// Reasoning that a provider bills without showing it. When the caller disconnects, the provider has
+// reported no usage, so it is estimated from the time without visible output.
 import type { CatalogModel } from '../catalog/catalog.ts';
 
 // Reasoning models generate 50 to 150 tokens a second.
 const tokensPerSecond = 64;
-// Until a model begins to generate; a call without reasoning has its first text then.
+// Time until a model begins to generate; a call without reasoning has its first text then.
 const startMs = 1_000;
 
-/** Whether the model reasons at this effort; without one at its default effort. */
+/** Whether the model reasons at this effort, or at its default effort without one. */
 export function reasonsAt(
   { reasoning }: Pick<CatalogModel, 'reasoning'>,
   effort: string | undefined,

@@ -1,8 +1,8 @@
-// The size of a request: the bytes of all its text, and its media with the most tokens that each can become. All
-// strings of the body are text, except the medium itself (base64 data) in a content part, at the places where the
-// request's format has content parts (media-parts.ts). What only looks like a medium elsewhere (the input of a tool, a
-// schema, metadata) is sent to the model as text and counts as text. The punctuation of JSON counts apart: providers
-// write tools, their inputs and schemas into the prompt as JSON or longer.
+// The size of a request: the bytes of all its text, and its media with the most tokens that each can become.
+// All strings of the body are text, except the medium itself (base64 data) in a content part, at the places
+// where the request's format has content parts (media-parts.ts). What only looks like a medium elsewhere
+// (the input of a tool, a schema, metadata) is sent to the model as text and counts as text. The punctuation
+// of JSON counts apart: providers write tools, their inputs and schemas into the prompt as JSON or longer.
 import { billableSeconds } from '../media/billable-audio.ts';
 import { filmSeconds } from '../media/film-duration.ts';
 import {
@@ -13,7 +13,7 @@ import {
   type RequestFormat,
 } from './media-parts.ts';
 import { countPdfPages, pdfBudget, type PdfBudget } from './pdf-pages.ts';
-import { repeatedNameBytes } from './tool-names.ts';
+import { addedSchemaBytes, repeatedNameBytes } from './tool-names.ts';
 
 export type { RequestFormat } from './media-parts.ts';
 
@@ -23,11 +23,11 @@ export interface Size {
   textBytes: number;
   /** Bytes that the nested values need as JSON in addition: punctuation, escapes of control characters. */
   structureBytes: number;
-  /** The most that all media together can count for. */
+  /** Maximum tokens of all media together. */
   mediaTokens: number;
-  /** What all media together usually count for; never more than `mediaTokens`. */
+  /** Usual tokens of all media together; never more than `mediaTokens`. */
   usualMediaTokens: number;
-  /** The parts that are media. */
+  /** Number of media. */
   media: number;
   /** Turns of a conversation, or texts to embed. */
   turns: number;
@@ -36,29 +36,30 @@ export interface Size {
 }
 
 interface MediumTokens {
-  /** The bound. */
+  /** The upper bound. */
   most: number;
-  /** The estimate that is charged where the provider sent no usage. */
+  /** The estimate that is charged when the provider reports no usage. */
   usual: number;
 }
 
-// The most that any provider of the catalog counts for one picture: tiles and patches at the finest detail come to a
-// few thousand, and ten thousand where a picture may stay as large as it is. Usual pictures count 1,000 to 2,000.
+// The most that any provider of the catalog counts for one image: tiles and patches at the finest detail come
+// to a few thousand, and to ten thousand when an image keeps its size. Usual images count 1,000 to 2,000.
 const image: MediumTokens = { most: 16_384, usual: 2_048 };
-// A page of a file counts as a picture and as its text.
+// A page of a file counts as an image and as its text.
 const page: MediumTokens = { most: 16_384, usual: 2_048 };
-// Content at a URL, or stored by the provider, is of unknown length. The context window of most models is smaller and
-// becomes the bound.
+// Content at a URL, or stored by the provider, is of unknown length. The context
+// window of most models is smaller and becomes the bound.
 const unknown: MediumTokens = { most: 262_144, usual: 32_768 };
-// Google counts 32 a second, OpenAI 10.
+// Google counts 32 tokens per second, OpenAI 10.
 const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
-// The slowest codecs in use spend 750 bytes a second, which at 50 tokens makes 15 bytes a token; half of that as margin.
+// The slowest codecs in use have 750 bytes per second, which at 50 tokens is 15
+// bytes per token; half of that as margin.
 const audioBytesPerToken = 8;
-// Google counts 258 a second for one picture and 32 for the sound.
+// Google counts 258 tokens per second for one frame and 32 for the audio.
 const filmTokensPerSecond: MediumTokens = { most: 400, usual: 300 };
-// A film of 100 kbit/s at 300 tokens a second.
+// A video of 100 kbit/s at 300 tokens a second.
 const filmBytesPerToken = 40;
-// A PDF of 50 kB a page.
+// A PDF of 50 kB per page.
 const fileBytesPerToken = 24;
 const textBytesPerToken = 4;
 
@@ -68,7 +69,7 @@ const notSent = new Set(['model', 'headers']);
 /** Measures the body of a request in the format. */
 export function sizeOf(body: object, format: RequestFormat): Size {
   const size: Size = {
-    textBytes: repeatedNameBytes(body, format),
+    textBytes: addedBytes(body, format),
     structureBytes: 0,
     mediaTokens: 0,
     usualMediaTokens: 0,
@@ -83,7 +84,7 @@ export function sizeOf(body: object, format: RequestFormat): Size {
     if (isStored(name, value)) addMedium(size, unknown);
     if (name === 'providerOptions')
       for (const [member, option] of optionsIn(value)) if (isStored(member, option)) addMedium(size, unknown);
-    if (name === 'input')
+    if (name === 'input' || name === 'instructions')
       for (const item of objectsIn(value)) if (item['type'] === 'item_reference') addMedium(size, unknown);
   }
   const budget = pdfBudget();
@@ -96,16 +97,24 @@ export function sizeOf(body: object, format: RequestFormat): Size {
   return size;
 }
 
+/** Bytes of text that the gateway or the provider adds to the body. */
+function addedBytes(body: object, format: RequestFormat): number {
+  return repeatedNameBytes(body, format) + addedSchemaBytes(body, format);
+}
+
 /** The text of a request, for a tokenizer. */
 export interface RequestText {
   /** Every name and every text, media left out. */
   texts: string[];
-  /** Bytes of all numbers and other literals, of brackets and commas, as JSON, and of tool names that are sent again. */
+  /**
+   * Bytes of all numbers and other literals, of brackets and commas, as JSON, and of
+   * tool names that are sent again.
+   */
   otherBytes: number;
 }
 
 function textOf(body: object, format: RequestFormat): RequestText {
-  const text: RequestText = { texts: [], otherBytes: repeatedNameBytes(body, format) };
+  const text: RequestText = { texts: [], otherBytes: addedBytes(body, format) };
   const media = new Map<string, number>();
   for (const source of mediaSources(body, format))
     if (readMedium(source).base64 !== undefined) media.set(source.text, (media.get(source.text) ?? 0) + 1);
@@ -114,7 +123,7 @@ function textOf(body: object, format: RequestFormat): RequestText {
   return text;
 }
 
-// `media` holds how often each text is a medium.
+// `media` counts how often each text is a medium.
 function collectText(text: RequestText, value: unknown, media: Map<string, number>): void {
   if (typeof value === 'string') {
     const asMedium = media.get(value) ?? 0;
@@ -134,19 +143,19 @@ function collectText(text: RequestText, value: unknown, media: Map<string, numbe
   }
 }
 
-// A number or a switch at the top sets the model, and is not read by it.
+// A number or a switch at the top level configures the model, which does not read it.
 function isRead(value: unknown): boolean {
   return typeof value === 'string' || (typeof value === 'object' && value !== null);
 }
 
-/** Whether the provider is asked, anywhere in the body, to keep a part of it in its cache for an hour. */
+/** Whether any part of the body requests the provider's cache for an hour. */
 export function isKeptLong(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
   if (Array.isArray(value)) return value.some(isKeptLong);
   return (value as { ttl?: unknown }).ttl === '1h' || Object.values(value).some(isKeptLong);
 }
 
-const turnMembers = new Set(['messages', 'prompt', 'input', 'documents']);
+const turnMembers = new Set(['messages', 'prompt', 'input', 'instructions', 'documents']);
 
 // The depth was bounded when the body was parsed.
 function addText(size: Size, value: unknown): void {
@@ -178,7 +187,8 @@ const control = /[\u0000-\u0007\u000b\u000e-\u001f]/g;
 const controlEscapeBytes = 5;
 // Characters from one control character on that are counted one by one.
 const countedLength = 4_096;
-// A text of 10 MB must not hold the event loop: beyond so many pieces, each character of a piece counts as a control.
+// A text of 10 MB must not block the event loop: beyond this many pieces, each character of a piece
+// counts as a control character.
 const countedPieces = 256;
 
 function escapeBytesOf(text: string): number {
@@ -213,8 +223,8 @@ function literalBytesOf(value: unknown): number {
   return digits + 2;
 }
 
-// Whether the member refers to text that the provider stores and reads before what was sent: an earlier answer, a
-// conversation, a thread, a prompt by its id.
+// Whether the member refers to text that the provider stores and reads before the sent one: an
+// earlier answer, a conversation, a thread, a prompt by its id.
 function isStored(name: string, value: unknown): boolean {
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   if (name === 'prompt') return isObject;
@@ -239,7 +249,7 @@ function addMedium(size: Size, { most, usual }: MediumTokens): void {
 interface Medium {
   kind: MediumKind;
   mediaType: string | undefined;
-  /** Undefined where the part has an address or an id instead of data. */
+  /** Undefined when the part has a URL or an id instead of data. */
   base64: string | undefined;
 }
 
@@ -254,8 +264,8 @@ function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): 
   };
 }
 
-// Providers read a part as what its media type says, whatever the part is called: a PDF in `image_url` is a file of many
-// pages. A file counts as less than its bytes only where a member declares the media type.
+// Providers read a part by its media type, whatever its member is named: a PDF in `image_url` is a
+// file of many pages. A file counts as less than its bytes only when a member declares the media type.
 function kindOf(
   kind: MediumKind,
   { declared, mediaType }: { declared: string | undefined; mediaType: string | undefined },
@@ -271,13 +281,13 @@ function tokensOf({ kind, mediaType, base64 }: Medium, budget: PdfBudget): Mediu
   const bytes = Math.ceil((base64.length * 3) / 4);
   if (kind === 'audio') return audioTokens(base64, bytes);
   if (kind === 'video') return filmTokens(Buffer.from(base64, 'base64'));
-  // A byte of a file is never more than a token; pages that are drawn count on top of their text.
+  // A byte of a file is never more than one token; rendered pages count in addition to their text.
   if (mediaType?.startsWith('text/') === true && !isPdf(base64))
     return { most: bytes, usual: Math.ceil(bytes / textBytesPerToken) };
   return fileTokens(Buffer.from(base64, 'base64'), mediaType, budget);
 }
 
-// A byte is not more than a token, but a film of few pictures has fewer bytes than tokens.
+// A byte is at most one token, but a video of few frames has fewer bytes than tokens.
 function filmTokens(content: Buffer): MediumTokens {
   const seconds = filmSeconds(content);
   const { most, usual } = filmTokensPerSecond;
@@ -306,7 +316,8 @@ function isPdf(base64: string): boolean {
   return Buffer.from(base64.slice(0, 1_368), 'base64').includes('%PDF');
 }
 
-// The magic number of ZIP, which DOCX, XLSX and PPTX are. Their text is a thousand times longer than their bytes at most.
+// The magic number of ZIP, which DOCX, XLSX and PPTX are. Their text is a thousand
+// times longer than their bytes at most.
 const zip = Buffer.from('PK\x03\x04', 'latin1');
 
 function fileTokens(content: Buffer, mediaType: string | undefined, budget: PdfBudget): MediumTokens {

@@ -1,5 +1,5 @@
-// Where each format has content parts, and which of their types are media. A type is a medium at these places alone, and
-// only the listed member of it is the medium; all its other members are text like any other.
+// The places of content parts in each format, and the types that are media. A type is a medium
+// only at these places, and only the listed member is the medium; all its other members are text.
 import type { PassthroughFormatName } from '../providers/adapter/provider-adapter.ts';
 
 /** The format of a request: those that pass through, `text` for /v1/ai/text and `stream` for the AI SDK's. */
@@ -12,22 +12,22 @@ export interface MediumSource {
   kind: MediumKind;
   /** Base64 data, a data URL, an address, or the provider's id of a file. */
   text: string;
-  /** Whether the member is one for data, rather than for an address or an id. */
+  /** Whether the member is for data and not for an address or an id. */
   isData: boolean;
-  /** As the part declares it, where the format has a member for that. */
+  /** The declared media type, where the format has a member for it. */
   mediaType: string | undefined;
 }
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** What is a medium of a part, by paths of members such as `source.data`. */
+/** The medium of a part, by paths of members such as `source.data`. */
 interface MediaType {
   kind: MediumKind;
   data?: readonly string[];
   references?: readonly string[];
   /** The member that declares the media type. */
   mediaType?: string;
-  /** The member that is `text` where the part holds plain text instead of a medium. */
+  /** The member that is `text` when the part holds plain text instead of a medium. */
   sourceType?: string;
 }
 
@@ -127,7 +127,7 @@ function* sourcesOf(
   }
 }
 
-/** The items of a list that are objects; none for what is no list. */
+/** The items of a list that are objects; empty for anything else. */
 export function objectsIn(value: unknown): Part[] {
   return Array.isArray(value) ? value.filter(isObject) : [];
 }
@@ -136,7 +136,7 @@ function contentsOf(turns: unknown): Part[] {
   return objectsIn(turns).flatMap(({ content }) => objectsIn(content));
 }
 
-// The result of a tool holds parts, and so does a document whose source is its content.
+// Results of tools contain parts, and so does a document whose source is its content.
 function withNested(parts: readonly Part[]): Part[] {
   return parts.flatMap((part) => {
     if (part['type'] === 'tool_result') return withNested(objectsIn(part['content']));
@@ -159,13 +159,14 @@ const outputTypes = new Set<unknown>([
   'computer_call_output',
 ]);
 
-function responseParts({ input, prompt }: Body): Part[] {
+function responseParts({ instructions, input, prompt }: Body): Part[] {
   const variables =
     isObject(prompt) && isObject(prompt['variables']) ? Object.values(prompt['variables']) : [];
-  const items = objectsIn(input).flatMap((item) => {
+  const items = [...objectsIn(instructions), ...objectsIn(input)].flatMap((item) => {
     const { type, content, output } = item;
     if (outputTypes.has(type)) return isObject(output) ? [output] : objectsIn(output);
-    return type === undefined || type === 'message' ? objectsIn(content) : [];
+    // Null is the type of a message too.
+    return (type ?? 'message') === 'message' ? objectsIn(content) : [];
   });
   return [...items, ...variables.filter(isObject)];
 }

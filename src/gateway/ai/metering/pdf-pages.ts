@@ -1,16 +1,17 @@
-// Counts the pages of a PDF from above, since their price is held before a provider has counted them. Pages may stand
-// in compressed object streams, names may be escaped (`/P#61ge`) and the declared count may be too low, so the largest of
-// all counts is used. What cannot be read counts by its bytes.
+// An upper bound for the pages of a PDF, since their price is held before a provider has counted
+// them. Pages may be in compressed object streams, names may be escaped (`/P#61ge`) and the
+// declared count may be too low, so the largest of all counts is used. Unreadable parts count by
+// their bytes.
 import { inflateSync } from 'node:zlib';
 
 export interface PageCount {
-  /** The bound. */
+  /** The upper bound. */
   most: number;
-  /** Without what could not be read; for the estimate. */
+  /** Without the unreadable parts; for the estimate. */
   usual: number;
 }
 
-/** What all PDFs of one request may cost the event loop. */
+/** Time limit of all PDFs of one request on the event loop. */
 export interface PdfBudget {
   names: number;
   streams: number;
@@ -24,10 +25,10 @@ export function pdfBudget(): PdfBudget {
 
 // No provider of the catalog reads more pages of one file.
 const maxUnreadPages = 1_000;
-// The smallest page that was seen takes 30 bytes; compression halves that.
+// The smallest known page takes 30 bytes; compression halves that.
 const leastPageBytes = 16;
 
-/** Never throws; at least one page. `budget` is lowered by what was spent. */
+/** Never throws; returns at least one page. Subtracts its work from `budget`. */
 export function countPdfPages(bytes: Buffer, budget: PdfBudget): PageCount {
   const tally: Tally = { pages: 0, declared: 0, references: 0, isSure: true };
   const text = bytes.toString('latin1');
@@ -47,7 +48,7 @@ interface Tally {
   declared: number;
   /** References in the lists of children, of the page tree and of others. */
   references: number;
-  /** False when something could not be read that may hold pages. */
+  /** False when an unreadable part may contain pages. */
   isSure: boolean;
 }
 
@@ -72,7 +73,7 @@ function escapable(name: string): string {
   return [...name].map((letter) => `(?:${letter}|#${escape(letter)})`).join('');
 }
 
-/** Tallies the names of one text. Returns where `First` stands, a member that each object stream has. */
+/** Tallies the names of one text. Returns the offsets of `First`, a member that each object stream has. */
 function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
   const firsts: number[] = [];
   names.lastIndex = 0;
@@ -93,14 +94,15 @@ function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
 
 const maxBlank = 64;
 
-/** The next offset behind white space and comments; -1 when that is not near. */
+/** The next offset after white space and comments; -1 when it is not near. */
 function skipBlank(text: string, from: number): number {
   let isComment = false;
   for (let at = from; at < from + maxBlank && at < text.length; at += 1) {
     const code = text.charCodeAt(at);
     if (isComment) isComment = code !== 0x0a && code !== 0x0d;
     else if (code === 0x25) isComment = true;
-    // White space is NUL, tab, line feed, form feed, carriage return and space; other controls do not occur in names.
+    // White space is NUL, tab, line feed, form feed, carriage return and space;
+    // other controls do not occur in names.
     else if (code > 0x20) return at;
   }
   return -1;
@@ -178,7 +180,7 @@ function isWhole(text: string): boolean {
   return !text.includes('%') && text.split('(').length === text.split(')').length;
 }
 
-/** Undefined for what is no deflated stream or beyond the budget. */
+/** Undefined for an invalid stream or beyond the budget. */
 function inflate(bytes: Buffer, from: number, budget: PdfBudget): string | undefined {
   budget.streams -= 1;
   if (budget.streams < 0 || budget.inflatedBytes <= 0) return undefined;
@@ -192,7 +194,7 @@ function inflate(bytes: Buffer, from: number, budget: PdfBudget): string | undef
     budget.inflatedBytes -= content.length;
     return content.toString('latin1');
   } catch {
-    // How much was inflated before the error is not known.
+    // The inflated size before the error is unknown.
     budget.inflatedBytes = 0;
     return undefined;
   }

@@ -1,4 +1,5 @@
-// Exact price of a call: integer rates times usage in bigint arithmetic, rounded up once at the end. No floating point.
+// Exact price of a call: integer rates times usage in bigint arithmetic, rounded up
+// once at the end. No floating point.
 import type { UsageFacts } from '../../usage/index.ts';
 import { videoResolutions, type Rates, type Tier } from '../catalog/rates.ts';
 
@@ -8,7 +9,10 @@ export interface PricedModel {
   tiers: readonly Tier[];
 }
 
-/** Token kinds of a usage record, and the part of `cacheWrite` kept for an hour, which is priced but not recorded. */
+/**
+ * Token kinds of a usage record, and the part of `cacheWrite` kept for an hour,
+ * which is priced but not recorded.
+ */
 export type Tokens = UsageFacts['tokens'] & { hourCacheWrite?: number };
 /** Units of a usage record, and the lines of a video, which select its rate but are not recorded. */
 export type Units = UsageFacts['units'] & { videoLines?: number | undefined };
@@ -55,7 +59,7 @@ export function inputTokens({ input, cachedInput, cacheWrite }: Tokens): number 
   return input + cachedInput + cacheWrite;
 }
 
-/** The most that a call can use. `output` includes reasoning. */
+/** Maximum usage of a call. `output` includes reasoning. */
 export interface UsageBound {
   input: number;
   output: number;
@@ -150,7 +154,7 @@ function larger(a: bigint, b: bigint): bigint {
 
 // In millionths of a credit, like tokens. Seconds are rounded to milliseconds.
 function unitsPrice(rates: Rates, units: Units): bigint {
-  // Text has no units, and its price is computed several times a call.
+  // Calls for text have no units, and their price is computed several times per call.
   if (Object.keys(units).length === 0) return 0n;
   const { image = 0, speech_character: character = 0, audio_second: audioSecond = 0 } = rates;
   const whole =
@@ -164,7 +168,8 @@ function unitsPrice(rates: Rates, units: Units): bigint {
 // Encoders work in blocks of 16 lines, so a video may have fewer lines than its nominal resolution.
 const encoderBlockLines = 16;
 
-// The rate of the highest resolution that the video reaches; the highest rate of all if its lines are unknown.
+// The rate of the highest resolution that the video reaches; the highest rate of all
+// if its lines are unknown.
 function videoRate(rates: Rates, lines: number | undefined): number {
   const resolutionRates = videoResolutions
     .map((least) => ({ least, rate: rates[`video_second_${least}`] }))

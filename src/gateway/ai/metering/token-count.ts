@@ -1,20 +1,20 @@
-// Token usage as reported by a provider, and the gateway's own estimate. The report is charged if it is plausible; the
-// estimate replaces a missing report and detects an impossible one.
+// Token usage as reported by a provider, and the gateway's own estimate. The report is charged
+// if it is plausible; the estimate replaces a missing report and detects an impossible one.
 import type { Usage } from '../hub/language-model.ts';
 import type { Size } from './measure.ts';
 import { inputTokens, noTokens, type Tokens } from './price.ts';
 
-/** Usage that a provider reports; `faulty` where a number is not a count. */
+/** Reported usage of a provider; `faulty` when a number is not a count. */
 export type Claim = { tokens: Tokens; isFinal: boolean } | 'faulty';
 
 type Counts = Readonly<Record<string, unknown>>;
 
-/** Parses the usage object of a format. Undefined where it reports no tokens. */
+/** Parses the usage object of a format. Undefined when it reports no tokens. */
 export type ReadClaim = (usage: Counts) => Claim | undefined;
 
 /**
- * Chat completions and embeddings: the cached tokens are among the input, and reasoning is among the output, but for
- * providers that count it beside, which the total gives away.
+ * Chat completions and embeddings: cached tokens are part of the input, and reasoning is part of
+ * the output, except for providers that count it separately, which their total reveals.
  */
 export const chatClaim: ReadClaim = (usage) => {
   const inputDetails = counts(usage['prompt_tokens_details']);
@@ -43,7 +43,7 @@ export const chatClaim: ReadClaim = (usage) => {
   });
 };
 
-/** The responses format: as in chat completions, by other names. */
+/** The responses format: like chat completions, with other names. */
 export const responsesClaim: ReadClaim = (usage) => {
   const inputDetails = counts(usage['input_tokens_details']);
   const outputDetails = counts(usage['output_tokens_details']);
@@ -62,8 +62,8 @@ export const responsesClaim: ReadClaim = (usage) => {
 };
 
 /**
- * The messages format: what was cached and what was written to the cache are beside the input, and what it took to
- * shorten the conversation is beside it all.
+ * The messages format: cached and cache-written tokens are separate from the input, and the usage
+ * of a compaction is separate from all of them.
  */
 export const messagesClaim: ReadClaim = (usage) => {
   const outputDetails = counts(usage['output_tokens_details']);
@@ -113,8 +113,9 @@ export const rerankClaim: ReadClaim = (usage) => {
 };
 
 /**
- * The hub's usage; kinds that are not told apart are plain input or output. What Anthropic's package leaves out of it
- * is taken from what the provider said: how long a cache is kept, and the cache of what shortened the conversation.
+ * The hub's usage; undivided kinds are plain input or output. Anthropic's package omits two values,
+ * which are taken from the provider's raw usage: hour-long cache writes, and the cache of a
+ * compaction.
  */
 export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usage): Claim | undefined {
   return claim(
@@ -184,7 +185,10 @@ export function tokensOfText(bytes: number): number {
   return bytes === 0 ? 0 : Math.max(1, Math.floor(bytes / bytesPerToken));
 }
 
-/** Estimate for a request: its text and the usual tokens of its media. The model reads `repeatedBytes` in addition. */
+/**
+ * Estimate for a request: its text and the usual tokens of its media. The model
+ * reads `repeatedBytes` in addition.
+ */
 export function tokensOfRequest(
   { textBytes, turns, usualMediaTokens }: Pick<Size, 'textBytes' | 'turns' | 'usualMediaTokens'>,
   repeatedBytes = 0,

@@ -1,5 +1,5 @@
-// Counts tokens in a thread of its own, as a tokenizer needs 100 ms for 256 KiB of text and hostile text takes longer.
-// The thread starts with the first job and ends after a minute without one.
+// Counts tokens in a worker thread, since a tokenizer takes 100 ms for 256 KiB of text, and longer
+// for hostile text. The thread starts with the first job and ends after an idle minute.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../../../kernel/assets.ts';
 import type { Encoding } from './encodings.ts';
@@ -16,16 +16,22 @@ export interface TokensCounted {
 }
 
 export interface TokenCounter {
-  /** The sum over the texts. Undefined when the queue is full, the deadline passes or the thread fails; never rejects. */
+  /**
+   * The sum over the texts. Undefined when the queue is full, the deadline passes or
+   * the thread fails; never rejects.
+   */
   count(encoding: Encoding, texts: readonly string[]): Promise<number | undefined>;
   /** Ends the thread; jobs resolve to undefined. */
   close(): Promise<void>;
 }
 
 export interface TokenCounterOptions {
-  /** For one job, with its time in the queue and the start of the thread, which takes 0.4 s on an idle core. */
+  /**
+   * Deadline of one job, including its time in the queue and the start of the thread, which takes
+   * 0.4 s on an idle core.
+   */
   deadlineMs?: number;
-  /** Jobs that run or wait. */
+  /** Running and queued jobs. */
   maxJobs?: number;
   /** Without a job the thread ends after this time. */
   idleMs?: number;
@@ -54,7 +60,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
     else if (index === 0) sendFirst();
   }
 
-  // A thread that is in the middle of a job can only be ended.
+  // A thread within a job can only be terminated.
   function expire(jobId: number): void {
     if (jobs[0]?.jobId === jobId) void stop();
     finish(jobId, undefined);
@@ -76,7 +82,8 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
     });
     started.unref();
     started.on('message', ({ jobId, tokens }: TokensCounted) => finish(jobId, tokens));
-    // Also when the package is missing: no job can be counted then, and each call pays by its bytes.
+    // Also when the package is missing: then no job can be counted, and each call keeps its byte
+    // bound.
     const fail = (): void => {
       if (worker !== started) return;
       worker = undefined;

@@ -1,4 +1,5 @@
-// The entry of the thread that counts tokens: one job a message. An encoding takes 30 MB and is loaded by its first job.
+// The entry of the thread that counts tokens: one job per message. An encoding takes
+// 30 MB and is loaded by its first job.
 import { parentPort } from 'node:worker_threads';
 import type { Encoding } from './encodings.ts';
 import type { CountTokens, TokensCounted } from './token-counter.ts';
@@ -22,9 +23,10 @@ async function load(encoding: Encoding): Promise<Tokenizer> {
 
 const tokenizers = new Map<Encoding, Promise<Tokenizer>>();
 
-// Merging takes quadratic time in the length of a piece. Words are shorter; a longer piece counts its bytes.
+// Merging takes quadratic time in the length of a piece. Words are shorter; a longer
+// piece is counted by its bytes.
 const longestPiece = 256;
-// The text of a special token is text in a request.
+// The spelling of a special token is ordinary text in a request.
 const options = { disallowedSpecial: new Set<string>() };
 
 function count({ countTokens, pieces }: Tokenizer, text: string): number {
@@ -34,7 +36,7 @@ function count({ countTokens, pieces }: Tokenizer, text: string): number {
   return tokens;
 }
 
-// Providers put tools and their inputs into the prompt as JSON, so the escaped form counts where it is longer.
+// Providers put tools and their inputs into the prompt as JSON, so the escaped form counts when it is longer.
 function countAnyForm(tokenizer: Tokenizer, text: string): number {
   const escaped = JSON.stringify(text).slice(1, -1);
   const tokens = count(tokenizer, text);

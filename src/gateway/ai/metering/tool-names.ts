@@ -1,16 +1,17 @@
-// Names of tools that a request has once and a provider reads again. A result of a tool names its call by an id alone, and
-// the gateway or the provider writes the tool's name beside it; Google's format has the name of each result twice.
+// Tool names that occur once in a request and again in the provider's prompt. A tool
+// result refers to its call by an id only, and the gateway or the provider adds the
+// tool's name; Google's format has the name of each result twice.
 import { objectsIn, type RequestFormat } from './media-parts.ts';
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** How often the name is sent with each result, beside where the body has it. */
+/** How often the name is sent with each result, besides its place in the body. */
 const namesPerResult = 2;
 
-/** The bytes of all tool names that go with results and are not in the body. */
+/** The bytes of all tool names that are sent with results and are not in the body. */
 export function repeatedNameBytes(body: object, format: RequestFormat): number {
-  const { messages, prompt, input } = body as Part;
-  if (format === 'responses') return repeatedBytes(objectsIn(input));
+  const { messages, prompt, input, instructions } = body as Part;
+  if (format === 'responses') return repeatedBytes([...objectsIn(instructions), ...objectsIn(input)]);
   if (format === 'embeddings' || format === 'rerank') return 0;
   const turns = objectsIn(format === 'stream' ? prompt : messages);
   return repeatedBytes(
@@ -18,30 +19,55 @@ export function repeatedNameBytes(body: object, format: RequestFormat): number {
   );
 }
 
-// The members by which formats name a call and, in its result, refer to it: chat completions, responses, messages, text.
+// A custom tool takes plain text. For a provider that supports only tools with a
+// schema, the gateway adds a schema of about 110 bytes (formats/responses/tools.ts).
+const customSchemaBytes = 160;
+
+/** The bytes of the schemas that the gateway may write for the custom tools of the request. */
+export function addedSchemaBytes(body: object, format: RequestFormat): number {
+  if (format !== 'responses') return 0;
+  return (
+    objectsIn((body as Part)['tools']).filter(({ type }) => type === 'custom').length * customSchemaBytes
+  );
+}
+
+// A part is read in the way of every format at once, and the longest name counts: a
+// member of another format can then raise the number and never lower it.
 function repeatedBytes(parts: readonly Part[]): number {
-  const bytesOfCalls = new Map<unknown, number>();
+  const bytesOfCalls = new Map<string, number>();
   let bytes = 0;
   for (const part of parts) {
-    const result = part['tool_use_id'] ?? resultId(part);
     if (part['type'] === 'tool-result' && typeof part['toolName'] === 'string')
       // The AI SDK's results have the name once.
       bytes += (namesPerResult - 1) * Buffer.byteLength(part['toolName']);
-    else if (typeof result === 'string') bytes += namesPerResult * (bytesOfCalls.get(result) ?? 0);
-    else addCall(bytesOfCalls, part);
+    else if (isResult(part))
+      bytes += namesPerResult * Math.max(0, ...idsOf(part).map((id) => bytesOfCalls.get(id) ?? 0));
+    addCall(bytesOfCalls, part);
   }
   return bytes;
 }
 
-function resultId(part: Part): unknown {
-  const { type, role } = part;
-  if (role === 'tool' || type === 'tool-result') return part['tool_call_id'];
-  return typeof type === 'string' && type.endsWith('_output') ? part['call_id'] : undefined;
+function isResult({ type, role, tool_use_id: messagesId }: Part): boolean {
+  return (
+    role === 'tool' ||
+    type === 'tool-result' ||
+    typeof messagesId === 'string' ||
+    (typeof type === 'string' && type.endsWith('_output'))
+  );
 }
 
-function addCall(bytesOfCalls: Map<unknown, number>, part: Part): void {
+// Chat completions, responses, messages and text name the id of a call differently.
+function idsOf(part: Part): string[] {
+  return ['call_id', 'tool_call_id', 'tool_use_id', 'id'].flatMap((name) => {
+    const id = part[name];
+    return typeof id === 'string' ? [id] : [];
+  });
+}
+
+function addCall(bytesOfCalls: Map<string, number>, part: Part): void {
   const calledFunction = part['function'] as Part | null | undefined;
-  const name = part['name'] ?? part['tool_name'] ?? calledFunction?.['name'];
-  const callId = part['call_id'] ?? part['tool_call_id'] ?? part['id'];
-  if (typeof name === 'string' && callId !== undefined) bytesOfCalls.set(callId, Buffer.byteLength(name));
+  const names = [part['name'], part['tool_name'], calledFunction?.['name']];
+  const bytes = Math.max(0, ...names.map((name) => (typeof name === 'string' ? Buffer.byteLength(name) : 0)));
+  if (bytes === 0) return;
+  for (const id of idsOf(part)) bytesOfCalls.set(id, Math.max(bytes, bytesOfCalls.get(id) ?? 0));
 }

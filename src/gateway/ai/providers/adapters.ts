@@ -1,5 +1,5 @@
-// The kinds of providers, each with its adapter. The schema of the models file and all that depends on a kind follow from
-// this table: a new kind is a folder and a line here.
+// The kinds of providers, each with its adapter. The schema of the models file and all code
+// that depends on a kind derive from this table: a new kind is a folder and a line here.
 import { anthropic } from './anthropic/adapter.ts';
 import { google } from './google/adapter.ts';
 import { local } from './local/adapter.ts';

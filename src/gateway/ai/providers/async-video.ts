@@ -1,6 +1,6 @@
-// Videos of providers that accept a job and take their time: submitted, polled until ready, and streamed into the
-// storage. The provider's key is sent to the provider's own origin only, wherever the video lies, and a video is never
-// held in memory as a whole.
+// Videos of providers with asynchronous jobs: submitted, polled until ready, and
+// streamed into the storage. The provider's key is sent to the provider's own origin
+// only, even if the video is at another one, and a video is never buffered as a whole.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -33,7 +33,7 @@ export interface AsyncVideoOptions extends ModelAccess {
 export interface VideoLimits {
   /** Between two polls of one job. */
   pollMs: number;
-  /** A larger video is refused. */
+  /** A larger video is rejected. */
   maxBytes: number;
 }
 
@@ -55,7 +55,7 @@ const maxRedirects = 5;
 // A new job may not be visible on all servers of the provider at once.
 const maxRefusedPolls = 3;
 
-/** What the functions of this file share about one model. */
+/** State shared by the functions of this file for one model. */
 interface Connection extends AsyncVideoOptions {
   adapter: VideoAdapter;
 }
@@ -103,7 +103,7 @@ async function submit(
   const firstMs = Math.min(connection.firstMs ?? answerMs, submissionMs);
   const answer = await request(connection, path, { ...submission, signal, firstMs }).catch(
     (error: unknown) => {
-      // A retry could be a second job that is charged as well, so this failure must not look transient.
+      // A retry could be a second job that is charged too, so this failure must not count as transient.
       if (mayHaveArrived(error))
         throw upstreamFailed(
           'The connection to the model provider broke before it confirmed the video job. It is not submitted again, since it may be charged.',
@@ -118,7 +118,7 @@ async function submit(
   return jobId;
 }
 
-/** Polls until the video is ready. Problems of single polls are waited out, except when the job itself has failed. */
+/** Polls until the video is ready. A failed poll is retried, unless the job itself has failed. */
 async function fetchResult(
   connection: Connection,
   jobId: string,
@@ -158,7 +158,7 @@ async function poll(
   }
 }
 
-/** The parsed answer to a request at the provider; null for an empty one, as some send while a job runs. */
+/** The parsed response of the provider; null for an empty one, which some send while a job runs. */
 async function request(
   { upstream, baseUrl, apiKey, idleMs, adapter }: Connection,
   path: string,
@@ -249,7 +249,7 @@ function absoluteUrl(location: string, baseUrl: string): URL {
   return new URL(text);
 }
 
-/** Whether the id can be a part of a path without leading out of it. */
+/** Whether the id is safe as a path segment. */
 function isSafeJobId(text: string): boolean {
   return (
     /^[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,511}$/.test(text) &&

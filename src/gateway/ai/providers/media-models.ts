@@ -1,5 +1,5 @@
-// Image, video, speech and transcription models of the catalog: which implementation runs an entry, by the kind of its
-// provider. text-models.ts does the same for language models.
+// Image, video, speech and transcription models of the catalog: selects the implementation
+// of an entry by the kind of its provider. text-models.ts does the same for language models.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -22,15 +22,18 @@ import { openAiTranscriptionModel } from './openai/transcription.ts';
 import type { ModelAccess } from './adapter/model-access.ts';
 import type { ProviderModels } from './text-models.ts';
 
-/** All throw a 422 for a model whose provider has no supported format. `firstMs` is the time left to the first byte. */
+/**
+ * All throw a 422 for a model whose provider has no supported format. `firstMs` is
+ * the time left to the first byte.
+ */
 export interface MediaModels {
   image(model: CatalogModel, firstMs?: number): ImageModel;
   video(model: CatalogModel, firstMs?: number): VideoModel | AsyncVideoModel;
-  /** The model of a job that was submitted to its provider before. */
+  /** The model of a job that is already submitted to its provider. */
   asyncVideo(model: CatalogModel, firstMs?: number): AsyncVideoModel;
   speech(model: CatalogModel, firstMs?: number): SpeechModel;
   transcription(model: CatalogModel, firstMs?: number): TranscriptionModel;
-  /** Throws a 422 for a call that the model cannot take. */
+  /** Throws a 422 for a call that the model does not support. */
   checkImage(model: CatalogModel, call: ImageCall): void;
   checkVideo(model: CatalogModel, call: VideoCall): void;
 }

@@ -1,5 +1,5 @@
-// Options for the provider packages: those for members of a call that the hub has no member for, and the check of those
-// that a caller sends itself.
+// Options for the provider packages: builds them for call members without a
+// counterpart in the hub, and checks those that a caller sends itself.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
@@ -9,25 +9,29 @@ import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import { adapterOfKind } from './adapters.ts';
 import type { CallerChoices } from './adapter/provider-adapter.ts';
 
-/** The choices as options of the provider's package. Throws a 422 for a model that cannot be held to one tool a turn. */
+/**
+ * The choices as options of the provider's package. Throws a 422 for a model that cannot
+ * be limited to one tool call per turn; `param` is the caller's name of that member.
+ */
 export function providerOptionsFor(
   provider: Pick<ProviderEntry, 'id' | 'kind' | 'name'>,
   choices: CallerChoices,
+  param = 'parallel_tool_calls',
 ): ProviderOptions {
   const { callOptions, limitsParallelTools } = adapterOfKind(provider.kind);
   if (choices.parallelToolCalls === false && limitsParallelTools !== true)
     throw new Problem(
       'impossible',
       'unsupported_by_model',
-      `parallel_tool_calls cannot be false here: the format of ${provider.name} has no switch for it, so its models cannot be held to one tool call a turn.`,
-      { param: 'parallel_tool_calls' },
+      `${param} cannot be ${param === 'parallel_tool_calls' ? 'false' : 'true'} here: the format of ${provider.name} has no switch for it, so its models cannot be held to one tool call a turn.`,
+      { param },
     );
   return callOptions?.(choices, provider.id) ?? {};
 }
 
 /**
- * Throws a 400 for options that may not be in a request or that the call decides by a member of its own: the packages
- * copy a caller's options into the request as they are.
+ * Throws a 400 for options that may not be in a request or that a member of the call
+ * determines: the packages copy a caller's options into the request unchanged.
  */
 export function refuseProviderOptions(
   { providerEntry }: CatalogModel,

@@ -1,5 +1,5 @@
-// A language model of the hub on top of one of the AI SDK's provider packages. The package translates between the hub
-// and the provider's format; sdk-transport.ts does the sending.
+// A language model of the hub, implemented with one of the AI SDK's provider packages. The package
+// translates between the hub and the provider's format; sdk-transport.ts sends the requests.
 import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -87,7 +87,10 @@ async function* normalizedParts(
   }
 }
 
-/** Some servers of the chat-completions format report a failed model as "error", a reason that the packages do not know. */
+/**
+ * Some servers of the chat-completions format report a failed model as "error", a
+ * reason that the packages do not support.
+ */
 function normalizeFinishReason(reason: FinishReason): FinishReason {
   return reason.raw === 'error' ? { ...reason, unified: 'error' } : reason;
 }
@@ -105,9 +108,9 @@ function cachedModel(
   const settings = { baseURL: baseUrl, apiKey: 'sent by the transport', fetch, deferBody };
   const sdk = format.load(model, settings);
   const created: CachedSdkModel = { baseUrl, format, sdk, transport };
-  // Models of an earlier address are dropped.
+  // Drops models of an earlier base URL.
   sdkModels.set(model, [...sameAddress, created]);
-  // A package that failed to load is loaded again by the next call.
+  // The next call retries a package that failed to load.
   sdk.catch(() => sdkModels.delete(model));
   return created;
 }
@@ -136,7 +139,7 @@ function mergeOptions(first: ProviderOptions, second: ProviderOptions): Provider
   return merged;
 }
 
-/** Errors by which a package refuses to translate a call. Their messages are about the request alone. */
+/** Errors of a package that could not translate a call. Their messages concern the request alone. */
 const translationErrors = new Set([
   'AI_UnsupportedFunctionalityError',
   'AI_InvalidPromptError',
@@ -147,8 +150,9 @@ const translationErrors = new Set([
 const maxReasonLength = 500;
 
 /**
- * The Problem of a failed call. Packages wrap what the transport threw, so the causes are searched. Any other error of a
- * package that has sent nothing is about the request; after that, it means that the package could not parse the answer.
+ * The Problem of a failed call. Packages wrap errors of the transport, so the causes
+ * are searched. Any other error of a package concerns the request if nothing was
+ * sent; otherwise the package could not parse the answer.
  */
 function callProblem(failure: unknown, { signal, wasSent = false }: TransportCall): unknown {
   if (signal.aborted) return signal.reason;

@@ -1,6 +1,6 @@
-// The network as a provider package sees it: its `fetch` sends through upstream/client.ts, so that deadlines, errors
-// and the rule for a cut stream hold for every provider, and the package never sees a credential. The package gets
-// successful answers only, and streams only as long as their events are well-formed.
+// The network of a provider package: its `fetch` sends through upstream/client.ts, so that deadlines, errors
+// and the rule for a truncated stream apply to every provider, and the package never gets a credential. The
+// package gets successful answers only, and streams only as long as their events are well-formed.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { ReadableStream } from 'node:stream/web';
 import { setImmediate } from 'node:timers/promises';
@@ -16,7 +16,10 @@ import type { SdkFormat } from './adapter/provider-adapter.ts';
 
 const largeBodyLength = 256 * 1024;
 
-/** A transport for one SDK model. The model serves many calls, so each call is found by its asynchronous context. */
+/**
+ * A transport for one SDK model. The model serves many calls, so each call is found
+ * by its asynchronous context.
+ */
 export function createSdkTransport(): SdkTransport {
   const calls = new AsyncLocalStorage<TransportCall>();
   const currentCall = (): TransportCall => {
@@ -66,8 +69,8 @@ async function send(
 }
 
 /**
- * The request as JSON, with turns of the event loop between the items of its lists. 10 MiB of line breaks hold the loop
- * for 35 ms already.
+ * The request as JSON. Yields to the event loop between the items of its lists: even
+ * 10 MiB of line breaks block it for 35 ms.
  */
 export async function serializeInTurns(body: Record<string, unknown>): Promise<string> {
   const members: string[] = [];
@@ -103,9 +106,10 @@ function formatHeaders({ formatHeaders: names = [] }: SdkFormat, headers: Header
 }
 
 /**
- * The request with an output limit that is reserved for. Some packages raise max_tokens for reasoning, and the call
- * could then cost more than the hold of its caller. The package has just serialized a large body; encoding and scanning
- * it take turns of the event loop of their own, as each needs up to 30 ms for 10 MiB of text.
+ * The request with an output limit that is covered by the reservation. Some packages
+ * raise max_tokens for reasoning, and the call could then cost more than the caller's
+ * hold. The package has just serialized a large body; encoding and scanning it run in
+ * separate turns of the event loop, as each takes up to 30 ms for 10 MiB of text.
  */
 async function withApprovedLimit(
   body: string,
@@ -119,11 +123,22 @@ async function withApprovedLimit(
   const bytes = Buffer.from(body, 'utf8');
   if (!needsApproval) return bytes;
   if (isLarge) await nextTurn();
-  const member = topLevelMembers(bytes)?.members.find(({ name }) => name === raisedLimit);
+  const members = topLevelMembers(bytes)?.members;
+  if (members === undefined) throw tooDeep();
+  const member = members.find(({ name }) => name === raisedLimit);
   if (member === undefined) return bytes;
   const limit = Number(bytes.toString('latin1', member.start, member.end));
   const approved = await approveOutputLimit(limit);
   return approved === limit ? bytes : applyEdits(bytes, [{ ...member, text: String(approved) }]);
+}
+
+// The earlier arguments of a tool are parsed and sent as JSON, so a request can be deeper than its body.
+function tooDeep(): Problem {
+  return new Problem(
+    'impossible',
+    'unsupported_by_model',
+    'The request has too many nested values for this model; shorten the arguments of earlier tool calls.',
+  );
 }
 
 function withoutMember(body: string, name: string): string {
@@ -158,7 +173,10 @@ async function* checkedEvents(
   { body, redact }: UpstreamAnswer,
   { model, format: { endRule }, access: { onAnswerComplete } }: TransportCall,
 ): AsyncGenerator<Uint8Array> {
-  for await (const group of providerEvents(body, maxEventBytesFor(endRule, model), endRule)) {
+  for await (const group of providerEvents(body, {
+    maxEventBytes: maxEventBytesFor(endRule, model),
+    endRule,
+  })) {
     if (onAnswerComplete !== undefined && group.some((event) => completesAnswer(event, endRule)))
       onAnswerComplete();
     const pieces = group.map(({ bytes, data, hasFailed }) =>
@@ -186,7 +204,10 @@ function webStream(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Arra
   );
 }
 
-/** A web stream that fails discards its queue. Waiting one turn lets the reader take the pieces before the failure. */
+/**
+ * A web stream that fails discards its queue. Waiting one turn lets the reader take
+ * the pieces before the failure.
+ */
 async function rethrowNextTurn(error: unknown): Promise<never> {
   await setImmediate();
   throw error;

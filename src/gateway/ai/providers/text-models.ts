@@ -1,5 +1,6 @@
-// Language models of the catalog, ready to be called: the address and key of the provider now, the deadlines of the
-// call, and the format of the provider's package. media-models.ts does the same for images, videos and audio.
+// Language models of the catalog, ready to be called: the current address and key of
+// the provider, the deadlines of the call, and the format of the provider's package.
+// media-models.ts does the same for images, videos and audio.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { isAboveDefaultEffort } from '../catalog/reasoning.ts';
 import type { LanguageModel } from '../hub/language-model.ts';
@@ -10,7 +11,7 @@ import { adapterOf } from './adapters.ts';
 import { withDeadlines } from './local/deadlines.ts';
 import { sdkModel } from './sdk-model.ts';
 
-/** What distinguishes one call from others of the same model. */
+/** The options in which calls of one model differ. */
 export interface CallOptions extends Pick<
   ModelAccess,
   'firstMs' | 'approveOutputLimit' | 'onAnswerComplete'
@@ -23,7 +24,7 @@ export interface ProviderModels {
   languageModel(model: CatalogModel, call: CallOptions): LanguageModel;
 }
 
-/** The environment variable that moves a provider to another address, such as `OPENAI_BASE_URL`. */
+/** The environment variable that overrides a provider's address, such as `OPENAI_BASE_URL`. */
 export function baseUrlKey(providerId: string): string {
   return `${providerId.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}_BASE_URL`;
 }
@@ -51,7 +52,7 @@ export function createProviderModels({
       upstream,
       baseUrl: ownUrl === '' ? defaultUrl : ownUrl.replace(/\/+$/, ''),
       apiKey: key === undefined ? undefined : env.get(key),
-      // A model at a higher effort may send nothing for as long as a whole answer may take.
+      // At a higher effort a model may be silent for as long as a whole answer may take.
       idleMs: isAboveDefaultEffort(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
       sdkModels,
     };

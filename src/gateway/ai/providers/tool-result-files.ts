@@ -1,11 +1,14 @@
-// Tool results for formats in which they are text only, such as chat completions: the texts of a result are joined, and
-// its images and files follow in a user message, which may contain files.
+// Tool results for formats that allow only text in them, such as chat completions: the texts of a
+// result are joined, and its images and files follow in a user message, which may contain files.
 import type { Prompt } from '../hub/language-model.ts';
 
 type UserContent = Extract<Prompt[number], { role: 'user' }>['content'];
 type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
-/** The same conversation. The message with the files follows all tool results of its turn, which must stay adjacent. */
+/**
+ * The same conversation. The message with the files follows all tool results of its
+ * turn, which must stay adjacent.
+ */
 export function separateToolFiles(prompt: Prompt): Prompt {
   const messages: Prompt = [];
   let files: UserContent = [];
@@ -29,7 +32,7 @@ export function separateToolFiles(prompt: Prompt): Prompt {
 function extractText(part: ToolPart, files: UserContent): ToolPart {
   if (part.type !== 'tool-result' || part.output.type !== 'content') return part;
   const { value: pieces, ...output } = part.output;
-  // Parts of a provider's own are left to its package.
+  // The package handles parts that are the provider's own.
   if (pieces.some(({ type }) => type === 'custom')) return part;
   const texts = pieces.flatMap((piece) => (piece.type === 'text' ? [piece.text] : []));
   const resultFiles = pieces.flatMap((piece) => (piece.type === 'file' ? [piece] : []));

@@ -1,4 +1,5 @@
-// Creates the undici dispatchers for requests to providers: connection pooling, proxies, and a DNS guard for public addresses.
+// Creates the undici dispatchers for requests to providers: connection pooling,
+// proxies, and a DNS guard for public addresses.
 import type * as Undici from 'undici';
 import { publicLookup } from './public-address.ts';
 
@@ -18,7 +19,8 @@ export function createAgent(
   }: { timeouts: { connectMs: number }; proxies: Proxies; publicAddressesOnly?: boolean },
 ): Undici.Dispatcher {
   const isProxied = https !== undefined || http !== undefined;
-  // With a proxy, the proxy resolves names, so requests to public addresses must not bypass it (noProxy below).
+  // With a proxy, the proxy resolves names, so requests to public addresses must not
+  // bypass it (noProxy below).
   const lookupGuard = publicAddressesOnly && !isProxied ? { lookup: publicLookup } : {};
   const options: Undici.Agent.Options = {
     connect: { timeout: timeouts.connectMs, ...lookupGuard },

@@ -1,5 +1,5 @@
-// Circuit breaker for one model of one provider: it opens after enough failures, and after a pause lets one call pass as a
-// probe. It counts what its callers report and does not know why a call failed.
+// Circuit breaker for one model of one provider: it opens after enough failures, and after a pause lets
+// one call pass as a probe. It counts what its callers report and does not know why a call failed.
 import type { Clock } from '../../../kernel/clock.ts';
 
 export interface BreakerSettings {
@@ -25,7 +25,7 @@ export const defaultBreakerSettings: BreakerSettings = {
 export interface Permit {
   recordSuccess(): void;
   recordFailure(): void;
-  /** For an outcome that says nothing about the provider, such as a caller that disconnected. */
+  /** For an outcome that does not reflect the provider's health, such as a caller that disconnected. */
   release(): void;
 }
 
@@ -36,7 +36,7 @@ export interface Breaker {
   recordLateFailure(): void;
   /** Time to the next probe; 0 while closed. */
   waitMs(): number;
-  /** Takes over the state of the same breaker in another process. */
+  /** Copies the state of the same breaker in another process. */
   follow(isOpen: boolean): void;
 }
 
@@ -71,7 +71,7 @@ export function createBreaker({
 
   function recordFailure(): void {
     failures.count(true);
-    // Calls that were under way when the breaker opened do not keep it open for longer.
+    // Calls that were running when the breaker opened do not extend its pause.
     if (state.phase === 'closed' && failures.exceedLimits()) open();
   }
 

@@ -1,5 +1,5 @@
-// HTTP client for model providers: deadlines, size limits, no redirects, and an abort when the caller disconnects. It
-// returns successful responses and throws a Problem for everything else.
+// HTTP client for model providers: deadlines, size limits, no redirects, and an abort when the
+// caller disconnects. It returns successful responses and throws a Problem for everything else.
 import type * as Undici from 'undici';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -53,7 +53,9 @@ export interface UpstreamAnswer {
 export interface Upstream {
   /** Throws a Problem for everything but a success status. */
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
-  /** The Problem for an error that a provider reports inside of a successful answer, as for an error status. */
+  /**
+   * The Problem for an error that a provider reports inside of a successful answer, as for an error status.
+   */
   toProblem(
     request: Pick<UpstreamRequest, 'url' | 'apiKey'>,
     error: { status: number; message?: string | undefined; code?: string | undefined },
@@ -78,7 +80,9 @@ const maxEventBytes = 1024 * 1024;
 /** The largest answer that is not streamed. */
 export const maxAnswerBytes = 32 * 1024 * 1024;
 
-/** The longest event of a stream. Events of the responses format can repeat the request and the whole answer. */
+/**
+ * The longest event of a stream. Events of the responses format can repeat the request and the whole answer.
+ */
 export function maxEventBytesFor(rule: EndRule, { modalities }: { modalities: readonly string[] }): number {
   return rule === 'responses' || modalities.includes('image') ? maxAnswerBytes : maxEventBytes;
 }
@@ -130,7 +134,8 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         method,
         headers: requestHeaders(request, requiresPublicAddress ? undefined : options.traceparent?.()),
         body: body ?? null,
-        // Replaced by our own deadlines: undici has a resolution of seconds, and counts a slow reader as a silent provider.
+        // Disabled in favor of our own deadlines: undici has a resolution of
+        // seconds, and counts a slow reader as a silent provider.
         headersTimeout: 0,
         bodyTimeout: 0,
       },
@@ -176,7 +181,7 @@ async function readErrorResponse(
   });
 }
 
-// Hides the key and the host of the request, besides the secrets that `hide` knows.
+// Redacts the key and the host of the request, in addition to the secrets of `hide`.
 function secretsHider(
   { apiKey, url }: Pick<UpstreamRequest, 'apiKey' | 'url'>,
   hide: (text: string) => string,
@@ -185,7 +190,7 @@ function secretsHider(
   return (text) => hide(removeAll(text, [apiKey, host, hostname]));
 }
 
-/** Where a request goes, as the dispatcher takes it. */
+/** The target of a request in the form for the dispatcher. */
 interface Target {
   origin: string;
   path: string;
@@ -193,7 +198,7 @@ interface Target {
 
 const maximumTargets = 1_000;
 
-/** Parses the URL of each model's endpoint once. Throws for a text that is no URL. */
+/** Parses the URL of each model's endpoint once. Throws for an invalid URL. */
 function createTargets() {
   const targets = new Map<string, Target>();
   return {

@@ -1,4 +1,5 @@
-// Deadlines of one request to a provider: to the first byte, between two pieces, and over all. Each aborts its response.
+// Deadlines of one request to a provider: to the first byte, between two pieces, and
+// over all. Each aborts its response.
 import { timeoutProblem } from './provider-error.ts';
 
 /** Limits of one request to a provider, in milliseconds. */
@@ -6,7 +7,7 @@ export interface Timeouts {
   connectMs: number;
   /** To the first byte of a streamed answer's body. */
   firstByteMs: number;
-  /** To the first byte of an answer that comes as a whole. */
+  /** To the first byte of an answer that is not streamed. */
   answerMs: number;
   /** Between two pieces of a body. */
   idleMs: number;
@@ -22,7 +23,7 @@ export const defaultTimeouts: Timeouts = {
   streamMs: 1_800_000,
 };
 
-/** What the deadlines and the caller end. */
+/** Aborted by the deadlines or the caller. */
 interface Abortable {
   abort(reason: unknown): void;
 }
@@ -37,7 +38,7 @@ export interface DeadlineOptions {
   signal: AbortSignal;
 }
 
-/** The deadlines of one request. A class: one is created for every call, and its methods should not be created with it. */
+/** A class, because one is created for every call and methods on the prototype are not. */
 export class Deadlines {
   readonly #response: Abortable;
   readonly #signal: AbortSignal;
@@ -49,10 +50,11 @@ export class Deadlines {
   readonly #onIdle = () => {
     if (this.#isAwaited) this.#onTimeout();
   };
-  /** To the first byte, and from then on to the end of the whole request. */
+  /** The timer of the first byte, and from then on of the whole request. */
   #timer: NodeJS.Timeout | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  // The idle timeout applies only while the provider is awaited; a slow reader is not the provider's fault.
+  // The idle timeout applies only while the gateway waits for the provider; a slow
+  // reader does not count as a silent provider.
   #isAwaited = false;
 
   constructor(
@@ -80,7 +82,7 @@ export class Deadlines {
     this.#timer = undefined;
   }
 
-  /** To be called before each wait for a further piece. */
+  /** Call it before each wait for a further piece. */
   startWait(): void {
     this.#isAwaited = true;
     if (this.#idleTimer !== undefined) return void this.#idleTimer.refresh();
@@ -94,7 +96,7 @@ export class Deadlines {
     this.#isAwaited = false;
   }
 
-  /** Stops the timers; to be called when the request has ended. */
+  /** Stops the timers; call it when the request has ended. */
   release(): void {
     clearTimeout(this.#timer);
     clearTimeout(this.#idleTimer);

@@ -1,9 +1,10 @@
-// Redacts errors inside of successful answers, such as a response whose generation failed. As with error responses, the
-// provider's message passes only where the caller can act on it, and never with keys and addresses.
+// Redacts errors inside of successful answers, such as a response whose generation
+// failed. As with error responses, the provider's message passes only where the
+// caller can act on it, and never with keys and addresses.
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { topLevelMembers, type Edit, type Member } from './json-members.ts';
 
-// Codes of failures that the caller cannot mend; the provider's message is replaced.
+// Codes of failures that the caller cannot fix; the provider's message is replaced.
 const providerFailure =
   /^(?:server_|internal|rate_limit|too_many|overload|timeout|vector_store_timeout|upstream|unavailable)/i;
 

@@ -1,17 +1,28 @@
-// Reads the server-sent events of a provider as bytes: splits them at event boundaries, keeps each event as it came, and
-// fails a stream that ends without the end of its format.
+// Reads the server-sent events of a provider as bytes: splits them at event boundaries,
+// keeps the bytes of each event, and fails a stream that ends without the end of its format.
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
+import { EventPattern } from './event-pattern.ts';
+import { type EventText, findTexts } from './event-texts.ts';
 import { topLevelMembers, type Member, type Members } from './json-members.ts';
 import { textForLog } from './provider-error.ts';
+
+/**
+ * The data of an event: a JSON object by its members and texts, the object of an
+ * earlier event with another text of this many bytes, `[DONE]`, or none (a comment).
+ */
+export type EventData =
+  | { kind: 'object'; members: readonly Member[]; texts: readonly EventText[] }
+  | { kind: 'like'; pattern: EventPattern; textBytes: number }
+  | { kind: 'done' }
+  | { kind: 'none' };
 
 /** One event of a provider's stream. */
 export interface ProviderEvent {
   /** The whole event, including the empty line that ends it. */
   bytes: Buffer;
-  /** The data: a JSON object by its members, `[DONE]`, or none (a comment). */
-  data: { kind: 'object'; members: Member[] } | { kind: 'done' } | { kind: 'none' };
+  data: EventData;
   /** Whether the stream ends with this event. */
   isEnd?: boolean;
   /** Whether the event is an end that reports a failed answer. */
@@ -19,92 +30,163 @@ export interface ProviderEvent {
 }
 
 /**
- * How a format ends a whole stream: `done` with `[DONE]`, `messages` and `responses` with an event of a certain type, and
- * `gemini` by closing the connection after an event with a finish reason.
+ * How a format ends a whole stream: `done` with `[DONE]`, `messages` and `responses` with an event
+ * of a certain type, and `gemini` by closing the connection after an event with a finish reason.
  */
 export type EndRule = 'done' | 'messages' | 'responses' | 'gemini';
-
-/** Splits pieces of a stream into whole events, and buffers an unfinished one. */
-export interface EventSplitter {
-  feed(piece: Uint8Array): Buffer[];
-  /** Length of the unfinished event so far. */
-  bufferedBytes(): number;
-}
 
 const lf = 0x0a;
 const cr = 0x0d;
 
-export function createEventSplitter(): EventSplitter {
-  // Joined once, when the event is whole: joining at each piece would be quadratic.
-  let buffered: Buffer[] = [];
-  let bufferedLength = 0;
-  let lineIsEmpty = true;
-  let lastWasCr = false;
+/** Splits pieces of a stream into whole events, and buffers an unfinished one. */
+export class EventSplitter {
+  #piece: Buffer = Buffer.alloc(0);
+  /** The offsets in the piece of the next byte and of the beginning of the event. */
+  #at = 0;
+  #start = 0;
+  // Joined once, when the event is complete: joining at each piece would be quadratic.
+  #buffered: Buffer[] = [];
+  #bufferedLength = 0;
+  #lineIsEmpty = true;
+  #lastWasCr = false;
 
-  return {
-    feed(piece) {
-      const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
-      const events: Buffer[] = [];
-      let start = 0;
-      for (let at = 0; at < bytes.length; at += 1) {
-        const byte = bytes[at];
-        if (byte === lf && lastWasCr) {
-          // The LF of a CRLF; its CR has already ended the line.
-          lastWasCr = false;
-          continue;
-        }
-        lastWasCr = byte === cr;
-        if (byte !== lf && byte !== cr) {
-          lineIsEmpty = false;
-          continue;
-        }
-        if (!lineIsEmpty) {
-          lineIsEmpty = true;
-          continue;
-        }
-        // An empty line ends the event. It includes the LF of a CRLF if that is in this piece.
-        const end = byte === cr && bytes[at + 1] === lf ? at + 2 : at + 1;
-        if (end === at + 2) {
-          at += 1;
-          lastWasCr = false;
-        }
-        const tail = bytes.subarray(start, end);
-        events.push(buffered.length === 0 ? tail : Buffer.concat([...buffered, tail]));
-        buffered = [];
-        bufferedLength = 0;
-        start = end;
+  /** Call it when `next` has returned undefined for the previous piece. */
+  feed(piece: Uint8Array): void {
+    this.#piece = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
+    this.#at = 0;
+    this.#start = 0;
+  }
+
+  /** Length of the unfinished event so far. */
+  get bufferedBytes(): number {
+    return this.#bufferedLength;
+  }
+
+  /** The next complete event; undefined when the piece has no further one. */
+  next(): Buffer | undefined {
+    const bytes = this.#piece;
+    for (let at = this.#at; at < bytes.length; at += 1) {
+      const byte = bytes[at];
+      if (byte === lf && this.#lastWasCr) {
+        // The LF of a CRLF; its CR has already ended the line.
+        this.#lastWasCr = false;
+        continue;
       }
-      if (start < bytes.length) {
-        buffered.push(bytes.subarray(start));
-        bufferedLength += bytes.length - start;
+      this.#lastWasCr = byte === cr;
+      if (byte !== lf && byte !== cr) {
+        this.#lineIsEmpty = false;
+        continue;
       }
-      return events;
-    },
-    bufferedBytes: () => bufferedLength,
-  };
+      if (!this.#lineIsEmpty) {
+        this.#lineIsEmpty = true;
+        continue;
+      }
+      // An empty line ends the event. It includes the LF of a CRLF if that is in this piece.
+      const isCrlf = byte === cr && bytes[at + 1] === lf;
+      if (isCrlf) this.#lastWasCr = false;
+      return this.#take(isCrlf ? at + 2 : at + 1);
+    }
+    this.#bufferRest();
+    return undefined;
+  }
+
+  /** The next event if it is one of the pattern. */
+  nextLike(pattern: EventPattern): { bytes: Buffer; textBytes: number } | undefined {
+    if (this.#bufferedLength > 0) return undefined;
+    const like = pattern.match(this.#piece, this.#at);
+    if (like === undefined) return undefined;
+    this.#lastWasCr = false;
+    return { bytes: this.#take(like.end), textBytes: like.textBytes };
+  }
+
+  #take(end: number): Buffer {
+    const tail = this.#piece.subarray(this.#start, end);
+    this.#at = end;
+    this.#start = end;
+    if (this.#bufferedLength === 0) return tail;
+    const event = Buffer.concat([...this.#buffered, tail]);
+    this.#buffered = [];
+    this.#bufferedLength = 0;
+    return event;
+  }
+
+  #bufferRest(): void {
+    const rest = this.#piece.subarray(this.#start);
+    this.#at = this.#start = this.#piece.length;
+    if (rest.length === 0) return;
+    this.#buffered.push(rest);
+    this.#bufferedLength += rest.length;
+  }
+}
+
+export interface StreamRules {
+  maxEventBytes: number;
+  endRule: EndRule;
+  /** Members of an event that hold text of the model; without them no text is found. */
+  textMembers?: readonly string[];
+}
+
+/** Reads the events of one stream, in order. */
+class EventReader {
+  readonly #splitter = new EventSplitter();
+  readonly #textMembers: readonly string[];
+  #isFirst = true;
+  #pattern: EventPattern | undefined;
+
+  constructor(textMembers: readonly string[]) {
+    this.#textMembers = textMembers;
+  }
+
+  feed(piece: Uint8Array): void {
+    this.#splitter.feed(piece);
+  }
+
+  get bufferedBytes(): number {
+    return this.#splitter.bufferedBytes;
+  }
+
+  /**
+   * Undefined when the piece has no further event. Throws a Problem for an error
+   * event and for data that is not an object.
+   */
+  next(): ProviderEvent | undefined {
+    const like = this.#nextLike();
+    if (like !== undefined) return like;
+    const bytes = this.#splitter.next();
+    if (bytes === undefined) return undefined;
+    const event = readEvent(this.#isFirst ? withoutByteOrderMark(bytes) : bytes, this.#textMembers);
+    this.#isFirst = false;
+    if (event.data.kind === 'object')
+      this.#pattern = EventPattern.of(event.bytes, event.data.members, event.data.texts);
+    return event;
+  }
+
+  #nextLike(): ProviderEvent | undefined {
+    const pattern = this.#pattern;
+    if (pattern === undefined) return undefined;
+    const like = this.#splitter.nextLike(pattern);
+    return like && { bytes: like.bytes, data: { kind: 'like', pattern, textBytes: like.textBytes } };
+  }
 }
 
 /**
- * The events of a provider's stream up to its end, grouped as they arrived. Throws a Problem for an error event, for data
- * that is not of the format, and for a connection that closes before the stream's end.
+ * The events of a provider's stream up to its end, grouped as they arrived. Throws a Problem for an error
+ * event, for data that is not of the format, and for a connection that closes before the stream's end.
  */
 export async function* providerEvents(
   body: AsyncIterable<Uint8Array>,
-  maxEventBytes: number,
-  rule: EndRule,
+  { maxEventBytes, endRule, textMembers = [] }: StreamRules,
 ): AsyncGenerator<ProviderEvent[]> {
-  const splitter = createEventSplitter();
-  let first = true;
+  const reader = new EventReader(textMembers);
   let mayEnd = false;
   for await (const piece of body) {
     const events: ProviderEvent[] = [];
     let failure: Problem | undefined;
     let ended = false;
+    reader.feed(piece);
     try {
-      for (const bytes of splitter.feed(piece)) {
-        const event = readEvent(first ? withoutByteOrderMark(bytes) : bytes);
-        first = false;
-        const kind = classify(event, rule);
+      for (let event = reader.next(); event !== undefined; event = reader.next()) {
+        const kind = classify(event, endRule);
         if (kind === 'error') throw reportedError(undefined);
         if (kind === 'premature end') throw truncated();
         ended = kind === 'end' || kind === 'failed end';
@@ -114,7 +196,7 @@ export async function* providerEvents(
         mayEnd ||= kind === 'finish reason';
         if (ended) break;
       }
-      if (splitter.bufferedBytes() > maxEventBytes) throw invalidData('sent an event that is too long');
+      if (reader.bufferedBytes > maxEventBytes) throw invalidData('sent an event that is too long');
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       failure = error;
@@ -124,19 +206,20 @@ export async function* providerEvents(
     if (ended) return;
     if (failure !== undefined) throw failure;
   }
-  const isCut = splitter.bufferedBytes() > 0;
-  const last = lastEvent(splitter, rule);
+  const isCut = reader.bufferedBytes > 0;
+  const last = lastEvent(reader, endRule);
   if (last !== undefined) yield [last];
   else if (!mayEnd || isCut) throw truncated();
 }
 
-// Some servers omit the empty line after their last event. It counts if it is the end of the format; otherwise the stream
-// was cut.
-function lastEvent(splitter: EventSplitter, rule: EndRule): ProviderEvent | undefined {
-  const [bytes] = splitter.bufferedBytes() === 0 ? [] : splitter.feed(Buffer.from('\n\n'));
-  if (bytes === undefined) return undefined;
+// Some servers omit the empty line after their last event. The event counts if it is
+// the end of the format; otherwise the stream was cut.
+function lastEvent(reader: EventReader, rule: EndRule): ProviderEvent | undefined {
+  if (reader.bufferedBytes === 0) return undefined;
   try {
-    const event = readEvent(bytes);
+    reader.feed(Buffer.from('\n\n'));
+    const event = reader.next();
+    if (event === undefined) return undefined;
     const kind = classify(event, rule);
     return kind === 'end' || kind === 'failed end' || kind === 'finish reason'
       ? { ...event, isEnd: true, hasFailed: kind === 'failed end' }
@@ -161,7 +244,8 @@ function classify(
   rule: EndRule,
 ): 'end' | 'failed end' | 'premature end' | 'finish reason' | 'error' | undefined {
   if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
-  // `[DONE]` is not part of these formats; some servers send it after their end. Before that, clients would stop at it.
+  // `[DONE]` is not part of these formats; some servers send it after their end.
+  // Before that, clients would stop at it.
   if (data.kind === 'done') return rule === 'gemini' ? undefined : 'premature end';
   if (data.kind !== 'object') return undefined;
   if (rule === 'gemini')
@@ -203,11 +287,11 @@ const dataName = Buffer.from('data:');
 const eventName = Buffer.from('event:');
 const doneText = Buffer.from('[DONE]');
 
-function readEvent(bytes: Buffer): ProviderEvent {
+function readEvent(bytes: Buffer, textMembers: readonly string[]): ProviderEvent {
   if (!isUtf8(bytes)) throw invalidData('sent bytes that are not UTF-8');
   const { lines, isError } = readLines(bytes);
   if (lines.length === 0) return { bytes, data: { kind: 'none' } };
-  if (lines.length > 1) return readEvent(joinDataLines(bytes, lines, isError));
+  if (lines.length > 1) return readEvent(joinDataLines(bytes, lines, isError), textMembers);
   const [start, lineEnd] = lines[0] ?? [0, 0];
   let end = lineEnd;
   while (end > start && bytes[end - 1] === 0x20) end -= 1;
@@ -219,7 +303,9 @@ function readEvent(bytes: Buffer): ProviderEvent {
   const error =
     findError(bytes, object) ?? (isError ? reportedError(bytes.toString('utf8', start, end)) : undefined);
   if (error !== undefined) throw error;
-  return { bytes, data: { kind: 'object', members: object.members } };
+  const { members } = object;
+  const texts = textMembers.length === 0 ? [] : findTexts(bytes, members, textMembers);
+  return { bytes, data: { kind: 'object', members, texts } };
 }
 
 /** The error that a provider reports in a successful response: a member `error`, or `object: 'error'`. */

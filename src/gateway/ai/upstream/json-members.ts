@@ -1,5 +1,5 @@
-// Finds the top-level members of a JSON object by their offsets in the bytes, so that one can be replaced and every other
-// byte stays as it is. It checks only as much of the grammar as correct offsets need.
+// Finds the top-level members of a JSON object by their offsets in the bytes, so that one can be replaced
+// and every other byte stays unchanged. It checks only as much of the grammar as correct offsets need.
 
 /** A member and the offsets of its value without white space; `end` is exclusive. */
 export interface Member {
@@ -30,15 +30,16 @@ const closeBrace = 0x7d;
 const openBracket = 0x5b;
 const closeBracket = 0x5d;
 
-// Bounds for answers of providers; the contract pipeline bounds requests. 32 MiB can hold ten million empty arrays, which
-// take gigabytes when parsed. 32 MiB of log probabilities have half as many objects as the bound.
+// Bounds for answers of providers; the contract pipeline bounds requests. 32 MiB can
+// hold ten million empty arrays, which take gigabytes when parsed. 32 MiB of log
+// probabilities have half as many objects as the bound.
 const maxMembers = 10_000;
 const maxDepth = 256;
 const maxContainers = 1_000_000;
 
 /**
- * The members of the object between the offsets. Undefined if there is anything other than one well-formed object, or if
- * the object is nested too deeply or has too many parts.
+ * The members of the object between the offsets. Undefined if there is anything other than
+ * one well-formed object, or if the object is nested too deeply or has too many parts.
  */
 export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Members | undefined {
   let at = skipSpace(bytes, from, to);
@@ -70,7 +71,7 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
   }
 }
 
-/** Bytes with the edits that are still to be applied. */
+/** Bytes with pending edits. */
 export interface EditedBytes {
   bytes: Buffer;
   edits: readonly Edit[];
@@ -115,8 +116,9 @@ function skipSpace(bytes: Buffer, from: number, to: number): number {
 const shortString = 64;
 const escapedBlock = 64 * 1024;
 
-// The offset after the closing quote of the string that starts at `from`, or -1. Short strings and blocks with escaped
-// quotes are scanned byte by byte; the rest of a long string is searched natively, ten times as fast.
+// The offset after the closing quote of the string that starts at `from`, or -1.
+// Short strings and blocks with escaped quotes are scanned byte by byte; the rest of
+// a long string is searched natively, ten times as fast.
 function stringEnd(bytes: Buffer, from: number, to: number): number {
   let at = from + 1;
   let blockEnd = Math.min(to, at + shortString);
@@ -142,8 +144,8 @@ function isEscaped(bytes: Buffer, quoteAt: number, from: number): boolean {
   return (quoteAt - start) % 2 === 1;
 }
 
-// Classes of the bytes inside of an object or array; 0 is skipped. A table look-up is four times as fast as five
-// comparisons: 32 MiB of numbers take 40 ms.
+// Classes of the bytes inside of an object or array; 0 is skipped. A table look-up
+// is four times as fast as five comparisons: 32 MiB of numbers take 40 ms.
 const byteClasses = new Uint8Array(256);
 const [quoteClass, openingClass, closingClass] = [1, 2, 3];
 for (const [byte, byteClass] of [
@@ -156,7 +158,8 @@ for (const [byte, byteClass] of [
   byteClasses[byte] = byteClass;
 }
 
-// The offset after the value that starts at `from`, or -1. Inside of containers only strings and brackets are checked.
+// The offset after the value that starts at `from`, or -1. Inside of containers only
+// strings and brackets are checked.
 function valueEnd(
   bytes: Buffer,
   { from, to, parts }: { from: number; to: number; parts: { containers: number } },
@@ -186,7 +189,7 @@ function valueEnd(
   while (at < to) {
     const byte = bytes[at] ?? 0;
     if (byte === comma || byte === closeBrace || byte <= 0x20) break;
-    // None of these can stand in a number or literal.
+    // None of these can occur in a number or literal.
     if (
       byte === quote ||
       byte === colon ||

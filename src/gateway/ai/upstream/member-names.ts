@@ -1,7 +1,11 @@
-// Folds names of members as lenient servers do. Some ignore case, hyphens and underscores (protobuf's JSON also reads
-// `maxTokens` as `max_tokens`), and some compare after Unicode case folding (Go reads `ſtream` as `stream`).
+// Folds names of members as lenient servers do. Some ignore case, hyphens and
+// underscores (protobuf's JSON also reads `maxTokens` as `max_tokens`), and some
+// compare after Unicode case folding (Go reads `ſtream` as `stream`).
 
-/** The name without case, hyphens, underscores, spaces and invisible characters. All forms of a name fold to one. */
+/**
+ * The name without case, hyphens, underscores, spaces and invisible characters. All
+ * forms of a name fold to one.
+ */
 export function foldName(name: string): string {
   // Fast path: nearly all names are lower-case ASCII.
   if (/^[a-z0-9_]*$/.test(name)) return name.replaceAll('_', '');

@@ -1,5 +1,5 @@
-// The health of each model at its provider: a circuit breaker and a retry budget, and the retries of one call that they
-// allow. Retries end with the first byte of an answer.
+// The health of each model at its provider: a circuit breaker and a retry budget, and
+// the retries of one call that they allow. Retries end with the first byte of an answer.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -26,7 +26,7 @@ export interface Attempt {
   outcome: string;
 }
 
-/** Wraps one call of a model for tracing and metrics; returns and throws as the call does. */
+/** Wraps one call of a model for tracing and metrics; returns the call's result and rethrows its error. */
 export type WatchAttempt = <T>(
   attempt: { model: string; provider: string; retry: number },
   call: () => Promise<T>,
@@ -65,8 +65,8 @@ export interface RetryingCall<T> {
 
 export interface ModelHealth {
   /**
-   * Calls the model, and again after transient failures. Returns its answer, or the failure after which a fallback may
-   * answer; throws a failure that ends the call.
+   * Calls the model, and again after transient failures. Returns its answer, or the
+   * failure after which a fallback may answer; throws a failure that ends the call.
    */
   retrying<T>(call: RetryingCall<T>): Promise<{ answer: T } | { failure: Problem }>;
   /** State of the circuit breaker of each model that was called, by the id of its first call. */
@@ -99,7 +99,8 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
     settings,
   };
   const healths = new Map<string, Health>();
-  // Breakers that are open in another process, for models that this one has not called yet; at most one for each model.
+  // Breakers that are open in another process, for models that this one has not
+  // called yet; at most one for each model.
   const openElsewhere = new Set<string>();
 
   function healthOf({ id, provider, upstream_model: name }: CatalogModel): Health {
@@ -161,7 +162,7 @@ async function retryingCall<T>(
   }
 }
 
-/** One attempt, whose outcome the breaker learns. Throws a failure that no retry can mend. */
+/** Runs one attempt and reports its outcome to the breaker. Throws a failure that no retry can fix. */
 async function attemptOnce<T>(
   { watch, clock }: HealthContext,
   permit: Permit,
@@ -188,7 +189,8 @@ async function attemptOnce<T>(
   return { failure };
 }
 
-// A rejected request proves that the provider works. A rate limit, or a request that was never sent, proves nothing.
+// A rejected request shows that the provider works. A rate limit, or a request that
+// was never sent, shows nothing.
 function recordOutcome(permit: Permit, failure: Problem, model: CatalogModel): void {
   if (countsAsFailure(failure, model)) permit.recordFailure();
   else if (failure.code === 'upstream_refused') permit.recordSuccess();
@@ -208,8 +210,8 @@ function retryDelayMs<T>(
   return isTooLong || breaker.waitMs() > 0 || !budget.take() ? undefined : waitMs;
 }
 
-// A refused key is a configuration error, not an outage. Local models have no provider to protect, and one user's
-// scripted failures (@fail) must not open the breaker for the others.
+// A refused key is a configuration error, not an outage. Local models have no provider to
+// protect, and one user's scripted failures (@fail) must not open the breaker for the others.
 function countsAsFailure(problem: Problem, model: CatalogModel): boolean {
   if (adapterOf(model).isLocal === true) return false;
   return (

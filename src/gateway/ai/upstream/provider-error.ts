@@ -1,5 +1,5 @@
-// Turns an error response of a provider into a Problem for the caller. The provider's message passes only for statuses that
-// the caller can act on (400, 404, 413, 422), and always without keys and addresses.
+// Turns an error response of a provider into a Problem for the caller. The provider's message passes only
+// for statuses that the caller can act on (400, 404, 413, 422), and always without keys and addresses.
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 
 const forwardedKinds: Record<number, ProblemKind> = {
@@ -10,7 +10,7 @@ const forwardedKinds: Record<number, ProblemKind> = {
 };
 
 const maxMessageLength = 2000;
-// Providers may ask for hours. Callers come back sooner, and may get a fallback then.
+// Providers may request hours. Callers should retry sooner, and may get a fallback then.
 const maxRetryAfterSeconds = 60;
 
 export interface ErrorResponse {
@@ -72,8 +72,8 @@ export function timeoutProblem(): Problem {
 }
 
 /**
- * What a request throws for a failure of its transport: the reason of its abort (a deadline, or the caller's own),
- * or a Problem for a connection that failed before the response or midway.
+ * The error of a failed transport: the reason of its abort (a deadline, or the caller's
+ * own), or a Problem for a connection that failed before the response or midway.
  */
 export function toTransportProblem(
   error: unknown,
@@ -103,7 +103,10 @@ export function toTransportProblem(
       );
 }
 
-/** Seconds of a `Retry-After` header, given in seconds or as a date: from 0 to 60, and 1 if it is missing or invalid. */
+/**
+ * Seconds of a `Retry-After` header, given in seconds or as a date: from 0 to 60,
+ * and 1 if it is missing or invalid.
+ */
 export function retryAfterSeconds({ retryAfter, now }: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
   if (retryAfter === undefined) return 1;
   const seconds = /^\s*-?\d+(\.\d+)?\s*$/.test(retryAfter)
@@ -159,8 +162,8 @@ function forwardMessage(
   });
 }
 
-// Validators name the member in the message, in `param` or in a list of locations, so the whole body is searched. Its
-// addresses are redacted first: they may be the caller's.
+// Validators name the member in the message, in `param` or in a list of locations, so the
+// whole body is searched. Its addresses are redacted first: they may be the caller's.
 function refusesUsage(body: string, redact: (text: string) => string): boolean {
   return /stream_options|include_usage/.test(redact(body));
 }
@@ -170,7 +173,8 @@ export function redactText(text: string, hide: (text: string) => string): string
   return redactAddressesAndKeys(hide(text).slice(0, maxMessageLength));
 }
 
-// Reads the shapes {error: {message, …}}, {error: "…"} and {message, …}; empty for anything else, such as HTML.
+// Reads the shapes {error: {message, …}}, {error: "…"} and {message, …}; empty for
+// anything else, such as HTML.
 function parseError(body: string): { message?: unknown; param?: unknown; code?: unknown } {
   let value: unknown;
   try {

@@ -1,5 +1,6 @@
-// Guards requests to URLs that a provider chose against server-side request forgery: https and public addresses only. Host
-// names are checked when the connection is made, so that DNS cannot change between check and use (DNS rebinding).
+// Guards requests to URLs that a provider chose against server-side request forgery:
+// https and public addresses only. Host names are checked when the connection is
+// made, so that DNS cannot change between check and use (DNS rebinding).
 import { lookup } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Problem } from '../../../kernel/problem.ts';
@@ -24,7 +25,8 @@ for (const [network, prefix] of [
   ['240.0.0.0', 4],
 ] as const)
   privateRanges.addSubnet(network, prefix, 'ipv4');
-// Global unicast is the only public IPv6 range, without Teredo and 6to4 addresses, which embed an IPv4 address.
+// Global unicast is the only public IPv6 range, without Teredo and 6to4 addresses,
+// which embed an IPv4 address.
 const globalUnicast = new BlockList();
 globalUnicast.addSubnet('2000::', 3, 'ipv6');
 for (const [network, prefix] of [

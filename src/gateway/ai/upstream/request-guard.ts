@@ -1,5 +1,5 @@
-// Refuses members of a request that must not reach a provider: those that send the call or its credential elsewhere, those
-// without a known price, and other spellings of members that the gateway reads.
+// Rejects members of a request that must not reach a provider: those that redirect the call or its
+// credential, those without a known price, and other spellings of members that the gateway reads.
 import { Problem } from '../../../kernel/problem.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
 import { foldName } from './member-names.ts';
@@ -66,8 +66,8 @@ const addressesAndCredentials = new Set([
   'customllmprovider',
 ]);
 
-// Routers such as OpenRouter and LiteLLM read these to choose another model, provider or price, or to drop members such as
-// the output limit.
+// Routers such as OpenRouter and LiteLLM read these to choose another model,
+// provider or price, or to drop members such as the output limit.
 const routingMembers = new Set([
   'models',
   'modellist',

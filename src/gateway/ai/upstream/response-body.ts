@@ -1,4 +1,5 @@
-// Reads response bodies of providers: in pieces with an idle timeout, whole with a size limit, and the start of error bodies.
+// Reads response bodies of providers: in pieces with an idle timeout, whole with a
+// size limit, and the start of error bodies.
 import { pipeline, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { Problem } from '../../../kernel/problem.ts';
@@ -6,13 +7,16 @@ import type { Deadlines } from './deadlines.ts';
 import { toTransportProblem } from './provider-error.ts';
 import type { Pieces, ProviderResponse } from './response.ts';
 
-// The message of an error stands near its start.
+// The message of an error is near its start.
 const maxErrorBytes = 64 * 1024;
 const errorBodyMs = 5_000;
 
 const lastResult = { done: true, value: undefined } as const;
 
-/** The pieces of a body, decompressed. Throws a Problem, which `onError` receives before, when the transport fails. */
+/**
+ * The pieces of a body, decompressed. Throws a Problem, which `onError` receives
+ * before, when the transport fails.
+ */
 export class ResponseBody implements Pieces {
   readonly #response: ProviderResponse;
   readonly #pieces: Pieces;
@@ -95,7 +99,10 @@ export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number)
   return pieces.length === 1 ? Buffer.from(pieces[0] ?? []) : Buffer.concat(pieces, bytes);
 }
 
-/** The start of an error body, as far as it arrives in time. Never throws: the status alone is enough for a Problem. */
+/**
+ * The start of an error body, as far as it arrives in time. Never throws: the status
+ * alone is enough for a Problem.
+ */
 export async function readErrorBody(response: ProviderResponse): Promise<string> {
   const pieces: Uint8Array[] = [];
   let bytes = 0;

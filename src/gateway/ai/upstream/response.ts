@@ -1,12 +1,13 @@
-// The response of a provider as it arrives: undici's handler for one request, and the pieces of the body for one reader.
-// A handler of our own saves undici's stream, its events and a promise for each piece (docs/decisions/2026-11-22-processor-time.md).
+// The response of a provider as it arrives: undici's handler for one request, and the
+// pieces of the body for one reader. A handler of our own saves undici's stream, its
+// events and a promise for each piece (docs/decisions/2026-11-22-processor-time.md).
 import type * as Undici from 'undici';
 
 type Controller = Undici.Dispatcher.DispatchController;
 
-// What may wait for the reader before the socket is paused.
+// Limit of bytes that wait for the reader before the socket is paused.
 const maxQueuedBytes = 64 * 1024;
-// The rest of an abandoned body is read up to here, so that its connection can be reused.
+// Up to this size the rest of an abandoned body is read, so that its connection can be reused.
 const maxDrainBytes = 16 * 1024;
 const drainMs = 500;
 
@@ -19,7 +20,9 @@ export interface Pieces {
 
 const lastResult = { done: true, value: undefined } as const;
 
-/** For one request. Its callbacks are undici's; a reader calls only `next` and `return`, one after the other. */
+/**
+ * For one request. Its callbacks are undici's; a reader calls only `next` and `return`, one after the other.
+ */
 export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Pieces {
   statusCode = 0;
   headers: Record<string, string | string[] | undefined> = {};
@@ -60,7 +63,9 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
     return this.#pieces.length > 0 || this.#hasEnded || this.#failure !== undefined;
   }
 
-  /** All bytes that have arrived, as one piece. Throws the failure of the request after the bytes before it. */
+  /**
+   * All bytes that have arrived, as one piece. Throws the failure of the request after the bytes before it.
+   */
   async next(): Promise<IteratorResult<Uint8Array, undefined>> {
     while (!this.isReady) await this.#wait();
     if (this.#pieces.length > 0) return { done: false, value: this.#take() };
@@ -68,7 +73,7 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
     return lastResult;
   }
 
-  /** Reads a short rest, so that the connection can be reused, and aborts a longer one. */
+  /** Reads a short remainder, so that the connection can be reused, and aborts a longer one. */
   async return(): Promise<IteratorResult<Uint8Array, undefined>> {
     this.#pieces = [];
     if (this.#hasEnded || this.#failure !== undefined) return lastResult;

@@ -1,5 +1,5 @@
-// Retries of calls to providers: which failures are transient, how long to wait (exponential backoff with jitter), and a
-// retry budget that bounds the extra load on a failing provider.
+// Retries of calls to providers: which failures are transient, how long to wait (exponential
+// backoff with jitter), and a retry budget that bounds the extra load on a failing provider.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import { ConnectionFailure } from './provider-error.ts';
@@ -10,7 +10,10 @@ export interface RetrySettings {
   /** Doubled for each further retry, up to `longestDelayMs`. */
   firstDelayMs: number;
   longestDelayMs: number;
-  /** Shortens each wait by a random share up to this, so that callers that failed together do not retry together. */
+  /**
+   * Shortens each wait by a random share up to this, so that callers that failed
+   * together do not retry together.
+   */
   jitter: number;
   /** Highest share of retries among the calls in the window; `budgetFloor` retries are always allowed. */
   budgetShare: number;
@@ -37,7 +40,10 @@ export function isTransient(problem: Problem): boolean {
   return typeof status === 'number' && transientStatuses.has(status);
 }
 
-/** How long to wait before retry number `retry`, counted from 0. A `Retry-After` of the provider takes precedence. */
+/**
+ * How long to wait before retry number `retry`, counted from 0. A `Retry-After` of
+ * the provider takes precedence.
+ */
 export function delayMs(
   problem: Problem,
   retry: number,

@@ -1,5 +1,5 @@
-// Refuses tools in a request that the provider would run itself at a price the catalog does not know, and tools that the
-// model's route does not take.
+// Rejects tools in a request that the provider would run itself at a price the
+// catalog does not have, and tools that the model's route does not support.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { adapterOf } from '../providers/adapters.ts';
@@ -18,16 +18,24 @@ function findOtherTool(
   return { path, type: readString((tools[index] as RequestTool | null)?.type, path) };
 }
 
-/** Throws a 422 for a tool that the provider runs at an unknown price, including tools nested in tools and input items. */
+/**
+ * Throws a 422 for a tool that the provider runs at an unknown price, including
+ * tools nested in tools and input items.
+ */
 export function refusePricedTools(body: object): void {
-  const { tools, input } = body as { tools?: unknown; input?: unknown };
+  const { tools, input, instructions } = body as Record<'tools' | 'input' | 'instructions', unknown>;
   refusePricedIn(tools, 'tools');
-  if (!Array.isArray(input)) return;
+  refusePricedInItems(instructions, 'instructions');
+  refusePricedInItems(input, 'input');
+}
+
+function refusePricedInItems(items: unknown, path: string): void {
+  if (!Array.isArray(items)) return;
   // The input of embeddings may be a million token ids: nothing is allocated per item.
-  for (let index = 0; index < input.length; index += 1) {
-    const item: unknown = input[index];
+  for (let index = 0; index < items.length; index += 1) {
+    const item: unknown = items[index];
     if (typeof item === 'object' && item !== null && 'tools' in item)
-      refusePricedIn(item.tools, `input[${index}].tools`);
+      refusePricedIn(item.tools, `${path}[${index}].tools`);
   }
 }
 
@@ -51,7 +59,10 @@ function unpricedTool(name: string, param: string): Problem {
   );
 }
 
-/** Throws a 422 for a tool that chat completions of this model do not take, and names the routes that take it. */
+/**
+ * Throws a 422 for a tool that chat completions of this model do not support, and
+ * names the routes that support it.
+ */
 export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rates'>, body: object): void {
   const { providerEntry, rates } = model;
   const { hasTwoChatTools, ownTools } = adapterOf(model);
@@ -77,7 +88,9 @@ export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rate
   );
 }
 
-/** Throws a 422 for a provider tool that the model's provider does not have, or whose use has no known price. */
+/**
+ * Throws a 422 for a provider tool that the model's provider does not have, or whose use has no known price.
+ */
 export function checkProviderTools(
   model: Pick<CatalogModel, 'id' | 'providerEntry' | 'rates'>,
   tools: readonly { type: string; id?: string; args?: Record<string, unknown> }[] = [],
@@ -90,7 +103,7 @@ export function checkProviderTools(
       throw new Problem(
         'impossible',
         'unsupported_by_model',
-        `The model ${model.id} does not know the tool ${toolId}.`,
+        `The model ${model.id} does not support the tool ${toolId}.`,
         { param },
       );
     }

@@ -1,10 +1,11 @@
-// Requests for the usage of a stream (`stream_options.include_usage`) at providers that may refuse the member. A refused
-// request is sent again without it, once, and the endpoint is asked without it for an hour.
+// Requests for the usage of a stream (`stream_options.include_usage`) at providers
+// that may reject the member. A rejected request is sent again without it, once, and
+// the endpoint gets no such request for an hour.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
-/** A request that may ask for usage. */
+/** A request that may include the request for usage. */
 export interface AskingRequest {
   url: string;
   body?: string | Uint8Array | undefined;
@@ -15,7 +16,7 @@ export interface AskingRequest {
 }
 
 export interface UsageRequests {
-  /** Sends the request, or its body without the request for usage. Throws what `send` throws at last. */
+  /** Sends the request, or its body without the request for usage. Throws the last error of `send`. */
   send<Request extends AskingRequest, Answer>(
     request: Request,
     send: (request: Request) => Promise<Answer>,
@@ -23,7 +24,7 @@ export interface UsageRequests {
 }
 
 const rememberedMs = 3_600_000;
-// Beyond this number the endpoint that refused first is forgotten.
+// Above this number the endpoint with the oldest refusal is forgotten.
 const maximumEndpoints = 1_000;
 
 export function createUsageRequests({

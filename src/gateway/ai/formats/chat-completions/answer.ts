@@ -5,17 +5,20 @@ import type {
   ChatDelta,
   ChatToolCall,
 } from '../../../../contract/gateway/types.gen.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import {
   formatSourceList,
   validTokenCount,
   type Answer,
   type FinishReason,
+  type ProviderMetadata,
+  type ProviderOptions,
   type Source,
   type StreamPart,
   type Usage,
   type Warning,
 } from '../../hub/language-model.ts';
+import { encodeReplay, mergeReplay, reasoningReplay, toolCallReplay } from '../translation/replay.ts';
+import { requireSuccess, truncatedAnswer } from '../translation/finish.ts';
 
 export interface CompletionOptions {
   modelId: string;
@@ -24,7 +27,10 @@ export interface CompletionOptions {
   createdSeconds: number;
 }
 
-/** The whole answer as one `chat.completion`. Throws for a failed answer: the format has no finish reason for it. */
+/**
+ * The whole answer as one `chat.completion`. Throws for a failed answer: the format
+ * has no finish reason for it.
+ */
 export function serializeCompletion(
   answer: Answer,
   { modelId, completionId, createdSeconds }: CompletionOptions,
@@ -32,8 +38,12 @@ export function serializeCompletion(
   requireSuccess(answer.finishReason);
   const texts = answer.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   const reasoning = answer.content.flatMap((part) => (part.type === 'reasoning' ? [part.text] : [])).join('');
+  const details = answer.content.flatMap((part) => {
+    const replay = part.type === 'reasoning' ? reasoningReplay(part.providerMetadata) : undefined;
+    return part.type === 'reasoning' && replay !== undefined ? [serializeDetail(part.text, replay)] : [];
+  });
   const calls = answer.content.flatMap((part) =>
-    part.type === 'tool-call' ? [serializeToolCall(part)] : [],
+    part.type === 'tool-call' ? [{ ...serializeToolCall(part), ...extraContent(part) }] : [],
   );
   const text = texts.join('') + formatSourceList(answer.content.filter((part) => part.type === 'source'));
   return {
@@ -49,6 +59,7 @@ export function serializeCompletion(
           content: text === '' && calls.length > 0 ? null : text,
           refusal: null,
           ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+          ...(details.length === 0 ? {} : { reasoning_details: details }),
           ...(calls.length === 0 ? {} : { tool_calls: calls }),
         },
         logprobs: null,
@@ -66,8 +77,8 @@ export interface ChunkOptions extends CompletionOptions {
 }
 
 /**
- * The parts of a stream as chunks. A last chunk without choices carries the usage if the caller asked for it. Throws what
- * the parts throw, and a Problem when the parts end without a `finish`.
+ * The parts of a stream as chunks. A last chunk without choices carries the usage when the caller
+ * requested it. Throws the errors of the parts, and a Problem when the parts end without a `finish`.
  */
 export async function* serializeChunks(
   parts: AsyncIterable<StreamPart>,
@@ -101,11 +112,7 @@ export async function* serializeChunks(
       }
     }
   }
-  throw new Problem(
-    'upstream_failed',
-    'upstream_truncated',
-    'The model broke off before its answer was complete.',
-  );
+  throw truncatedAnswer();
 }
 
 function chunkFactory({ modelId, completionId, createdSeconds, includeUsage }: ChunkOptions) {
@@ -119,9 +126,13 @@ function chunkFactory({ modelId, completionId, createdSeconds, includeUsage }: C
   });
 }
 
-// Tracks what a `delta` depends on: the first one carries the role, and tool calls are numbered in order of appearance.
+// Tracks the state of the deltas: the first one carries the role, and tool calls are
+// numbered in order of appearance.
 function createDeltaSerializer() {
   const toolIndexes = new Map<string, number>();
+  const reasonings = new Map<string, { text: string; replay: ProviderOptions | undefined }>();
+  /** Calls whose first delta carries the provider's replay metadata. */
+  const signedCalls = new Set<string>();
   let isFirst = true;
 
   function withRole(delta: ChatDelta): ChatDelta {
@@ -130,26 +141,55 @@ function createDeltaSerializer() {
     return { ...role, ...delta };
   }
 
+  function addReasoning(id: string, text: string, metadata: ProviderMetadata | undefined): void {
+    const earlier = reasonings.get(id) ?? { text: '', replay: undefined };
+    const replay = mergeReplay(earlier.replay, reasoningReplay(metadata));
+    reasonings.set(id, { text: earlier.text + text, replay });
+  }
+
+  /** The provider's replay metadata of the reasoning, once it is complete. */
+  function endReasoning(id: string): ChatDelta | undefined {
+    const { text = '', replay } = reasonings.get(id) ?? {};
+    reasonings.delete(id);
+    return replay && withRole({ reasoning_details: [serializeDetail(text, replay)] });
+  }
+
   function startToolCall(id: string, call: SerializedCall): ChatDelta {
     const index = toolIndexes.size;
     toolIndexes.set(id, index);
+    if (call.extra_content !== undefined) signedCalls.add(id);
     return withRole({ tool_calls: [{ index, ...call }] });
   }
 
-  /** The part as a delta; undefined for parts that the format does not have. */
+  function endToolCall(part: Extract<StreamPart, { type: 'tool-call' }>): ChatDelta | undefined {
+    const extra = extraContent(part);
+    const index = toolIndexes.get(part.toolCallId) ?? 0;
+    return 'extra_content' in extra && !signedCalls.has(part.toolCallId)
+      ? { tool_calls: [{ index, ...extra }] }
+      : undefined;
+  }
+
+  /** The part as a delta; undefined for a part without a counterpart in the format. */
   function serialize(part: StreamPart): ChatDelta | undefined {
     switch (part.type) {
       case 'text-start':
         return isFirst ? withRole({ content: '' }) : undefined;
       case 'text-delta':
         return withRole({ content: part.delta });
+      case 'reasoning-start':
+        addReasoning(part.id, '', part.providerMetadata);
+        return undefined;
       case 'reasoning-delta':
-        return withRole({ reasoning_content: part.delta });
+        addReasoning(part.id, part.delta, part.providerMetadata);
+        return part.delta === '' ? undefined : withRole({ reasoning_content: part.delta });
+      case 'reasoning-end':
+        addReasoning(part.id, '', part.providerMetadata);
+        return endReasoning(part.id);
       case 'tool-input-start':
-        return startToolCall(
-          part.id,
-          serializeToolCall({ toolCallId: part.id, toolName: part.toolName, input: '' }),
-        );
+        return startToolCall(part.id, {
+          ...serializeToolCall({ toolCallId: part.id, toolName: part.toolName, input: '' }),
+          ...extraContent(part),
+        });
       case 'tool-input-delta':
         return {
           tool_calls: [{ index: toolIndexes.get(part.id) ?? 0, function: { arguments: part.delta } }],
@@ -157,8 +197,8 @@ function createDeltaSerializer() {
       case 'tool-call':
         // If the model streams its input, the deltas before this part already carried all of it.
         return toolIndexes.has(part.toolCallId)
-          ? undefined
-          : startToolCall(part.toolCallId, serializeToolCall(part));
+          ? endToolCall(part)
+          : startToolCall(part.toolCallId, { ...serializeToolCall(part), ...extraContent(part) });
       default:
         return undefined;
     }
@@ -173,14 +213,17 @@ function serializeToolCall(part: { toolCallId: string; toolName: string; input: 
   return { id: part.toolCallId, type: 'function', function: { name: part.toolName, arguments: part.input } };
 }
 
-// Every finish reason of the format describes a usable answer, so a failed one is an error.
-function requireSuccess({ unified, raw = 'error' }: FinishReason): void {
-  if (unified === 'error')
-    throw new Problem(
-      'upstream_failed',
-      'upstream_failed',
-      `The model gave its answer up (${raw.slice(0, 64)}).`,
-    );
+// Clients return `reasoning_details` unchanged, a convention of OpenRouter.
+function serializeDetail(text: string, replay: ProviderOptions): Record<string, unknown> {
+  return { type: 'reasoning.text', text, signature: encodeReplay({ options: replay }), format: 'townhall.1' };
+}
+
+// Google's own chat completions have the signature of a tool call in `extra_content`.
+function extraContent({ providerMetadata }: { providerMetadata?: ProviderMetadata }): {
+  extra_content?: Record<string, unknown>;
+} {
+  const signature = toolCallReplay(providerMetadata)?.['google']?.['thoughtSignature'];
+  return signature === undefined ? {} : { extra_content: { google: { thought_signature: signature } } };
 }
 
 function serializeFinishReason({ unified }: FinishReason): string {
@@ -192,7 +235,7 @@ function serializeFinishReason({ unified }: FinishReason): string {
     case 'tool-calls':
       return 'tool_calls';
     default:
-      // The format has no word for the others (`other`, `interrupted`).
+      // The format has no finish reason for the others (`other`, `interrupted`).
       return 'stop';
   }
 }

@@ -1,7 +1,9 @@
-// Finds members of a chat-completions request that models of the hub do not receive although the answer does not
-// suffer: labels, hints and marks. The caller gets a warning for each, so that no member is dropped silently.
+// Finds members of a chat-completions request that models of the hub do not receive
+// and that do not affect the answer: labels, hints and marks. The caller gets a
+// warning for each, so that no member is dropped silently.
 import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
 import type { Warning } from '../../hub/language-model.ts';
+import { adapterOf } from '../../providers/adapters.ts';
 
 /** Members that label a call and do not change its answer. */
 export const labelMembers = new Set([
@@ -13,7 +15,8 @@ export const labelMembers = new Set([
   'prompt_cache_retention',
 ]);
 
-// The members of each nested object that request.ts and prompt.ts read, or that callers copy from earlier answers.
+// The members of each nested object that request.ts and prompt.ts read, or that
+// callers copy from earlier answers.
 const knownMembers = {
   stream_options: new Set(['include_usage']),
   message: new Set([
@@ -24,6 +27,7 @@ const knownMembers = {
     'tool_calls',
     'tool_call_id',
     'reasoning_content',
+    'reasoning_details',
     'audio',
     'function_call',
     'annotations',
@@ -37,10 +41,18 @@ const knownMembers = {
 type NestedObject = keyof typeof knownMembers;
 type AddWarning = (name: string, feature: string, details: string) => void;
 
+// The places where models with cache marks accept them.
+const markedPlaces = /^(?:messages\[\d+\]\.content\[\d+\]|tools\[\d+\])\.cache_control$/;
+
 /** One warning for each name of a dropped member, with the path of its first occurrence. */
-export function droppedMemberWarnings(body: ChatCompletionRequest): Warning[] {
+export function droppedMemberWarnings(
+  body: ChatCompletionRequest,
+  model: Parameters<typeof adapterOf>[0],
+): Warning[] {
   const warnings = new Map<string, Warning>();
+  const takesMarks = adapterOf(model).cacheMark !== undefined;
   const add: AddWarning = (name, feature, details) => {
+    if (takesMarks && name === 'cache_control' && markedPlaces.test(feature)) return;
     if (!warnings.has(name)) warnings.set(name, { type: 'unsupported', feature, details });
   };
   for (const [name, value] of membersOf(body))
@@ -79,7 +91,7 @@ function addUnknown(
   { value, path }: { value: unknown; path: string },
 ): void {
   for (const [name, member] of membersOf(value)) {
-    // `detail: auto` is what every model does anyway.
+    // Every model treats images as `detail: auto`, so it is not dropped.
     if (knownMembers[kind].has(name) || member === null || (name === 'detail' && member === 'auto')) continue;
     add(name, `${path}.${name}`, 'is not sent to this model');
   }

@@ -17,6 +17,13 @@ export function readObject(value: unknown, path: string): Record<string, unknown
   throw invalidMember(path, 'must be an object');
 }
 
+/** A number, or undefined where the member is absent or null. */
+export function readNumber(value: unknown, path: string): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'number') return value;
+  throw invalidMember(path, 'must be a number');
+}
+
 const maxToolNameLength = 128;
 
 /** The name of a tool, which goes upstream with its call and with each of its results. */
@@ -36,7 +43,7 @@ export function invalidMember(path: string, message: string): Problem {
   );
 }
 
-/** A 422 for a member that the model cannot honour. */
+/** A 422 for a member that the model does not support. */
 export function unsupportedMember(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

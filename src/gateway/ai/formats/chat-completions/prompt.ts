@@ -12,18 +12,32 @@ import type {
   ChatToolCall,
   ChatToolMessage,
 } from '../../../../contract/gateway/types.gen.ts';
-import type { Prompt } from '../../hub/language-model.ts';
-import { invalidMember, readString, readToolName, unsupportedMember } from './members.ts';
+import { asRecord } from '../../../../kernel/json-value.ts';
+import type { ProviderEntry } from '../../catalog/models-file.ts';
+import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
+import { cacheMarkOf } from '../translation/cache-mark.ts';
+import { decodeReplay } from '../translation/replay.ts';
+import {
+  invalidMember,
+  readList,
+  readObject,
+  readString,
+  readToolName,
+  unsupportedMember,
+} from './members.ts';
 
 type PromptMessage = Prompt[number];
 type UserPart = Extract<PromptMessage, { role: 'user' }>['content'][number];
 type AssistantPart = Extract<PromptMessage, { role: 'assistant' }>['content'][number];
-/** The parts whose types the contract knows; a part of another type ends in the default of each switch. */
+/** The part types of the contract; a part of another type reaches the default of each switch. */
 type ContentPart = ChatTextPart | ChatImagePart | ChatAudioPart | ChatFilePart | ChatRefusalPart;
 
-/** Throws a 400 for a member that the format leaves open and the hub needs, and a 422 for content that it cannot carry. */
-export function toPrompt(messages: readonly ChatMessage[]): Prompt {
-  // A tool message names only the id of its call; the hub also wants the tool's name.
+/**
+ * Throws a 400 for a member that the schema leaves open and the hub requires, and a
+ * 422 for content that the hub cannot express.
+ */
+export function toPrompt(messages: readonly ChatMessage[], provider: Pick<ProviderEntry, 'kind'>): Prompt {
+  // A tool message names only the id of its call; the hub also requires the tool's name.
   const toolNames = new Map<string, string>();
   return messages.map((message, index): PromptMessage => {
     const path = `messages[${index}]`;
@@ -31,13 +45,21 @@ export function toPrompt(messages: readonly ChatMessage[]): Prompt {
     switch (message.role) {
       case 'system':
       case 'developer':
-        return { role: 'system', content: readText(message.content, path) };
+        return {
+          role: 'system',
+          content: readText(message.content, path),
+          ...lastCacheMark(message, provider, path),
+        };
       case 'user':
-        return { role: 'user', content: toUserContent(message.content, path) };
+        return { role: 'user', content: toUserContent(message.content, provider, path) };
       case 'assistant':
-        return { role: 'assistant', content: toAssistantContent(message, path, toolNames) };
+        return {
+          role: 'assistant',
+          content: toAssistantContent(message, path, toolNames),
+          ...lastCacheMark(message, provider, path),
+        };
       case 'tool':
-        return toToolMessage(message, path, toolNames);
+        return { ...toToolMessage(message, path, toolNames), ...lastCacheMark(message, provider, path) };
       case 'function':
         throw unsupportedMember(
           `${path}.role`,
@@ -70,9 +92,19 @@ function toToolMessage(
   return { role: 'tool', content: [{ type: 'tool-result', toolCallId, toolName, output }] };
 }
 
-function toUserContent(content: ChatContent, path: string): UserPart[] {
+function toUserContent(
+  content: ChatContent,
+  provider: Pick<ProviderEntry, 'kind'>,
+  path: string,
+): UserPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
-  return content.map((part, index) => toUserPart(part as ContentPart, `${path}.content[${index}]`));
+  return content.map((part, index) => {
+    const partPath = `${path}.content[${index}]`;
+    return {
+      ...toUserPart(part as ContentPart, partPath),
+      ...cacheMarkOf(part as Record<string, unknown>, provider, partPath),
+    };
+  });
 }
 
 function toUserPart(part: ContentPart, path: string): UserPart {
@@ -129,12 +161,14 @@ function toFilePart(
 }
 
 function toAssistantContent(
-  { content, refusal, tool_calls: calls, reasoning_content: reasoning }: ChatAssistantMessage,
+  { content, refusal, tool_calls: calls, reasoning_content: reasoning, ...members }: ChatAssistantMessage,
   path: string,
   toolNames: Map<string, string>,
 ): AssistantPart[] {
   const parts: AssistantPart[] = [];
-  if (typeof reasoning === 'string') parts.push({ type: 'reasoning', text: reasoning });
+  const details = toReasoning(members['reasoning_details'], `${path}.reasoning_details`);
+  if (details.length > 0) parts.push(...details);
+  else if (typeof reasoning === 'string') parts.push({ type: 'reasoning', text: reasoning });
   if (content !== undefined && content !== null) parts.push({ type: 'text', text: readText(content, path) });
   // In answers, and in messages copied from them, `refusal` has the text and `content` is null.
   if (typeof refusal === 'string' && refusal !== '') parts.push({ type: 'text', text: refusal });
@@ -146,8 +180,22 @@ function toAssistantContent(
   return parts;
 }
 
+// The replay metadata of the reasoning, as `serializeCompletion` sends it. Details
+// of other servers are dropped: their text is also in `reasoning_content`.
+function toReasoning(details: unknown, path: string): AssistantPart[] {
+  if (details === undefined || details === null) return [];
+  return readList(details, path).flatMap((item, index): AssistantPart[] => {
+    const { type, text, signature } = readObject(item, `${path}[${index}]`);
+    const replay = typeof signature === 'string' ? decodeReplay(signature) : undefined;
+    if (type !== 'reasoning.text' || replay === undefined) return [];
+    return [
+      { type: 'reasoning', text: typeof text === 'string' ? text : '', providerOptions: replay.options },
+    ];
+  });
+}
+
 function toToolCall(
-  { id: toolCallId, type, function: calledFunction }: ChatToolCall,
+  { id: toolCallId, type, function: calledFunction, ...members }: ChatToolCall,
   path: string,
 ): Extract<AssistantPart, { type: 'tool-call' }> {
   if ((type ?? 'function') !== 'function')
@@ -163,11 +211,31 @@ function toToolCall(
     toolCallId,
     toolName: readToolName(toolName, `${path}.function.name`),
     input: typeof input === 'string' ? parseToolInput(input) : (input ?? {}),
+    ...toSignature(members['extra_content']),
   };
 }
 
-// A model may have written arguments that are not JSON; they go back as they are. Providers want an object where there
-// are none.
+function toSignature(extraContent: unknown): { providerOptions?: ProviderOptions } {
+  const signature = asRecord(asRecord(extraContent)['google'])['thought_signature'];
+  return typeof signature === 'string'
+    ? { providerOptions: { google: { thoughtSignature: signature } } }
+    : {};
+}
+
+/** The cache mark of the last marked part, since a system message is a single text in the hub. */
+function lastCacheMark(
+  message: ChatMessage,
+  provider: Pick<ProviderEntry, 'kind'>,
+  path: string,
+): { providerOptions?: ProviderOptions } {
+  const { content } = message as { content?: unknown };
+  if (!Array.isArray(content)) return {};
+  const index = content.findLastIndex((part) => (asRecord(part)['cache_control'] ?? null) !== null);
+  return cacheMarkOf(asRecord(content[index]), provider, `${path}.content[${index}]`);
+}
+
+// Arguments that are not JSON are sent back unchanged. Providers require an object,
+// so empty arguments become one.
 function parseToolInput(text: string): unknown {
   if (text.trim() === '') return {};
   try {

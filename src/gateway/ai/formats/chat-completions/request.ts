@@ -1,5 +1,5 @@
-// Converts a chat-completions request to a call of the hub, for models whose provider does not speak the format
-// itself. A member that the hub cannot express is refused, never ignored.
+// Converts a chat-completions request to a call of the hub, for models whose provider does
+// not support the format. A member that the hub cannot express is rejected, never ignored.
 import type {
   ChatCompletionRequest,
   ChatFunctionTool,
@@ -12,16 +12,17 @@ import type { ModelCall } from '../../hub/language-model.ts';
 import { providerOptionsFor } from '../../providers/provider-options.ts';
 import { labelMembers } from './dropped-members.ts';
 import { invalidMember, unsupportedMember } from './members.ts';
+import { cacheMarkOf } from '../translation/cache-mark.ts';
 import { toPrompt } from './prompt.ts';
 
 export interface ModelCallOptions {
-  /** The provider of the model that runs. */
+  /** The provider of the called model. */
   provider: ProviderEntry;
   effort: string | undefined;
   signal: AbortSignal;
 }
 
-/** Throws a 400 for a member that the hub needs and a 422 for one that the model cannot honour. */
+/** Throws a 400 for a missing or invalid member and a 422 for one that the model does not support. */
 export function toModelCall(
   body: ChatCompletionRequest,
   { provider, effort, signal }: ModelCallOptions,
@@ -29,7 +30,7 @@ export function toModelCall(
   refuseUnsupported(body);
   const format = toResponseFormat(body.response_format ?? undefined);
   return {
-    prompt: toPrompt(body.messages),
+    prompt: toPrompt(body.messages, provider),
     maxOutputTokens: body.max_completion_tokens ?? body.max_tokens ?? undefined,
     temperature: body.temperature ?? undefined,
     topP: body.top_p ?? undefined,
@@ -39,7 +40,7 @@ export function toModelCall(
     seed: body.seed ?? undefined,
     stopSequences: typeof body.stop === 'string' ? [body.stop] : (body.stop ?? undefined),
     responseFormat: format?.responseFormat,
-    tools: body.tools?.map(toTool),
+    tools: body.tools?.map((tool, index) => toTool(tool, index, provider)),
     toolChoice: toToolChoice(body.tool_choice ?? undefined),
     reasoningEffort: effort,
     providerOptions: providerOptionsFor(provider, {
@@ -55,7 +56,7 @@ export function toModelCall(
   };
 }
 
-/** The format that the request wants its answer in. Throws a 400 for one that the hub does not know. */
+/** The requested format of the answer. Throws a 400 for a format that the hub does not have. */
 export function parseResponseFormat(body: ChatCompletionRequest): ModelCall['responseFormat'] {
   return toResponseFormat(body.response_format ?? undefined)?.responseFormat;
 }
@@ -100,7 +101,7 @@ function refuseUnsupported(body: ChatCompletionRequest): void {
     throw unsupportedMember('modalities', 'This model answers in text.');
 }
 
-// A schema without `strict` only guides the model, in this format.
+// In this format a schema without `strict` is only a hint to the model.
 function toResponseFormat(
   format: ChatCompletionRequest['response_format'],
 ): { responseFormat: ModelCall['responseFormat']; isStrict?: boolean } | undefined {
@@ -124,11 +125,15 @@ function toResponseFormat(
   };
 }
 
-function toTool(tool: ChatTool, index: number): NonNullable<ModelCall['tools']>[number] {
+function toTool(
+  tool: ChatTool,
+  index: number,
+  provider: ProviderEntry,
+): NonNullable<ModelCall['tools']>[number] {
   if (tool.type !== 'function')
     throw unsupportedMember(
       `tools[${index}].type`,
-      `This model knows tools of the type function only, not ${String(tool.type)}.`,
+      `This model supports only tools of the type function, not ${String(tool.type)}.`,
     );
   const { name, description, parameters, strict } = (tool as ChatFunctionTool).function;
   return {
@@ -136,6 +141,7 @@ function toTool(tool: ChatTool, index: number): NonNullable<ModelCall['tools']>[
     name,
     ...(typeof description === 'string' ? { description } : {}),
     ...(typeof strict === 'boolean' ? { strict } : {}),
+    ...cacheMarkOf(tool, provider, `tools[${index}]`),
     inputSchema: parameters ?? { type: 'object', properties: {} },
   };
 }

@@ -1,4 +1,5 @@
-// Reads a whole answer of a provider that speaks the caller's format, and edits the model's name and errors in its bytes.
+// Reads a whole answer of a provider that supports the caller's format, and edits
+// the model's name and errors in its bytes.
 import { isUtf8 } from 'node:buffer';
 import { nextTurn } from '../../../../kernel/async.ts';
 import { Problem } from '../../../../kernel/problem.ts';
@@ -11,11 +12,11 @@ import { chat, type PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
 
 export interface PassthroughAnswer {
-  /** With the catalog's id of the model in it. */
+  /** The bytes with the catalog's id of the model. */
   bytes: Buffer;
   /** The same, parsed. */
   value: Record<string, unknown>;
-  /** False where the long members of `value` were left empty instead of parsed. */
+  /** False when the long members of `value` were left empty instead of parsed. */
   isComplete: boolean;
 }
 
@@ -23,7 +24,7 @@ export interface PassthroughAnswer {
 const largeAnswerBytes = 1024 * 1024;
 const longMemberBytes = 64 * 1024;
 
-/** Throws a Problem for an error, a cut answer, and one that is not of the format. */
+/** Throws a Problem for an error, a truncated answer, and an answer of another format. */
 export async function readPassthroughAnswer(
   answer: UpstreamAnswer,
   modelId: string,
@@ -37,8 +38,8 @@ export async function readPassthroughAnswer(
   // Scan before parsing: the scan bounds how many parts the parser has to build.
   const object = topLevelMembers(bytes);
   if (isLarge) await nextTurn();
-  // The bill counts the text of an answer without usage. Formats without text (vectors, ranks) need their short members
-  // only.
+  // The bill counts the text of an answer without usage. Formats without text
+  // (vectors, ranks) need only their short members.
   const isComplete = !isLarge || format.textMembers.length > 0;
   const value = object && (isComplete ? parseObject(bytes) : parseShortMembers(bytes, object.members));
   if (object === undefined || value === undefined) {

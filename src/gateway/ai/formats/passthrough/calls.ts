@@ -43,7 +43,7 @@ export type PassthroughResult =
   | { kind: 'stream'; content: AsyncIterable<Uint8Array> };
 
 export interface Passthrough {
-  /** Throws what fails before the first byte. */
+  /** Throws failures before the first byte. */
   send(
     format: PassthroughFormat,
     call: PassthroughCall,
@@ -54,7 +54,7 @@ export interface Passthrough {
 interface PassthroughOptions {
   providers: ProviderModels;
   clock: Pick<Clock, 'monotonicMs'>;
-  /** Between two comments on a silent stream. */
+  /** Interval of comments on a silent stream. */
   heartbeatMs: number;
 }
 
@@ -137,7 +137,7 @@ async function readStream(
   return { kind: 'stream', content };
 }
 
-/** Throws a 422 when the model's provider does not take the format. */
+/** Throws a 422 when the model's provider does not support the format. */
 export function requireFormat(model: CatalogModel, { name }: PassthroughFormat): void {
   if (model.providerEntry.formats.includes(name)) return;
   throw new Problem(

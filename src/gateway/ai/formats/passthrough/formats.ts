@@ -1,5 +1,5 @@
-// Describes the formats that pass through to providers which speak them: the path, what a valid answer is, where the
-// model's name and the usage are, and how a stream ends.
+// Describes the formats that pass through to providers which support them: the path, the
+// check of an answer, the places of the model's name and the usage, and the end of a stream.
 import {
   chatClaim,
   messagesClaim,
@@ -17,15 +17,18 @@ export interface PassthroughFormat {
   endRule: EndRule;
   /** Whether a whole answer is of this format. */
   isAnswer: (value: Readonly<Record<string, unknown>>) => boolean;
-  /** Whether a whole answer reports a failure; absent where the format cannot. */
+  /** Whether a whole answer reports a failure; absent for formats that cannot. */
   hasFailed?: (value: Readonly<Record<string, unknown>>) => boolean;
   /** Members of an event whose objects hold the model's name. */
   modelNestedIn: readonly string[];
-  /** Members that limit the output. A request without a limit gets the first, unless the provider names another. */
+  /**
+   * Members that limit the output. A request without a limit gets the first, unless
+   * the provider names another.
+   */
   limitMembers: readonly string[];
   /** Whether the provider's own name of the limit (`output_limit_member`) belongs to this format. */
   usesProviderLimit: boolean;
-  /** Whether `stream_options.include_usage` asks for the usage of a stream. */
+  /** Whether `stream_options.include_usage` requests the usage of a stream. */
   asksForUsage: boolean;
   /** Reads the token counts of the object in `usageMember`. */
   readClaim: ReadClaim;

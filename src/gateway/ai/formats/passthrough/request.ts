@@ -1,5 +1,6 @@
-// Edits a request for a provider that speaks the caller's format. The caller's bytes are kept, as a translation would
-// lose members; only the model's name, a missing output limit and the option for usage are edited in place.
+// Edits a request for a provider that supports the caller's format. The caller's
+// bytes are kept, as a translation would lose members; only the model's name, a
+// missing output limit and the option for usage are edited in place.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { longestOutput } from '../../metering/bound.ts';
@@ -12,7 +13,7 @@ import {
 } from '../../upstream/json-members.ts';
 import { chat, type PassthroughFormat } from './formats.ts';
 
-/** The members of a request that are read in every format. */
+/** The members that the gateway reads in every format. */
 export interface PassthroughBody {
   stream?: boolean | null | undefined;
   stream_options?: { include_usage?: boolean | null } | null | undefined;
@@ -20,13 +21,16 @@ export interface PassthroughBody {
 
 export interface ProviderRequest {
   bytes: Buffer;
-  /** The request without the gateway's request for usage; absent where the gateway does not ask. */
+  /** The request without the gateway's request for usage; absent when the gateway does not request it. */
   bytesWithoutUsage?: () => Buffer;
-  /** Whether the caller asked for a usage chunk. Otherwise the chunk that the gateway asked for is taken out again. */
+  /**
+   * Whether the caller requested a usage chunk. Otherwise the gateway removes the
+   * chunk that it requested itself.
+   */
   wantsUsage: boolean;
 }
 
-/** The request as the provider gets it. `limit` is the output limit that is paid for, sent if the caller set none. */
+/** The request for the provider. `limit` is the paid output limit, sent if the caller set none. */
 export function buildProviderRequest(
   rawBody: Uint8Array,
   body: PassthroughBody,
@@ -76,7 +80,7 @@ export function requestedOutputLimit(
   for (const member of members) {
     const limit = (body as Record<string, unknown>)[member];
     if (limit === undefined || limit === null) continue;
-    // Providers differ in what they do with an invalid limit, so it counts as the model's longest output.
+    // Providers handle an invalid limit differently, so it counts as the model's longest output.
     const tokens =
       typeof limit === 'number' && limit > 0
         ? Math.min(Math.ceil(limit), Number.MAX_SAFE_INTEGER)
@@ -92,14 +96,14 @@ function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody
   if (body.stream_options === null)
     return [{ start: options.start, end: options.end, text: '{"include_usage":true}' }];
   const inner = topLevelMembers(bytes, options.start, options.end);
-  // All of them if the member is repeated: parsers differ in which one they take.
+  // Edit all of a repeated member: parsers differ in which one they use.
   const repeated = inner?.members.filter((member) => member.name === 'include_usage') ?? [];
   if (repeated.length > 0) return repeated.map(({ start, end }) => ({ start, end, text: 'true' }));
   const at = inner?.bodyStart ?? options.start;
   return [{ start: at, end: at, text: `"include_usage":true${inner?.members.length ? ',' : ''}` }];
 }
 
-// A limit of the caller is never lowered. Without one, the provider's default could exceed what is paid for.
+// A limit of the caller is never lowered. Without one, the provider's default could exceed the paid output.
 function outputLimitEdits(
   object: Members,
   body: PassthroughBody,

@@ -1,4 +1,4 @@
-// Tells a silent stream from one that continues, with one timer for the whole stream.
+// Detects silence of a stream with one timer for the whole stream.
 export class SilenceTimer {
   readonly #timer: NodeJS.Timeout;
   #onSilence: (() => void) | undefined;

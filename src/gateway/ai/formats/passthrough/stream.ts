@@ -1,12 +1,19 @@
-// Forwards the event stream of a provider that speaks the caller's format: the model's name, errors and an unrequested
-// usage chunk are edited in the bytes, and heartbeats fill silence.
+// Forwards the event stream of a provider that supports the caller's format: the model's name,
+// errors and an unrequested usage chunk are edited in the bytes, and heartbeats fill silence.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { maxEventBytesFor, type UpstreamAnswer } from '../../upstream/client.ts';
 import { redactErrorEdits } from '../../upstream/error-text.ts';
 import { providerEvents, type ProviderEvent } from '../../upstream/events.ts';
-import { concatEdited, topLevelMembers, type Edit, type EditedBytes } from '../../upstream/json-members.ts';
+import type { EventPattern } from '../../upstream/event-pattern.ts';
+import {
+  concatEdited,
+  topLevelMembers,
+  type Edit,
+  type EditedBytes,
+  type Member,
+} from '../../upstream/json-members.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
 import { SilenceTimer } from './silence-timer.ts';
@@ -16,23 +23,26 @@ export interface PassthroughStreamOptions {
   model: Pick<CatalogModel, 'id' | 'modalities'>;
   format: PassthroughFormat;
   wantsUsage: boolean;
-  /** Between two comments while the provider is silent. */
+  /** Interval of comments while the provider is silent. */
   heartbeatMs: number;
   /** Renders the frame that ends a stream which failed midway; undefined when the caller has disconnected. */
   errorFrame: (error: unknown) => string | undefined;
-  /** Counts the events, and is settled before the caller gets the end. Absent for calls of the gateway itself. */
+  /**
+   * Counts the events, and is settled before the caller receives the end. Absent for
+   * calls of the gateway itself.
+   */
   bill?: Bill | undefined;
 }
 
 /**
- * Resolves at the first event, in groups of whole events. Throws what fails before it. A failure midway ends the
- * stream with the frame of `errorFrame` in place of the format's own end.
+ * Resolves at the first event, in groups of whole events. Throws failures before it. A later
+ * failure ends the stream with the frame of `errorFrame` instead of the format's own end.
  */
 export async function readPassthroughStream(
   answer: UpstreamAnswer,
   options: PassthroughStreamOptions,
 ): Promise<AsyncIterable<Uint8Array>> {
-  const { endRule } = options.format;
+  const { endRule, textMembers } = options.format;
   if (answer.mediaType !== 'text/event-stream') {
     answer.abort();
     throw new Problem(
@@ -41,7 +51,8 @@ export async function readPassthroughStream(
       'The model provider did not answer with a stream.',
     );
   }
-  const groups = providerEvents(answer.body, maxEventBytesFor(endRule, options.model), endRule);
+  const maxEventBytes = maxEventBytesFor(endRule, options.model);
+  const groups = providerEvents(answer.body, { maxEventBytes, endRule, textMembers });
   const first = await readFirstEvents(groups, options.heartbeatMs);
   return forward(first, groups, { ...options, redact: answer.redact });
 }
@@ -77,12 +88,13 @@ async function* forward(
 ): AsyncGenerator<Uint8Array> {
   const { format, heartbeatMs, errorFrame, bill } = options;
   const count = bill === undefined ? () => {} : createEventCounter(format, bill);
+  const edit = createEventEditor(options);
   const silence = new SilenceTimer(heartbeatMs);
   let pending: NextGroup | undefined;
   try {
     for (let group = first; ;) {
       group.forEach(count);
-      yield* forwardGroup(group, options);
+      yield* forwardGroup(group, edit, bill);
       pending = groups.next();
       let next = await silence.orSettled(pending);
       // A comment may only stand between two events.
@@ -109,27 +121,31 @@ async function* forward(
 
 async function* forwardGroup(
   group: readonly ProviderEvent[],
-  options: ForwardOptions,
+  edit: EditEvent,
+  bill: Bill | undefined,
 ): AsyncGenerator<Uint8Array> {
-  const { bill } = options;
   const last = group.at(-1);
   if (bill === undefined || last?.isEnd !== true) {
-    yield* editedGroup(group, options);
+    yield* editedGroup(group, edit);
     return;
   }
   // A short answer arrives in one piece with its end. Only the end waits for the charge.
-  yield* editedGroup(group.slice(0, -1), options);
+  yield* editedGroup(group.slice(0, -1), edit);
   await bill.settle(last.hasFailed === true ? 'upstream_failed' : 'completed');
-  yield* editedGroup([last], options);
+  yield* editedGroup([last], edit);
 }
 
-function* editedGroup(events: readonly ProviderEvent[], options: ForwardOptions): Generator<Uint8Array> {
-  const parts = events.flatMap((event) => editEvent(event, options) ?? []);
+function* editedGroup(events: readonly ProviderEvent[], edit: EditEvent): Generator<Uint8Array> {
+  const parts: EditedBytes[] = [];
+  for (const event of events) {
+    const part = edit(event);
+    if (part !== undefined) parts.push(part);
+  }
   if (parts.length > 0) yield concatEdited(parts);
 }
 
-// Reads on for the usage after the caller has left. The bill ends the upstream request after its own deadline, which
-// ends this loop.
+// Continues reading for the usage after the caller has disconnected. The bill aborts
+// the upstream request after its own deadline, which ends this loop.
 async function readUsage(
   pending: NextGroup | undefined,
   groups: AsyncGenerator<ProviderEvent[]>,
@@ -148,19 +164,48 @@ async function readUsage(
 
 const heartbeat = Buffer.from(': hb\n\n');
 
-// One event for the caller; undefined for the usage chunk that only the gateway asked for.
-function editEvent(
-  { bytes, data }: ProviderEvent,
+type EditEvent = (event: ProviderEvent) => EditedBytes | undefined;
+
+/**
+ * Returns the edits of one event for the caller; undefined for a usage chunk that only the gateway requested.
+ */
+function createEventEditor(options: ForwardOptions): EditEvent {
+  let pattern: EventPattern | undefined;
+  let patternEdits: readonly Edit[] = [];
+  return ({ bytes, data }) => {
+    if (data.kind === 'object') return editObject(bytes, data.members, options);
+    if (data.kind !== 'like') return { bytes, edits: noEdits };
+    if (data.pattern !== pattern) {
+      pattern = data.pattern;
+      patternEdits = editObject(pattern.bytes, pattern.members, options)?.edits ?? [];
+    }
+    const { textStart } = pattern;
+    // After the text the offsets differ from those of the pattern.
+    if (patternEdits.some(({ end }) => end > textStart)) return editAnew(bytes, options);
+    return { bytes, edits: patternEdits };
+  };
+}
+
+const noEdits: readonly Edit[] = [];
+
+function editAnew(bytes: Buffer, options: ForwardOptions): EditedBytes | undefined {
+  const start = bytes.indexOf('{');
+  const members = topLevelMembers(bytes, start, bytes.lastIndexOf('}') + 1)?.members ?? [];
+  return editObject(bytes, members, options);
+}
+
+function editObject(
+  bytes: Buffer,
+  members: readonly Member[],
   { model, format, wantsUsage, redact }: ForwardOptions,
 ): EditedBytes | undefined {
-  if (data.kind !== 'object') return { bytes, edits: [] };
-  const edits: Edit[] = modelNameEdits(data.members, model.id);
-  for (const member of data.members) {
+  const edits: Edit[] = modelNameEdits(members, model.id);
+  for (const member of members) {
     if (format.modelNestedIn.includes(member.name)) {
       const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
       edits.push(...modelNameEdits(inner, model.id), ...redactErrorEdits(bytes, inner, redact));
     } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
-      const choices = data.members.find(({ name }) => name === 'choices');
+      const choices = members.find(({ name }) => name === 'choices');
       const isEmpty =
         choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));
       if (isEmpty) return undefined;

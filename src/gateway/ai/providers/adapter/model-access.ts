@@ -1,20 +1,20 @@
-// How one call reaches its provider: address, key, deadlines, and the SDK model that is kept for further calls.
+// The access of one call to its provider: address, key, deadlines, and the cached SDK model.
 import type { LanguageModelV4 } from '@ai-sdk/provider';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Upstream } from '../../upstream/client.ts';
 import type { SdkFormat } from './provider-adapter.ts';
 
-/** How one call reaches its provider. */
+/** The access of one call to its provider. */
 export interface ModelAccess {
   upstream: Upstream;
   baseUrl: string;
-  /** The provider's key now, or undefined where it needs none. */
+  /** The provider's current key; undefined when it needs none. */
   apiKey: string | undefined;
-  /** The longest silence within the answer. */
+  /** Maximum silence within the answer. */
   idleMs: number | undefined;
   /** The time left to the first byte. */
   firstMs?: number | undefined;
-  /** Resolves to the output limit that may be sent in place of the one that a package raised. Throws 402. */
+  /** Resolves to the approved output limit when a package has raised it. Throws 402. */
   approveOutputLimit?: ((tokens: number) => Promise<number>) | undefined;
   /** Called when the answer, or a part of it, is complete and its usage may follow. */
   onAnswerComplete?: (() => void) | undefined;
@@ -22,7 +22,10 @@ export interface ModelAccess {
   sdkModels: SdkModelCache;
 }
 
-/** One SDK model for each catalog entry and format: creating one compiles its schemas, which costs more than a call. */
+/**
+ * One SDK model for each catalog entry and format: creating one compiles its
+ * schemas, which costs more than a call.
+ */
 export type SdkModelCache = WeakMap<CatalogModel, CachedSdkModel[]>;
 
 export interface CachedSdkModel {
@@ -32,7 +35,7 @@ export interface CachedSdkModel {
   transport: SdkTransport;
 }
 
-/** The network as a provider package sees it (sdk-transport.ts). */
+/** The network for a provider package (sdk-transport.ts). */
 export interface SdkTransport {
   /** For the package. Throws outside of `run`. */
   fetch: typeof globalThis.fetch;
@@ -42,7 +45,7 @@ export interface SdkTransport {
   run<T>(call: TransportCall, work: () => T): T;
 }
 
-/** What `fetch` has to know of the call that it sends for. */
+/** The properties of the call that `fetch` needs. */
 export interface TransportCall {
   model: CatalogModel;
   format: SdkFormat;

@@ -1,10 +1,11 @@
-// Refuses options of images and videos that change the provider's price where the catalog has one rate for all.
+// Rejects options of images and videos that change the provider's price when the
+// catalog has one rate for all.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { videoResolutions } from '../../catalog/rates.ts';
 import { foldName } from '../../upstream/member-names.ts';
 
-// What providers bill by beside the number of images and the seconds of video.
+// Properties that providers bill in addition to the number of images and the seconds of video.
 const pricedOptions = [
   'quality',
   'input_fidelity',
@@ -35,7 +36,7 @@ export function refusePricedOptions(model: PricedModel, options: Readonly<Record
   if (model.rates === null) return;
   const refusedNames = new Set(pricedOptions.map(foldName));
   for (const name of model.covered_options ?? []) refusedNames.delete(foldName(name));
-  // The hold covers the highest of these rates, and the charge the resolution that was made.
+  // The hold covers the highest of these rates, and the charge is for the generated resolution.
   if (videoResolutions.some((lines) => model.rates?.[`video_second_${lines}`] !== undefined))
     refusedNames.delete('resolution');
   refuseAmong(options, { model, refusedNames, path: 'provider_options' });

@@ -1,11 +1,11 @@
-// What distinguishes one kind of provider from the others: everything that the gateway does differently for it. Each
-// provider's folder has one adapter, and adapters.ts has the table of them.
+// The differences between kinds of providers, in one place. Each provider's folder has one adapter,
+// and adapters.ts has the table of them.
 import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
 import type { ModelCall, ProviderOptions } from '../../hub/language-model.ts';
 import type { UpstreamRequest } from '../../upstream/client.ts';
 import type { EndRule } from '../../upstream/events.ts';
 
-/** The formats that pass through to providers which speak them. */
+/** The formats that pass through to providers which support them. */
 export const passthroughFormatNames = ['chat', 'embeddings', 'responses', 'messages', 'rerank'] as const;
 export type PassthroughFormatName = (typeof passthroughFormatNames)[number];
 
@@ -18,25 +18,38 @@ export interface ProviderAdapter {
   defaults: ProviderDefaults;
   /** Whether its models run in this process, without a network, retries and a circuit breaker. */
   isLocal?: boolean;
-  /** The format of its SDK package for a call; absent where the models run in this process. */
+  /** The format of its SDK package for a call; absent when the models run in this process. */
   sdkFormat?: (call: ModelCall) => SdkFormat;
-  /** The key's header in formats that pass through, where it is not a bearer token. */
+  /** The key's header in formats that pass through, when it is not a bearer token. */
   keyHeaders?: Partial<Record<PassthroughFormatName, UpstreamRequest['keyHeader']>>;
-  /** The reasoning efforts that its SDK package translates; without a list they are sent as the models file names them. */
+  /**
+   * The reasoning efforts that its SDK package translates; without a list the names
+   * of the models file are sent unchanged.
+   */
   efforts?: readonly string[];
-  /** Its own tools in the language-model format; absent where its SDK package has none. */
+  /** Its own tools in the language-model format; absent when its SDK package has none. */
   ownTools?: OwnTools;
-  /** Whether its chat completions refuse tools other than `function` and `custom`. Other servers check theirs themselves. */
+  /**
+   * Whether its chat completions reject tools other than `function` and `custom`.
+   * Other servers check their tools themselves.
+   */
   hasTwoChatTools?: boolean;
-  /** Whether it answers in JSON by a schema only. */
+  /** Whether JSON answers require a schema. */
   needsAnswerSchema?: boolean;
   /** Whether it has OpenAI's formats for images, speech and transcription. */
   hasOpenAiMedia?: boolean;
-  /** Audio tokens of a second in the usage of a transcription. */
+  /** Audio tokens per second in the usage of a transcription. */
   audioTokensPerSecond?: number;
-  /** Members of a call that the hub has no member for, as options of the SDK package. */
+  /** Converts call members that the hub lacks to options of the SDK package. */
   callOptions?: (choices: CallerChoices, providerId: string) => ProviderOptions;
-  /** Whether a model can be held to one tool call a turn. */
+  /**
+   * Converts the caller's cache mark to options of a message or a part; absent when
+   * the provider has no marks.
+   */
+  cacheMark?: (mark: Record<string, unknown>) => ProviderOptions;
+  /** Whether a call is sent without the reasoning of earlier turns; absent when it is always sent. */
+  dropsReasoning?: (call: ModelCall) => boolean;
+  /** Whether a model can be limited to one tool call per turn. */
   limitsParallelTools?: boolean;
 }
 
@@ -44,7 +57,7 @@ export interface ProviderDefaults {
   base_url?: string;
   formats: PassthroughFormatName[];
   video_format?: VideoFormat;
-  /** Request members that it bills other than by tokens; they are refused. */
+  /** Request members that it bills other than by tokens; they are rejected. */
   unpriced_members: string[];
   output_limit_member?: string;
 }
@@ -52,23 +65,25 @@ export interface ProviderDefaults {
 export interface OwnTools {
   /** The prefix of their ids. */
   prefix: string;
-  /** Whether the use of the tool costs its tokens alone. `name` is its id without the prefix. */
+  /** Whether the tool costs only its tokens. `name` is its id without the prefix. */
   isPriced(name: string, args: Record<string, unknown> | undefined): boolean;
 }
 
-/** Members of a call beyond the hub's; undefined where the caller does not send them. */
+/** Members of a call beyond the hub's; undefined when the caller does not send them. */
 export interface CallerChoices {
   /** Whether the model may call several tools in one turn. */
   parallelToolCalls?: boolean | undefined;
-  /** Whether answers must follow the schema to the letter. */
+  /** Whether answers must match the schema exactly. */
   strictSchema?: boolean | undefined;
+  /** Whether the answer includes the model's reasoning when the provider sends it only on request. */
+  showsReasoning?: boolean | undefined;
 }
 
 /** One format of a provider's SDK package. */
 export interface SdkFormat {
   keyHeader: UpstreamRequest['keyHeader'];
   endRule: EndRule;
-  /** The member of the request that limits the output, where the package may raise it for reasoning. */
+  /** The member of the request that limits the output, when the package may raise it for reasoning. */
   raisedLimit?: string;
   /** Whether the package requests the usage of a stream by `stream_options`. */
   asksForUsage?: (model: SdkModelEntry) => boolean;
@@ -76,9 +91,11 @@ export interface SdkFormat {
   hasTextResults?: boolean;
   /** Headers set by the package that belong to the format. */
   formatHeaders?: readonly string[];
-  /** Imports the package at the first call, so that a server without models of this provider never loads it. */
+  /**
+   * Imports the package at the first call, so that a server without models of this provider never loads it.
+   */
   load(model: SdkModelEntry, settings: PackageSettings): Promise<LanguageModelV4>;
-  /** The reasoning effort as the package takes it. */
+  /** The reasoning effort in the package's terms. */
   effort(reasoningEffort: string): EffortOptions;
   /** Changes to a call before it is sent in this format. */
   prepare?: (call: ModelCall) => ModelCall;
@@ -99,7 +116,9 @@ export interface PackageSettings {
   /** A placeholder: packages require one, and the transport sends the real key. */
   apiKey: string;
   fetch: typeof globalThis.fetch;
-  /** Keeps the request for the transport, and returns what the package serializes and sends in its place. */
+  /**
+   * Keeps the request for the transport, and returns the placeholder that the package serializes and sends.
+   */
   deferBody(body: Record<string, unknown>): Record<string, unknown>;
 }
 

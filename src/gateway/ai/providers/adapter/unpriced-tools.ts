@@ -1,11 +1,13 @@
-// Tools that a provider runs itself, at a price that the catalog does not know, and tools that the caller runs, which
-// cost only their tokens.
+// Tools that a provider runs itself, at a price that the catalog does not have, and
+// tools that the caller runs, which cost only their tokens.
 
 // Billed by use, running another model, or reading input of unknown size.
 const unpricedTools =
   /^(?:web_search|web_fetch|code_execution|google_search|enterprise_web_search|google_maps|url_context|file_search|vertex_rag_store|advisor|mcp)/;
 
-/** Whether one of Anthropic's or Google's own tools, by its name without the prefix, costs its tokens alone. */
+/**
+ * Whether one of Anthropic's or Google's own tools, by its name without the prefix, costs its tokens alone.
+ */
 export function isOwnToolPriced(name: string): boolean {
   return !unpricedTools.test(name);
 }
@@ -14,7 +16,7 @@ export function isOwnToolPriced(name: string): boolean {
 const callerTools =
   /^(?:function|custom|namespace|tool_search|local_shell|apply_patch|bash_|text_editor_|memory_|computer(?!_use_preview))/;
 
-/** A tool of a request, as formats describe it. */
+/** A tool of a request in the form of any format. */
 export interface RequestTool {
   type?: unknown;
   /** The tools of a namespace, and of an item with the result of a tool search. */

@@ -1,4 +1,4 @@
-// What a provider's video format tells the shared code (async-video.ts): its requests and how to read its answers.
+// A provider's video format for the shared code (async-video.ts): builds its requests and reads its answers.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { Size, VideoCall } from '../../hub/media-model.ts';
 import type { UpstreamRequest } from '../../upstream/client.ts';
@@ -6,9 +6,12 @@ import type { UpstreamRequest } from '../../upstream/client.ts';
 /** All paths are below the provider's base URL. */
 export interface VideoAdapter {
   keyHeader: UpstreamRequest['keyHeader'];
-  /** Members that `provider_options` may not have: those of the request itself, and destinations for the video. */
+  /**
+   * Members that `provider_options` may not have: those of the request itself, and
+   * destinations for the video.
+   */
   reservedMembers: ReadonlySet<string>;
-  /** Throws a 422 for what the format cannot express. */
+  /** Throws a 422 for a call that the format cannot express. */
   check(call: VideoCall): void;
   /** The request that submits a job. */
   submission(
@@ -23,13 +26,16 @@ export interface VideoAdapter {
   cancelPath?(jobId: string): string;
 }
 
-/** The state of a provider's job. `status` of a failure is the HTTP status that a synchronous call would have had. */
+/**
+ * The state of a provider's job. `status` of a failure is the HTTP status that a
+ * synchronous call would have had.
+ */
 export type VideoStatus =
   | { state: 'waiting'; progress: number | undefined }
   | { state: 'failed'; status: number; code?: string | undefined; message?: string | undefined }
   | { state: 'ready'; url: string; seconds?: number | undefined };
 
-/** The 422 for a member that the provider has no counterpart for. */
+/** The 422 for a member without a counterpart at the provider. */
 export function unsupportedMember(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }
@@ -60,7 +66,7 @@ export function resolutionOf(
   return { resolution, aspectRatio: width > height ? '16:9' : '9:16' };
 }
 
-// Codes of failures that are due to the request; all others are the provider's.
+// Codes of failures that the request has caused; all others are the provider's.
 const requestFailure =
   /moderat|polic|safety|sentinel|block|content|prohibit|sensitive|filter|invalid|unsupported/i;
 

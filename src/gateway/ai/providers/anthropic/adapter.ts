@@ -1,5 +1,5 @@
-// Anthropic: the Messages format. Its package turns an effort into what the model supports: a level, or a budget of
-// thinking tokens on top of max_tokens.
+// Anthropic: the Messages format. Its package converts an effort to a supported
+// form: a level, or a budget of thinking tokens in addition to max_tokens.
 import type { ProviderOptions } from '../../hub/language-model.ts';
 import {
   type ProviderAdapter,
@@ -30,10 +30,11 @@ export const anthropic: ProviderAdapter = {
   keyHeaders: { messages: 'x-api-key' },
   efforts: translatedEfforts,
   ownTools: { prefix: 'anthropic.', isPriced: isOwnToolPriced },
-  // Its SDK package drops a JSON format without a schema and answers in text.
+  // Its SDK package ignores a JSON format without a schema and answers in text.
   needsAnswerSchema: true,
+  cacheMark: (mark): ProviderOptions => ({ anthropic: { cacheControl: mark as ProviderOptions[string] } }),
   limitsParallelTools: true,
-  // Anthropic's schemas always bind.
+  // Anthropic's schemas are always strict.
   callOptions: ({ parallelToolCalls }): ProviderOptions =>
     parallelToolCalls === false ? { anthropic: { disableParallelToolUse: true } } : {},
 };

@@ -1,5 +1,5 @@
-// Google: the generateContent format. Its streams have no end marker: they are complete when the connection ends after a
-// finish reason.
+// Google: the generateContent format. Its streams have no end marker: they are
+// complete when the connection ends after a finish reason.
 import {
   type ProviderAdapter,
   type SdkFormat,

@@ -15,7 +15,7 @@ const resolutions = { 720: '720p', 1080: '1080p', 2160: '4k' };
 
 export const googleVideo: VideoAdapter = {
   keyHeader: 'x-goog-api-key',
-  // `storageUri` is a bucket to which Google would deliver the video.
+  // `storageUri` is a bucket that would receive the video.
   reservedMembers: new Set(['sampleCount', 'durationSeconds', 'aspectRatio', 'seed', 'storageUri']),
   check(call) {
     requireOneImage(call);

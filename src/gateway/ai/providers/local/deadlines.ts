@@ -1,4 +1,5 @@
-// Deadlines for models that run in this process. Without them, `@delay` could keep a call of local/echo open for weeks.
+// Deadlines for models that run in this process. Without them, `@delay` could keep a
+// call of local/echo open for weeks.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { LanguageModel, ModelCall } from '../../hub/language-model.ts';
 import type { Timeouts } from '../../upstream/deadlines.ts';

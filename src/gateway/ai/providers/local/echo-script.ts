@@ -1,5 +1,5 @@
-// The script of a `local/echo` answer: directives are lines of the last user message that begin with `@`, and the other
-// lines are the text to repeat.
+// The script of a `local/echo` answer: directives are lines of the last user message
+// that begin with `@`, and the other lines are the text to repeat.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ModelCall, Prompt } from '../../hub/language-model.ts';
 import { createBudget, minimalInstance } from './minimal-instance.ts';
@@ -9,11 +9,14 @@ export interface Script {
   text: string;
   reasoning: string[];
   toolCalls: { toolName: string; input: string }[];
-  /** Whether the answer ends as one that has reached the output limit. */
+  /** Whether the answer ends as if it had reached the output limit. */
   isCutShort: boolean;
-  /** Before each piece. */
+  /** Delay before each piece. */
   delayMs: number;
-  /** When the model fails: before the stream starts, or after so many pieces. Undefined for success. */
+  /**
+   * The time of the scripted failure: before the stream starts, or after this many
+   * pieces. Undefined for success.
+   */
   failure: { after: 'start' | number } | undefined;
 }
 

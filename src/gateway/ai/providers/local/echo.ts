@@ -1,6 +1,6 @@
-// `local/echo`: repeats the last user message word by word, always the same for the same call. Directives in the prompt
-// (echo-script.ts) make it reason, call a tool, run out of tokens, be slow or fail, so that clients can be tested
-// without a provider. docs/guides/local-models.md describes it.
+// `local/echo`: repeats the last user message word by word, always in the same way for the same call.
+// Directives in the prompt (echo-script.ts) script reasoning, tool calls, truncation, delays and
+// failures, so that clients can be tested without a provider. docs/guides/local-models.md describes it.
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../../../kernel/clock.ts';
 import { Problem } from '../../../../kernel/problem.ts';
@@ -16,7 +16,8 @@ import { createBudget, minimalInstance } from './minimal-instance.ts';
 import { cutAtStops, maxStopSequences } from './stop-sequences.ts';
 import { countTokens, promptTokens, splitWords, textOf } from './tokens.ts';
 
-// Pieces between two turns of the event loop. A piece and its consumers take 8 µs, so this blocks for one millisecond.
+// Pieces between two turns of the event loop. A piece and its consumers take 8 µs,
+// so this blocks for one millisecond.
 const piecesPerTurn = 128;
 
 export function echoModel({ clock }: { clock: Pick<Clock, 'sleep'> }): LanguageModel {
@@ -110,7 +111,7 @@ async function* streamToolCalls(state: Echo): AsyncGenerator<StreamPart> {
   }
 }
 
-/** Waits as the script says; throws when the call is aborted or the script fails here. */
+/** Waits for the scripted delay; throws when the call is aborted or the script fails at this piece. */
 async function waitForPiece(state: Echo): Promise<void> {
   const { call, script, clock } = state;
   call.signal.throwIfAborted();

@@ -79,8 +79,8 @@ function refuseUnsupported({
 }
 
 /**
- * The text in ASCII, which is all that Flite reads: typographic signs and accents are replaced. Throws a 422 for letters
- * that Flite would skip.
+ * The text in ASCII, the only input of Flite: typographic signs and accents are
+ * replaced. Throws a 422 for letters that Flite would skip.
  */
 function toPlainEnglish(text: string): string {
   const plain = text

@@ -24,7 +24,7 @@ export interface GuideIndex {
   pages(): string[];
 }
 
-// Words without a topic.
+// Stop words.
 const stopWords = new Set(
   (
     'a about an and are as at be been but by can could did do does for from get had has have how i if in into is it its me my no not of on or our ' +
@@ -63,7 +63,7 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   return {
     search(question) {
       const terms = termsOf(question);
-      // At least half of the terms must match: a single common word is no answer.
+      // At least half of the terms must match: a single common word is not enough.
       const minMatches = Math.max(1, Math.ceil(terms.length / 2));
       return index.search(terms.join(' ')).flatMap(({ id, score, queryTerms }) => {
         const section = sections[id as number];
@@ -74,12 +74,12 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   };
 }
 
-// These keep one search at a few milliseconds; the cost of a fuzzy term grows with its length.
+// This length limits one search to a few milliseconds; the cost of a fuzzy term grows with its length.
 const maxQuestionLength = 1_000;
 const maxTerms = 32;
 const maxTermLength = 32;
 
-/** The distinct words of the question that carry a topic. */
+/** The distinct words of the question without stop words. */
 function termsOf(question: string): string[] {
   const terms =
     plainWords(question.slice(0, maxQuestionLength))

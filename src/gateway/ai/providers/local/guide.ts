@@ -1,5 +1,5 @@
-// `local/guide`: answers questions about this product with the best matching sections of its documentation and names
-// them as sources. It is a search, not a language model, and says so in each answer.
+// `local/guide`: answers questions about this product with the best matching sections of its documentation
+// and names them as sources. It is a search and not a language model, which each answer states.
 import { setImmediate } from 'node:timers/promises';
 import {
   collectAnswer,
@@ -20,7 +20,7 @@ const piecesPerTurn = 128;
 export function guideModel({ directory }: { directory: string }): LanguageModel {
   let index: Promise<GuideIndex> | undefined;
 
-  /** Builds the index at the first question; a failure is not cached, so that the next question tries again. */
+  /** Builds the index at the first question; a failure is not cached, so that the next question retries. */
   function loadIndex(): Promise<GuideIndex> {
     index ??= buildGuideIndex(directory).catch((error: unknown) => {
       index = undefined;

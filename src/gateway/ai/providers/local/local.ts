@@ -1,5 +1,5 @@
-// The provider `local`: models that run in this process without a key and without a network, for demonstrations and
-// tests. Their descriptions say that they are no real models.
+// The provider `local`: models that run in this process without a key and without a network,
+// for demonstrations and tests. Their descriptions state that they are not real models.
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { LanguageModel } from '../../hub/language-model.ts';
 import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
@@ -51,7 +51,7 @@ const common = {
   // 1 January 2026.
   created: 1_767_225_600,
   meta: {},
-  // 64 KiB of input at four bytes a token (formats/input-checks.ts).
+  // 64 KiB of input at four bytes a token (formats/translation/input-checks.ts).
   context_window: 16_384,
   max_output_tokens: 8_192,
   inputs: ['text'],

@@ -1,5 +1,5 @@
-// Image, video and speech models of the provider `local`. The video and speech models need an optional package each and
-// are left out where it is not installed.
+// Image, video and speech models of the provider `local`. The video and speech
+// models need an optional package each and are left out where it is not installed.
 import { packageFile } from '../../../../kernel/assets.ts';
 import type { ImageModel, SpeechModel, VideoModel } from '../../hub/media-model.ts';
 import { createRenderPool } from './renderer/render-pool.ts';

@@ -1,6 +1,6 @@
-// The smallest value that a JSON Schema allows, as the well-formed answer of `local/echo`. The schema comes from the
-// caller, and a few bytes of it can demand a value that fills the heap, so all values, schema members read and output
-// bytes count against one budget per call.
+// The smallest value that a JSON Schema allows, as the well-formed answer of `local/echo`. The
+// schema comes from the caller, and a few bytes of it can require a value that fills the heap,
+// so all values, schema members read and output bytes count against one budget per call.
 import { isRecord } from '../../../../kernel/json-value.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 
@@ -13,7 +13,7 @@ export const maxSteps = 10_000;
 /** Approximate size of the value as JSON. */
 export const maxBytes = 64 * 1024;
 
-/** The rest of the budget of one call. */
+/** The remaining budget of one call. */
 export interface InstanceBudget {
   steps: number;
   bytes: number;
@@ -26,8 +26,8 @@ export function createBudget(param: string): InstanceBudget {
 }
 
 /**
- * A small value for the schema: only required members, the shortest lists, the simplest of several choices. Throws a 422
- * that names `param` when the value exceeds the budget.
+ * A small value for the schema: only required members, the shortest lists, the simplest
+ * of several choices. Throws a 422 that names `param` when the value exceeds the budget.
  */
 export function minimalInstance(schema: unknown, budget: InstanceBudget = createBudget('schema')): unknown {
   return instance(schema, { root: isRecord(schema) ? schema : {}, depth: 0, budget });
@@ -224,7 +224,7 @@ function decodePointer(segment: string): string {
   try {
     return decodeURIComponent(segment).replaceAll('~1', '/').replaceAll('~0', '~');
   } catch {
-    // An invalid percent escape stands for itself.
+    // An invalid percent escape is taken literally.
     return segment;
   }
 }

@@ -1,5 +1,5 @@
-// `local/shapes`: images drawn by rules, without a model, from the colours, numbers and things that the prompt names.
-// The same request gives the same image.
+// `local/shapes`: images drawn by rules, without a model, from the colors, numbers
+// and things in the prompt. The same request gives the same image.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ImageCall, ImageModel, Size } from '../../hub/media-model.ts';
 import { countShapes } from './renderer/scene.ts';
@@ -64,7 +64,7 @@ export function requireDrawable(prompt: string, { width, height }: Size, id: str
     );
 }
 
-/** Throws a 422 for input images and provider options, which rules cannot use. */
+/** Throws a 422 for input images and provider options, which the rules do not support. */
 export function refuseUnsupportedInput(
   { images, options }: Pick<ImageCall, 'images' | 'options'>,
   id: string,
@@ -86,7 +86,9 @@ export function requireSide(
   );
 }
 
-/** A size of this aspect ratio with about the area of a square of `side`; both sides are multiples of `step`. */
+/**
+ * A size of this aspect ratio with about the area of a square of `side`; both sides are multiples of `step`.
+ */
 export function sizeFor(ratio: Size, side: number, step: number): Size {
   const width = side * Math.sqrt(ratio.width / ratio.height);
   const round = (length: number) =>

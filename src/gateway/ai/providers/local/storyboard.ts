@@ -1,4 +1,5 @@
-// `local/storyboard`: videos of drawn scenes, one for each sentence of the prompt, by rules and without a model.
+// `local/storyboard`: videos of drawn scenes, one for each sentence of the prompt,
+// by rules and without a model.
 import type { Size, VideoCall, VideoModel } from '../../hub/media-model.ts';
 import type { RenderPool } from './renderer/render-pool.ts';
 import { refuseUnsupportedInput, requireDrawable, requireSide, sizeFor, unsupported } from './shapes.ts';
@@ -7,8 +8,8 @@ const bounds = { minSide: 64, maxSide: 1280, id: 'local/storyboard' };
 const defaults = { width: 640, height: 360, durationSeconds: 4, framesPerSecond: 12 };
 const maxSeconds = 20;
 const maxFramesPerSecond = 30;
-// Over all frames: 20 seconds of 640x360 at 30 frames a second, or 6 of 1280x720 at 24. A megapixel takes 100 ms to draw
-// and encode.
+// Over all frames: 20 seconds of 640x360 at 30 frames a second, or 6 of 1280x720 at
+// 24. A megapixel takes 100 ms to draw and encode.
 const maxPixels = 150_000_000;
 
 export function storyboardModel({ renderPool }: { renderPool: RenderPool }): VideoModel {

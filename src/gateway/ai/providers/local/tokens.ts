@@ -1,9 +1,13 @@
-// Tokens of the local models: a token is a word with the white space before it, which is easy to count by hand in tests
-// of charges. The regular expressions here run in linear time, since none can match a text in two ways.
+// Tokens of the local models: a token is a word with the white space before it,
+// which is easy to count by hand in tests of charges. The regular expressions here
+// run in linear time, since each can match a text in only one way.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { Prompt, PromptMessage } from '../../hub/language-model.ts';
 
-/** Splits the text at words: each piece is the white space and the word after it, the last also the white space at the end. */
+/**
+ * Splits the text at words: each piece is the white space and the word after it, the
+ * last also the white space at the end.
+ */
 export function splitWords(text: string): string[] {
   const pieces: string[] = [];
   let space = '';
@@ -59,7 +63,8 @@ function outputText(output: ToolOutput): string {
   }
 }
 
-// Tool arguments in the chat format are JSON in a string, which may nest deeper than the limit of the request itself.
+// Tool arguments in the chat format are JSON in a string, which may nest deeper than
+// the limit of the request itself.
 function jsonText(input: unknown): string {
   try {
     return JSON.stringify(input);

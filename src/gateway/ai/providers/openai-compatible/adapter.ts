@@ -42,7 +42,7 @@ async function loadModel(model: SdkModelEntry, { baseURL, fetch, deferBody }: Pa
     name: model.providerEntry.id,
     baseURL,
     includeUsage: model.providerEntry.usage === 'ask',
-    // Schemas are sent unchanged; a provider that does not support them refuses the request itself.
+    // Schemas are sent unchanged; a provider that does not support them rejects the request itself.
     supportsStructuredOutputs: true,
     fetch,
     // The package would serialize a whole answer's request twice in one turn of the event loop.
@@ -51,7 +51,7 @@ async function loadModel(model: SdkModelEntry, { baseURL, fetch, deferBody }: Pa
   }).chatModel(model.upstream_model);
 }
 
-/** The package always sends `max_tokens`; some providers call the limit otherwise. */
+/** The package always sends `max_tokens`; some providers have another name for the limit. */
 function renameLimit(body: Record<string, unknown>, model: SdkModelEntry): Record<string, unknown> {
   const name = model.providerEntry.output_limit_member;
   if (name === undefined) return body;
@@ -60,8 +60,8 @@ function renameLimit(body: Record<string, unknown>, model: SdkModelEntry): Recor
 }
 
 /**
- * The usage as pass-through calls of this format count it, so that a model costs the same either way: the package knows
- * only one name for cached tokens and takes all reasoning tokens for a part of the output.
+ * The usage as pass-through calls of this format count it, so that a model costs the same in both ways: the
+ * package supports only one name for cached tokens and counts all reasoning tokens as a part of the output.
  */
 function hubUsage(reported: object | null | undefined): Usage {
   const raw = (reported ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };

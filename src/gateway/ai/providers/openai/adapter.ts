@@ -1,11 +1,11 @@
-// OpenAI. Chat completions is the default format: it has stop sequences and seeds, and its streams end with an explicit
-// marker. Calls with OpenAI's own tools, or with options that only the Responses format has (such as a reasoning
-// summary), use that format.
+// OpenAI. Chat completions is the default format: it has stop sequences and seeds, and
+// its streams end with an explicit marker. Calls with OpenAI's own tools, or with options
+// that only the Responses format has (such as a reasoning summary), use that format.
 import type { ModelCall } from '../../hub/language-model.ts';
 import type { ProviderAdapter, SdkFormat } from '../adapter/provider-adapter.ts';
 import { isRunByCaller, type RequestTool } from '../adapter/unpriced-tools.ts';
 
-// The package recognizes reasoning models by their names; the catalog also has models that the package does not know.
+// The package recognizes reasoning models by their names; the catalog also has models with other names.
 const effort: SdkFormat['effort'] = (reasoningEffort) => ({
   providerOptions: { openai: { reasoningEffort, forceReasoning: true } },
 });
@@ -48,16 +48,20 @@ export const openAi: ProviderAdapter = {
   hasOpenAiMedia: true,
   // A token for 100 ms of audio.
   audioTokensPerSecond: 10,
+  // Chat completions have no member for earlier reasoning.
+  dropsReasoning: (call) => !needsResponses(call),
   limitsParallelTools: true,
-  callOptions: ({ parallelToolCalls, strictSchema }) => ({
+  callOptions: ({ parallelToolCalls, strictSchema, showsReasoning }) => ({
     openai: {
+      // Only the responses format returns reasoning and accepts it in the next turn.
+      ...(showsReasoning === true ? { reasoningSummary: 'auto' } : {}),
       ...(strictSchema === undefined ? {} : { strictJsonSchema: strictSchema }),
       ...(parallelToolCalls === undefined ? {} : { parallelToolCalls }),
     },
   }),
 };
 
-/** Options that the package drops silently in chat completions. */
+/** Options that the package silently ignores in chat completions. */
 const responsesOnlyOptions = new Set([
   'reasoningSummary',
   'reasoningMode',
@@ -86,7 +90,10 @@ function needsResponses({ tools = [], providerOptions }: ModelCall): boolean {
   );
 }
 
-/** Responses are stored at the provider by default, chat completions are not; callers see one API, so neither is. */
+/**
+ * By default the provider stores responses but not chat completions; callers see one
+ * API, so neither is stored.
+ */
 function withoutStorage(call: ModelCall): ModelCall {
   const openai = { store: false, ...call.providerOptions?.['openai'] };
   return { ...call, providerOptions: { ...call.providerOptions, openai } };

@@ -1,5 +1,5 @@
-// Images of any server with OpenAI's images API. Requests are sent unchanged, so that a provider refuses what it does
-// not support.
+// Images of any server with OpenAI's images API. Requests are sent unchanged, so
+// that a provider rejects unsupported members itself.
 import { asRecord } from '../../../../kernel/json-value.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
@@ -34,7 +34,7 @@ export function openAiImageModel(model: CatalogModel, access: ModelAccess): Imag
   };
 }
 
-/** Members of the request that options may not replace. */
+/** Members that the call determines and options may not replace. */
 const decidedByCall = [
   'model',
   'prompt',
@@ -90,7 +90,7 @@ function imagesOf(answer: unknown): MediaFile[] {
   return images;
 }
 
-/** Images must come as base64: a URL from a provider could lead the server anywhere (SSRF). */
+/** Images must be base64: a URL from a provider could point the server to any address (SSRF). */
 function imageOf(base64: unknown): MediaFile {
   if (typeof base64 !== 'string')
     throw upstreamFailed('The model provider answered with the URL of an image; only base64 is accepted.');

@@ -1,5 +1,5 @@
-// Requests of OpenAI's media formats. They are few and small, so they are written here: the SDK package would drop
-// members that it does not know.
+// Requests of OpenAI's media formats. They are few and small, so they are written
+// here: the SDK package would drop unknown members.
 import { Problem } from '../../../../kernel/problem.ts';
 import { maxAnswerBytes, type Upstream, type UpstreamAnswer } from '../../upstream/client.ts';
 import { readAll } from '../../upstream/response-body.ts';

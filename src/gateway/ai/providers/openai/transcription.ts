@@ -6,7 +6,7 @@ import type { ModelAccess } from '../adapter/model-access.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
 import { readJsonAnswer, sendMediaRequest, upstreamFailed } from './request.ts';
 
-/** `tokensPerSecond` is how many audio tokens the provider counts for a second, if it reports no duration. */
+/** `tokensPerSecond` is the provider's number of audio tokens per second, for answers without a duration. */
 export function openAiTranscriptionModel(
   model: CatalogModel,
   access: ModelAccess,
@@ -61,7 +61,10 @@ function segmentsOf(segments: unknown): TranscriptionAnswer['segments'] {
   });
 }
 
-/** The seconds in the usage of an answer: OpenAI's `seconds` or audio tokens, Mistral's `prompt_audio_seconds`. */
+/**
+ * The seconds in the usage of an answer: OpenAI's `seconds` or audio tokens,
+ * Mistral's `prompt_audio_seconds`.
+ */
 function usageSeconds(usage: unknown, tokensPerSecond: number | undefined): number | null {
   const { seconds, prompt_audio_seconds: promptSeconds, input_token_details: details } = asRecord(usage);
   const reportedSeconds = [seconds, promptSeconds].find(isSeconds);

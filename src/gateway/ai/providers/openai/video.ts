@@ -1,5 +1,6 @@
-// Videos of OpenAI's videos API, which relays and servers of open models also have. Requests are sent unchanged, so that
-// a provider refuses what it does not support; as a form, because some of those servers read nothing else.
+// Videos of OpenAI's videos API, which relays and servers of open models also have.
+// Requests are sent unchanged, so that a provider rejects unsupported members
+// itself; as a form, because some of those servers accept no other type.
 import { asRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
@@ -60,7 +61,7 @@ function fieldsOf(
   return fields;
 }
 
-// Of OpenAI and of servers that imitate it. An unknown status counts as waiting.
+// Statuses of OpenAI and of compatible servers. An unknown status counts as waiting.
 const failedStatuses = new Set(['failed', 'error', 'cancelled', 'canceled', 'expired']);
 
 function statusOf({ status, progress, seconds, error }: JsonRecord, jobId: string): VideoStatus {

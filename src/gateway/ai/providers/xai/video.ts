@@ -16,7 +16,7 @@ const resolutions = { 480: '480p', 720: '720p', 1080: '1080p' };
 
 export const xaiVideo: VideoAdapter = {
   keyHeader: 'authorization',
-  // `output` is a URL to which xAI would deliver the video.
+  // `output` is a URL that would receive the video.
   reservedMembers: new Set(['model', 'prompt', 'n', 'duration', 'aspect_ratio', 'image', 'output']),
   check(call) {
     requireOneImage(call);

@@ -1,5 +1,5 @@
-// A pixel canvas without a graphics library. Shapes are signed distance functions, so their edges are smooth at every
-// size, and the same calls give the same pixels on every machine.
+// A pixel canvas without a graphics library. Shapes are signed distance functions, so their
+// edges are smooth at every size, and the same calls give the same pixels on every machine.
 
 export interface Canvas {
   width: number;
@@ -125,8 +125,8 @@ function blend(
   }
 }
 
-// Signed distances to the edge of a shape of radius 1 around the origin: y points down, negative is inside. Some are
-// bounds only, which is enough because they are exact near the edge.
+// Signed distances to the edge of a shape of radius 1 around the origin: y points down, negative
+// is inside. Some are bounds only, which is enough because they are exact near the edge.
 const distances: Record<ShapeKind, (x: number, y: number) => number> = {
   circle: (x, y) => Math.hypot(x, y) - 1,
   ring: (x, y) => Math.abs(Math.hypot(x, y) - 0.78) - 0.22,

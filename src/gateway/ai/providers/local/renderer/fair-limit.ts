@@ -1,7 +1,10 @@
-// A limit on concurrent tasks in which owners take turns (round robin) and no owner holds every slot.
+// A limit on concurrent tasks with round-robin scheduling between owners; no owner gets every slot.
 
 export interface FairLimit {
-  /** Resolves to the function that releases the slot. Rejects with the signal's reason when it is aborted first. */
+  /**
+   * Resolves to the function that releases the slot. Rejects with the signal's
+   * reason when it is aborted first.
+   */
   acquire(owner: string, signal: AbortSignal): Promise<() => void>;
   /** Tasks of the owner that wait for a slot. */
   countWaiting(owner: string): number;

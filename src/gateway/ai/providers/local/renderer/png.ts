@@ -35,7 +35,9 @@ function chunk(name: string, data: Buffer): Buffer {
   return Buffer.concat([frame.subarray(0, 4), body, frame.subarray(4)]);
 }
 
-/** Rows with the filter "up": differences from the pixel above are small in smooth images and compress well. */
+/**
+ * Rows with the filter "up": differences from the pixel above are small in smooth images and compress well.
+ */
 function filteredRows({ width, height, rgba }: Canvas): Buffer {
   const rowBytes = 1 + width * bytesPerPixel;
   const rows = Buffer.alloc(height * rowBytes);

@@ -1,6 +1,6 @@
-// Runs rendering, encoding and speech synthesis in worker threads, since they would block the event loop. Each task gets
-// a thread of its own, so that aborting it ends the thread. Owners take turns and each task has a deadline, so one
-// owner's tasks delay those of another by one task at most.
+// Runs rendering, encoding and speech synthesis in worker threads, since they would block the event loop.
+// Each task gets a thread of its own, so that aborting it ends the thread. Tasks are scheduled round-robin
+// between owners and have a deadline, so one owner's tasks delay those of another by one task at most.
 import { startThread } from '../../../../../kernel/assets.ts';
 import { Problem } from '../../../../../kernel/problem.ts';
 import type { MediaFile, GenerationContext, Size } from '../../../hub/media-model.ts';
@@ -22,13 +22,16 @@ export type RenderTask =
 export type RenderMessage = { kind: 'progress'; share: number } | { kind: 'finished'; file: MediaFile };
 
 export interface RenderPool {
-  /** Rejects with the signal's reason as soon as it is aborted, and with a 422 when the task exceeds its deadline. */
+  /**
+   * Rejects with the signal's reason as soon as it is aborted, and with a 422 when
+   * the task exceeds its deadline.
+   */
   render(task: RenderTask, context: GenerationContext): Promise<MediaFile>;
   /** Tasks of the owner that wait for a thread. */
   countWaiting(owner: string): number;
 }
 
-// Three times what the largest task takes on one otherwise idle core of 2026.
+// Three times the duration of the largest task on one otherwise idle core of 2026.
 const defaultDeadlinesMs: Record<RenderTask['kind'], number> = {
   shapes: 60_000,
   storyboard: 120_000,
@@ -62,7 +65,8 @@ async function renderInThread(
   deadlineMs: number,
 ): Promise<MediaFile> {
   signal.throwIfAborted();
-  // The encoder and the synthesizer are third-party programs: they see no environment variable and write no output.
+  // The encoder and the synthesizer are third-party programs: they get no
+  // environment variables, and their output is discarded.
   const worker = startThread('src/gateway/ai/providers/local/renderer/render-thread', {
     workerData: task,
     env: {},

@@ -1,5 +1,5 @@
-// The vocabulary of `local/shapes`: colors, numbers and names of simple things, and how a prompt of them is read. All
-// other words are ignored.
+// The vocabulary of `local/shapes`: colors, numbers and names of simple things, and
+// how a prompt of them is read. All other words are ignored.
 import type { Color, ShapeKind } from './canvas.ts';
 
 const colors: Record<string, Color> = {
@@ -124,13 +124,13 @@ const numbers: Record<string, number> = {
 const defaultPlural = 3;
 const maxPerItem = 24;
 
-/** What a prompt asks for. */
+/** The content of a prompt. */
 export interface SceneDescription {
   background: readonly [Color, Color] | undefined;
   items: { kind: ShapeKind; color: Color | undefined; count: number }[];
 }
 
-/** Reads the prompt word by word: numbers and colors belong to the next thing that is named. */
+/** Parses the prompt word by word: numbers and colors belong to the next named thing. */
 export function describeScene(prompt: string): SceneDescription {
   const scene: SceneDescription = { background: undefined, items: [] };
   let color: Color | undefined;

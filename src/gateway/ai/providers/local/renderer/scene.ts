@@ -1,5 +1,5 @@
-// The image of a prompt, by rules and without a model: what scene-words.ts understands is drawn, and everything else is
-// chosen by a random generator that is seeded with the prompt and the seed of the call.
+// The image of a prompt, by rules and without a model: recognized words are drawn (scene-words.ts), and
+// all other choices come from a random generator that is seeded with the prompt and the seed of the call.
 import { createHash } from 'node:crypto';
 import type { Size } from '../../../hub/media-model.ts';
 import {
@@ -18,7 +18,7 @@ import { dark, describeScene, mixColors, white, type SceneDescription } from './
 const sceneryKinds: readonly ShapeKind[] = ['wave', 'mountain'];
 const skyKinds: readonly ShapeKind[] = ['moon', 'cloud', 'star'];
 
-/** The shapes that the prompt asks for, and how many of them are scenery, which costs the most to draw. */
+/** The number of shapes in the prompt, and how many of them are scenery, which costs the most to draw. */
 export function countShapes(prompt: string): { shapes: number; scenery: number } {
   const { items } = describeScene(prompt);
   return { shapes: countItems(items), scenery: countItems(items.filter(isScenery)) };
@@ -57,7 +57,7 @@ interface Position {
   radius: number;
 }
 
-/** What the shapes of one image share while they are arranged. */
+/** State shared by the shapes of one image during the layout. */
 interface Layout extends Size {
   random: () => number;
   /** Shapes other than scenery. */
@@ -133,7 +133,9 @@ function heightRange(kind: ShapeKind): [number, number] {
   return kind === 'boat' || kind === 'house' || kind === 'tree' ? [0.4, 0.95] : [0, 1];
 }
 
-/** A position that overlaps no other. The radius shrinks until there is one, so that every shape is visible. */
+/**
+ * A position that overlaps no other. The radius shrinks until there is one, so that every shape is visible.
+ */
 function freePosition(
   { width, height, random, freeShapes, positions }: Layout,
   kind: ShapeKind,
@@ -155,7 +157,7 @@ function freePosition(
   }
 }
 
-/** Shapes by chance, for a prompt that names nothing to draw. */
+/** Random shapes, for a prompt without anything to draw. */
 function abstractShapes({ width, height }: Size, palette: readonly Color[], random: () => number): Shape[] {
   const kinds = shapeKinds.filter((kind) =>
     ['circle', 'ring', 'square', 'triangle', 'hexagon', 'star', 'moon'].includes(kind),
@@ -172,7 +174,7 @@ function abstractShapes({ width, height }: Size, palette: readonly Color[], rand
   }));
 }
 
-/** Five colors in harmony: neighbors on the color wheel, their opposites, and a dark one. */
+/** A harmonic palette of five colors: neighbors on the color wheel, their opposites, and a dark one. */
 function paletteOf(random: () => number): Color[] {
   const hue = random() * 360;
   const hueSteps = random() < 0.5 ? [0, 32, 180, 208, 300] : [0, 120, 150, 240, 30];

@@ -1,4 +1,5 @@
-// The image of `local/shapes`: the scene of the prompt, labelled in the image and in the file as drawn by rules.
+// The image of `local/shapes`: the scene of the prompt, labelled in the image and in
+// the file as drawn by rules.
 import { paintLine, lineWidth } from './bitmap-font.ts';
 import type { MediaFile } from '../../../hub/media-model.ts';
 import { encodePng } from './png.ts';
@@ -6,7 +7,7 @@ import { paintScene } from './scene.ts';
 import type { RenderTask } from './render-pool.ts';
 
 const label = 'LOCAL/SHAPES';
-// The label would fill a smaller image.
+// In a smaller image the label would cover the scene.
 const minLabelledSide = 160;
 
 export function renderShapes({ prompt, size, seed }: Extract<RenderTask, { kind: 'shapes' }>): MediaFile {

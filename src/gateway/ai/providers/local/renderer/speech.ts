@@ -1,5 +1,5 @@
-// Speech synthesis by Flite, a command line program compiled to WebAssembly. It runs once for each text and can access
-// one folder, which the caller creates and removes, since a terminated thread removes nothing.
+// Speech synthesis by Flite, a command line program compiled to WebAssembly. It runs once for each text and
+// can access one folder, which the caller creates and removes, since a terminated thread cannot clean up.
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { WASI } from 'node:wasi';

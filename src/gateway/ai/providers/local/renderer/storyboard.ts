@@ -1,5 +1,5 @@
-// The video of `local/storyboard`: each sentence of the prompt is a drawn scene over which the camera moves slowly, with
-// the sentence as a caption. Runs in a thread, since the encoder is synchronous.
+// The video of `local/storyboard`: each sentence of the prompt is a drawn scene over which the camera
+// moves slowly, with the sentence as a caption. Runs in a thread, since the encoder is synchronous.
 import type { createH264MP4Encoder } from 'h264-mp4-encoder';
 import { createCanvas, paintRectangle, type Canvas } from './canvas.ts';
 import { lineWidth, paintLine, wrapLines } from './bitmap-font.ts';
@@ -64,8 +64,8 @@ async function openEncoder(
     default: { createH264MP4Encoder: typeof createH264MP4Encoder };
   };
   const encoder = await library.createH264MP4Encoder();
-  // Speed 5 of 10. Every frame is a key frame: the encoder writes no table of key frames, so players would seek into the
-  // middle of a group.
+  // Speed 5 of 10. Every frame is a key frame: the encoder writes no table of key
+  // frames, so players would seek into the middle of a group.
   Object.assign(encoder, {
     width,
     height,
@@ -109,7 +109,7 @@ function paintFrame(
   paintCaption(frame, shot, { opacity: Math.min(share / Math.max(fade, 0.01), 1), scale });
 }
 
-/** Paints the part of the scene that the camera sees at this share of its shot. */
+/** Paints the part of the scene in the camera's view at this share of its shot. */
 function paintView(frame: Canvas, { scene, path }: Shot, share: number, opacity: number): void {
   const movement = Math.min(share, 1.5) - 0.5;
   const [rangeX, rangeY] = [scene.width - frame.width - 2, scene.height - frame.height - 2];
@@ -119,7 +119,7 @@ function paintView(frame: Canvas, { scene, path }: Shot, share: number, opacity:
     Math.max(Math.min(Math.floor(cameraX), rangeX), 0),
     Math.max(Math.min(Math.floor(cameraY), rangeY), 0),
   ];
-  // Bilinear interpolation between pixels, or the slow movement would jerk.
+  // Bilinear interpolation between pixels; without it the slow movement would jerk.
   const [shareX, shareY] = [cameraX - Math.floor(cameraX), cameraY - Math.floor(cameraY)];
   const { rgba: source } = scene;
   for (let y = 0; y < frame.height; y += 1) {

@@ -1,14 +1,18 @@
-// Checks the input of a call against the model: its media types, its answer format, and the size that a local model
-// reads. A model without `inputs` in its catalog entry is not checked; its provider answers for itself.
-import type { ChatCompletionRequest } from '../../../contract/gateway/types.gen.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { CatalogModel } from '../catalog/catalog.ts';
-import type { ModelCall, Prompt } from '../hub/language-model.ts';
+// Checks the input of a call against the model: its media types, its answer format,
+// and the input limit of a local model. A model without `inputs` in its catalog
+// entry is not checked here; its provider checks the input.
+import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import type { ModelCall, Prompt } from '../../hub/language-model.ts';
 import { approximateJsonBytes } from './json-size.ts';
-import { adapterOf } from '../providers/adapters.ts';
-import { readString } from './chat-completions/members.ts';
+import { adapterOf } from '../../providers/adapters.ts';
+import { readString } from '../chat-completions/members.ts';
 
-/** Throws a 422 for a file that the model does not take. `name` is the caller's name of the prompt, for the error. */
+/**
+ * Throws a 422 for a file that the model does not accept. `name` is the caller's
+ * name of the prompt, for the error.
+ */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
   for (const [index, message] of prompt.entries()) {
     if (typeof message.content === 'string') continue;
@@ -24,7 +28,9 @@ export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'p
   }
 }
 
-/** Throws a 422 that names `param` for a JSON answer without a schema, if the model's provider requires one. */
+/**
+ * Throws a 422 that names `param` for a JSON answer without a schema, if the model's provider requires one.
+ */
 export function checkAnswerFormat(
   model: Pick<CatalogModel, 'id' | 'providerEntry'>,
   format: ModelCall['responseFormat'],
@@ -47,7 +53,10 @@ const contentKinds = new Map([
   ['file', 'file'],
 ]);
 
-/** `checkPromptInputs` for the messages of a chat-completions request. Throws a 400 for a part whose type is no string. */
+/**
+ * `checkPromptInputs` for the messages of a chat-completions request. Throws a 400
+ * for a part whose type is not a string.
+ */
 export function checkChatInputs(model: CatalogModel, messages: ChatCompletionRequest['messages']): void {
   for (const [index, message] of messages.entries()) {
     const { content } = message as { content?: unknown };
@@ -59,6 +68,13 @@ export function checkChatInputs(model: CatalogModel, messages: ChatCompletionReq
       if (kind !== undefined) requireInput(model, kind, path);
     }
   }
+}
+
+/**
+ * Throws a 422 for a file of a media type that the model does not accept; `path` is the caller's name of it.
+ */
+export function checkInputType(model: CatalogModel, mediaType: string, path: string): void {
+  requireInput(model, inputKind(mediaType), path);
 }
 
 function inputKind(mediaType: string): string {

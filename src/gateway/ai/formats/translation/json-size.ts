@@ -1,6 +1,6 @@
 /**
- * The length of the value as JSON, roughly and never with its escapes. Stops counting above the limit, so that values of
- * any size are cheap.
+ * The length of the value as JSON, roughly and never with its escapes. Stops
+ * counting above the limit, so that values of any size are cheap.
  */
 export function approximateJsonBytes(value: unknown, limit: number): number {
   let length = 0;

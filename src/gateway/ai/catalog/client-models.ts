@@ -1,0 +1,85 @@
+// The catalog in the forms of other interfaces' model lists: OpenAI's, and Anthropic's with its pages.
+import type {
+  MessagesModel,
+  MessagesModelList,
+  ModelEntry,
+  ModelType,
+} from '../../../contract/gateway/types.gen.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { ModelEntry as CatalogEntry, Modality } from './models-file.ts';
+
+export interface ModelsPage {
+  limit?: number | undefined;
+  after_id?: string | undefined;
+  before_id?: string | undefined;
+}
+
+// The default of Anthropic's API.
+const defaultLimit = 20;
+
+const typeOfModality: Readonly<Record<Modality, ModelType>> = {
+  text: 'chat',
+  stream: 'chat',
+  openai: 'chat',
+  embedding: 'embedding',
+  image: 'image',
+  video: 'video',
+  tts: 'speech',
+  asr: 'transcription',
+};
+
+/** Models with several modalities count as chat models if chat is one of them. */
+export function modelType({ modalities }: Pick<CatalogEntry, 'modalities'>): ModelType {
+  const types = modalities.map((modality) => typeOfModality[modality]);
+  return types.find((type) => type === 'chat') ?? types[0] ?? 'other';
+}
+
+export function toModelEntry(model: CatalogEntry): ModelEntry {
+  const { id, created, provider, context_window, max_output_tokens } = model;
+  return {
+    id,
+    object: 'model',
+    created,
+    owned_by: provider,
+    type: modelType(model),
+    context_window,
+    max_output_tokens,
+  };
+}
+
+export function toMessagesModel(model: CatalogEntry): MessagesModel {
+  return {
+    id: model.id,
+    type: 'model',
+    display_name: model.name,
+    created_at: new Date(model.created * 1000).toISOString(),
+    max_input_tokens: model.context_window,
+    max_tokens: model.max_output_tokens,
+  };
+}
+
+/** A page of the models for chat. Throws a 400 for a page that begins at an unknown model. */
+export function toMessagesModelList(models: readonly CatalogEntry[], page: ModelsPage): MessagesModelList {
+  const { limit = defaultLimit, after_id: afterId, before_id: beforeId } = page;
+  const chatModels = models.filter((model) => modelType(model) === 'chat');
+  const from = afterId === undefined ? 0 : indexOf(chatModels, 'after_id', afterId) + 1;
+  const to = beforeId === undefined ? chatModels.length : indexOf(chatModels, 'before_id', beforeId);
+  const range = chatModels.slice(from, to);
+  // A page before a model is read backwards and ends there.
+  const isBackwards = beforeId !== undefined && afterId === undefined;
+  const data = (isBackwards ? range.slice(-limit) : range.slice(0, limit)).map(toMessagesModel);
+  return {
+    data,
+    has_more: range.length > data.length,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+  };
+}
+
+function indexOf(models: readonly CatalogEntry[], param: string, modelId: string): number {
+  const index = models.findIndex(({ id }) => id === modelId);
+  if (index >= 0) return index;
+  throw new Problem('bad_request', 'invalid_request', `${param} is no model of this list: ${modelId}.`, {
+    param,
+  });
+}

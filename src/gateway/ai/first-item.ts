@@ -1,0 +1,8 @@
+/** Waits for the first item of a stream, so that an earlier failure still gets an HTTP status. */
+export async function waitForFirst<T>(items: AsyncGenerator<T>): Promise<AsyncGenerator<T>> {
+  const first = await items.next();
+  return (async function* () {
+    if (first.done !== true) yield first.value;
+    yield* items;
+  })();
+}

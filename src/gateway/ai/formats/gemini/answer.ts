@@ -1,0 +1,158 @@
+// Serializes answers of the hub as those of Gemini's API, whole or in chunks of a stream.
+import type { GeminiAnswer, GeminiPart } from '../../../../contract/gateway/types.gen.ts';
+import { parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import {
+  type Answer,
+  type Content,
+  type FinishReason,
+  type ProviderMetadata,
+  type StreamPart,
+  type Usage,
+  validTokenCount,
+} from '../../hub/language-model.ts';
+
+export interface GeminiAnswerOptions {
+  modelId: string;
+  responseId: string;
+  /** Whether the caller requested the model's reasoning. */
+  includeThoughts: boolean;
+}
+
+type FinishWord = NonNullable<NonNullable<GeminiAnswer['candidates']>[number]['finishReason']>;
+
+/** Throws for a failed answer: the format has no finish reason for it. */
+export function serializeAnswer(answer: Answer, options: GeminiAnswerOptions): GeminiAnswer {
+  const parts = answer.content.flatMap((content) => toParts(content, options));
+  return {
+    ...chunk(parts, options, toFinishWord(answer.finishReason)),
+    usageMetadata: toUsage(answer.usage),
+  };
+}
+
+/** Throws the errors of the parts, and a Problem when they end without a `finish`. */
+export async function* serializeChunks(
+  parts: AsyncIterable<StreamPart>,
+  options: GeminiAnswerOptions,
+): AsyncGenerator<GeminiAnswer> {
+  for await (const part of parts) {
+    if (part.type === 'error') throw part.error;
+    if (part.type === 'finish') {
+      yield { ...chunk([], options, toFinishWord(part.finishReason)), usageMetadata: toUsage(part.usage) };
+      return;
+    }
+    const deltas = partsOfStream(part, options);
+    if (deltas.length > 0) yield chunk(deltas, options);
+  }
+  throw new Problem(
+    'upstream_failed',
+    'upstream_truncated',
+    'The model broke off before its answer was complete.',
+  );
+}
+
+function chunk(
+  parts: GeminiPart[],
+  { modelId, responseId }: GeminiAnswerOptions,
+  finishReason?: FinishWord,
+): GeminiAnswer {
+  return {
+    candidates: [
+      {
+        index: 0,
+        content: { role: 'model', parts },
+        ...(finishReason === undefined ? {} : { finishReason }),
+      },
+    ],
+    modelVersion: modelId,
+    responseId,
+  };
+}
+
+function toParts(content: Content, options: GeminiAnswerOptions): GeminiPart[] {
+  switch (content.type) {
+    case 'text':
+      return [{ text: content.text, ...signatureOf(content.providerMetadata) }];
+    case 'reasoning':
+      return options.includeThoughts
+        ? [{ text: content.text, thought: true, ...signatureOf(content.providerMetadata) }]
+        : [];
+    case 'tool-call':
+      return [toFunctionCall(content)];
+    case 'file':
+      return typeof content.data === 'string'
+        ? [{ inlineData: { mimeType: content.mediaType, data: content.data } }]
+        : [];
+    default:
+      return [];
+  }
+}
+
+// The parts of a stream are deltas; a function call is one part with its whole input.
+function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOptions): GeminiPart[] {
+  switch (part.type) {
+    case 'text-delta':
+      return part.delta === '' ? [] : [{ text: part.delta, ...signatureOf(part.providerMetadata) }];
+    case 'reasoning-delta':
+      return includeThoughts && part.delta !== ''
+        ? [{ text: part.delta, thought: true, ...signatureOf(part.providerMetadata) }]
+        : [];
+    case 'tool-call':
+      return [toFunctionCall(part)];
+    default:
+      return [];
+  }
+}
+
+function toFunctionCall(call: Extract<Content, { type: 'tool-call' }>): GeminiPart {
+  const args = parseJsonOrUndefined(call.input);
+  return {
+    functionCall: {
+      id: call.toolCallId,
+      name: call.toolName,
+      args: typeof args === 'object' && args !== null ? (args as Record<string, unknown>) : {},
+    },
+    ...signatureOf(call.providerMetadata),
+  };
+}
+
+/** Google's models expect the signature of a thought back with the part in the next turn. */
+function signatureOf(metadata: ProviderMetadata | undefined): { thoughtSignature?: string } {
+  const signature = metadata?.['google']?.['thoughtSignature'];
+  return typeof signature === 'string' ? { thoughtSignature: signature } : {};
+}
+
+function toFinishWord({ unified, raw = 'error' }: FinishReason): FinishWord {
+  switch (unified) {
+    case 'error':
+      throw new Problem(
+        'upstream_failed',
+        'upstream_failed',
+        `The model gave its answer up (${raw.slice(0, 64)}).`,
+      );
+    case 'length':
+      return 'MAX_TOKENS';
+    case 'content-filter':
+      return 'SAFETY';
+    case 'stop':
+    case 'tool-calls':
+      return 'STOP';
+    default:
+      return 'OTHER';
+  }
+}
+
+/** Output tokens without reasoning tokens, which Gemini counts separately. */
+function toUsage({ inputTokens, outputTokens }: Usage): NonNullable<GeminiAnswer['usageMetadata']> {
+  const prompt = validTokenCount(inputTokens.total) ?? 0;
+  const output = validTokenCount(outputTokens.total) ?? 0;
+  const thoughts = Math.min(validTokenCount(outputTokens.reasoning) ?? 0, output);
+  const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
+  return {
+    promptTokenCount: prompt,
+    candidatesTokenCount: output - thoughts,
+    totalTokenCount: prompt + output,
+    ...(thoughts > 0 ? { thoughtsTokenCount: thoughts } : {}),
+    ...(cached > 0 ? { cachedContentTokenCount: cached } : {}),
+  };
+}

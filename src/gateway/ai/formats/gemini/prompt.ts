@@ -1,0 +1,168 @@
+// Converts the contents of a Gemini request to a prompt in the AI SDK's format.
+import type {
+  GeminiContent,
+  GeminiPart,
+  GeminiRequest,
+  StreamRequest,
+} from '../../../../contract/gateway/types.gen.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+
+type PromptMessage = StreamRequest['prompt'][number];
+type UserPart = Exclude<Extract<PromptMessage, { role: 'user' }>['content'], string>[number];
+type AssistantPart = Exclude<Extract<PromptMessage, { role: 'assistant' }>['content'], string>[number];
+type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
+
+interface FunctionCall {
+  id: string;
+  name: string;
+}
+
+interface CallQueue {
+  calls: FunctionCall[];
+  next: number;
+}
+
+/**
+ * Function calls without a result so far. Many clients send no ids; then results are matched by
+ * the order of the calls. Both ways take constant time, as a body can have thousands of calls.
+ */
+class FunctionCalls {
+  count = 0;
+  readonly #byId = new Map<string, CallQueue>();
+  readonly #byName = new Map<string, CallQueue>();
+  readonly #answered = new Set<FunctionCall>();
+
+  add(call: FunctionCall): void {
+    this.count += 1;
+    enqueue(this.#byId, call.id, call);
+    enqueue(this.#byName, call.name, call);
+  }
+
+  /** The first open call of the id or name; undefined when there is none. */
+  take(key: { id: string } | { name: string }): FunctionCall | undefined {
+    const queue = 'id' in key ? this.#byId.get(key.id) : this.#byName.get(key.name);
+    while (queue !== undefined && queue.next < queue.calls.length) {
+      const call = queue.calls[queue.next];
+      queue.next += 1;
+      if (call === undefined || this.#answered.has(call)) continue;
+      this.#answered.add(call);
+      return call;
+    }
+    return undefined;
+  }
+}
+
+function enqueue(queues: Map<string, CallQueue>, key: string, call: FunctionCall): void {
+  const queue = queues.get(key);
+  if (queue === undefined) queues.set(key, { calls: [call], next: 0 });
+  else queue.calls.push(call);
+}
+
+export function toPrompt({ systemInstruction, contents }: GeminiRequest): StreamRequest['prompt'] {
+  const calls = new FunctionCalls();
+  const system = systemInstruction === undefined ? '' : systemText(systemInstruction);
+  return [
+    ...(system === '' ? [] : [{ role: 'system' as const, content: system }]),
+    ...contents.flatMap((content, index) => toMessages(content, `contents[${index}]`, calls)),
+  ];
+}
+
+function systemText({ parts = [] }: GeminiContent): string {
+  return parts
+    .map((part, index) => {
+      if (part.text === undefined) throw invalid(`systemInstruction.parts[${index}]`, 'must be text');
+      return part.text;
+    })
+    .join('\n');
+}
+
+function toMessages(
+  { role = 'user', parts = [] }: GeminiContent,
+  path: string,
+  calls: FunctionCalls,
+): PromptMessage[] {
+  const at = (index: number) => `${path}.parts[${index}]`;
+  if (role === 'model')
+    return [
+      { role: 'assistant', content: parts.map((part, index) => toAssistantPart(part, at(index), calls)) },
+    ];
+  // Gemini puts function results and user text into one content; the hub has two messages for them.
+  const results: ToolPart[] = [];
+  const userParts: UserPart[] = [];
+  for (const [index, part] of parts.entries()) {
+    if (part.functionResponse === undefined) userParts.push(toUserPart(part, at(index)));
+    else results.push(toToolResult(part.functionResponse, at(index), calls));
+  }
+  return [
+    ...(results.length === 0 ? [] : [{ role: 'tool' as const, content: results }]),
+    ...(userParts.length === 0 ? [] : [{ role: 'user' as const, content: userParts }]),
+  ];
+}
+
+function toUserPart(part: GeminiPart, path: string): UserPart {
+  const { text, inlineData, fileData } = part;
+  if (text !== undefined) return { type: 'text', text };
+  if (inlineData !== undefined)
+    return {
+      type: 'file',
+      mediaType: inlineData.mimeType,
+      data: { type: 'data', data: inlineData.data },
+      ...(inlineData.displayName === undefined ? {} : { filename: inlineData.displayName }),
+    };
+  if (fileData !== undefined) {
+    if (!URL.canParse(fileData.fileUri)) throw invalid(`${path}.fileData.fileUri`, 'is not a valid URL');
+    return {
+      type: 'file',
+      mediaType: fileData.mimeType ?? 'application/octet-stream',
+      data: { type: 'url', url: fileData.fileUri },
+    };
+  }
+  throw unsupportedPart(part, path);
+}
+
+function toAssistantPart(part: GeminiPart, path: string, calls: FunctionCalls): AssistantPart {
+  const { text, thought: isReasoning, functionCall } = part;
+  const options =
+    part.thoughtSignature === undefined
+      ? {}
+      : { providerOptions: { google: { thoughtSignature: part.thoughtSignature } } };
+  if (text !== undefined) return { type: isReasoning === true ? 'reasoning' : 'text', text, ...options };
+  if (functionCall === undefined) throw unsupportedPart(part, path);
+  const { name, args = {}, id = `call_${calls.count + 1}` } = functionCall;
+  calls.add({ id, name });
+  return { type: 'tool-call', toolCallId: id, toolName: name, input: args, ...options };
+}
+
+function toToolResult(
+  { id, name, response }: NonNullable<GeminiPart['functionResponse']>,
+  path: string,
+  calls: FunctionCalls,
+): ToolPart {
+  const call = calls.take(id === undefined ? { name } : { id });
+  if (call === undefined)
+    throw invalid(`${path}.functionResponse`, `answers no call of ${name} in an earlier content`);
+  return {
+    type: 'tool-result',
+    toolCallId: call.id,
+    toolName: name,
+    output: { type: 'json', value: response ?? {} },
+  };
+}
+
+function unsupportedPart(part: GeminiPart, path: string): Problem {
+  const [member] = Object.keys(part);
+  if (member === undefined) return invalid(path, 'is empty');
+  return new Problem(
+    'impossible',
+    'unsupported_by_model',
+    `A part with ${member} is not supported at ${path}.`,
+    { param: `${path}.${member}` },
+  );
+}
+
+function invalid(path: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', `The member ${path} ${message}.`, {
+    param: path,
+    details: [{ path, message }],
+  });
+}

@@ -1,0 +1,116 @@
+// Converts a request of Gemini's API to one of the AI SDK's language-model format and continues as
+// that format does: the same checks, the same measure for its reservation, the same call of the hub.
+import type {
+  GeminiGenerationConfig,
+  GeminiRequest,
+  GeminiTool,
+  GeminiToolConfig,
+  StreamRequest,
+} from '../../../../contract/gateway/types.gen.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import { toPrompt } from './prompt.ts';
+import { toJsonSchema } from './schema.ts';
+
+/** Throws a 400 for inconsistent contents, and a 422 for content that the hub cannot express. */
+export function toStreamRequest(model: string, body: GeminiRequest): StreamRequest {
+  const { generationConfig: config = {}, tools, toolConfig } = body;
+  refuseUnsupported(body, config);
+  const functions = toFunctions(tools ?? []);
+  const effort = config.thinkingConfig?.thinkingLevel?.toLowerCase();
+  const choice = functions.length === 0 ? undefined : toToolChoice(toolConfig);
+  return {
+    model,
+    prompt: toPrompt(body),
+    ...toSettings(config),
+    ...(functions.length === 0 ? {} : { tools: functions }),
+    ...(choice === undefined ? {} : { toolChoice: choice }),
+    ...(effort === undefined || effort === 'thinking_level_unspecified' ? {} : { reasoning_effort: effort }),
+  };
+}
+
+/** Hints in the request that no model here supports. */
+export function ignoredHints({ safetySettings, labels, generationConfig }: GeminiRequest): string[] {
+  return [
+    ...(safetySettings === undefined ? [] : ['safetySettings']),
+    ...(labels === undefined ? [] : ['labels']),
+    ...(generationConfig?.thinkingConfig?.thinkingBudget === undefined
+      ? []
+      : ['generationConfig.thinkingConfig.thinkingBudget']),
+  ];
+}
+
+function toSettings(config: GeminiGenerationConfig): Partial<StreamRequest> {
+  const { maxOutputTokens, temperature, topP, topK, stopSequences, seed } = config;
+  const { presencePenalty, frequencyPenalty } = config;
+  const responseFormat = toResponseFormat(config);
+  const settings: Partial<StreamRequest> = {
+    maxOutputTokens,
+    temperature,
+    topP,
+    topK,
+    stopSequences,
+    seed,
+    presencePenalty,
+    frequencyPenalty,
+    responseFormat,
+  };
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
+}
+
+function toResponseFormat(config: GeminiGenerationConfig): StreamRequest['responseFormat'] {
+  const { responseMimeType: mediaType = 'text/plain', responseSchema, responseJsonSchema } = config;
+  const hasSchema = responseSchema !== undefined || responseJsonSchema !== undefined;
+  if (mediaType === 'text/plain' && !hasSchema) return undefined;
+  if (mediaType !== 'application/json')
+    throw unsupported(
+      'generationConfig.responseMimeType',
+      'An answer is text/plain, or application/json with or without a schema.',
+    );
+  if (!hasSchema) return { type: 'json' };
+  return { type: 'json', schema: responseJsonSchema ?? toJsonSchema(responseSchema ?? {}) };
+}
+
+function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['tools']> {
+  return tools.flatMap(({ functionDeclarations, ...others }, index) => {
+    const [other] = Object.keys(others);
+    if (other !== undefined)
+      throw unsupported(
+        `tools[${index}].${other}`,
+        `Tools are functions here; ${other} is not supported on this path.`,
+      );
+    return (functionDeclarations ?? []).map(({ name, description, parameters, parametersJsonSchema }) => ({
+      type: 'function' as const,
+      name,
+      ...(description === undefined ? {} : { description }),
+      inputSchema:
+        parametersJsonSchema ??
+        (parameters === undefined ? { type: 'object', properties: {} } : toJsonSchema(parameters)),
+    }));
+  });
+}
+
+function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['toolChoice'] {
+  const { mode = 'AUTO', allowedFunctionNames = [] } = config?.functionCallingConfig ?? {};
+  const [onlyName, ...others] = allowedFunctionNames;
+  if (others.length > 0)
+    throw unsupported(
+      'toolConfig.functionCallingConfig.allowedFunctionNames',
+      'One allowed function can be named; for several, leave the others out of tools.',
+    );
+  if (onlyName !== undefined) return { type: 'tool', toolName: onlyName };
+  if (mode === 'ANY') return { type: 'required' };
+  return { type: mode === 'NONE' ? 'none' : 'auto' };
+}
+
+function refuseUnsupported({ cachedContent }: GeminiRequest, config: GeminiGenerationConfig): void {
+  if (cachedContent !== undefined)
+    throw unsupported('cachedContent', 'Content that is cached at a provider is not supported.');
+  if ((config.candidateCount ?? 1) > 1)
+    throw unsupported('generationConfig.candidateCount', 'A call gives one candidate; leave it out.');
+  if (config.responseModalities?.some((modality) => modality !== 'TEXT') === true)
+    throw unsupported('generationConfig.responseModalities', 'Models of this path answer in TEXT.');
+}
+
+function unsupported(param: string, message: string): Problem {
+  return new Problem('impossible', 'unsupported_by_model', message, { param });
+}

@@ -1,0 +1,34 @@
+// Gemini's schemas are those of OpenAPI 3.0: types in capitals, `nullable`, and counts as strings.
+import { isRecord } from '../../../../kernel/json-value.ts';
+
+const schemaMembers = ['items', 'additionalProperties'];
+const schemaLists = ['anyOf'];
+const schemaMaps = ['properties'];
+const counts = ['minItems', 'maxItems', 'minLength', 'maxLength', 'minProperties', 'maxProperties'];
+// Orders the members for Google's own models; JSON Schema has no keyword for it.
+const notJsonSchema = ['propertyOrdering', 'nullable'];
+
+/** Recursion is safe: the parser has bounded the depth of the body. */
+export function toJsonSchema(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const entries = Object.entries(schema)
+    .filter(([name]) => !notJsonSchema.includes(name))
+    .map(([name, value]): [string, unknown] => [name, convertMember(name, value)]);
+  const converted = Object.fromEntries(entries);
+  const { type } = converted;
+  return schema['nullable'] === true && typeof type === 'string'
+    ? { ...converted, type: [type, 'null'] }
+    : converted;
+}
+
+function convertMember(name: string, value: unknown): unknown {
+  if (name === 'type' && typeof value === 'string') return value.toLowerCase();
+  if (counts.includes(name) && typeof value === 'string') return Number(value);
+  if (schemaMembers.includes(name) && isRecord(value)) return toJsonSchema(value);
+  if (schemaLists.includes(name) && Array.isArray(value))
+    return value.map((member: unknown) => (isRecord(member) ? toJsonSchema(member) : member));
+  if (schemaMaps.includes(name) && isRecord(value))
+    return Object.fromEntries(
+      Object.entries(value).map(([member, own]) => [member, isRecord(own) ? toJsonSchema(own) : own]),
+    );
+  return value;
+}

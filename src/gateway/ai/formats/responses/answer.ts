@@ -1,0 +1,171 @@
+// Serializes answers of the hub in the responses format, whole or as the events of a stream.
+import type {
+  ResponseAnswer,
+  ResponseEvent,
+  ResponseOutputItem,
+  ResponseRequest,
+  ResponseUsage,
+} from '../../../../contract/gateway/types.gen.ts';
+import { asRecord } from '../../../../kernel/json-value.ts';
+import {
+  validTokenCount,
+  type Answer,
+  type FinishReason,
+  type StreamPart,
+  type Usage,
+  type Warning,
+} from '../../hub/language-model.ts';
+import { answerBlocks, streamBlocks } from '../translation/blocks.ts';
+import { approximateJsonBytes } from '../translation/json-size.ts';
+import { createItem, replayItem, serializeItem } from './items.ts';
+import { createItemEvents, type UnnumberedEvent } from './item-events.ts';
+import { customToolNames } from './tools.ts';
+
+export interface ResponseOptions {
+  modelId: string;
+  /** `resp_…`. */
+  responseId: string;
+  /** The time now, in seconds. */
+  nowSeconds: () => number;
+  /** The request, whose settings the answer repeats. */
+  body: ResponseRequest;
+}
+
+/** The whole answer as one response. Throws for a failed answer. */
+export function serializeResponse(answer: Answer, options: ResponseOptions): ResponseAnswer {
+  const customTools = customToolNames(options.body);
+  const output = answerBlocks(answer).flatMap((block): ResponseOutputItem[] => {
+    const item = createItem(block, customTools);
+    const serialized = serializeItem(item, 'completed');
+    return block.kind === 'tool' && block.replay !== undefined
+      ? [replayItem(item), serialized]
+      : [serialized];
+  });
+  return finalResponse(responseObject(options), { ...answer, output, nowSeconds: options.nowSeconds });
+}
+
+export interface ResponseStreamOptions extends ResponseOptions {
+  /** Called before the first event with the options of the call that the model ignores. */
+  onWarnings: (warnings: readonly Warning[]) => void;
+}
+
+/**
+ * The parts of a stream as events. Throws the errors of the parts, and a Problem when they end without a
+ * `finish`. The first event follows the first content, so that an earlier failure still gets an HTTP status.
+ */
+export async function* serializeResponseEvents(
+  parts: AsyncIterable<StreamPart>,
+  { onWarnings, ...options }: ResponseStreamOptions,
+): AsyncGenerator<ResponseEvent> {
+  const response = responseObject(options);
+  const items = createItemEvents(customToolNames(options.body));
+  let count = 0;
+  const numbered = (event: UnnumberedEvent): ResponseEvent => {
+    const sequence = count;
+    count += 1;
+    return { ...event, sequence_number: sequence };
+  };
+  for await (const event of streamBlocks(parts, onWarnings)) {
+    if (count === 0) {
+      yield numbered({ type: 'response.created', response });
+      yield numbered({ type: 'response.in_progress', response });
+    }
+    if (event.type === 'finish') {
+      const { output } = items;
+      const final = finalResponse(response, { ...event, output, nowSeconds: options.nowSeconds });
+      const type = final.status === 'incomplete' ? 'response.incomplete' : 'response.completed';
+      yield numbered({ type, response: final });
+    } else for (const itemEvent of items.serialize(event)) yield numbered(itemEvent);
+  }
+}
+
+function finalResponse(
+  response: ResponseAnswer,
+  {
+    finishReason,
+    usage,
+    output,
+    nowSeconds,
+  }: {
+    finishReason: FinishReason;
+    usage: Usage;
+    output: ResponseOutputItem[];
+    nowSeconds: () => number;
+  },
+): ResponseAnswer {
+  const reason = incompleteReason(finishReason);
+  return {
+    ...response,
+    status: reason === undefined ? 'completed' : 'incomplete',
+    completed_at: reason === undefined ? nowSeconds() : null,
+    incomplete_details: reason === undefined ? null : { reason },
+    output,
+    usage: serializeUsage(usage),
+  };
+}
+
+function incompleteReason({ unified }: FinishReason): string | undefined {
+  if (unified === 'length') return 'max_output_tokens';
+  return unified === 'content-filter' ? 'content_filter' : undefined;
+}
+
+function serializeUsage({ inputTokens, outputTokens }: Usage): ResponseUsage {
+  const input = validTokenCount(inputTokens.total) ?? 0;
+  const output = validTokenCount(outputTokens.total) ?? 0;
+  return {
+    input_tokens: input,
+    input_tokens_details: {
+      cached_tokens: validTokenCount(inputTokens.cacheRead) ?? 0,
+      cache_write_tokens: validTokenCount(inputTokens.cacheWrite) ?? 0,
+    },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: validTokenCount(outputTokens.reasoning) ?? 0 },
+    total_tokens: input + output,
+  };
+}
+
+// Three events repeat the whole response. Members of the request are repeated in them up to this size.
+const repeatedBytes = 16 * 1024;
+
+/** The answer before its first item. Clients expect all of these members. */
+function responseObject({ modelId, responseId, nowSeconds, body }: ResponseOptions): ResponseAnswer {
+  const repeat = <T>(value: unknown, otherwise: T): unknown =>
+    value === undefined || value === null || approximateJsonBytes(value, repeatedBytes) > repeatedBytes
+      ? otherwise
+      : value;
+  const { effort = null, summary = null } = asRecord(body.reasoning);
+  return {
+    id: responseId,
+    object: 'response',
+    created_at: nowSeconds(),
+    completed_at: null,
+    status: 'in_progress',
+    background: false,
+    error: null,
+    incomplete_details: null,
+    instructions: repeat(body.instructions, null),
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: null,
+    model: modelId,
+    output: [],
+    parallel_tool_calls: body['parallel_tool_calls'] ?? true,
+    presence_penalty: body['presence_penalty'] ?? 0,
+    frequency_penalty: body['frequency_penalty'] ?? 0,
+    previous_response_id: null,
+    prompt_cache_key: null,
+    reasoning: { effort, summary },
+    safety_identifier: null,
+    service_tier: 'default',
+    store: false,
+    temperature: body['temperature'] ?? 1,
+    text: { format: { type: 'text' }, ...asRecord(repeat(body['text'], undefined)) },
+    tool_choice: repeat(body['tool_choice'], 'auto'),
+    tools: repeat(body.tools, []),
+    top_logprobs: 0,
+    top_p: body['top_p'] ?? 1,
+    truncation: 'disabled',
+    usage: null,
+    user: null,
+    metadata: asRecord(repeat(body['metadata'], {})),
+  };
+}

@@ -1,0 +1,110 @@
+// The events of the items in order: each item is added, gets its content in deltas, and is done.
+import type { ResponseEvent, ResponseOutputItem } from '../../../../contract/gateway/types.gen.ts';
+import type { BlockEvent } from '../translation/blocks.ts';
+import { type BlockItem, createItem, outputText, replayItem, serializeItem, summaryText } from './items.ts';
+import { readCustomInput } from './tools.ts';
+
+/** An event without its `sequence_number`. */
+export type UnnumberedEvent = ResponseEvent;
+
+export interface ItemEvents {
+  serialize(event: BlockEvent): Generator<UnnumberedEvent>;
+  /** The completed items. */
+  readonly output: ResponseOutputItem[];
+}
+
+export function createItemEvents(customTools: ReadonlySet<string>): ItemEvents {
+  const output: ResponseOutputItem[] = [];
+  let item: BlockItem | undefined;
+  let hasReplay = false;
+  let hasContent = false;
+
+  function* whole(done: ResponseOutputItem): Generator<UnnumberedEvent> {
+    yield { type: 'response.output_item.added', output_index: output.length, item: done };
+    yield* finish(done);
+  }
+
+  function* finish(done: ResponseOutputItem): Generator<UnnumberedEvent> {
+    yield { type: 'response.output_item.done', output_index: output.length, item: done };
+    output.push(done);
+  }
+
+  function* end(ended: BlockItem): Generator<UnnumberedEvent> {
+    yield* contentEnd(ended, output.length);
+    yield* finish(serializeItem(ended, 'completed'));
+    if (ended.block.kind === 'tool' && ended.block.replay !== undefined && !hasReplay)
+      yield* whole(replayItem(ended));
+  }
+
+  return {
+    output,
+    *serialize(event) {
+      if (event.type === 'start') {
+        item = createItem(event.block, customTools);
+        hasReplay = event.block.kind === 'tool' && event.block.replay !== undefined;
+        if (hasReplay) yield* whole(replayItem(item));
+        const added = serializeItem(item, 'in_progress');
+        yield { type: 'response.output_item.added', output_index: output.length, item: added };
+        hasContent = false;
+        if (event.block.kind === 'text') yield* contentStart(item, output.length);
+      } else if (item !== undefined) {
+        if (event.type === 'end') yield* end(item);
+        else {
+          // The first delta opens the summary: reasoning may come in encrypted form alone.
+          if (event.block.kind === 'reasoning' && !hasContent) yield* contentStart(item, output.length);
+          hasContent = true;
+          yield* contentDelta(item, output.length, event.delta);
+        }
+      }
+    },
+  };
+}
+
+function* contentStart({ itemId, block }: BlockItem, outputIndex: number): Generator<UnnumberedEvent> {
+  const place = { item_id: itemId, output_index: outputIndex };
+  yield block.kind === 'text'
+    ? { type: 'response.content_part.added', ...place, content_index: 0, part: outputText('') }
+    : { type: 'response.reasoning_summary_part.added', ...place, summary_index: 0, part: summaryText('') };
+}
+
+function* contentDelta(
+  { itemId, block, isCustom }: BlockItem,
+  outputIndex: number,
+  delta: string,
+): Generator<UnnumberedEvent> {
+  const place = { item_id: itemId, output_index: outputIndex };
+  if (block.kind === 'text')
+    yield { type: 'response.output_text.delta', ...place, content_index: 0, delta, logprobs: [] };
+  else if (block.kind === 'reasoning')
+    yield { type: 'response.reasoning_summary_text.delta', ...place, summary_index: 0, delta };
+  else if (!isCustom) yield { type: 'response.function_call_arguments.delta', ...place, delta };
+}
+
+function* contentEnd(
+  { itemId, block, isCustom }: BlockItem,
+  outputIndex: number,
+): Generator<UnnumberedEvent> {
+  const place = { item_id: itemId, output_index: outputIndex };
+  const { text } = block;
+  if (block.kind === 'text') {
+    const at = { ...place, content_index: 0 };
+    yield { type: 'response.output_text.done', ...at, text, logprobs: [] };
+    yield { type: 'response.content_part.done', ...at, part: outputText(text) };
+  } else if (block.kind === 'reasoning') {
+    if (text === '') return;
+    const at = { ...place, summary_index: 0 };
+    yield { type: 'response.reasoning_summary_text.done', ...at, text };
+    yield { type: 'response.reasoning_summary_part.done', ...at, part: summaryText(text) };
+  } else if (isCustom) {
+    // The model writes the text inside a JSON value, so it is sent once the JSON is complete.
+    const input = readCustomInput(text);
+    yield { type: 'response.custom_tool_call_input.delta', ...place, delta: input };
+    yield { type: 'response.custom_tool_call_input.done', ...place, input };
+  } else
+    yield {
+      type: 'response.function_call_arguments.done',
+      ...place,
+      name: block.toolName,
+      arguments: text,
+    };
+}

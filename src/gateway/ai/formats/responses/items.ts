@@ -1,0 +1,69 @@
+// Builds items of the responses format from the blocks of the hub's answer.
+import type { ResponseContentPart, ResponseOutputItem } from '../../../../contract/gateway/types.gen.ts';
+import { id } from '../../../../kernel/ids.ts';
+import type { Block } from '../translation/blocks.ts';
+import { encodeReplay } from '../translation/replay.ts';
+import { readCustomInput } from './tools.ts';
+
+export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
+
+/** A block with the id of its item. */
+export interface BlockItem {
+  itemId: string;
+  block: Block;
+  /** Whether the block calls a custom tool, whose input is plain text. */
+  isCustom: boolean;
+}
+
+export function createItem(block: Block, customTools: ReadonlySet<string>): BlockItem {
+  const isCustom = block.kind === 'tool' && customTools.has(block.toolName);
+  const prefixes = { text: 'msg', reasoning: 'rs', tool: isCustom ? 'ctc' : 'fc' };
+  return { itemId: id(prefixes[block.kind]), block, isCustom };
+}
+
+/** The item with the content of its block; an `in_progress` item has no content. */
+export function serializeItem(item: BlockItem, status: ItemStatus): ResponseOutputItem {
+  const { itemId, block } = item;
+  const isEmpty = status === 'in_progress';
+  switch (block.kind) {
+    case 'text':
+      return {
+        type: 'message',
+        id: itemId,
+        status,
+        role: 'assistant',
+        content: isEmpty ? [] : [outputText(block.text)],
+      };
+    case 'reasoning':
+      return {
+        type: 'reasoning',
+        id: itemId,
+        summary: isEmpty || block.text === '' ? [] : [summaryText(block.text)],
+        ...(isEmpty ? {} : { encrypted_content: encodeReplay({ options: block.replay ?? {} }) }),
+      };
+    case 'tool':
+      return serializeToolCall(item, status);
+  }
+}
+
+function serializeToolCall({ itemId, block, isCustom }: BlockItem, status: ItemStatus): ResponseOutputItem {
+  const call = { id: itemId, call_id: block.toolCallId, name: block.toolName, status };
+  const text = status === 'in_progress' ? '' : block.text;
+  return isCustom
+    ? { type: 'custom_tool_call', ...call, input: text === '' ? '' : readCustomInput(text) }
+    : { type: 'function_call', ...call, arguments: text };
+}
+
+/** The item with the replay metadata of a tool call; clients return reasoning items unchanged. */
+export function replayItem({ block: { toolCallId, replay = {} } }: BlockItem): ResponseOutputItem {
+  const encrypted = encodeReplay({ toolCallId, options: replay });
+  return { type: 'reasoning', id: id('rs'), summary: [], encrypted_content: encrypted };
+}
+
+export function outputText(text: string): ResponseContentPart {
+  return { type: 'output_text', text, annotations: [], logprobs: [] };
+}
+
+export function summaryText(text: string): ResponseContentPart {
+  return { type: 'summary_text', text };
+}

@@ -1,0 +1,34 @@
+// Cache marks for the provider's prompt cache (`cache_control` of a block, a tool or a message).
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import type { ProviderEntry } from '../../catalog/models-file.ts';
+import type { ProviderOptions } from '../../hub/language-model.ts';
+import { adapterOfKind } from '../../providers/adapters.ts';
+import { readObject } from '../chat-completions/members.ts';
+import type { DroppedHints } from './dropped-hints.ts';
+
+/**
+ * The mark as options of a message or a part; empty for providers without marks.
+ * Throws a 400 for one of a wrong type.
+ */
+export function cacheMarkOf(
+  block: Readonly<Record<string, unknown>>,
+  { kind }: Pick<ProviderEntry, 'kind'>,
+  path: string,
+): { providerOptions?: ProviderOptions } {
+  const value = block['cache_control'] ?? undefined;
+  if (value === undefined) return {};
+  const mark = readObject(value, `${path}.cache_control`);
+  const { cacheMark: toOptions } = adapterOfKind(kind);
+  return toOptions === undefined ? {} : { providerOptions: toOptions(mark) };
+}
+
+/** As `cacheMarkOf`, with a warning for models without marks of their own. */
+export function cacheMark(
+  block: Readonly<Record<string, unknown>>,
+  { model, hints, path }: { model: CatalogModel; hints: DroppedHints; path: string },
+): { providerOptions?: ProviderOptions } {
+  const options = cacheMarkOf(block, model.providerEntry, path);
+  const isDropped = (block['cache_control'] ?? undefined) !== undefined && !('providerOptions' in options);
+  if (isDropped) hints.add('cache_control', 'this model caches by rules of its own');
+  return options;
+}

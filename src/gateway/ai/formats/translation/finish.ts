@@ -1,0 +1,22 @@
+// Checks of the end of an answer, for the translated formats.
+import { Problem } from '../../../../kernel/problem.ts';
+import type { FinishReason } from '../../hub/language-model.ts';
+
+/** Throws for a failed answer: every finish reason of the formats describes a usable one. */
+export function requireSuccess({ unified, raw = 'error' }: FinishReason): void {
+  if (unified === 'error')
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      `The model gave its answer up (${raw.slice(0, 64)}).`,
+    );
+}
+
+/** The failure of a stream without a `finish`. */
+export function truncatedAnswer(): Problem {
+  return new Problem(
+    'upstream_failed',
+    'upstream_truncated',
+    'The model broke off before its answer was complete.',
+  );
+}

@@ -1,0 +1,107 @@
+// Parts of a prompt that several translated formats read: files with their checks, the input of
+// an earlier tool call, and the names of tools that results refer to by the ids of their calls.
+import type { CatalogModel } from '../../catalog/catalog.ts';
+import type { Prompt } from '../../hub/language-model.ts';
+import { invalidMember, readString } from '../chat-completions/members.ts';
+import { checkInputType } from './input-checks.ts';
+
+export type PromptMessage = Prompt[number];
+export type UserPart = Extract<PromptMessage, { role: 'user' }>['content'][number];
+export type AssistantPart = Extract<PromptMessage, { role: 'assistant' }>['content'][number];
+export type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
+export type ToolOutput = Extract<ToolPart, { type: 'tool-result' }>['output'];
+export type FilePart = Extract<UserPart, { type: 'file' }>;
+type FileSource = Omit<FilePart, 'type' | 'providerOptions'>;
+
+/**
+ * A file at a URL, or in a data URL of base64. Throws a 400 for another text, and a
+ * 422 for an unsupported type.
+ */
+export function fileOfUrl(
+  model: CatalogModel,
+  url: string,
+  { path, mediaType }: { path: string; mediaType: string },
+): FileSource {
+  // Metering recognizes no longer head of a data URL (metering/measure.ts). The optional group must
+  // start with a semicolon: two adjacent runs of the same characters would backtrack quadratically.
+  const inline = /^data:([^;,]+)(?:;[^,]*)?;base64,/i.exec(url.slice(0, 256));
+  return inline
+    ? fileOfData(model, url.slice(inline[0].length), { path, mediaType: inline[1] ?? mediaType })
+    : fileOfAddress(model, url, {
+        path,
+        mediaType,
+        accepts: 'a data URL in base64 or an http or https address',
+      });
+}
+
+/** A file at an http or https address. Throws as above. */
+export function fileOfAddress(
+  model: CatalogModel,
+  url: string,
+  {
+    path,
+    mediaType,
+    accepts = 'an http or https address',
+  }: { path: string; mediaType: string; accepts?: string },
+): FileSource {
+  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) throw invalidMember(path, `must be ${accepts}`);
+  checkInputType(model, mediaType, path);
+  return { mediaType, data: { type: 'url', url: new URL(url) } };
+}
+
+/** A file by its bytes in base64. */
+export function fileOfData(
+  model: CatalogModel,
+  data: string,
+  { path, mediaType }: { path: string; mediaType: string },
+): FileSource {
+  checkInputType(model, mediaType, path);
+  return { mediaType, data: { type: 'data', data } };
+}
+
+/**
+ * The input of an earlier tool call from its JSON. Arguments that are not JSON are
+ * sent back unchanged. Providers require an object, so empty arguments become one.
+ */
+export function parseToolInput(text: string): unknown {
+  if (text.trim() === '') return {};
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * Tool names by the ids of their calls: results name the id alone, and the hub also requires the tool's name.
+ */
+export class ToolNames {
+  readonly #names = new Map<string, string>();
+
+  add(callId: string, toolName: string): void {
+    this.#names.set(callId, toolName);
+  }
+
+  /** Throws a 400 for an id that no earlier call has. */
+  find(value: unknown, path: string): { toolCallId: string; toolName: string } {
+    const toolCallId = readString(value, path);
+    const toolName = this.#names.get(toolCallId);
+    if (toolName === undefined) throw invalidMember(path, 'names no tool call of an earlier message');
+    return { toolCallId, toolName };
+  }
+}
+
+/** The result of a tool: a text when all parts are texts, otherwise the parts. */
+export function toToolOutput(parts: readonly UserPart[], isError = false): ToolOutput {
+  const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+  if (texts.length === parts.length)
+    return { type: isError ? 'error-text' : 'text', value: texts.join('\n') };
+  return {
+    type: 'content',
+    value: parts.map((part) => {
+      if (part.type === 'text') return { type: 'text', text: part.text };
+      const { data, mediaType, filename } = part;
+      return { type: 'file', data, mediaType, ...(filename === undefined ? {} : { filename }) };
+    }),
+  };
+}

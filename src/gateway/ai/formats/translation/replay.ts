@@ -1,0 +1,82 @@
+// Replay metadata: values that a provider expects back with its reasoning and its tool calls,
+// such as Anthropic's signatures, OpenAI's encrypted reasoning and Gemini's thought signatures.
+// Clients of the messages and responses formats return one opaque text with each block of
+// reasoning, so the gateway packs these values into that text and stores nothing itself.
+import { isRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
+import type { ProviderMetadata, ProviderOptions } from '../../hub/language-model.ts';
+
+export interface Replay {
+  /** The tool call that the values belong to; absent when they belong to the reasoning that carries them. */
+  toolCallId?: string | undefined;
+  options: ProviderOptions;
+}
+
+// An allowlist for packing and reading, because the text comes from the caller.
+const reasoningMembers: Readonly<Record<string, readonly string[]>> = {
+  anthropic: ['signature', 'redactedData'],
+  google: ['thoughtSignature'],
+  openai: ['itemId', 'reasoningEncryptedContent'],
+};
+
+const prefix = 'townhall.1.';
+
+/** The values to return with a block of reasoning; undefined when the provider expects none. */
+export function reasoningReplay(metadata: ProviderMetadata | undefined): ProviderOptions | undefined {
+  const options: ProviderOptions = {};
+  for (const [provider, names] of Object.entries(reasoningMembers)) {
+    const members = pickTexts(metadata?.[provider], names);
+    if (members !== undefined) options[provider] = members;
+  }
+  return Object.keys(options).length === 0 ? undefined : options;
+}
+
+/**
+ * The values to return with a tool call. Servers of other kinds forward Gemini's
+ * signature under their own names.
+ */
+export function toolCallReplay(metadata: ProviderMetadata | undefined): ProviderOptions | undefined {
+  for (const members of Object.values(metadata ?? {})) {
+    const google = pickTexts(members, ['thoughtSignature']);
+    if (google !== undefined) return { google };
+  }
+  return undefined;
+}
+
+/** Later values replace earlier ones of the same name. */
+export function mergeReplay(
+  earlier: ProviderOptions | undefined,
+  later: ProviderOptions | undefined,
+): ProviderOptions | undefined {
+  if (earlier === undefined || later === undefined) return later ?? earlier;
+  const merged = { ...earlier };
+  for (const [provider, members] of Object.entries(later))
+    merged[provider] = { ...merged[provider], ...members };
+  return merged;
+}
+
+export function encodeReplay({ toolCallId, options }: Replay): string {
+  const content = { ...(toolCallId === undefined ? {} : { for: toolCallId }), options };
+  return prefix + Buffer.from(JSON.stringify(content)).toString('base64url');
+}
+
+/** Undefined for a text of another server. */
+export function decodeReplay(text: string): Replay | undefined {
+  if (!text.startsWith(prefix)) return undefined;
+  const content = parseJsonOrUndefined(Buffer.from(text.slice(prefix.length), 'base64url').toString('utf8'));
+  if (!isRecord(content) || !isRecord(content['options'])) return undefined;
+  const toolCallId = content['for'];
+  return {
+    ...(typeof toolCallId === 'string' ? { toolCallId } : {}),
+    options: reasoningReplay(content['options'] as ProviderMetadata) ?? {},
+  };
+}
+
+function pickTexts(members: unknown, names: readonly string[]): Record<string, string> | undefined {
+  if (!isRecord(members)) return undefined;
+  const texts: Record<string, string> = {};
+  for (const name of names) {
+    const value = members[name];
+    if (typeof value === 'string' && value !== '') texts[name] = value;
+  }
+  return Object.keys(texts).length === 0 ? undefined : texts;
+}

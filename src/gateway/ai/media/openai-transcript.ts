@@ -1,0 +1,76 @@
+// A transcription in the formats of OpenAI's path: JSON, text, and subtitles.
+import type {
+  OpenAiTranscription,
+  OpenAiTranscriptionForm,
+  Transcription,
+} from '../../../contract/gateway/types.gen.ts';
+
+type TranscriptFormat = NonNullable<OpenAiTranscriptionForm['response_format']>;
+
+export type Transcript =
+  | { kind: 'json'; body: OpenAiTranscription }
+  | { kind: 'text'; text: string; mediaType: 'text/plain' | 'text/vtt' };
+
+export function toTranscript(transcription: Transcription, format: TranscriptFormat = 'json'): Transcript {
+  switch (format) {
+    case 'json':
+      return { kind: 'json', body: { text: transcription.text } };
+    case 'verbose_json':
+      return { kind: 'json', body: toVerbose(transcription) };
+    case 'text':
+      return { kind: 'text', text: `${transcription.text}\n`, mediaType: 'text/plain' };
+    case 'srt':
+      return { kind: 'text', text: toSrt(transcription), mediaType: 'text/plain' };
+    case 'vtt':
+      return { kind: 'text', text: toVtt(transcription), mediaType: 'text/vtt' };
+  }
+}
+
+function toVerbose({
+  text,
+  language,
+  duration_seconds: seconds,
+  segments,
+}: Transcription): OpenAiTranscription {
+  return {
+    task: 'transcribe',
+    text,
+    language: language ?? '',
+    duration: seconds ?? 0,
+    segments: segments.map((segment, id) => ({
+      id,
+      start: segment.start_second,
+      end: segment.end_second,
+      text: segment.text,
+    })),
+  };
+}
+
+/** A transcription without segments becomes one subtitle. */
+function subtitles({ text, segments, duration_seconds: seconds }: Transcription): Transcription['segments'] {
+  return segments.length > 0 ? segments : [{ text, start_second: 0, end_second: seconds ?? 0 }];
+}
+
+function toSrt(transcription: Transcription): string {
+  return subtitles(transcription)
+    .map(
+      ({ text, start_second: start, end_second: end }, index) =>
+        `${index + 1}\n${timestamp(start, ',')} --> ${timestamp(end, ',')}\n${text.trim()}\n`,
+    )
+    .join('\n');
+}
+
+function toVtt(transcription: Transcription): string {
+  const cues = subtitles(transcription).map(
+    ({ text, start_second: start, end_second: end }) =>
+      `${timestamp(start, '.')} --> ${timestamp(end, '.')}\n${text.trim()}\n`,
+  );
+  return ['WEBVTT\n', ...cues].join('\n');
+}
+
+/** Hours, minutes, seconds and milliseconds. */
+function timestamp(seconds: number, separator: ',' | '.'): string {
+  const ms = Math.round(seconds * 1000);
+  const part = (value: number, digits = 2) => String(Math.floor(value)).padStart(digits, '0');
+  return `${part(ms / 3_600_000)}:${part((ms / 60_000) % 60)}:${part((ms / 1000) % 60)}${separator}${part(ms % 1000, 3)}`;
+}

@@ -1,0 +1,74 @@
+// Handlers of OpenAI's image paths. Each creates an image job as `ai.createImage` does, waits for
+// its end and responds with the images, so that limits, payment and storage are the same as of jobs.
+import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import type { CreateImageRequest, OpenAiImageList } from '../../contract/gateway/types.gen.ts';
+import type { Call } from '../../kernel/contract/operation.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { Identity } from '../identity.ts';
+import { type AiHandlers, creditsHeader } from './ai-context.ts';
+import { ownerOf } from './jobs/job.ts';
+import { waitForJob } from './jobs/wait-for-job.ts';
+import { createImageJob, type MediaOptions } from './media-handlers.ts';
+import { toEditRequest, toImageList, toImageRequest } from './media/openai-images.ts';
+import { readAll } from './upstream/response-body.ts';
+import type { Timeouts } from './upstream/deadlines.ts';
+
+export interface OpenAiImageOptions extends MediaOptions {
+  clock: Clock;
+  timeouts: Pick<Timeouts, 'answerMs'>;
+}
+
+type ImageCall = Pick<
+  Call<Operations['ai.generateClientImages'], Identity>,
+  'identity' | 'signal' | 'requestId' | 'remember'
+>;
+
+interface ImageReply {
+  status: 200;
+  body: OpenAiImageList;
+  headers: Record<string, string>;
+}
+
+export function openAiImageHandlers(
+  options: OpenAiImageOptions,
+): Pick<AiHandlers, 'ai.generateClientImages' | 'ai.generateClientImageEdits'> {
+  return {
+    'ai.generateClientImages': (call) =>
+      generate(options, call, { request: toImageRequest(call.body), format: call.body.response_format }),
+
+    'ai.generateClientImageEdits': (call) =>
+      generate(options, call, { request: toEditRequest(call.body), format: call.body.response_format }),
+  };
+}
+
+async function generate(
+  options: OpenAiImageOptions,
+  call: ImageCall,
+  { request, format }: { request: CreateImageRequest; format: 'url' | 'b64_json' | null | undefined },
+): Promise<ImageReply> {
+  const { jobs, links, clock, timeouts } = options;
+  const jobId = await createImageJob(options, call, request);
+  const address = { jobId, kind: 'image', owner: ownerOf(call.identity) } as const;
+  const job = await waitForJob(jobs, address, {
+    signal: call.signal,
+    deadlineMs: timeouts.answerMs,
+    clock,
+  });
+  const body = await toImageList(job, format, {
+    urlFor: (mediaId) => links.urlFor(mediaId, job.readAt),
+    read: (mediaId) => readMedia(options, mediaId, job.readAt),
+  });
+  return { status: 200, body, headers: creditsHeader(job.credits ?? 0) };
+}
+
+// A new link cannot be expired.
+const linkSeconds = 60;
+const maxImageBytes = 64 * 2 ** 20;
+
+async function readMedia({ jobs }: OpenAiImageOptions, mediaId: string, now: Date): Promise<Buffer> {
+  const media = await jobs.openMedia(mediaId, Math.floor(now.getTime() / 1000) + linkSeconds);
+  if (media === null)
+    throw new Problem('upstream_failed', 'upstream_failed', 'An image was deleted before it was read.');
+  return readAll(media.content, maxImageBytes);
+}

@@ -1,0 +1,275 @@
+// Handles a call in a format that passes through to providers which support it and is translated for
+// all other models: responses and messages. `TranslatedFormat` has the differences between the two.
+import {
+  type AiContext,
+  creditsHeader,
+  firstByteDeadlineMs,
+  openBill,
+  settleAndRender,
+  type StreamErrorBody,
+  streamErrorBody,
+} from './ai-context.ts';
+import type { Bill } from './billing/bill.ts';
+import { attemptHeaders, callModel, type ModelAttempt } from './call.ts';
+import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
+import { waitForFirst } from './first-item.ts';
+import { collectDroppedHints, type DroppedHints } from './formats/translation/dropped-hints.ts';
+import { checkAnswerFormat, checkLocalInput } from './formats/translation/input-checks.ts';
+import type { PassthroughResult } from './formats/passthrough/calls.ts';
+import type { PassthroughFormat } from './formats/passthrough/formats.ts';
+import { checkDefinitions } from './formats/tool-definitions.ts';
+import type { Answer, ModelCall, StreamPart, Warning } from './hub/language-model.ts';
+import { requirePrice } from './metering/bound.ts';
+import { generate, streamParts } from './model-calls.ts';
+import {
+  passthroughDemand,
+  type PassthroughReply,
+  passthroughReply,
+  type PassthroughRequest,
+  toPassthroughCall,
+} from './passthrough-reply.ts';
+import { adapterOf } from './providers/adapters.ts';
+import { refuseUnsafeMembers } from './upstream/request-guard.ts';
+import { refusePricedTools } from './upstream/tool-guard.ts';
+import { warningHeaders } from './warning-headers.ts';
+
+type Body = PassthroughRequest['body'];
+
+export interface TranslateOptions {
+  /** The called model. */
+  model: CatalogModel;
+  effort: string | undefined;
+  hints: DroppedHints;
+  signal: AbortSignal;
+}
+
+export interface SerializeOptions<B> {
+  modelId: string;
+  /** The time now, in seconds. */
+  nowSeconds: () => number;
+  /** The request, for members that the answer repeats. */
+  body: B;
+}
+
+export interface TranslatedFormat<B extends Body, Whole, Event extends { type: string }> {
+  passthrough: PassthroughFormat;
+  /** The effort to send. Throws a 422. */
+  effort(model: CatalogModel, body: B, hints: DroppedHints): string | undefined;
+  /** The bytes for a provider that supports the format, when the effort is not the requested one. */
+  withEffort?(rawBody: Uint8Array, effort: string | undefined): Uint8Array;
+  /** Throws a 400 for a missing or invalid member and a 422 for one that the model does not support. */
+  toModelCall(body: B, options: TranslateOptions): ModelCall;
+  serializeAnswer(answer: Answer, options: SerializeOptions<B>): Whole;
+  serializeStream(
+    parts: AsyncIterable<StreamPart>,
+    options: SerializeOptions<B> & { onWarnings: (warnings: readonly Warning[]) => void },
+  ): AsyncGenerator<Event>;
+  /** The event that ends a stream which failed midway, after `count` events. */
+  errorEvent(body: StreamErrorBody, count: number): Event;
+}
+
+export type TranslatedReply<Whole, Event> =
+  | PassthroughReply
+  | { status: 200; body: Whole; headers: Record<string, string> }
+  | {
+      status: 200;
+      events: AsyncIterable<{ event: string; data: Event }>;
+      headers: Record<string, string>;
+    };
+
+export interface TranslatedRequest<B extends Body> {
+  call: PassthroughRequest & { body: B };
+  /** Headers of the caller that belong to the format, for providers that support it. */
+  formatHeaders?: Record<string, string>;
+}
+
+/** The content for one model: the caller's bytes, or the translated call. */
+type Content = { warnings: readonly Warning[] } & (
+  | { kind: 'bytes'; rawBody: Uint8Array }
+  | { kind: 'hub'; hub: ModelCall }
+);
+
+type Result<Event> = { warnings: readonly Warning[] } & (
+  | PassthroughResult
+  | { kind: 'answer'; answer: Answer }
+  | { kind: 'events'; events: AsyncIterable<{ event: string; data: Event }> }
+);
+
+/** Answers a call with the requested model or one of its fallbacks, passed through or translated for each. */
+export async function answerTranslated<B extends Body, Whole, Event extends { type: string }>(
+  context: AiContext,
+  format: TranslatedFormat<B, Whole, Event>,
+  request: TranslatedRequest<B>,
+): Promise<TranslatedReply<Whole, Event>> {
+  const { call } = request;
+  const { body, signal } = call;
+  checkDefinitions(body);
+  const chain = chainOf(context, format.passthrough, call);
+  const demand = passthroughDemand(body, format.passthrough, chain[0]);
+  const bill = openBill(context, call, { action: format.passthrough.name, demand });
+  const result = await callModel(
+    {
+      chain,
+      signal,
+      deadlineMs: firstByteDeadlineMs(context, body.stream === true),
+      check: (model) => checkModel(model, format.passthrough, body),
+      effort: (model) => format.effort(model, body, collectDroppedHints()),
+      content: (model, effort) => toContent(format, call, { model, effort }),
+      send: (attempt) => send(context, format, { ...request, attempt, bill }),
+    },
+    { ...context, bill },
+  );
+  const reply = await render(context, format, { call, result: result.answer, model: result.model, bill });
+  return { ...reply, headers: { ...reply.headers, ...attemptHeaders(result) } };
+}
+
+function speaks({ providerEntry }: CatalogModel, { name }: PassthroughFormat): boolean {
+  return providerEntry.formats.includes(name);
+}
+
+/** The requested model and its fallbacks. For translation a model must support chat completions. */
+function chainOf(
+  { catalog }: AiContext,
+  format: PassthroughFormat,
+  { identity, body }: PassthroughRequest,
+): CatalogModel[] {
+  const viewer = viewerOf(identity);
+  const [requested, ...fallbacks] = catalog.chain(viewer, body.model);
+  if (requested === undefined) throw new Error(`The chain of ${body.model} is empty.`);
+  if (!speaks(requested, format)) catalog.callableModel(viewer, body.model, 'openai');
+  return [
+    requested,
+    ...fallbacks.filter((model) => speaks(model, format) || model.modalities.includes('openai')),
+  ];
+}
+
+function checkModel(model: CatalogModel, format: PassthroughFormat, body: Body): void {
+  requirePrice(model, ['input', 'output']);
+  if (!speaks(model, format)) checkLocalInput(model, body);
+}
+
+/** Throws a 400 or 422 for members that must not reach the provider, or that the model does not support. */
+function toContent<B extends Body, Whole, Event extends { type: string }>(
+  format: TranslatedFormat<B, Whole, Event>,
+  { body, rawBody, signal }: TranslatedRequest<B>['call'],
+  { model, effort }: { model: CatalogModel; effort: string | undefined },
+): Content {
+  refuseUnsafeMembers(body, model.providerEntry, { limits: format.passthrough.limitMembers });
+  if (model.rates !== null) refusePricedTools(body);
+  const hints = collectDroppedHints();
+  format.effort(model, body, hints);
+  if (speaks(model, format.passthrough)) {
+    const isChanged = hints.warnings.length > 0 && format.withEffort !== undefined;
+    return {
+      kind: 'bytes',
+      rawBody: isChanged ? (format.withEffort?.(rawBody, effort) ?? rawBody) : rawBody,
+      warnings: hints.warnings,
+    };
+  }
+  const hub = format.toModelCall(body, { model, effort, hints, signal });
+  if (adapterOf(model).dropsReasoning?.(hub) === true && hasReasoning(hub))
+    hints.add('reasoning', 'of earlier turns is not sent to this model');
+  checkAnswerFormat(model, hub.responseFormat, hub.memberNames?.responseSchema ?? 'model');
+  return { kind: 'hub', hub, warnings: hints.warnings };
+}
+
+function hasReasoning({ prompt }: ModelCall): boolean {
+  return prompt.some(
+    ({ role, content }) => role === 'assistant' && content.some(({ type }) => type === 'reasoning'),
+  );
+}
+
+interface SendOptions<B extends Body> extends TranslatedRequest<B> {
+  attempt: ModelAttempt<Content>;
+  bill: Bill;
+}
+
+async function send<B extends Body, Whole, Event extends { type: string }>(
+  context: AiContext,
+  format: TranslatedFormat<B, Whole, Event>,
+  { call, formatHeaders, attempt, bill }: SendOptions<B>,
+): Promise<Result<Event>> {
+  const { model, content } = attempt;
+  const { warnings } = content;
+  if (content.kind === 'bytes') {
+    const bytesCall = {
+      ...toPassthroughCall(context, call, { bill, formatHeaders }),
+      rawBody: content.rawBody,
+    };
+    return { ...(await context.passthrough.send(format.passthrough, bytesCall, attempt)), warnings };
+  }
+  const { hub } = content;
+  if (call.body.stream !== true)
+    return { kind: 'answer', answer: await generate(context, attempt, { hub, bill }), warnings };
+  let streamWarnings: readonly Warning[] = [];
+  const events = await waitForFirst(
+    format.serializeStream(streamParts(context, attempt, { hub, bill }), {
+      ...serializeOptions(context, call.body, model),
+      onWarnings: (modelWarnings) => (streamWarnings = modelWarnings),
+    }),
+  );
+  return {
+    kind: 'events',
+    events: withErrorEvent(events, (error, count) => {
+      const body = streamErrorBody(context, call, { error, model });
+      return body && format.errorEvent(body, count);
+    }),
+    warnings: [...warnings, ...streamWarnings],
+  };
+}
+
+/** The events with their names; a failure midway becomes the last one. */
+async function* withErrorEvent<Event extends { type: string }>(
+  events: AsyncIterable<Event>,
+  toErrorEvent: (error: unknown, count: number) => Event | undefined,
+): AsyncGenerator<{ event: string; data: Event }> {
+  let count = 0;
+  try {
+    for await (const data of events) {
+      count += 1;
+      yield { event: data.type, data };
+    }
+  } catch (error) {
+    const data = toErrorEvent(error, count);
+    if (data !== undefined) yield { event: data.type, data };
+  }
+}
+
+async function render<B extends Body, Whole, Event extends { type: string }>(
+  context: AiContext,
+  format: TranslatedFormat<B, Whole, Event>,
+  {
+    call,
+    result,
+    model,
+    bill,
+  }: { call: TranslatedRequest<B>['call']; result: Result<Event>; model: CatalogModel; bill: Bill },
+): Promise<TranslatedReply<Whole, Event>> {
+  const headers = warningHeaders(result.warnings);
+  if (result.kind === 'events') return { status: 200, events: result.events, headers };
+  if (result.kind !== 'answer') {
+    const reply = await passthroughReply(format.passthrough, call, { result, bill });
+    return { ...reply, headers: { ...reply.headers, ...headers } };
+  }
+  const { answer } = result;
+  const options = serializeOptions(context, call.body, model);
+  const { body, credits } = await settleAndRender<Whole>(call, bill, () =>
+    format.serializeAnswer(answer, options),
+  );
+  return {
+    status: 200,
+    body,
+    headers: {
+      ...warningHeaders([...result.warnings, ...answer.warnings]),
+      ...creditsHeader(credits),
+    },
+  };
+}
+
+function serializeOptions<B>(
+  { clock }: AiContext,
+  body: B,
+  { id: modelId }: CatalogModel,
+): SerializeOptions<B> {
+  return { body, modelId, nowSeconds: () => Math.floor(clock.now().getTime() / 1000) };
+}

@@ -1,0 +1,81 @@
+// Finds the texts of a model in the bytes of an event or an answer, without parsing them.
+import type { Member } from './json-members.ts';
+
+/** One text: the offsets between its quotes, and its length as unescaped UTF-8. */
+export interface EventText {
+  start: number;
+  end: number;
+  bytes: number;
+  isReasoning: boolean;
+}
+
+const quote = 0x22;
+const backslash = 0x5c;
+
+// Matches the members of all formats that hold text of a model, up to the first character of the text.
+// The text itself is scanned by readText: a regular expression would exhaust its stack on a long one.
+const textMember =
+  /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"/g;
+const reasoningMember = /^(?:reasoning|thinking)/;
+
+/** The texts in those of the members that may hold them. `siblings` are all members of the event. */
+export function findTexts(
+  bytes: Buffer,
+  siblings: readonly Member[],
+  textMembers: readonly string[],
+): EventText[] {
+  const texts: EventText[] = [];
+  for (const member of siblings) {
+    if (!textMembers.includes(member.name)) continue;
+    if (bytes[member.start] === quote) texts.push(plainDelta(bytes, member, siblings));
+    else addNested(texts, bytes, member);
+  }
+  return texts;
+}
+
+/** A delta that is a plain string; the event's type says whether it is reasoning. */
+function plainDelta(bytes: Buffer, { start, end }: Member, siblings: readonly Member[]): EventText {
+  const type = siblings.find(({ name }) => name === 'type');
+  const isReasoning =
+    type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
+  return { start: start + 1, end: end - 1, bytes: readText(bytes, start + 1).bytes, isReasoning };
+}
+
+function addNested(texts: EventText[], bytes: Buffer, { start, end }: Member): void {
+  const source = bytes.toString('latin1', start, end);
+  let hasReasoning = false;
+  textMember.lastIndex = 0;
+  for (let match = textMember.exec(source); match !== null; match = textMember.exec(source)) {
+    const from = start + textMember.lastIndex;
+    const text = readText(bytes, from);
+    textMember.lastIndex = text.end - start + 1;
+    const isReasoning = reasoningMember.test(match[1] ?? '');
+    // Some servers repeat the same reasoning under `reasoning` and `reasoning_content`.
+    if (text.bytes === 0 || (isReasoning && hasReasoning)) continue;
+    hasReasoning ||= isReasoning;
+    texts.push({ start: from, end: text.end, bytes: text.bytes, isReasoning });
+  }
+}
+
+// Scans a JSON string from its first character to the closing quote; `bytes` is its
+// length as unescaped UTF-8.
+function readText(source: Buffer, from: number): { end: number; bytes: number } {
+  let bytes = 0;
+  for (let at = from; at < source.length; at += 1) {
+    const byte = source[at];
+    if (byte === quote) return { end: at, bytes };
+    bytes += 1;
+    if (byte !== backslash) continue;
+    at += 1;
+    if (source[at] !== 0x75) continue;
+    bytes += utf8Bytes(Number.parseInt(source.toString('latin1', at + 1, at + 5), 16)) - 1;
+    at += 4;
+  }
+  return { end: source.length, bytes };
+}
+
+// Each half of a surrogate pair counts as two of the pair's four bytes.
+function utf8Bytes(codeUnit: number): number {
+  if (codeUnit < 0x80) return 1;
+  return codeUnit < 0x800 || (codeUnit >= 0xd800 && codeUnit <= 0xdfff) ? 2 : 3;
+}
