@@ -1,5 +1,5 @@
-// Balance changes outside of calls: payments, grants, deductions and the first credits of a new user. They run in the
-// transaction of their cause, so that both commit or neither does.
+// Balance changes outside of calls: payments, grants, deductions and the first credits of a
+// new user. They run in the transaction of their cause, so that both commit or neither does.
 import { Problem } from '../../kernel/problem.ts';
 import type { Balances } from './ports.ts';
 import type { CreditsStore } from './store.ts';

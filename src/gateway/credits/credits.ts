@@ -1,5 +1,5 @@
-// The service `credits`: wires the ledger, its write batcher and its maintenance, and serves balances to users and
-// administrators.
+// The service `credits`: wires the ledger, its write batcher and its maintenance,
+// and serves balances to users and administrators.
 import type { Balance, CreditAccount, CreditChange } from '../../contract/gateway/types.gen.ts';
 import type { AllotmentStore } from './allotments/store.ts';
 import type { AllotmentTimes } from './allotments/times.ts';
@@ -17,7 +17,7 @@ import type { JournalDirectory } from './journal/journal.ts';
 import type { SettlementJournal } from './journal/settlements.ts';
 import { createLedgerMaintenance, defaultTimes, type LedgerTimes } from './maintenance.ts';
 import { createWriteBatcher } from './write-batcher.ts';
-import { createLedger, type LedgerCounters } from './ledger.ts';
+import { HoldLedger, type LedgerCounters } from './ledger.ts';
 import { registerLedgerMetrics } from './ledger-metrics.ts';
 import { PaidLedger } from './paid-ledger.ts';
 import type { Balances, Ledger } from './ports.ts';
@@ -29,10 +29,17 @@ export interface CreditsOptions {
   allotmentStore: AllotmentStore;
   /** Settlements of holds during an outage of the database. */
   journal: SettlementJournal;
-  /** Journals of charges; null where charges wait for the database instead. */
+  /** Journals of charges; null when charges wait for the database instead. */
   journals: JournalDirectory | null;
-  /** Looks up the owner of a balance; removed users have none. */
-  users: { findUser(userId: string): Promise<{ state: string } | null> };
+  users: {
+    /** Looks up the owner of a balance; removed users have none. */
+    findUser(userId: string): Promise<{ state: string } | null>;
+    /**
+     * Returns the tokens among these that may make no more calls: revoked, expired,
+     * or of an inactive user or Bureau.
+     */
+    endedTokens(tokenIds: readonly string[]): Promise<readonly string[]>;
+  };
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   log: Log;
   clock: Clock;
@@ -41,7 +48,7 @@ export interface CreditsOptions {
   isAlone: boolean;
   /** Credits of a new user, unless the Bureau sets its own amount. */
   startingCredits: bigint;
-  /** How long resolved holds are kept, as long as usage records. */
+  /** Retention of resolved holds, the same as of usage records. */
   retentionDays: number;
   /** Batches that may run at once; each takes a connection. */
   concurrentBatches?: number;
@@ -52,18 +59,20 @@ export interface CreditsOptions {
 export interface Credits extends Service<'credits'> {
   ledger: Ledger;
   balances: Balances;
-  /** Create the rows of an account and of an API key, in the transaction that creates the user or the key. */
+  /**
+   * Creates the rows of an account and of an API key, in the transaction that creates the user or the key.
+   */
   openAccount(
     tx: Tx,
     user: { userId: string; bureauId: string; startingCredits: bigint | null },
   ): Promise<void>;
   openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
-  /** Writes what this process has charged and reserved to the database. Never throws. */
+  /** Writes this process's charges and reservations to the database. Never throws. */
   report(userId?: string): Promise<void>;
-  /** As `report`, and asks the other gateways for the same, for half a second at most. Never throws. */
+  /** As `report`, and requests the same of the other gateways, for half a second at most. Never throws. */
   reportEverywhere(): Promise<void>;
-  /** To be called when credentials have changed: see `PaidLedger.closeEndedTokens`. */
+  /** Call it after credentials have changed: see `PaidLedger.closeEndedTokens`. */
   closeEndedTokens: PaidLedger['closeEndedTokens'];
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
   requireJournal(): void;
@@ -72,7 +81,10 @@ export interface Credits extends Service<'credits'> {
   /** Number of holds whose leases this process renews. */
   openHolds(): number;
   verify(): Promise<LedgerVerdict>;
-  /** Replays the journal, recovers orphaned holds and starts maintenance. Throws when the journal cannot be written. */
+  /**
+   * Replays the journal, recovers orphaned holds and starts maintenance. Throws when
+   * the journal cannot be written.
+   */
   start(): Promise<void>;
   close(): Promise<void>;
 }
@@ -87,7 +99,7 @@ export function credits(options: CreditsOptions): Credits {
     concurrentBatches: options.concurrentBatches ?? (isAlone ? 1 : 2),
     onDatabaseAnswer: () => maintenance.recordDatabaseContact(),
   });
-  const holds = createLedger({
+  const holds = new HoldLedger({
     store,
     batcher,
     journal,
@@ -101,6 +113,7 @@ export function credits(options: CreditsOptions): Credits {
     holds,
     store: options.allotmentStore,
     directory: options.journals,
+    findEndedTokens: (tokenIds) => users.endedTokens(tokenIds),
     clock,
     makeId: id,
     log,
@@ -210,7 +223,7 @@ export function credits(options: CreditsOptions): Credits {
     },
     report: (userId) => ledger.report(userId),
     reportEverywhere: () => ledger.reportEverywhere(),
-    closeEndedTokens: (findEnded) => ledger.closeEndedTokens(findEnded),
+    closeEndedTokens: () => ledger.closeEndedTokens(),
     requireJournal: () => ledger.requireJournal(),
     counters: () => holds.counters(),
     openHolds: () => holds.openHolds(),
@@ -229,7 +242,7 @@ export function credits(options: CreditsOptions): Credits {
 
 type Adjustment = { userId: string; ref: string; credits: bigint; reason: string };
 
-/** The members of a call that grant and deduct use. */
+/** The members of a request that grant and deduct use. */
 interface AdjustCall {
   operationId: string;
   body: { user_id: string; credits: number; reason: string };

@@ -1,4 +1,5 @@
-// Metrics of the ledger: what is open, what waits for the database, and the incidents that an operator should be alerted to.
+// Metrics of the ledger: what is open, what waits for the database, and the
+// incidents that an operator should be alerted to.
 import type { Metrics } from '../../kernel/telemetry/metrics.ts';
 import type { LedgerCounters } from './ledger.ts';
 import type { PaidLedger } from './paid-ledger.ts';

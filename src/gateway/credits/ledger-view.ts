@@ -1,5 +1,6 @@
-// What the ledger says of one user, for `townhall ledger show`: the account and its open allotments with the counts of their
-// gateways' last reports. Plain JSON, since a running server answers it through its control socket.
+// The ledger's data of one user for `townhall ledger show`: the account and its open
+// allotments with the counts of their gateways' last reports. Plain JSON, since a
+// running server returns it through its control socket.
 import type { AllotmentStore, AllotmentView } from './allotments/store.ts';
 import type { CreditsStore } from './store.ts';
 

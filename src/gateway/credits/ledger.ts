@@ -1,16 +1,16 @@
-// Holds and their settlements. A hold sets aside the maximum price of a call before the request goes upstream; the
-// settlement charges the actual price once. Holds have a lease; maintenance recovers those whose lease has expired.
+// Holds and their settlements. A hold sets aside the maximum price of a call before
+// the request goes upstream; the settlement charges the actual price once. Holds
+// have a lease; maintenance recovers those whose lease has expired.
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { UsageFacts } from '../usage/index.ts';
-import { insufficientCredits, isDatabaseUnavailable } from './allotments/problems.ts';
-import { factsOfNothing } from './allotments/reservation.ts';
-import { clampCredits, maximumCredits } from './allotments/times.ts';
+import { insufficientCredits } from './allotments/problems.ts';
+import { maximumCredits } from './allotments/times.ts';
 import type { WriteBatcher } from './write-batcher.ts';
 import type { SettlementJournal, Settlement } from './journal/settlements.ts';
-import type { Alongside, Hold, Ledger, PaidCall } from './ports.ts';
+import { OpenHold, type HoldContext } from './open-hold.ts';
+import type { Hold, Ledger, PaidCall } from './ports.ts';
 import type { LeaseRenewal, CreditsStore, Verdict } from './store.ts';
 
 export interface LedgerOptions {
@@ -28,7 +28,7 @@ export interface LedgerOptions {
 
 /** Incidents since the start, for alarms. */
 export interface LedgerCounters {
-  /** Settlements that the operator paid a part of, and the sum of those parts. */
+  /** Settlements of which the operator paid a part, and the sum of those parts. */
   overruns: number;
   overrunCredits: bigint;
   /** Settlements that arrived after their hold was recovered. */
@@ -43,36 +43,17 @@ export interface LedgerCounters {
   mismatches: number;
 }
 
-export interface ManagedLedger extends Pick<Ledger, 'hold' | 'available' | 'resume'> {
-  counters(): LedgerCounters;
-  /** Holds that this process keeps alive. */
-  openHolds(): number;
-  /** Renews the leases of all holds of this process that are due, and writes their checkpoints. */
-  renewLeases(): Promise<void>;
-  /** Settles the entries of the journal; throws when the database does not answer. */
-  replay(): Promise<void>;
-  /** Whether the journal may have entries of this process. */
-  hasJournalEntries(): boolean;
-  countRecovered(verdicts: readonly Verdict[]): void;
-  recordVerification(mismatches: number): void;
-}
-
-interface OpenHold {
-  hold: Hold;
-  holdId: string;
-  renewedAtMs: number;
-  checkpoint: { credits: bigint; facts: Partial<UsageFacts> } | null;
-}
-
-const checkpointTokens = 256;
-
-export function createLedger(options: LedgerOptions): ManagedLedger {
-  const { store, batcher, journal, log, clock, leaseMs, renewEveryMs, renewSoon } = options;
-  const trackedHolds = new Map<string, OpenHold>();
-  // Settlements that neither the database nor the journal took, for example because the disk is full.
-  const unwritten = new Map<string, Settlement>();
-  let mayHaveEntries = false;
-  const counters: LedgerCounters = {
+export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'> {
+  readonly #options: LedgerOptions;
+  readonly #context: HoldContext;
+  readonly #tracked = new Map<string, OpenHold>();
+  /**
+   * Settlements that could be written neither to the database nor to the journal,
+   * for example because the disk is full.
+   */
+  readonly #unwritten = new Map<string, Settlement>();
+  #mayHaveEntries = false;
+  readonly #counters: LedgerCounters = {
     overruns: 0,
     overrunCredits: 0n,
     lateSettlements: 0,
@@ -82,166 +63,28 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
     mismatches: 0,
   };
 
-  function countSettlement(holdId: string, credits: bigint, { verdict, amount, overrun }: Verdict): void {
-    if (overrun > 0n) {
-      counters.overruns += 1;
-      counters.overrunCredits += overrun;
-      log.error(
-        { hold_id: holdId, credits: String(credits), overrun: String(overrun) },
-        'a call cost more than was held and available; the operator absorbs the rest',
-      );
-    }
-    if (verdict === 'late') {
-      counters.lateSettlements += 1;
-      log.warn(
-        { hold_id: holdId, credits: String(credits), charged: String(amount) },
-        'a settlement came after its hold was resolved; it is charged as far as credits are available',
-      );
-    }
-    if (verdict === 'unknown')
-      log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
-  }
-
-  function countUnreadable(file: string, error: unknown): void {
-    counters.unreadable += 1;
-    log.error(
-      { alarm: 'unreadable_journal', err: error, file },
-      'a file of the journal could not be read; its call is not charged',
-    );
-  }
-
-  async function writeToJournal(settlement: Settlement): Promise<void> {
-    mayHaveEntries = true;
-    try {
-      await journal.write(settlement);
-      counters.journaled += 1;
-    } catch (error) {
-      unwritten.set(settlement.holdId, settlement);
-      log.error(
-        { err: error, hold_id: settlement.holdId },
-        'a settlement could not be written to the journal',
-      );
-      throw new Problem('unavailable', 'database_unavailable', 'The call could not be settled yet.', {
-        cause: error,
-        headers: { 'retry-after': '2' },
-      });
-    }
-  }
-
-  function trackHold(
-    holdId: string,
-    { accountId, action }: { accountId: string; action: string },
-    initialAmount: bigint,
-  ): Hold {
-    let amount = initialAmount;
-    let settling: Promise<{ charged: bigint }> | undefined;
-    let tokensWritten = 0;
-
-    async function settle(
-      price: bigint,
-      facts: UsageFacts,
-      alongside?: Alongside,
-    ): Promise<{ charged: bigint }> {
-      const credits = clampPrice(holdId, price);
-      const work = alongside !== undefined && 'work' in alongside ? alongside.work : undefined;
-      const answer = alongside !== undefined && 'answer' in alongside ? alongside.answer() : null;
-      const settlement: Settlement = {
-        kind: 'settle',
-        holdId,
-        accountId,
-        credits,
-        facts,
-        answer,
-        isHeldOnly: false,
-      };
-      try {
-        const verdict = await batcher.run(settlement, work);
-        trackedHolds.delete(holdId);
-        countSettlement(holdId, credits, verdict);
-        return { charged: verdict.amount };
-      } catch (error) {
-        if (!isDatabaseUnavailable(error)) throw error;
-        // Keep renewing the hold until the journal is replayed; otherwise recovery would resolve it.
-        await writeToJournal({ ...settlement, isHeldOnly: work !== undefined });
-        return { charged: credits < amount ? credits : amount };
-      }
-    }
-
-    const hold: Hold = {
-      holdId,
-      get amount() {
-        return amount;
+  constructor(options: LedgerOptions) {
+    this.#options = options;
+    const { batcher, log, renewSoon } = options;
+    this.#context = {
+      batcher,
+      log,
+      renewSoon,
+      isTracked: (holdId) => this.#tracked.has(holdId),
+      onSettled: (holdId, credits, verdict) => {
+        this.#tracked.delete(holdId);
+        this.#countSettlement(holdId, credits, verdict);
       },
-      async raise(newAmount) {
-        if (newAmount <= amount) return;
-        const { verdict, amount: granted } = await batcher.run({
-          kind: 'raise',
-          holdId,
-          accountId,
-          amount: clampCredits(newAmount),
-        });
-        if (verdict === 'short') throw insufficientCredits(newAmount, granted);
-        if (verdict !== 'raised')
-          throw new Problem(
-            'unavailable',
-            'database_unavailable',
-            'The credits held for this call were set free meanwhile.',
-            { headers: { 'retry-after': '2' } },
-          );
-        amount = granted;
-      },
-      checkpoint(credits, facts, outputTokens) {
-        const entry = trackedHolds.get(holdId);
-        if (entry === undefined || settling !== undefined) return;
-        entry.checkpoint = {
-          credits: clampPrice(holdId, credits),
-          facts: { ...entry.checkpoint?.facts, ...facts },
-        };
-        if (outputTokens - tokensWritten < checkpointTokens) return;
-        tokensWritten = outputTokens;
-        renewSoon();
-      },
-      // A hold is written as sent, and its lease is renewed until it is settled.
-      markSent() {},
-      settle(credits, facts, alongside) {
-        settling ??= settle(credits, facts, alongside).catch((error: unknown) => {
-          settling = undefined;
-          throw error;
-        });
-        return settling;
-      },
-      release() {
-        if (settling !== undefined) return;
-        hold.settle(0n, factsOfNothing({ action, model: null, provider: null })).catch((error: unknown) => {
-          log.warn({ err: error, hold_id: holdId }, 'a hold could not be released; its lease will end it');
-        });
-      },
+      writeToJournal: (settlement) => this.#writeToJournal(settlement),
     };
-    trackedHolds.set(holdId, { hold, holdId, renewedAtMs: clock.monotonicMs(), checkpoint: null });
-    return hold;
   }
 
-  function clampPrice(holdId: string, credits: bigint): bigint {
-    if (credits >= 0n && credits <= maximumCredits) return credits;
-    log.error({ hold_id: holdId, credits: String(credits) }, 'a price is out of all bounds');
-    return clampCredits(credits);
-  }
-
-  async function replaySettlement(settlement: Settlement): Promise<void> {
-    const { holdId } = settlement;
-    const verdict = await batcher.run(settlement);
-    countSettlement(holdId, settlement.credits, verdict);
-    trackedHolds.delete(holdId);
-    unwritten.delete(holdId);
-    // Keep the file of an unknown hold: it belongs to another database.
-    if (verdict.verdict !== 'unknown') await journal.remove(holdId);
-  }
-
-  async function writeHold(
+  async hold(
     call: PaidCall,
     requestedAmount: bigint,
     { isSent = true }: { isSent?: boolean } = {},
   ): Promise<Hold> {
+    const { store, batcher } = this.#options;
     const amount = requestedAmount < 0n ? 0n : requestedAmount;
     const [holdId, accountId] = [id('hld'), call.userId];
     if (amount > maximumCredits)
@@ -255,64 +98,149 @@ export function createLedger(options: LedgerOptions): ManagedLedger {
       isSent,
     });
     if (verdict === 'short') throw insufficientCredits(amount, granted);
-    return trackHold(holdId, { accountId, action: call.action }, amount);
+    return this.#track(holdId, { accountId, action: call.action, amount });
   }
 
-  return {
-    hold: writeHold,
-    async available(userId, tokenId) {
-      const available = await store.available(userId, tokenId);
-      return available > 0n ? available : 0n;
-    },
-    async resume(holdId) {
-      const row = await store.resume(holdId, leaseMs);
-      if (row === null) return null;
-      return trackedHolds.get(holdId)?.hold ?? trackHold(holdId, row, row.amount);
-    },
-    counters: () => ({ ...counters }),
-    openHolds: () => trackedHolds.size,
-    async renewLeases() {
-      const nowMs = clock.monotonicMs();
-      const due = [...trackedHolds.values()].filter(
-        ({ checkpoint, renewedAtMs }) => checkpoint !== null || nowMs - renewedAtMs >= renewEveryMs,
+  async available(userId: string, tokenId: string): Promise<bigint> {
+    const available = await this.#options.store.available(userId, tokenId);
+    return available > 0n ? available : 0n;
+  }
+
+  async resume(holdId: string): Promise<Hold | null> {
+    const { store, leaseMs } = this.#options;
+    const row = await store.resume(holdId, leaseMs);
+    if (row === null) return null;
+    return this.#tracked.get(holdId) ?? this.#track(holdId, row);
+  }
+
+  counters(): LedgerCounters {
+    return { ...this.#counters };
+  }
+
+  /** Number of holds whose leases this process renews. */
+  openHolds(): number {
+    return this.#tracked.size;
+  }
+
+  /** Renews the leases of all holds of this process that are due, and writes their checkpoints. */
+  async renewLeases(): Promise<void> {
+    const { store, clock, leaseMs, renewEveryMs } = this.#options;
+    const nowMs = clock.monotonicMs();
+    const due = [...this.#tracked.values()].filter(
+      ({ newCheckpoint, renewedAtMs }) => newCheckpoint !== null || nowMs - renewedAtMs >= renewEveryMs,
+    );
+    if (due.length === 0) return;
+    const renewals: LeaseRenewal[] = due.map(({ holdId, newCheckpoint }) => ({
+      holdId,
+      ...(newCheckpoint !== null && { checkpoint: newCheckpoint }),
+    }));
+    const { resolved } = await store.renewLeases(renewals, leaseMs);
+    for (const [index, hold] of due.entries()) {
+      hold.renewedAtMs = nowMs;
+      // Keep a checkpoint that arrived during the write; the next renewal writes it.
+      if (hold.newCheckpoint === renewals[index]?.checkpoint) hold.newCheckpoint = null;
+    }
+    for (const holdId of resolved) this.#tracked.delete(holdId);
+  }
+
+  /** Settles the entries of the journal; throws when the database is unavailable. */
+  async replay(): Promise<void> {
+    const { journal } = this.#options;
+    this.#mayHaveEntries = false;
+    try {
+      const entries = await journal.list((file, error) => this.#countUnreadable(file, error));
+      await Promise.all([...this.#unwritten.values(), ...entries].map((entry) => this.#replayOne(entry)));
+    } catch (error) {
+      this.#mayHaveEntries = true;
+      throw error;
+    }
+  }
+
+  /** Whether the journal may have entries of this process. */
+  hasJournalEntries(): boolean {
+    return this.#mayHaveEntries;
+  }
+
+  recordVerification(mismatches: number): void {
+    this.#counters.mismatches = mismatches;
+  }
+
+  countRecovered(verdicts: readonly Verdict[]): void {
+    for (const { verdict, overrun } of verdicts) {
+      if (verdict === 'recovered' || verdict === 'voided') this.#counters.recovered += 1;
+      this.#countOverrun(overrun, {});
+    }
+  }
+
+  #track(
+    holdId: string,
+    { accountId, action, amount }: { accountId: string; action: string; amount: bigint },
+  ): OpenHold {
+    const renewedAtMs = this.#options.clock.monotonicMs();
+    const hold = new OpenHold(this.#context, { holdId, accountId, action, amount, renewedAtMs });
+    this.#tracked.set(holdId, hold);
+    return hold;
+  }
+
+  async #replayOne(settlement: Settlement): Promise<void> {
+    const { batcher, journal } = this.#options;
+    const { holdId, credits } = settlement;
+    const verdict = await batcher.run(settlement);
+    this.#countSettlement(holdId, credits, verdict);
+    this.#tracked.delete(holdId);
+    this.#unwritten.delete(holdId);
+    // Keep the file of an unknown hold: it belongs to another database.
+    if (verdict.verdict !== 'unknown') await journal.remove(holdId);
+  }
+
+  async #writeToJournal(settlement: Settlement): Promise<void> {
+    const { journal, log } = this.#options;
+    this.#mayHaveEntries = true;
+    try {
+      await journal.write(settlement);
+      this.#counters.journaled += 1;
+    } catch (error) {
+      this.#unwritten.set(settlement.holdId, settlement);
+      log.error(
+        { err: error, hold_id: settlement.holdId },
+        'a settlement could not be written to the journal',
       );
-      if (due.length === 0) return;
-      const renewals: LeaseRenewal[] = due.map(({ holdId, checkpoint }) => ({
-        holdId,
-        ...(checkpoint !== null && { checkpoint }),
-      }));
-      const { resolved } = await store.renewLeases(renewals, leaseMs);
-      for (const [index, entry] of due.entries()) {
-        entry.renewedAtMs = nowMs;
-        // Keep a checkpoint that arrived during the write; the next renewal writes it.
-        if (entry.checkpoint === renewals[index]?.checkpoint) entry.checkpoint = null;
-      }
-      for (const holdId of resolved) trackedHolds.delete(holdId);
-    },
-    async replay() {
-      mayHaveEntries = false;
-      try {
-        await Promise.all(
-          [...unwritten.values(), ...(await journal.list(countUnreadable))].map(replaySettlement),
-        );
-      } catch (error) {
-        mayHaveEntries = true;
-        throw error;
-      }
-    },
-    hasJournalEntries: () => mayHaveEntries,
-    recordVerification: (mismatches) => void (counters.mismatches = mismatches),
-    countRecovered(verdicts) {
-      for (const { verdict, overrun } of verdicts) {
-        if (verdict === 'recovered' || verdict === 'voided') counters.recovered += 1;
-        if (overrun === 0n) continue;
-        counters.overruns += 1;
-        counters.overrunCredits += overrun;
-        log.error(
-          { overrun: String(overrun) },
-          'a call cost more than was held and available; the operator absorbs the rest',
-        );
-      }
-    },
-  };
+      throw new Problem('unavailable', 'database_unavailable', 'The call could not be settled yet.', {
+        cause: error,
+        headers: { 'retry-after': '2' },
+      });
+    }
+  }
+
+  #countSettlement(holdId: string, credits: bigint, { verdict, amount, overrun }: Verdict): void {
+    const { log } = this.#options;
+    this.#countOverrun(overrun, { hold_id: holdId, credits: String(credits) });
+    if (verdict === 'late') {
+      this.#counters.lateSettlements += 1;
+      log.warn(
+        { hold_id: holdId, credits: String(credits), charged: String(amount) },
+        'a settlement came after its hold was resolved; it is charged as far as credits are available',
+      );
+    }
+    if (verdict === 'unknown')
+      log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
+  }
+
+  #countOverrun(overrun: bigint, names: object): void {
+    if (overrun === 0n) return;
+    this.#counters.overruns += 1;
+    this.#counters.overrunCredits += overrun;
+    this.#options.log.error(
+      { ...names, overrun: String(overrun) },
+      'a call cost more than was held and available; the operator absorbs the rest',
+    );
+  }
+
+  #countUnreadable(file: string, error: unknown): void {
+    this.#counters.unreadable += 1;
+    this.#options.log.error(
+      { alarm: 'unreadable_journal', err: error, file },
+      'a file of the journal could not be read; its call is not charged',
+    );
+  }
 }

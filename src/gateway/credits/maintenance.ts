@@ -1,9 +1,9 @@
-// Background maintenance of the ledger: renews the leases of open holds, replays the journal, recovers holds whose
-// process is gone, verifies the ledger hourly and deletes holds beyond their retention.
+// Background maintenance of the ledger: renews the leases of open holds, replays the journal, recovers
+// holds whose process is gone, verifies the ledger hourly and deletes holds beyond their retention.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { SettlementJournal } from './journal/settlements.ts';
-import type { ManagedLedger } from './ledger.ts';
+import type { HoldLedger } from './ledger.ts';
 import type { AllotmentStore } from './allotments/store.ts';
 import type { CreditsStore } from './store.ts';
 import { verifyLedger } from './verify.ts';
@@ -29,7 +29,7 @@ export const defaultTimes: LedgerTimes = {
 };
 
 export interface LedgerMaintenanceOptions {
-  ledger: ManagedLedger;
+  ledger: HoldLedger;
   store: CreditsStore;
   allotments: Pick<AllotmentStore, 'dropOld'>;
   journal: SettlementJournal;
@@ -46,7 +46,7 @@ export interface LedgerMaintenance {
   start(): Promise<void>;
   /** Renews leases and writes checkpoints before the next interval. */
   renewSoon(): void;
-  /** Records that the database has answered. */
+  /** Records a response of the database. */
   recordDatabaseContact(): void;
   /** Runs one round of recovery. Returns the number of resolved holds. */
   sweep(): Promise<number>;
@@ -70,7 +70,8 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
 
   function recordDatabaseContact(): void {
     const nowMs = clock.monotonicMs();
-    // After an outage of almost a lease, other processes could not renew either. Wait one lease before recovering.
+    // After an outage of almost a lease, other processes could not renew either.
+    // Wait one lease before recovering.
     if (nowMs - lastContactMs > times.leaseMs - times.renewEveryMs - times.checkpointEveryMs)
       recoveryPausedUntilMs = nowMs + times.leaseMs;
     lastContactMs = nowMs;

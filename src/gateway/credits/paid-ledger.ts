@@ -1,9 +1,10 @@
-// The ledger of the other slices: reservations in memory on allotments, and exact holds in the database for jobs and for calls
-// with an Idempotency-Key.
+// The ledger for other slices: reservations in memory on allotments, and exact holds
+// in the database for jobs and for calls with an Idempotency-Key.
 import type { Clock } from '../../kernel/clock.ts';
 import type { MakeId } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { askReports } from './allotments/ask-reports.ts';
+import { closeEndedTokens, type FindEndedTokens } from './allotments/ended-tokens.ts';
 import { recallUser } from './allotments/recall-user.ts';
 import { endAllotments } from './allotments/leases.ts';
 import { holdWithRecall } from './allotments/hold-with-recall.ts';
@@ -19,6 +20,7 @@ export interface PaidLedgerOptions {
   store: AllotmentStore;
   /** Null with `JOURNAL=off`. */
   directory: JournalDirectory | null;
+  findEndedTokens: FindEndedTokens;
   clock: Clock;
   makeId: MakeId;
   log: Log;
@@ -28,7 +30,7 @@ export interface PaidLedgerOptions {
 
 const adoptAgainMs = 500;
 
-/** Opens its journal with the first call or with `start`, so that a command that only reads leaves no traces. */
+/** Opens its journal with the first call or with `start`, so that a read-only command creates no files. */
 export class PaidLedger implements Ledger {
   readonly #options: PaidLedgerOptions;
   readonly #times: AllotmentTimes;
@@ -36,7 +38,10 @@ export class PaidLedger implements Ledger {
   #allotments: Allotments | null = null;
   #closing: Promise<void> | null = null;
   #isStarted = false;
-  /** Allotments of a ledger before its restore. Their calls may still end, so their journals stay open until the end. */
+  /**
+   * Allotments of a ledger before its restore. Their calls may still end, so their
+   * journals stay open until `close`.
+   */
   readonly #former: Allotments[] = [];
 
   constructor(options: PaidLedgerOptions) {
@@ -73,7 +78,7 @@ export class PaidLedger implements Ledger {
     ledger.record(call, facts);
   };
 
-  /** Writes what this process has charged and reserved to the database. Gives nothing back, and never throws. */
+  /** Writes this process's charges and reservations to the database. Gives nothing back, and never throws. */
   async report(userId?: string): Promise<void> {
     try {
       await this.#allotments?.ledger.report(userId);
@@ -83,8 +88,8 @@ export class PaidLedger implements Ledger {
   }
 
   /**
-   * As `report`, and asks the other gateways that hold credits of the user, or of any user, for the same: what they had charged
-   * before is in the database then, unless one does not answer within half a second.
+   * As `report`, and requests the same of the other gateways that hold credits of the user, or of any user.
+   * Their earlier charges are then in the database, unless a gateway does not respond within half a second.
    */
   async reportEverywhere(userId?: string): Promise<void> {
     const { store, clock, isAlone, log } = this.#options;
@@ -98,20 +103,18 @@ export class PaidLedger implements Ledger {
   }
 
   /**
-   * Gives back the credits that are idle in this process for tokens that may call no more. `findEnded` returns those of the
-   * tokens. Throws when the database does not answer; the credits come back by themselves then, some seconds later.
+   * Gives back the idle credits of ended tokens in this process. Call it after credentials have
+   * changed. Expired tokens are checked every second anyway. Throws when the database is unavailable.
    */
-  async closeEndedTokens(
-    findEnded: (tokenIds: readonly string[]) => Promise<readonly string[]>,
-  ): Promise<void> {
+  async closeEndedTokens(): Promise<void> {
     const ledger = this.#allotments?.ledger;
-    if (ledger === undefined || ledger.pool.size === 0) return;
-    const tokenIds = new Set(Array.from(ledger.pool.all(), ({ tokenId }) => tokenId));
-    const ended = await findEnded([...tokenIds]);
-    if (ended.length > 0) await ledger.closeTokens(new Set(ended));
+    if (ledger !== undefined) await closeEndedTokens(ledger, this.#options.findEndedTokens);
   }
 
-  /** Before credits of a user are taken away: idle ones of all gateways come back first, for a second at most. */
+  /**
+   * Call it before taking credits from a user: returns the idle credits of all
+   * gateways first, for a second at most.
+   */
   recallUser(userId: string): Promise<void> {
     const { store, clock, log } = this.#options;
     return recallUser(userId, { allotments: this.#allotments, store, clock, log });
@@ -122,7 +125,7 @@ export class PaidLedger implements Ledger {
     this.#allotments?.requireJournal();
   }
 
-  /** Replays the journals of processes that are gone and starts the maintenance of allotments. */
+  /** Replays the journals of dead processes and starts the maintenance of allotments. */
   async start(): Promise<void> {
     this.#isStarted = true;
     const allotments = await this.#open();
@@ -153,7 +156,7 @@ export class PaidLedger implements Ledger {
     return this.#opening;
   }
 
-  /** Goes on with a journal and allotments of their own in the ledger that was restored under this process. */
+  /** Opens a new journal and new allotments after the ledger was restored under this process. */
   async #adoptGeneration(): Promise<void> {
     const former = this.#allotments;
     if (former === null || this.#closing !== null) return;
@@ -164,7 +167,7 @@ export class PaidLedger implements Ledger {
     while (this.#closing === null) {
       try {
         const allotments = await this.#open();
-        // Writes that were under way during the restore.
+        // Ends allotments that were written during the restore.
         await endAllotments(store, await store.ofGateway(former.gatewayId));
         if (this.#isStarted) await allotments.start();
         return log.info({ gateway_id: allotments.gatewayId }, 'goes on with the ledger that was restored');

@@ -3,7 +3,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
 
-/** Who pays for a call, and what it is. */
+/** The payer of a call and the call's identity. */
 export interface PaidCall {
   requestId: string;
   userId: string;
@@ -18,34 +18,36 @@ export interface PaidCall {
 export type FreeCall = Omit<PaidCall, 'userId' | 'bureauId'> & { userId: null; bureauId: null };
 
 /**
- * What is written in the transaction that charges for a call. An answer goes to the journal with the charge when the
- * database is away. Work cannot: such a settlement is charged only while its hold is open, as another process may do the
- * work again under a hold of its own.
+ * Written in the transaction that charges for a call. An answer goes to the journal with the
+ * charge during an outage of the database. Work cannot: such a settlement is charged only
+ * while its hold is open, as another process may do the work again under a hold of its own.
  */
 export type Alongside = { answer: () => SettlementAnswer } | { work: (tx: Tx) => Promise<void> };
 
 export interface Ledger {
   /**
-   * Reserves the bound of a call before anything goes upstream. Returns at once while the credits that this process has set
-   * aside for the token suffice. Throws 402 `insufficient_credits`, its details naming the affordable amount, 503
-   * `credits_busy` while other gateways do not give back idle credits, and 503 `database_unavailable`. An amount of 0n
-   * needs no balance.
+   * Reserves the bound of a call before anything goes upstream. Returns at once while the credits
+   * that this process has set aside for the token suffice. Throws 402 `insufficient_credits`, its
+   * details naming the affordable amount, 503 `credits_busy` while other gateways do not give
+   * back idle credits, and 503 `database_unavailable`. An amount of 0n needs no balance.
    */
   reserve(call: PaidCall, amount: bigint): Reservation | Promise<Reservation>;
   /**
-   * Writes a hold of exactly this amount to the database and marks it sent, in one round trip: for jobs, and for calls
-   * with an Idempotency-Key. Throws as `reserve` does. `isSent: false` is for a job that waits: until it is resumed, it
-   * costs nothing if its process dies.
+   * Writes a hold of exactly this amount to the database and marks it sent, in one round trip:
+   * for jobs, and for calls with an Idempotency-Key. Throws as `reserve` does. `isSent: false`
+   * is for a job that waits: until it is resumed, it costs nothing if its process dies.
    */
   hold(call: PaidCall, amount: bigint, options?: { isSent?: boolean }): Promise<Hold>;
   /**
-   * Credits that the token may reserve now, by its user's balance and its own cap; for sizing an output limit that the
-   * caller did not send.
+   * Credits that the token may reserve now, by its user's balance and its own cap;
+   * for sizing an output limit that the caller did not send.
    */
   available(userId: string, tokenId: string): Promise<bigint>;
   /** Records the usage of a call that is not charged. */
   record(call: FreeCall, facts: UsageFacts): Promise<void>;
-  /** Resumes a hold that outlives its process, such as a job's, and marks it sent; null when it is resolved. */
+  /**
+   * Resumes a hold that outlives its process, such as a job's, and marks it sent; null when it is resolved.
+   */
   resume(holdId: string): Promise<Hold | null>;
 }
 
@@ -58,29 +60,38 @@ export interface SentAttempt {
   facts: Partial<UsageFacts>;
 }
 
-/** The bound of one call, taken from the payer's credits until the call is settled or the reservation released. */
+/**
+ * The bound of one call, taken from the payer's credits until the call is settled or
+ * the reservation released.
+ */
 export interface Reservation {
   /** Grows with `raise`. */
   readonly amount: bigint;
-  /** Makes the reservation at least so large, for a dearer fallback. Throws 402 as `reserve` does, and changes nothing then. */
+  /**
+   * Raises the reservation to at least this amount, for a more expensive fallback.
+   * Throws 402 as `reserve` does, and changes nothing then.
+   */
   raise(amount: bigint): void | Promise<void>;
   /**
-   * To be called before each attempt is written upstream: a call that was sent is charged even if this process dies.
-   * Throws 503 `credits_busy` when the lease on the reserved credits has ended.
+   * Call it before each attempt is written upstream: a call that was sent is charged even if this
+   * process dies. Throws 503 `credits_busy` when the lease on the reserved credits has ended.
    */
   markSent(attempt: SentAttempt): void;
   /**
-   * The price of the answer so far, and its facts: charged if this process dies. Written every 2 s, or at once when 256
-   * output tokens came since the last one; `outputTokens` counts all of the call so far.
+   * The price of the answer so far, and its facts: charged if this process dies. Written every 2 s, or at
+   * once when 256 output tokens came since the last one; `outputTokens` counts all of the call so far.
    */
   checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void;
   /**
-   * Charges once; a second call answers as the first. Resolves when the charge is durable: after fsync of the journal, or
-   * after the commit of a hold. A price above the reservation is charged as far as credits are available; the operator
-   * absorbs the rest, with an alarm. `settle(0n, …)` records the usage of a call that produced nothing.
+   * Charges once; a repeated call returns the first result. Resolves when the charge is
+   * durable: after fsync of the journal, or after the commit of a hold. A price above the
+   * reservation is charged as far as credits are available; the operator absorbs the rest,
+   * with an alarm. `settle(0n, …)` records the usage of a call that produced nothing.
    */
   settle(credits: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }>;
-  /** Gives the amount back: nothing went upstream. Returns at once and never throws; no effect after `settle`. */
+  /**
+   * Gives the amount back: nothing went upstream. Returns at once and never throws; no effect after `settle`.
+   */
   release(): void;
 }
 
@@ -90,14 +101,14 @@ export interface Hold extends Reservation {
   raise(amount: bigint): Promise<void>;
 }
 
-/** Changes of a balance that no call causes, in the transaction of what does: a payment, a grant, a new user. */
+/** Balance changes outside of calls, in the transaction of their cause: a payment, a grant, a new user. */
 export interface Balances {
   /**
-   * To be called before a transaction that takes credits back: idle credits of the user's tokens return from all gateways,
-   * for a second at most. Never within a transaction.
+   * Call it before a transaction that takes credits back: all gateways return the idle
+   * credits of the user's tokens, for a second at most. Never within a transaction.
    */
   recallIdle(userId: string): Promise<void>;
-  /** Adds credits, once per (kind, ref). What the user owes is paid of them first. */
+  /** Adds credits, once per (kind, ref). Pays the user's debt first. */
   post(
     tx: Tx,
     entry: {
@@ -109,8 +120,9 @@ export interface Balances {
     },
   ): Promise<{ isNew: boolean }>;
   /**
-   * Takes back min(credits, posted − held), once per (kind, ref); the rest becomes a debt that blocks new holds.
-   * With `partial: false` it throws 402 when the balance does not have it all. Repeated, it answers as it did.
+   * Takes back min(credits, posted − held), once per (kind, ref); the rest becomes a
+   * debt that blocks new holds. With `partial: false` it throws 402 when the balance
+   * is too small. A repetition returns the first result.
    */
   takeBack(
     tx: Tx,

@@ -1,5 +1,5 @@
-// Queries on the tables of the ledger; no other file names these tables. Balances change only in database functions
-// (see the migrations), so that each change is one statement.
+// Queries on the tables of the ledger; no other file names these tables. Balances change
+// only in database functions (see the migrations), so that each change is one statement.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../usage/index.ts';
@@ -94,13 +94,16 @@ const verifyMs = 10 * 60_000;
 
 export interface CreditsStore extends LedgerReader {
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Throws unless the database answers. */
+  /** Throws when the database is unavailable. */
   ping(): Promise<void>;
   /** One transaction; the answers are in the order of the operations. */
   apply(operations: readonly Operation[], leaseMs: number, within?: Tx): Promise<Verdict[]>;
   /** Renews leases and writes checkpoints. Returns the holds that are already resolved. */
   renewLeases(renewals: readonly LeaseRenewal[], leaseMs: number): Promise<{ resolved: string[] }>;
-  /** Resolves up to `limit` holds with an expired lease, or any open ones if forced. An advisory lock lets one replica run. */
+  /**
+   * Resolves up to `limit` holds with an expired lease, or any open ones if forced.
+   * An advisory lock lets one replica run.
+   */
   recover(options: { isForced: boolean; limit: number }): Promise<Verdict[]>;
   /** Marks an open hold as sent and renews its lease; null when it is resolved. */
   resume(holdId: string, leaseMs: number): Promise<ResumedHold | null>;
@@ -273,8 +276,8 @@ export function creditsStore(database: Database): CreditsStore {
             from ${chunkSql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`),
         ];
       try {
-        // The embedded engine has one session: a transaction over all chunks would block every call. Each chunk is one
-        // statement, which sees one moment.
+        // The embedded engine has one session: a transaction over all chunks would
+        // block every call. Each chunk is one statement, which sees one moment.
         if (database.engine === 'embedded') return await work(readChunk(session.sql));
         return await session.tx(async (tx) => {
           await tx`set transaction isolation level repeatable read, read only`;
@@ -287,8 +290,8 @@ export function creditsStore(database: Database): CreditsStore {
   };
 }
 
-// An account's held credits are its holds and what its allotments have reserved or not applied yet. Idle credits of an
-// allotment are available, except to pay a debt.
+// An account's held credits are its holds and what its allotments have reserved or
+// not applied yet. Idle credits of an allotment are available, except to pay a debt.
 function accountColumns(sql: Sql) {
   return sql`account_id as "accountId", bureau_id as "bureauId", posted, owed, created_at as "createdAt",
     held - (

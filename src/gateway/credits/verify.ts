@@ -1,9 +1,11 @@
-// Consistency check of the ledger: balances against entries, holds and allotments, charges against holds and usage. It
-// reads in chunks of 1,000 rows beside normal traffic and names each inconsistent row.
+// Consistency check of the ledger: balances against entries, holds and allotments, charges against holds
+// and usage. It reads in chunks of 1,000 rows beside normal traffic and names each inconsistent row.
 
 export interface LedgerFault {
   fault: string;
-  /** The row: an account, a hold, an allotment, a usage record, or a transaction by its kind and reference. */
+  /**
+   * The row: an account, a hold, an allotment, a usage record, or a transaction by its kind and reference.
+   */
   row: string;
   expected: string | null;
   found: string | null;
@@ -28,7 +30,10 @@ export type LedgerPart = (typeof ledgerParts)[number];
 const chunkSize = 1_000;
 const maximumMismatches = 100;
 
-/** Reads one chunk of one part. Its last row carries the key of the next chunk, if any, and the chunk's size in `expected`. */
+/**
+ * Reads one chunk of one part. Its last row carries the key of the next chunk, if
+ * any, and the chunk's size in `expected`.
+ */
 export type ReadChunk = (
   part: LedgerPart,
   place: { after: string | null; size: number; days: number },
@@ -36,8 +41,8 @@ export type ReadChunk = (
 
 export interface LedgerReader {
   /**
-   * Runs the work on a connection of its own with a long statement timeout; on PostgreSQL all chunks are of one REPEATABLE
-   * READ snapshot.
+   * Runs the work on a connection of its own with a long statement timeout; on
+   * PostgreSQL all chunks are of one REPEATABLE READ snapshot.
    */
   withVerification<T>(work: (readChunk: ReadChunk) => Promise<T>): Promise<T>;
 }

@@ -1,6 +1,6 @@
-// Group commit for the ledger: operations queue up while a batch runs, and each batch is one round trip and one commit.
-// A queue runs one batch at a time. All operations of an account go to the same queue, so batches of this process never
-// wait for each other's account locks, and a busy account delays only its own queue.
+// Group commit for the ledger: operations queue up while a batch runs, and each batch is one round trip and
+// one commit. A queue runs one batch at a time. All operations of an account go to the same queue, so batches
+// of this process never wait for each other's account locks, and a busy account delays only its own queue.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { databaseUnavailable, isDatabaseUnavailable } from './allotments/problems.ts';
@@ -15,12 +15,15 @@ export interface WriteBatcherOptions {
   leaseMs: number;
   /** Batches that may run at once; each takes a connection. */
   concurrentBatches: number;
-  /** Called after each successful batch. */
+  /** Called after each response of the database. */
   onDatabaseAnswer(): void;
 }
 
 export interface WriteBatcher {
-  /** Rejects with 503 `database_unavailable` during an outage; the operation may have been committed nevertheless. */
+  /**
+   * Rejects with 503 `database_unavailable` during an outage; the operation may have
+   * been committed nevertheless.
+   */
   run(operation: Operation, work?: Work): Promise<Verdict>;
   /** Resolves once no batch runs or waits. */
   waitForIdle(): Promise<void>;
@@ -36,7 +39,7 @@ interface PendingOperation {
 interface BatchQueue {
   waiting: PendingOperation[];
   running: Promise<void> | null;
-  /** Operations fail fast until then, after the database did not answer. */
+  /** Operations fail fast until then, after a timeout of the database. */
   pausedUntilMs: number;
 }
 

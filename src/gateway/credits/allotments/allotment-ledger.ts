@@ -24,14 +24,14 @@ import { AllotmentWrites } from './writes.ts';
 export interface AllotmentLedgerOptions {
   store: AllotmentStore;
   journal: Journal;
-  /** False with `JOURNAL=off`: a charge is durable once the database has it. */
+  /** False with `JOURNAL=off`: a charge is durable once it is in the database. */
   isJournaled: boolean;
   generation: string;
   clock: Clock;
   makeId: MakeId;
   log: Log;
   times: AllotmentTimes;
-  /** Called once when the ledger was restored or created anew: this one refuses calls from then on. */
+  /** Called once when the ledger was restored or recreated; this instance refuses calls from then on. */
   onOtherGeneration?: () => void;
 }
 
@@ -42,14 +42,14 @@ export interface AllotmentCounters extends ApplyCounters, ReservingCounters {
   failedSyncs: number;
 }
 
-/** What waits for the database. */
+/** Counts of charges and credits that are not in the database yet. */
 export interface UnappliedSummary {
   count: number;
   credits: bigint;
   oldestMs: number;
 }
 
-// A charge above its reservation is booked when it is applied. Its caller waits so long for the result.
+// A charge above its reservation is booked when it is applied. The caller waits this long for the result.
 const resultMs = 1_000;
 
 export class AllotmentLedger {
@@ -141,7 +141,7 @@ export class AllotmentLedger {
     return allotment.then((granted) => this.#reservation(call, amount, granted));
   }
 
-  /** Records the usage of a call that is not charged. Does not wait for disk or database. */
+  /** Records the usage of a free call. Waits for neither disk nor database. */
   record(call: FreeCall, facts: UsageFacts): void {
     const { journal, clock, makeId } = this.#options;
     const body = { usageId: makeId('use'), call, allotmentId: null, credits: 0n, facts };
@@ -150,7 +150,7 @@ export class AllotmentLedger {
     this.#applyLoop.add({ line: { seq, ...body }, allotment: null, covered: 0n, addedAtMs });
   }
 
-  /** Idle credits of the user's allotments in this process; of one token where it is named. */
+  /** Idle credits of the user's allotments in this process; with a token id, of that token only. */
   idle(userId: string, tokenId?: string): bigint {
     const allotments = this.pool.ofUser(userId);
     return sum(
@@ -159,21 +159,26 @@ export class AllotmentLedger {
     );
   }
 
-  /** Whether an opening had no answer since the last call. */
+  /** Returns and resets whether an opening has lost its response. */
   takeLostOpening(): boolean {
     const { hasLostOpening } = this.#writes;
     this.#writes.hasLostOpening = false;
     return hasLostOpening;
   }
 
-  /** Takes no further reservations for these tokens and gives back what is idle. What is reserved follows when its calls end. */
+  /**
+   * Closes the allotments of these tokens and gives their idle credits back.
+   * Reserved credits follow when their calls end.
+   */
   async closeTokens(tokenIds: ReadonlySet<string>): Promise<void> {
     const allotments = [...this.pool.all()].filter(({ tokenId }) => tokenIds.has(tokenId));
     for (const allotment of allotments) if (allotment.state === 'open') allotment.state = 'closed';
     await this.giveBacks.ofClosed(allotments);
   }
 
-  /** Gives back what other gateways recall, and reports what readers of balances ask for. */
+  /**
+   * Gives back credits that other gateways recall, and writes the reports that readers of balances request.
+   */
   async answerFlags(): Promise<void> {
     const reportNumber = await this.giveBacks.answerRecalls();
     if (reportNumber <= this.#answeredReport) return;
@@ -182,13 +187,16 @@ export class AllotmentLedger {
     this.#answeredReport = reportNumber;
   }
 
-  /** Writes what the user's calls, or all, have charged and reserved to the database. Rejects with 503 when it does not answer. */
+  /**
+   * Writes the charges and reservations of the user, or of all users, to the
+   * database. Rejects with 503 when it is unavailable.
+   */
   async report(userId?: string): Promise<void> {
     await this.applyAll();
     await this.leases.report(userId === undefined ? this.pool.all() : this.pool.ofUser(userId));
   }
 
-  /** Resolves once all charges of now are in the database. Rejects with 503 when it does not answer. */
+  /** Resolves once all current charges are in the database. Rejects with 503 when it is unavailable. */
   applyAll(): Promise<void> {
     return this.#applyLoop.flush();
   }
@@ -203,7 +211,10 @@ export class AllotmentLedger {
     };
   }
 
-  /** Applies what waits and gives all idle credits back, as far as the database answers; then closes the journal. */
+  /**
+   * Applies pending charges and gives all idle credits back, as far as the database
+   * is available; then closes the journal.
+   */
   async close(): Promise<void> {
     const { log, journal } = this.#options;
     this.#reserving.stopEnlarging();
@@ -233,7 +244,7 @@ export class AllotmentLedger {
     return allotment.then((granted) => requireSame(granted, amount, from));
   }
 
-  /** Resolves when the line is on disk, or in the database where the disk failed or is not used. */
+  /** Resolves when the line is on disk, or in the database when the disk failed or the journal is off. */
   async #sync(seq: number): Promise<void> {
     const { journal, isJournaled, clock, log } = this.#options;
     if (!isJournaled) return this.#applyLoop.applied(seq);
@@ -265,7 +276,7 @@ export class AllotmentLedger {
     if (this.#isOtherGeneration) throw databaseUnavailable('The ledger was restored; try again.');
   }
 
-  /** Rejects with 503 when the database does not answer. */
+  /** Rejects with 503 when the database is unavailable. */
   async checkGeneration(): Promise<void> {
     if ((await this.#options.store.generation()) !== this.#options.generation) this.endGeneration();
   }
@@ -283,7 +294,7 @@ export class AllotmentLedger {
   }
 }
 
-/** A reservation lies in one allotment. */
+/** A reservation uses one allotment: throws 503 when another one granted the raise. */
 function requireSame(granted: Allotment, amount: bigint, from: Allotment | null): Allotment {
   if (from === null || granted === from) return granted;
   releaseCredits(granted, amount);

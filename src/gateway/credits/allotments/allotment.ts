@@ -1,10 +1,10 @@
-// One allotment in memory: credits that the database has set aside for a token in this process. Invariant: the row's
-// amount ≥ reserved + unapplied, as long as no charge exceeds its reservation and what is idle.
+// One allotment in memory: credits that the database has set aside for a token in this process. Invariant:
+// the row's amount ≥ reserved + unapplied, as long as no charge exceeds its reservation and what is idle.
 import { isLeaseValid, noLease, type Lease, type LeaseClock } from './lease.ts';
 import { SpendWindow } from './spend-window.ts';
 import type { AllotmentReport, AllotmentRow } from './store.ts';
 
-/** The token that an allotment is for, and who pays. */
+/** The token of an allotment and the paying account. */
 export interface Payer {
   userId: string;
   bureauId: string;
@@ -13,11 +13,11 @@ export interface Payer {
 
 export interface Allotment extends Payer {
   readonly allotmentId: string;
-  /** `closed`: takes no reservation. `ended`: the row is gone, its remaining charges are late. */
+  /** `closed`: takes no new reservations. `ended`: the row is gone, and its remaining charges are late. */
   state: 'open' | 'closed' | 'ended';
   /** Of the row; 0 until it is opened. */
   version: number;
-  /** Of the row, while `charged` was taken from it. */
+  /** Amount of the row when its `charged` had the value below. */
   amount: bigint;
   charged: bigint;
   reserved: bigint;
@@ -27,14 +27,14 @@ export interface Allotment extends Payer {
   isRecalled: boolean;
   /** Number of the latest recall that this process has read. */
   recall: bigint;
-  /** What the database knows of its use, by a report that it confirmed. */
+  /** The latest report that the database has confirmed. */
   reported: { number: bigint; reserved: bigint; used: bigint };
   /** An `allot` or `giveBack` that is under way; there is one at a time. */
   write: Promise<unknown> | null;
-  /** A give-back has no known outcome, so it is repeated. */
+  /** The outcome of a give-back is unknown, so it is repeated. */
   isGiveBackUncertain: boolean;
   lastUsedMs: number;
-  /** Not enlarged in the background before. */
+  /** Monotonic time before which no background enlargement starts. */
   enlargeAfterMs: number;
   /** The bound of the latest call. */
   latestBound: bigint;
@@ -72,7 +72,7 @@ export function idleCredits({ amount, reserved, unapplied }: Allotment): bigint 
   return idle > 0n ? idle : 0n;
 }
 
-/** What a new reservation may take. */
+/** Credits available to a new reservation. */
 export function freeCredits(allotment: Allotment, clock: LeaseClock): bigint {
   return allotment.state === 'open' && isLeaseValid(allotment.lease, clock) ? idleCredits(allotment) : 0n;
 }
@@ -87,8 +87,8 @@ export function releaseCredits(allotment: Allotment, amount: bigint): void {
 }
 
 /**
- * Turns a reservation into a charge. What the charge exceeds the reservation by comes from the idle part, never from another
- * reservation. Returns the credits that the allotment covers.
+ * Turns a reservation into a charge. The part of a charge above its reservation comes from
+ * idle credits, never from another reservation. Returns the credits that the allotment covers.
  */
 export function chargeReservation(
   allotment: Allotment,
@@ -105,9 +105,10 @@ export function chargeReservation(
 }
 
 /**
- * Takes over a row that the database answered with. Only `allot` and `giveBack` raise the version, so the higher version is
- * newer, and of one version the smaller amount. Charges that the row has paid and that memory still counts as unapplied are
- * added to its amount again: they are counted once, whichever answer comes first.
+ * Adopts a row that the database returned. Only `allot` and `giveBack` raise the
+ * version, so the higher version is newer, and of one version the smaller amount.
+ * Charges that the row has paid and memory still counts as unapplied are added to
+ * its amount again, so they are counted once in either order of the responses.
  */
 export function adoptRow(allotment: Allotment, row: AllotmentRow): void {
   if (row.recall > allotment.recall) allotment.recall = row.recall;
@@ -124,7 +125,7 @@ export function adoptRow(allotment: Allotment, row: AllotmentRow): void {
   if (row.isClosed && allotment.state === 'open') allotment.state = 'closed';
 }
 
-/** Takes over what the row has paid, once its charges count as unapplied no more. */
+/** Adopts the row's `charged` once memory no longer counts those charges as unapplied. */
 export function adoptCharged(allotment: Allotment, { charged }: AllotmentRow): void {
   if (charged <= allotment.charged) return;
   allotment.amount -= charged - allotment.charged;
@@ -136,12 +137,12 @@ export function reportOf(allotment: Allotment, number: bigint): AllotmentReport 
   return { allotmentId, reserved, unapplied, charged, number };
 }
 
-/** Whether the database knows what the allotment is used for. */
+/** Whether the database has the current use of the allotment. */
 export function isReported({ reported, reserved, unapplied, charged }: Allotment): boolean {
   return reported.reserved === reserved && reported.used === unapplied + charged;
 }
 
-/** To be called when the database has confirmed the report. */
+/** Call it when the database has confirmed the report. */
 export function confirmReport(
   allotment: Allotment,
   { reserved, unapplied, charged = 0n, number = 0n }: AllotmentReport,

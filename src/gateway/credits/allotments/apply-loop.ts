@@ -1,5 +1,6 @@
-// Writes charges to the database in batches: every 50 ms, or sooner when 500 wait. The journal's `applied_seq` in the database
-// moves by compare-and-set, so a batch whose answer was lost is sent again and counts once.
+// Writes charges to the database in batches: every 50 ms, or sooner when 500 wait.
+// The journal's `applied_seq` in the database moves by compare-and-set, so a batch
+// whose response was lost is sent again and counts once.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { ChargeLine, Journal } from '../journal/journal.ts';
@@ -19,9 +20,9 @@ export interface ApplyLoopOptions {
   log: Log;
   times: Pick<AllotmentTimes, 'applyEveryMs' | 'retryMs'>;
   counters: ApplyCounters;
-  /** The ledger was restored or created anew under this process. */
+  /** The ledger was restored or recreated while this process ran. */
   onOtherGeneration(): void;
-  /** The database has answered. */
+  /** Called after each response of the database. */
   onDatabaseAnswer(): void;
   onDatabaseError(): void;
 }
@@ -59,7 +60,9 @@ export class ApplyLoop {
     this.#running ??= this.#run();
   }
 
-  /** Resolves once the charges up to the number are in the database; rejects with 503 when it does not answer. */
+  /**
+   * Resolves once the charges up to the number are in the database; rejects with 503 when it is unavailable.
+   */
   applied(seq: number): Promise<void> {
     if (seq <= this.#appliedSeq || this.queue.length === 0) return Promise.resolve();
     if (this.#stop.signal.aborted)
@@ -70,12 +73,12 @@ export class ApplyLoop {
     return promise;
   }
 
-  /** Applies all charges that wait now. */
+  /** Applies all charges that wait at this moment. */
   flush(): Promise<void> {
     return this.applied(this.queue.lastSeq);
   }
 
-  /** Ends after the batch that is under way. Charges that wait stay in the journal. */
+  /** Stops after the current batch. Charges that wait stay in the journal. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#running;
@@ -100,7 +103,7 @@ export class ApplyLoop {
     return this.#options.clock.sleep(ms, signal).catch(() => undefined);
   }
 
-  /** False when the database did not answer. */
+  /** False when the database is unavailable. */
   async #applyNext(): Promise<boolean> {
     const batch = this.queue.nextBatch();
     try {
@@ -114,7 +117,7 @@ export class ApplyLoop {
     }
   }
 
-  /** Halves a batch that the data refuses until one line is alone, and puts that line aside. */
+  /** Halves a rejected batch until a single line is left, and puts that line aside. */
   async #applyOrHalve(batch: readonly UnappliedCharge[]): Promise<void> {
     try {
       await this.#apply(batch);
@@ -130,7 +133,8 @@ export class ApplyLoop {
   async #putAside(charge: UnappliedCharge, error: unknown): Promise<void> {
     const { pool, log, counters } = this.#options;
     const { line, covered } = charge;
-    // A batch without charges moves the database past the line. Its report keeps the allotment's row in the answer.
+    // A batch without charges moves the database past the line. Its report keeps the
+    // allotment's row in the answer.
     const reports = pool
       .report(allotmentsOf([charge]))
       .map((report) => ({ ...report, unapplied: report.unapplied - covered }));
@@ -153,7 +157,7 @@ export class ApplyLoop {
     else this.#finish(result, toSeq);
   }
 
-  /** The lines stay in the journal, which the next start puts aside. */
+  /** The lines stay in the journal, which the next start moves aside. */
   #endGeneration(): void {
     this.#stop.abort();
     this.#options.onOtherGeneration();
@@ -182,7 +186,10 @@ export class ApplyLoop {
     return result;
   }
 
-  /** The charges are in the database: rows and counts of memory move in the same turn, so that nothing is free twice. */
+  /**
+   * Runs after the commit of the charges. The rows and the counts in memory change
+   * in the same turn, so that no credit counts as free twice.
+   */
   #finish(result: ApplyResult, toSeq: number): void {
     this.#appliedSeq = Math.max(result.appliedSeq, toSeq);
     const charges = this.queue.remove(this.#appliedSeq);
@@ -210,7 +217,7 @@ export class ApplyLoop {
         pool.remove(allotment);
   }
 
-  /** The database has another number than this process: an answer was lost, or the database lost commits. */
+  /** The database has another number than this process: a response was lost, or the database lost commits. */
   async #recover(appliedSeq: number): Promise<void> {
     const { store, journal, generation, log } = this.#options;
     if (appliedSeq > this.#appliedSeq) {
@@ -271,7 +278,7 @@ export class ApplyLoop {
   }
 }
 
-/** What an operator needs to charge a line by hand. */
+/** The fields that an operator needs to charge a line by hand. */
 export function describeLine({ seq, usageId, call, allotmentId, credits }: ChargeLine): object {
   return {
     seq,

@@ -1,4 +1,5 @@
-// Before balances are read or backed up: the other gateways apply what they have charged, and report what they have reserved.
+// Requests reports before balances are read or backed up: the other gateways apply
+// their charges and report their reservations.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Database } from '../../../kernel/data/database.ts';
 import { canAskReports, sqlAllotmentStore } from './sql-store.ts';
@@ -9,15 +10,15 @@ export interface AskReportsOptions {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   /** Null in a process that serves no calls. */
   gatewayId: string | null;
-  /** Null asks every gateway that holds credits of any user. */
+  /** Null: every gateway that holds credits of any user. */
   userId: string | null;
 }
 
-// Gateways read ten times a second whether they are asked; a process that is stopped does not answer.
+// Gateways poll for requests ten times a second; a stopped process never responds.
 const maximumMs = 500;
 const askAgainMs = 20;
 
-/** Resolves when every gateway has answered, or after half a second. */
+/** Resolves when every gateway has responded, or after half a second. */
 export async function askReports({ store, clock, gatewayId, userId }: AskReportsOptions): Promise<void> {
   const requests = await store.askReports(gatewayId, userId);
   const untilMs = clock.monotonicMs() + maximumMs;
@@ -28,7 +29,10 @@ export async function askReports({ store, clock, gatewayId, userId }: AskReports
   }
 }
 
-/** For a command that serves no calls, such as a backup: as above, of all gateways. A database of an older release asks none. */
+/**
+ * The same for all gateways, for a command that serves no calls, such as a backup.
+ * No effect on a database of an older release.
+ */
 export async function askAllReports(
   database: Pick<Database, 'sql'>,
   clock: AskReportsOptions['clock'],

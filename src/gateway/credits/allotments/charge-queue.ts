@@ -7,11 +7,14 @@ import { maximumBatch } from './times.ts';
 export interface UnappliedCharge {
   line: ChargeLine;
   allotment: Allotment | null;
-  /** What the allotment pays of it. */
+  /** The part that the allotment pays. */
   covered: bigint;
   /** Monotonic. */
   addedAtMs: number;
-  /** Called once the charge is in the database; null when its result is unknown, as the answer was lost. */
+  /**
+   * Called once the charge is in the database; null when the result is unknown,
+   * because the response was lost.
+   */
   onApplied?: (result: ChargeResult | null) => void;
 }
 
@@ -45,7 +48,7 @@ export class ChargeQueue {
     return this.#charges.slice(0, maximumBatch);
   }
 
-  /** Removes the charges up to the number, and what they took from their allotments. */
+  /** Removes the charges up to the number, and subtracts them from their allotments' unapplied credits. */
   remove(toSeq: number): UnappliedCharge[] {
     const count = this.#charges.findIndex(({ line }) => line.seq > toSeq);
     const removed = this.#charges.splice(0, count === -1 ? this.#charges.length : count);

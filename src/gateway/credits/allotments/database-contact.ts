@@ -1,8 +1,9 @@
-// How long the database has answered without a break. Taking expired allotments back needs a minute of it: after an outage
-// other gateways could not renew their leases either.
+// Measures how long the database has responded without interruption. Expired allotments are taken back
+// only after a minute of it: during an outage other gateways could not renew their leases either.
 import type { Clock } from '../../../kernel/clock.ts';
 
-// The renewal asks every five seconds. After a longer gap this process was stopped, and knows nothing of that time.
+// Leases are renewed every five seconds. A longer gap means that this process was
+// suspended and missed any outage.
 const longestGapMs = 15_000;
 
 export class DatabaseContact {

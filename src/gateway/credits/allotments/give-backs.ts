@@ -1,4 +1,4 @@
-// Gives credits back that no call needs: after a while, on recall, and at the end of the process.
+// Gives unused credits back: after a while, on recall, and at the end of the process.
 import type { Clock } from '../../../kernel/clock.ts';
 import { adoptRow, idleCredits, type Allotment } from './allotment.ts';
 import { isInUse, type AllotmentPool } from './pool.ts';
@@ -17,7 +17,7 @@ export interface GiveBacksOptions {
 
 // Rows of one statement.
 const maximumRows = 500;
-// A token whose credits others need takes only what its calls need for so long.
+// After a recall a token's allotment grows only by the bounds of its calls for this long.
 const afterRecallMs = 2_000;
 
 export class GiveBacks {
@@ -28,8 +28,8 @@ export class GiveBacks {
   }
 
   /**
-   * Reads the flags of this gateway and gives back what is idle in the allotments that others recall. Returns the number of the
-   * latest report that others asked for.
+   * Reads the flags of this gateway and gives back the idle credits of recalled
+   * allotments. Returns the number of the latest requested report.
    */
   async answerRecalls(): Promise<number> {
     const { store, pool, clock, gatewayId } = this.#options;
@@ -51,18 +51,20 @@ export class GiveBacks {
     await this.#inBatches(this.#options.pool.ofUser(userId), {});
   }
 
-  /** Gives back what is idle in closed allotments, after the writes that are under way. */
+  /** Gives back the idle credits of closed allotments, after their pending writes. */
   async ofClosed(allotments: readonly Allotment[]): Promise<void> {
     await Promise.allSettled(allotments.map(({ write }) => Promise.resolve(write)));
     await this.#inBatches(allotments, { end: true });
   }
 
-  /** Gives back all idle credits, also of writes that are under way, and ends the allotments that no call needs. */
+  /**
+   * Gives back all idle credits, including those of pending writes, and ends the allotments without calls.
+   */
   async ofAll(): Promise<void> {
     await this.ofClosed([...this.#options.pool.all()]);
   }
 
-  /** Gives back what was not used for a while, and repeats what has no known outcome. */
+  /** Gives back credits that were unused for a while, and repeats give-backs of unknown outcome. */
   async tidy(): Promise<void> {
     const { pool, clock } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -72,7 +74,7 @@ export class GiveBacks {
       if (allotment.version > 0 || isInUse(allotment)) {
         if (this.#isDue(allotment, nowMs)) due.push(allotment);
       } else if (this.#isUnused(allotment, nowMs)) {
-        // Never opened. If the database opens it nevertheless, `reconcile` ends it.
+        // Never opened. If the database opens it later, `reconcile` ends it.
         pool.remove(allotment);
       }
     }
@@ -92,7 +94,7 @@ export class GiveBacks {
     return nowMs - lastUsedMs >= this.#options.times.idleMs;
   }
 
-  /** More is idle than an eighth of what is available, and no call used it lately. */
+  /** Whether more than an eighth of the available credits is idle and no call used the allotment lately. */
   #isExcessive({ userId, lastUsedMs }: Allotment, nowMs: number): boolean {
     const { pool, writes, times } = this.#options;
     if (nowMs - lastUsedMs < times.tidyEveryMs) return false;

@@ -1,5 +1,5 @@
-// An exact hold of the database that may need credits which allotments keep idle: this process gives its own back at once and
-// recalls those of other gateways.
+// An exact hold in the database that may need idle credits of allotments: this
+// process gives its own back at once and recalls those of other gateways.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { MakeId } from '../../../kernel/ids.ts';
 import type { Allotments } from './open-allotments.ts';
@@ -16,8 +16,8 @@ export interface HoldRecallOptions {
 }
 
 /**
- * Runs `write` until it has its credits. Throws its 402 when all idle credits of the account together do not suffice, and
- * 503 `credits_busy` when other gateways do not give theirs back within a second.
+ * Repeats `write` until the credits suffice. Throws its 402 when all idle credits of the account
+ * together are too few, and 503 `credits_busy` when other gateways give none back within a second.
  */
 export async function holdWithRecall<T>(
   { userId, tokenId, amount }: { userId: string; tokenId: string; amount: bigint },

@@ -1,4 +1,5 @@
-// A lease by the holder's own clocks. Monotonic time stands still on a suspended machine, so wall time is compared with it.
+// A lease by the holder's own clocks. Monotonic time stops while a machine is
+// suspended, so it is compared with wall time.
 import type { Clock } from '../../../kernel/clock.ts';
 import { maximumClockJumpMs } from './times.ts';
 
@@ -13,7 +14,7 @@ export interface Lease {
 
 export const noLease: Lease = { endsAtMs: Number.NEGATIVE_INFINITY, clockGapMs: 0 };
 
-/** To be called before the request that renews the lease is sent. */
+/** Call it before sending the request that renews the lease. */
 export function beginLease(clock: LeaseClock, leaseMs: number): Lease {
   const nowMs = clock.monotonicMs();
   return { endsAtMs: nowMs + leaseMs, clockGapMs: clock.now().getTime() - nowMs };
@@ -21,7 +22,7 @@ export function beginLease(clock: LeaseClock, leaseMs: number): Lease {
 
 export function isLeaseValid(lease: Lease, clock: LeaseClock): boolean {
   const nowMs = clock.monotonicMs();
-  // Also a clock that was set back: the step could hide a suspension.
+  // A clock that was set back ends the lease too: the step could hide a suspension.
   const jumpMs = Math.abs(clock.now().getTime() - nowMs - lease.clockGapMs);
   return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs;
 }

@@ -1,4 +1,4 @@
-// Renews the leases of this process's allotments in one statement, and reports what they are used for.
+// Renews the leases of this process's allotments in one statement, and reports their use.
 import type { Clock } from '../../../kernel/clock.ts';
 import { adoptRow, confirmReport, isReported, renewLease, type Allotment } from './allotment.ts';
 import { beginLease } from './lease.ts';
@@ -21,7 +21,7 @@ export class Leases {
     this.#options = options;
   }
 
-  /** Concurrent callers share one statement. Rejects with 503 when the database does not answer. */
+  /** Concurrent callers share one statement. Rejects with 503 when the database is unavailable. */
   renew(): Promise<void> {
     this.#renewing ??= this.#renew().finally(() => (this.#renewing = null));
     return this.#renewing;
@@ -46,13 +46,13 @@ export class Leases {
     }
     const open = new Set(rows.map(({ allotmentId }) => allotmentId));
     for (const allotment of reported) if (!open.has(allotment.allotmentId)) pool.remove(allotment);
-    // Opened by a request that this process had given up.
+    // Opened by a request that this process had given up waiting for.
     await endAllotments(store, unknown);
   }
 
   /**
-   * Tells the database what these allotments are used for, as far as it does not know. `answerNumber` is the number that another
-   * process asked for. Rejects with 503 when the database does not answer.
+   * Reports the use of these allotments where the database's values are outdated. `answerNumber`
+   * is the number of another process's request. Rejects with 503 when the database is unavailable.
    */
   async report(allotments: Iterable<Allotment>, answerNumber: number | null = null): Promise<void> {
     const { store, pool, gatewayId } = this.#options;
@@ -75,7 +75,7 @@ export class Leases {
     }
   }
 
-  /** Takes over allotments whose opening had no answer, and ends those that the pool does not have any more. */
+  /** Adopts allotments whose opening lost its response, and ends those that the pool has removed. */
   async reconcile(): Promise<void> {
     const { store, pool, gatewayId } = this.#options;
     const unknown: AllotmentRow[] = [];
@@ -88,10 +88,10 @@ export class Leases {
   }
 }
 
-// Rows of one statement: a transaction over more would hold the locks of many accounts for long.
+// Rows per statement: a larger transaction would hold the locks of many accounts for too long.
 const maximumRows = 500;
 
-/** Ends allotments that no process uses, in statements of at most 500. */
+/** Ends allotments without a process, in statements of at most 500. */
 export async function endAllotments(
   store: Pick<AllotmentStore, 'giveBack'>,
   rows: readonly AllotmentRow[],

@@ -1,9 +1,10 @@
-// The background work of allotments: renew leases, answer recalls, give back what is idle, replay journals of processes that
-// are gone and take expired allotments back.
+// The background work of allotments: renews leases, answers recalls, gives idle
+// credits back, replays journals of dead processes and takes expired allotments back.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Journal, JournalDirectory } from '../journal/journal.ts';
 import type { AllotmentLedger } from './allotment-ledger.ts';
+import { closeEndedTokens, type FindEndedTokens } from './ended-tokens.ts';
 import { isDatabaseUnavailable } from './problems.ts';
 import { replayAbandoned } from './replay.ts';
 import type { AllotmentStore } from './store.ts';
@@ -15,6 +16,7 @@ export interface AllotmentMaintenanceOptions {
   journal: Journal;
   /** Null with `JOURNAL=off`. */
   directory: JournalDirectory | null;
+  findEndedTokens: FindEndedTokens;
   generation: string;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   log: Log;
@@ -45,7 +47,7 @@ export class AllotmentMaintenance {
       this.#repeat(times.tidyEveryMs, () => this.#tidy()),
       this.#repeat(times.replayEveryMs, () => this.replay()),
     ];
-    // Without other processes only this one closes allotments, and it learns of that from every row.
+    // A single process closes allotments itself and sees that in every row, so it polls less often.
     const readRecallsEveryMs = isAlone ? times.tidyEveryMs : times.readRecallsEveryMs;
     this.#loops.push(
       this.#repeat(readRecallsEveryMs, async () => {
@@ -54,7 +56,7 @@ export class AllotmentMaintenance {
     );
   }
 
-  /** Replays the journals of processes that are gone, and takes back allotments without a journal. */
+  /** Replays the journals of dead processes, and takes back expired allotments without a journal. */
   async replay(): Promise<void> {
     const { directory, store, generation, log, ledger, journal, times } = this.#options;
     if (directory !== null)
@@ -82,7 +84,7 @@ export class AllotmentMaintenance {
   }
 
   async #tidy(): Promise<void> {
-    const { ledger, log, clock } = this.#options;
+    const { ledger, log, clock, findEndedTokens } = this.#options;
     const { oldestMs, count } = ledger.unapplied();
     const nowMs = clock.monotonicMs();
     if (oldestMs > alarmAgeMs && nowMs - this.#alarmedAtMs >= alarmEveryMs) {
@@ -92,6 +94,7 @@ export class AllotmentMaintenance {
         'charges wait for the database',
       );
     }
+    await closeEndedTokens(ledger, findEndedTokens);
     await ledger.giveBacks.tidy();
   }
 

@@ -4,6 +4,7 @@ import type { MakeId } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { JournalDirectory } from '../journal/journal.ts';
 import { AllotmentLedger } from './allotment-ledger.ts';
+import type { FindEndedTokens } from './ended-tokens.ts';
 import { AllotmentMaintenance } from './maintenance.ts';
 import { journalUnavailable } from '../journal/problems.ts';
 import type { AllotmentStore } from './store.ts';
@@ -14,32 +15,36 @@ export interface AllotmentsOptions {
   store: AllotmentStore;
   /** Null with `JOURNAL=off`: charges wait for the database. */
   directory: JournalDirectory | null;
+  findEndedTokens: FindEndedTokens;
   clock: Clock;
   makeId: MakeId;
   log: Log;
   /** No other process has this database open. */
   isAlone: boolean;
   times?: Partial<AllotmentTimes>;
-  /** Called once when the ledger was restored or created anew: these allotments take no call any more. */
+  /** Called once when the ledger was restored or recreated; these allotments take no more calls. */
   onOtherGeneration?: () => void;
 }
 
 export interface Allotments {
   readonly gatewayId: string;
   readonly ledger: AllotmentLedger;
-  /** Replays journals of processes that are gone, then starts the loops. Without it, calls work and nothing is maintained. */
+  /**
+   * Replays journals of dead processes, then starts the loops. Without it calls
+   * work, but no maintenance runs.
+   */
   start(): Promise<void>;
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
   requireJournal(): void;
-  /** Ends the maintenance. What calls still charge goes to the journal, which `close` closes. */
+  /** Stops the maintenance. Later charges go to the journal, which `close` closes. */
   stop(): Promise<void>;
-  /** Applies what waits, gives credits back and closes the journal. */
+  /** Applies pending charges, gives credits back and closes the journal. */
   close(): Promise<void>;
 }
 
-/** Rejects when the database does not answer, or with a SettingError when the journal's folder is unusable. */
+/** Rejects when the database is unavailable, or with a SettingError when the journal's folder is unusable. */
 export async function openAllotments(options: AllotmentsOptions): Promise<Allotments> {
-  const { store, directory, clock, makeId, log, isAlone } = options;
+  const { store, directory, findEndedTokens, clock, makeId, log, isAlone } = options;
   const times = { ...defaultAllotmentTimes, ...options.times };
   const generation = await store.generation();
   const journal = directory === null ? unjournaled(makeId('gwy')) : await directory.open(generation);
@@ -62,6 +67,7 @@ export async function openAllotments(options: AllotmentsOptions): Promise<Allotm
     store,
     journal,
     directory,
+    findEndedTokens,
     generation,
     clock,
     log,

@@ -1,5 +1,5 @@
-// All allotments of this process, by id, token and user. Synchronous; a token has one allotment that takes reservations and
-// perhaps older ones that are closed and still have calls.
+// All allotments of this process, by id, token and user. Synchronous; a token has one allotment
+// that takes reservations and perhaps older ones that are closed and still have calls.
 import type { MakeId } from '../../../kernel/ids.ts';
 import { idleCredits, newAllotment, reportOf, type Allotment, type Payer } from './allotment.ts';
 import type { AllotmentReport } from './store.ts';
@@ -28,7 +28,7 @@ export class AllotmentPool {
     return this.#byId.get(allotmentId);
   }
 
-  /** The allotment of user and token that takes reservations, if there is one. */
+  /** The open allotment of a user and token, if any. */
   ofPayer(payer: PayerId): Allotment | undefined {
     const allotment = this.#byPayer.get(payerKey(payer));
     return allotment?.state === 'open' ? allotment : undefined;
@@ -42,7 +42,7 @@ export class AllotmentPool {
     return sum(this.ofUser(userId), idleCredits);
   }
 
-  /** What the allotments are used for now, with a new number. To be sent in the same turn of the event loop. */
+  /** The current use of the allotments, with a new number. Send it in the same turn of the event loop. */
   report(allotments: Iterable<Allotment>): AllotmentReport[] {
     this.#reports += 1n;
     return [...allotments].map((allotment) => reportOf(allotment, this.#reports));
@@ -59,7 +59,9 @@ export class AllotmentPool {
     return allotment;
   }
 
-  /** The database has ended the allotment: its credits are gone. Reservations on it may still become late charges. */
+  /**
+   * Removes an allotment that has ended in the database. Reservations on it may still become late charges.
+   */
   remove(allotment: Allotment): void {
     allotment.state = 'ended';
     allotment.amount = 0n;
@@ -76,7 +78,7 @@ export class AllotmentPool {
     return this.#byId.size < maximumAllotments;
   }
 
-  /** The unused allotment that was used longest ago. */
+  /** The unused allotment with the oldest last use. */
   leastRecentlyUsed(): Allotment | undefined {
     let oldest: Allotment | undefined;
     for (const allotment of this.#byId.values()) {
@@ -89,12 +91,12 @@ export class AllotmentPool {
 
 type PayerId = Pick<Payer, 'userId' | 'tokenId'>;
 
-/** Tokens have one user each; the user is part of the key so that no mistake elsewhere spends another user's credits. */
+/** Each token has one user; with the user in the key, a bug elsewhere cannot spend another user's credits. */
 export function payerKey({ userId, tokenId }: PayerId): string {
   return `${userId} ${tokenId}`;
 }
 
-/** Whether calls or charges need the allotment's row. */
+/** Whether calls or charges still need the allotment's row. */
 export function isInUse({ reserved, unapplied }: Allotment): boolean {
   return reserved > 0n || unapplied > 0n;
 }

@@ -17,7 +17,7 @@ export function insufficientCredits(price: bigint, affordable: bigint): Problem 
   );
 }
 
-/** 503: credits are there, and other calls or gateways do not set them free in time. */
+/** 503: the credits exist, but other calls or gateways do not release them in time. */
 export function creditsBusy(message: string, cause?: unknown): Problem {
   return new Problem('unavailable', 'credits_busy', message, { cause, headers: { 'retry-after': '2' } });
 }
@@ -33,10 +33,11 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   return error instanceof Problem && error.code === 'database_unavailable';
 }
 
-// SQLSTATE classes of failures that no row causes: transaction rollback, such as a deadlock, and errors of the server itself.
+// SQLSTATE classes of transient failures: transaction rollback, such as a deadlock,
+// and errors of the server itself.
 const passingClasses = ['40', 'XX'];
 
-/** Whether a statement failed for a reason that may pass, rather than because of its data. */
+/** Whether the failure of a statement is transient, rather than caused by its data. */
 export function mayPass(error: unknown): boolean {
   if (isDatabaseUnavailable(error)) return true;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';

@@ -1,4 +1,5 @@
-// Takes idle credits out of a user's allotments before a refund, dispute or deduction: no gateway begins a call with them.
+// Takes idle credits out of a user's allotments before a refund, dispute or
+// deduction, so that no gateway starts a call with them.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Allotments } from './open-allotments.ts';
@@ -15,7 +16,10 @@ export interface CloseOptions {
 const maximumMs = 1_000;
 const askAgainMs = 50;
 
-/** Closes a user's allotments, and waits a second at most until every gateway has given back what is idle. */
+/**
+ * Closes a user's allotments, and waits until every gateway has given its idle
+ * credits back, for a second at most.
+ */
 export async function recallUser(userId: string, options: CloseOptions): Promise<void> {
   const { allotments, store, clock, log } = options;
   const startedMs = clock.monotonicMs();

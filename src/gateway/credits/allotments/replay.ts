@@ -1,4 +1,4 @@
-// Replays the journals of processes that are gone, then gives their allotments back.
+// Replays the journals of dead processes, then gives their allotments back.
 import type { Log } from '../../../kernel/log.ts';
 import type { AbandonedJournal, ChargeLine, JournalDirectory } from '../journal/journal.ts';
 import { describeLine, type ApplyCounters } from './apply-loop.ts';
@@ -13,7 +13,7 @@ export interface ReplayOptions {
   counters: ApplyCounters;
 }
 
-/** Replays every journal below the directory that no process has locked. A failure leaves a journal for the next time. */
+/** Replays every unlocked journal of the directory. A journal that fails stays for the next round. */
 export async function replayAbandoned(directory: JournalDirectory, options: ReplayOptions): Promise<void> {
   for (const journal of await directory.takeAbandoned()) {
     try {
@@ -117,5 +117,5 @@ function countResults(
   log.info({ charges: lines.length }, 'applied charges of a process that is gone');
 }
 
-/** Not the fault of a line: the whole journal waits for the next replay. */
+/** A conflict that no single line causes: the whole journal waits for the next replay. */
 class ReplayConflict extends Error {}

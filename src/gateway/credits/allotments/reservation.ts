@@ -9,18 +9,21 @@ import { isLeaseValid } from './lease.ts';
 import { creditsBusy } from './problems.ts';
 import { checkpointTokens, clampCredits, type AllotmentTimes } from './times.ts';
 
-/** What reservations need of the ledger. */
+/** The functions of the ledger that a reservation uses. */
 export interface ReservationContext {
   journal: Pick<Journal, 'append'>;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   times: Pick<AllotmentTimes, 'checkpointEveryMs'>;
-  /** Takes more of an allotment, or of the first one where a free call becomes a paid one. */
+  /** Reserves more of the same allotment, or of a first one when a free call becomes a paid one. */
   take(call: PaidCall, amount: bigint, from: Allotment | null): Allotment | Promise<Allotment>;
-  /** Adds a charge to those that are to be applied. */
+  /** Queues a charge for the database. */
   addCharge(charge: UnappliedCharge): void;
   /** Resolves when the line is durable. */
   sync(seq: number): Promise<void>;
-  /** Resolves with what account and allotment paid for a charge, or with undefined when the database does not say. */
+  /**
+   * Resolves with the credits that account and allotment paid for a charge;
+   * undefined when the database does not respond.
+   */
   readResult(charge: UnappliedCharge): Promise<bigint | undefined>;
 }
 
@@ -147,7 +150,7 @@ export class CallReservation implements Reservation {
   async #finish(charge: UnappliedCharge): Promise<{ charged: bigint }> {
     const { credits, seq } = charge.line;
     const result = credits > charge.covered ? this.#context.readResult(charge) : undefined;
-    // A free call has nothing to lose: its usage line needs no sync.
+    // An unsynced usage line of a free call loses no credits.
     if (credits > 0n) await this.#context.sync(seq);
     return { charged: (await result) ?? charge.covered };
   }

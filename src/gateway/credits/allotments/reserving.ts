@@ -1,5 +1,6 @@
-// Reserves the bounds of calls. Order: the token's own allotment, idle credits of the account's other allotments in this
-// process, an enlargement, and idle credits of other gateways, for which a call waits a second at most.
+// Reserves the bounds of calls. Order: the token's own allotment, idle credits of
+// the account's other allotments in this process, an enlargement, and idle credits
+// of other gateways, for which a call waits a second at most.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { MakeId } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -31,11 +32,11 @@ export interface ReservingCounters {
   busy: number;
 }
 
-// An allotment may end while a call waits for it. Give up after so many new ones.
+// An allotment may end while a call waits for it. Give up after this many new ones.
 const maximumOpenings = 5;
-// Calls of the account's other tokens may take what was given back.
+// Calls of the account's other tokens may take the returned credits first.
 const maximumGiveBacks = 8;
-// After a refused or useless enlargement in the background.
+// The pause after a refused or useless background enlargement.
 const enlargePauseMs = 1_000;
 
 export class Reserving {
@@ -47,7 +48,10 @@ export class Reserving {
     this.#options = options;
   }
 
-  /** Takes the amount out of the token's allotment; at once where it suffices and no call of the token waits. */
+  /**
+   * Reserves the amount in the token's allotment; synchronously when it suffices and
+   * no call of the token waits.
+   */
   take(payer: Payer, amount: bigint): Allotment | Promise<Allotment> {
     const allotment = this.#options.pool.ofPayer(payer);
     const key = payerKey(payer);
@@ -74,7 +78,7 @@ export class Reserving {
     return promise;
   }
 
-  /** Gets credits until no call of the token waits. One run per token. */
+  /** Acquires credits until no call of the token waits. One run per token. */
   async #fill(payer: Payer, queue: TokenQueue): Promise<void> {
     queue.isFilling = true;
     try {
@@ -95,7 +99,7 @@ export class Reserving {
     }
   }
 
-  /** The token's allotment with no write under way and a valid lease, or a new one. */
+  /** The token's allotment without a pending write and with a valid lease, or a new one. */
   async #usableAllotment(payer: Payer): Promise<Allotment> {
     const { pool, clock } = this.#options;
     const existing = pool.ofPayer(payer);
@@ -119,7 +123,7 @@ export class Reserving {
     return pool.ofPayer(payer) ?? pool.open(payer, clock.monotonicMs());
   }
 
-  /** Whether a waiting call got its credits. */
+  /** Grants waiting calls in order; returns whether any was granted. */
   #serve(queue: TokenQueue, allotment: Allotment): boolean {
     const { clock } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -169,14 +173,14 @@ export class Reserving {
   }
 
   /**
-   * Gives the idle credits of the account's other allotments back, so that this token can have them. False when these have
-   * none and no write that may bring credits back is under way.
+   * Gives the idle credits of the account's other allotments back for this token.
+   * False when there are none and no pending write may return any.
    */
   async #giveBackOfSiblings(payer: Payer, allotment: Allotment): Promise<boolean> {
     const { pool, writes } = this.#options;
     const siblings = pool.ofUser(payer.userId).filter((one) => one !== allotment);
     const underWay = siblings.filter(({ write }) => write !== null);
-    // A give-back without a known outcome is repeated: its credits are neither here nor surely available.
+    // A give-back of unknown outcome is repeated: its credits may be neither here nor in the account.
     const uncertain = siblings.filter(
       ({ isGiveBackUncertain, write }) => isGiveBackUncertain && write === null,
     );
@@ -186,7 +190,9 @@ export class Reserving {
     return underWay.length > 0;
   }
 
-  /** 402 for the calls that all idle credits together cannot pay; the others wait for other gateways. */
+  /**
+   * Rejects with 402 the calls that all idle credits together cannot pay; the others wait for other gateways.
+   */
   async #waitForOthers(
     payer: Payer,
     queue: TokenQueue,
@@ -195,13 +201,13 @@ export class Reserving {
     const { store, clock, times, makeId, gatewayId, counters } = this.#options;
     const most = free + available + elsewhere;
     const asker = queue.head;
-    // With a ticket only its own call is refused: what holders answered to the ticket may have changed for later calls.
+    // A ticket can refuse only its own call: the holders' answers to it may be outdated for later calls.
     const mayRefuse = (call: WaitingCall): boolean =>
       asker === undefined || asker.recall === null || call === asker;
     for (const call of queue.take((call) => call.amount > most && mayRefuse(call)))
       call.reject(insufficientCredits(call.amount, free + available));
     const { head } = queue;
-    // Credits may have come free meanwhile.
+    // Concurrent calls may have released credits meanwhile.
     if (head === undefined || head.amount <= free) return;
     const nowMs = clock.monotonicMs();
     if (head.recall === null) {
@@ -218,12 +224,15 @@ export class Reserving {
     await clock.sleep(times.askAgainMs);
   }
 
-  /** From now on allotments grow only by what calls need. */
+  /** Stops background enlargement: allotments then grow only by the bounds of calls. */
   stopEnlarging(): void {
     this.#enlarges = false;
   }
 
-  /** Keeps credits ready for the token's next calls. Failures have no effect: a call that needs more asks itself. */
+  /**
+   * Keeps credits ready for the token's next calls. Failures have no effect: a call
+   * that needs more credits requests them itself.
+   */
   #enlargeInBackground(allotment: Allotment, nowMs: number): void {
     const { pool, writes, log } = this.#options;
     if (!this.#enlarges) return;

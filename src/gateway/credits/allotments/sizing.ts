@@ -1,15 +1,15 @@
 // How many credits to set aside for a token beyond what its calls need at the moment.
 import { idleCredits, type Allotment } from './allotment.ts';
 
-/** What the token spent in the last two seconds, one bound at least. */
+/** The token's spending in the last two seconds, at least one bound. */
 export function targetOf(allotment: Allotment, nowMs: number): bigint {
   const spend = allotment.spend.total(nowMs);
   return spend > allotment.latestBound ? spend : allotment.latestBound;
 }
 
 /**
- * Credits to add to an allotment for later calls. The idle credits of one account together stay within an eighth of what
- * is available, so that its other tokens and gateways rarely have to recall them.
+ * Credits to add to an allotment for later calls. The idle credits of one account together stay within
+ * an eighth of what is available, so that its other tokens and gateways rarely have to recall them.
  */
 export function enlargementOf(
   allotment: Allotment,
@@ -21,7 +21,7 @@ export function enlargementOf(
   return size > 0n ? size : 0n;
 }
 
-/** Whether fewer credits are idle than half of what the token should have. */
+/** Whether less than half of the target is idle. */
 export function needsEnlargement(allotment: Allotment, nowMs: number): boolean {
   return idleCredits(allotment) * 2n < targetOf(allotment, nowMs);
 }

@@ -1,4 +1,4 @@
-// What a token spent in the last two seconds, in four slots of half a second.
+// A token's spending in the last two seconds, in four slots of half a second.
 
 const slotMs = 500;
 const slots = 4;

@@ -1,4 +1,5 @@
-// Allotments and charges in the database. The rules are functions of the migrations 0064 to 0066 and 0090; here are their parameters.
+// Allotments and charges in the database. The rules are functions of the migrations
+// 0064 to 0066 and 0090; here are their parameters.
 import type { Database } from '../../../kernel/data/database.ts';
 import type {
   AllotmentReport,
@@ -15,7 +16,10 @@ import type {
   GiveBackRequest,
 } from './store.ts';
 
-/** The SQL functions as an AllotmentStore. Its methods reject with 503 `database_unavailable`; they may have committed then. */
+/**
+ * The SQL functions as an AllotmentStore. Its methods reject with 503
+ * `database_unavailable`; they may have committed then.
+ */
 export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentStore {
   const { sql } = database;
   return {
@@ -93,9 +97,9 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
 }
 
 /**
- * Gives a restored ledger a generation of its own, so that journals of the time after its backup are not applied to it, and
- * ends its allotments, whose holders are gone or have another generation. A backup of a release without generations gets one
- * by its migration.
+ * Gives a restored ledger a new generation, so that journals written after its backup are
+ * not applied to it, and ends its allotments, whose holders are gone or belong to another
+ * generation. A backup of a release without generations gets one from its migration.
  */
 export async function startNewGeneration({ sql }: Pick<Database, 'sql'>): Promise<void> {
   const [row] = await sql<{ hasLedger: boolean; hasFunction: boolean }[]>`
@@ -157,7 +161,7 @@ async function report(
   await sql`select gateway.credits_report(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${answerNumber})`;
 }
 
-/** False for a database of a release whose gateways do not number their reports. */
+/** False for a database of an older release, whose gateways do not number their reports. */
 export async function canAskReports({ sql }: Pick<Database, 'sql'>): Promise<boolean> {
   const [row] = await sql<{ exists: boolean }[]>`
     select to_regprocedure('gateway.credits_ask_reports(text, text)') is not null as exists`;

@@ -1,37 +1,42 @@
-// Interface of the ledger's database for allotments and charges. Each method is one round trip and one transaction, exact at
-// READ COMMITTED. SQL: allotments/sql-store.ts and the migrations 0064 to 0066 and 0090, which state the rules.
+// Interface of the ledger's database for allotments and charges. Each method is one
+// round trip and one transaction, exact at READ COMMITTED. SQL: allotments/sql-store.ts
+// and the migrations 0064 to 0066 and 0090, which state the rules.
 import type { ChargeLine } from '../journal/journal.ts';
 
-/** An open allotment. An allotment that has ended has no row here: where a method leaves it out, it is gone for good. */
+/** An open allotment. An ended allotment has no row here: a missing row in a result is final. */
 export interface AllotmentRow {
   allotmentId: string;
   /** Grows by one with each applied `allot` and `giveBack`. Charges, renewals and flags do not change it. */
   version: number;
   amount: bigint;
-  /** What charges have taken from it: `amount + charged` changes only with the version. */
+  /** Credits that charges have taken from it: `amount + charged` changes only with the version. */
   charged: bigint;
-  /** How often it was recalled. */
+  /** Number of recalls. */
   recall: bigint;
   /**
-   * Another gateway needs credits, or did when the allotment was granted: give back what is idle. A `giveBack` whose sender
-   * knew of the latest recall clears it, also one that lowers nothing.
+   * Another gateway needs credits, or needed them when the allotment was granted: give the idle credits
+   * back. A `giveBack` that carries the latest recall number clears the flag, even when it lowers nothing.
    */
   isRecalled: boolean;
-  /** Takes no enlargement: give back what is idle and end it. */
+  /** Takes no enlargement: give the idle credits back and end it. */
   isClosed: boolean;
 }
 
 /**
- * What the holder counts. Stored up to the row's amount: unapplied first, then reserved. A charge that is applied after it, or
- * that its holder did not know as applied, lowers the stored `unapplied` by what the allotment paid.
+ * The holder's counts. They are stored up to the row's amount: unapplied first, then
+ * reserved. A later charge, or one that the holder did not yet count as applied,
+ * lowers the stored `unapplied` by the allotment's part.
  */
 export interface AllotmentReport {
   allotmentId: string;
   reserved: bigint;
   unapplied: bigint;
-  /** The row's `charged` that the holder knew; absent: that of now. */
+  /** The row's `charged` that the holder last read; absent: the current one. */
   charged?: bigint;
-  /** Grows with each report of the gateway: one that comes after a later one is ignored. Absent: never ignored. */
+  /**
+   * Grows with each report of the gateway; a report older than the stored one is
+   * ignored. Absent: never ignored.
+   */
   number?: bigint;
 }
 
@@ -48,7 +53,7 @@ export interface AllotRequest {
   /** At least `need`. */
   want: bigint;
   leaseMs: number;
-  /** The ticket that this request waited for, when it is not the first try. */
+  /** The ticket of an earlier try of this request. */
   ticket?: string | undefined;
 }
 
@@ -61,14 +66,18 @@ export interface AllotResult {
    * - closed: it takes no enlargement.
    */
   outcome: 'granted' | 'short' | 'stale' | 'gone' | 'closed';
-  /** As it is afterwards; null when it is not open. */
+  /** The row after the operation; null when it is not open. */
   row: AllotmentRow | null;
-  /** What account and key have left afterwards, promised credits of older tickets included. 0 when gone by generation. */
+  /**
+   * Credits left in account and key, promised credits of older tickets included. 0
+   * when the generation differs.
+   */
   available: bigint;
   /**
-   * How much more could come back from allotments of other gateways, for account and key together:
-   * min(account + its allotments, key + its allotments) − available. An allotment counts with its whole amount; with a
-   * `ticket`, it counts only until its holder has answered. So available + idleElsewhere < need is a sure 402.
+   * Credits that could still come back from allotments of other gateways, for account
+   * and key together: min(account + its allotments, key + its allotments) − available.
+   * An allotment counts with its whole amount; with a `ticket`, it counts only until
+   * its holder has answered. So available + idleElsewhere < need means a certain 402.
    */
   idleElsewhere: bigint;
 }
@@ -76,18 +85,21 @@ export interface AllotResult {
 export interface GiveBackRequest {
   allotmentId: string;
   version: number;
-  /** The resulting amount, less the charges that were applied meanwhile; a smaller one stays. */
+  /** The resulting amount, less the charges applied meanwhile; a smaller amount stays. */
   amount: bigint;
-  /** The row's `charged` that the amount is of; absent: that of now. */
+  /** The row's `charged` when the amount was computed; absent: the current one. */
   charged?: bigint;
-  /** The row's `recall` that this answers; absent: that of now. */
+  /** The number of the answered recall; absent: the current one. */
   recall?: bigint;
   /** Ends the allotment; the amount counts as 0. */
   end: boolean;
 }
 
 export interface RecallRequest {
-  /** Unique; a repeated one changes nothing. Ends when an `allot` of its gateway and token is granted, or a minute later. */
+  /**
+   * Unique; a repeated one changes nothing. Ends when an `allot` of its gateway and
+   * token is granted, or a minute later.
+   */
   ticket: string;
   gatewayId: string;
   userId: string;
@@ -97,8 +109,8 @@ export interface RecallRequest {
 
 export interface CoveredCharge extends ChargeLine {
   /**
-   * What the holder took from the allotment for this charge. The rest comes from what account and key have left, never from
-   * other reservations. Absent: the whole price.
+   * The part of this charge that the holder took from the allotment. The rest comes from the
+   * free credits of account and key, never from other reservations. Absent: the whole price.
    */
   covered?: bigint | undefined;
 }
@@ -126,7 +138,7 @@ export interface ChargeResult {
 }
 
 export interface ApplyResult {
-  /** As it is afterwards. 0 when the journal is unknown. */
+  /** The number after the operation. 0 when the journal is unknown. */
   appliedSeq: number;
   /**
    * - applied
@@ -135,9 +147,12 @@ export interface ApplyResult {
    * - other_generation: the journal or the ledger has another generation; nothing changed.
    */
   outcome: 'applied' | 'repeated' | 'mismatch' | 'other_generation';
-  /** One per charge when applied, else none. A usage id that is recorded already charges nothing: charged and overrun are 0. */
+  /**
+   * One per charge when applied, else none. A usage id that is recorded already
+   * charges nothing: charged and overrun are 0.
+   */
   results: ChargeResult[];
-  /** The open allotments that the charges and reports name, as they are afterwards. */
+  /** The open allotments that the charges and reports name, after the operation. */
   rows: AllotmentRow[];
 }
 
@@ -159,7 +174,7 @@ export const ticketMs = 1_000;
 /** An allotment is taken back this long after its lease has ended. */
 export const takeBackAfterMs = 40_000;
 
-/** What a gateway reads several times a second. */
+/** The flags that a gateway polls several times a second. */
 export interface GatewayFlags {
   /** Its open allotments that are recalled or closed. */
   rows: AllotmentRow[];
@@ -169,13 +184,15 @@ export interface GatewayFlags {
 
 export interface AllotmentStore {
   /**
-   * Opens (version 0) or enlarges an allotment by x, need ≤ x ≤ want, under the locks account → key → allotment, checked
-   * against balance and key cap at once. x is `want` as far as account and key have it after older tickets, `need` at least.
+   * Opens (version 0) or enlarges an allotment by x, need ≤ x ≤ want, under the locks
+   * account → key → allotment, checked against balance and key cap in one step. x is
+   * the largest amount that account and key have left after older tickets.
    */
   allot(request: AllotRequest): Promise<AllotResult>;
   /**
-   * Lowers each allotment to `amount` when the version matches, and pays debts of the account from it. Returns the rows as
-   * they are afterwards, in the order of the requests; null for one that ended or is not there.
+   * Lowers each allotment to `amount` when the version matches, and pays debts of
+   * the account from it. Returns the rows afterwards, in the order of the requests;
+   * null for an allotment that ended or does not exist.
    */
   giveBack(requests: readonly GiveBackRequest[]): Promise<(AllotmentRow | null)[]>;
   /** Open allotments of these ids. */
@@ -183,20 +200,20 @@ export interface AllotmentStore {
   /** Open allotments of a gateway, such as of one that is gone. */
   ofGateway(gatewayId: string): Promise<AllotmentRow[]>;
   /**
-   * Renews the leases of all open allotments of this gateway from now on, stores the reports, and returns the allotments: also
-   * one that the process does not know, opened by a request whose answer was lost.
+   * Renews the leases of all open allotments of this gateway, stores the reports, and returns
+   * the allotments, including any that were opened by a request whose response was lost.
    */
   renew(gatewayId: string, reports: readonly AllotmentReport[], leaseMs: number): Promise<AllotmentRow[]>;
   /**
-   * Queues a ticket and flags open allotments with an amount of other gateways: of the key alone when the account has `need`
-   * left, else of the whole account.
+   * Queues a ticket and flags the open allotments of other gateways that have an amount: those
+   * of the key alone when the account has `need` left, otherwise those of the whole account.
    */
   recall(request: RecallRequest): Promise<void>;
-  /** Stores reports of this gateway, and that it has answered up to the number that it was asked for, unless that is null. */
+  /** Stores reports of this gateway, and the number of the request that they answer, if any. */
   report(gatewayId: string, reports: readonly AllotmentReport[], answerNumber: number | null): Promise<void>;
   /**
-   * Asks each other gateway that holds credits of the user, or of any user, on a valid lease for a report. Returns their
-   * numbers, by gateway.
+   * Requests a report from each other gateway that holds credits of the user, or of
+   * any user, on a valid lease. Returns the request numbers by gateway.
    */
   askReports(gatewayId: string | null, userId: string | null): Promise<Map<string, number>>;
   /** The latest number that each gateway has answered. */
@@ -204,7 +221,7 @@ export interface AllotmentStore {
   flags(gatewayId: string): Promise<GatewayFlags>;
   /** Closes and recalls the open allotments of the scope, of every gateway. Returns how many were open. */
   close(scope: AllotmentScope): Promise<number>;
-  /** What a token may still get without a call: the numbers of `allot`, for holds. */
+  /** Credits that a token may still get outside of a call: the numbers of `allot`, for holds. */
   affordable(request: {
     gatewayId: string;
     userId: string;
@@ -212,18 +229,19 @@ export interface AllotmentStore {
     ticket?: string | undefined;
   }): Promise<{ available: bigint; idleElsewhere: bigint }>;
   /**
-   * Raises the journal's `applied_seq` by compare-and-set, then writes usage rows and one ledger transaction per account (`ref`
-   * is journalId:first-last seq of its lines), and lowers account, key and allotment. A charge takes what its allotment covers,
-   * then what account and key have left, in the order of seq; the operator absorbs the rest.
+   * Raises the journal's `applied_seq` by compare-and-set, then writes usage rows and one
+   * ledger transaction per account (`ref` is journalId:first-last seq of its lines), and lowers
+   * account, key and allotment. A charge takes the covered part from its allotment, then the
+   * free credits of account and key, in the order of seq; the operator absorbs the rest.
    */
   applyCharges(batch: ChargeBatch): Promise<ApplyResult>;
-  /** Of the journals that the database knows. */
+  /** The `applied_seq` of each journal in the database. */
   appliedSeqs(journalIds: readonly string[]): Promise<Map<string, number>>;
-  /** Registers a journal with applied_seq 0; no effect when it is there. */
+  /** Registers a journal with applied_seq 0; no effect on an existing one. */
   openJournal(journalId: string, generation: string): Promise<void>;
   /**
-   * Ends up to `limit` allotments whose lease ended `takeBackAfterMs` ago, by the database's clock under the row's lock. None
-   * while the database has been up for less than 60 s.
+   * Ends up to `limit` allotments whose lease ended `takeBackAfterMs` ago, by the database's
+   * clock under the row's lock. Ends none while the database has been up for less than 60 s.
    */
   takeBackExpired(limit: number): Promise<{ allotmentId: string; amount: bigint }[]>;
   /** The ledger's uuid. */
@@ -231,8 +249,8 @@ export interface AllotmentStore {
   /** Open allotments of a user, for `townhall ledger show`. */
   listAllotments(userId: string): Promise<AllotmentView[]>;
   /**
-   * Deletes up to `limit` allotments that ended more than `days` ago and returns their number. Journals stay: their
-   * `applied_seq` is what keeps a folder that is found years later from being charged again.
+   * Deletes up to `limit` allotments that ended more than `days` ago and returns their number. Journals
+   * stay: their `applied_seq` prevents a second charge when an old folder reappears years later.
    */
   dropOld(days: number, limit: number): Promise<number>;
 }

@@ -5,22 +5,22 @@ export interface AllotmentTimes {
   /** How long a lease is valid, counted from before the request that renewed it was sent. */
   leaseMs: number;
   renewEveryMs: number;
-  /** How often this gateway reads whether others recall its idle credits or ask for a report. */
+  /** How often this gateway polls for recalls of its idle credits and for requested reports. */
   readRecallsEveryMs: number;
-  /** How long a call waits for credits that other gateways have idle. */
+  /** How long a call waits for idle credits of other gateways. */
   recallMs: number;
-  /** How often a waiting call asks for these again. */
+  /** How often a waiting call retries. */
   askAgainMs: number;
   /** How long credits stay idle in this process before they are given back. */
   idleMs: number;
-  /** How often idle credits are looked for. */
+  /** How often idle credits are collected. */
   tidyEveryMs: number;
   applyEveryMs: number;
-  /** The pause after the database did not answer. */
+  /** The pause after a failed request to the database. */
   retryMs: number;
-  /** How often other processes' journals are looked for, and expired allotments taken back. */
+  /** How often other processes' journals are replayed and expired allotments taken back. */
   replayEveryMs: number;
-  /** The unbroken connection to the database that taking back needs. */
+  /** Uninterrupted connection to the database that is required before allotments are taken back. */
   takeBackAfterMs: number;
   checkpointEveryMs: number;
 }
@@ -40,10 +40,13 @@ export const defaultAllotmentTimes: AllotmentTimes = {
   checkpointEveryMs: 2_000,
 };
 
-/** Wall time may advance so much more than monotonic time before a lease counts as ended: a suspended machine. */
+/**
+ * Limit by which wall time may run ahead of monotonic time before a lease counts as
+ * ended: a suspended machine.
+ */
 export const maximumClockJumpMs = 1_000;
 export const maximumAllotments = 10_000;
-/** Charges of one batch: its transaction holds the locks of their accounts. */
+/** Charges per batch: its transaction holds the locks of their accounts. */
 export const maximumBatch = 500;
 export const checkpointTokens = 256;
 /** JSON numbers are exact up to 2^53 - 1. A higher price is a bug. */

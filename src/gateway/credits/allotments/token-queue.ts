@@ -4,9 +4,9 @@ import { sum } from './pool.ts';
 
 export interface WaitingCall {
   amount: bigint;
-  /** How often other allotments of the account gave credits back for it. */
+  /** Number of give-backs by other allotments of the account for this call. */
   giveBacks: number;
-  /** Set when it waits for credits of other gateways; the time is monotonic. */
+  /** Set while it waits for credits of other gateways; the time is monotonic. */
   recall: { ticket: string; sinceMs: number } | null;
   resolve(allotment: Allotment): void;
   reject(error: unknown): void;

@@ -1,5 +1,5 @@
-// The journal of `JOURNAL=off`: numbers lines and keeps none. Charges are durable once they are in the database; calls that
-// are running when the process dies are not charged.
+// The journal of `JOURNAL=off`: numbers lines and stores none. Charges are durable
+// once they are in the database; running calls are not charged when the process dies.
 import type { Journal } from '../journal/journal.ts';
 
 export function unjournaled(journalId: string): Journal {

@@ -1,5 +1,6 @@
-// Writes of allotments to the database: open, enlarge, lower, end. One is under way per allotment. A write names the version
-// that it expects, so a repetition after an unknown outcome cannot count twice: the row of the answer is what counts.
+// Writes of allotments to the database: open, enlarge, lower, end. Each allotment has
+// at most one pending write. A write names the version that it expects, so a repetition
+// after an unknown outcome has no second effect: the returned row is authoritative.
 import { adoptRow, idleCredits, renewLease, type Allotment } from './allotment.ts';
 import { beginLease, type LeaseClock } from './lease.ts';
 import { isInUse, type AllotmentPool } from './pool.ts';
@@ -12,13 +13,13 @@ export interface AllotmentWritesOptions {
   gatewayId: string;
   generation: string;
   leaseMs: number;
-  /** The database has no such allotment, as under another generation. */
+  /** Called when the database has no such allotment, as under another generation. */
   onGone(): Promise<void>;
 }
 
 export class AllotmentWrites {
   readonly #options: AllotmentWritesOptions;
-  /** An opening had no answer: the database may have an allotment that memory does not know. */
+  /** Set when an opening lost its response: the database may have an allotment that memory lacks. */
   hasLostOpening = false;
   /** Latest known credits outside of allotments and holds, by user. */
   readonly #available = new Map<string, bigint>();
@@ -28,17 +29,22 @@ export class AllotmentWrites {
     this.#options = options;
   }
 
-  /** Number of give-backs that ended. An answer on what is available is too low when it grew since the request. */
+  /**
+   * Number of give-backs that ended. If it grew since a request, the `available` of the response is too low.
+   */
   get giveBacks(): number {
     return this.#giveBacks;
   }
 
-  /** Credits of the user that no hold and no allotment had when the database was last asked. */
+  /** Credits of the user outside of holds and allotments, as of the latest response of the database. */
   available(userId: string): bigint {
     return this.#available.get(userId) ?? 0n;
   }
 
-  /** Opens or enlarges the allotment. An error leaves it as it was: what the database did is in the row of a later answer. */
+  /**
+   * Opens or enlarges the allotment. An error leaves it unchanged in memory; a later
+   * response carries the row of the database.
+   */
   async enlarge(
     allotment: Allotment,
     { need, want, ticket }: { need: bigint; want: bigint; ticket?: string | undefined },
@@ -76,8 +82,8 @@ export class AllotmentWrites {
   }
 
   /**
-   * Gives back what is idle, and ends the allotments that no call needs when `end` is set. The credits leave memory before
-   * the request is sent. Answers recalls, also where nothing is idle. Returns what was given back.
+   * Gives idle credits back; with `end`, also ends the allotments without calls. The credits leave memory
+   * before the request is sent. Answers recalls even when nothing is idle. Returns the credits given back.
    */
   async giveBack(allotments: readonly Allotment[], { end = false }: { end?: boolean } = {}): Promise<bigint> {
     const ready = allotments.filter(({ write, state }) => write === null && state !== 'ended');
@@ -110,7 +116,7 @@ export class AllotmentWrites {
 
 const maximumUsers = 10_000;
 
-/** Takes the idle credits out of memory. An ended allotment takes no further reservation. */
+/** Removes the idle credits from memory. An ended allotment takes no further reservation. */
 function lowerToUse(allotment: Allotment, end: boolean): GiveBackRequest {
   const isLast = (end || allotment.state === 'closed') && !isInUse(allotment);
   allotment.amount = isLast ? 0n : allotment.amount - idleCredits(allotment);

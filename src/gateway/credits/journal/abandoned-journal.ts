@@ -1,4 +1,5 @@
-// A journal whose process is gone, under the lock of its taker: closes the calls that have no end and reads the charges.
+// A journal of a dead process, locked by this one: closes the calls without a final
+// line and reads the charges.
 import { join } from 'node:path';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { FolderLock } from '../../../kernel/data/folder-lock.ts';
@@ -37,7 +38,7 @@ export function abandonedJournal(options: AbandonedJournalOptions): AbandonedJou
       for await (const lines of readLines(folder, facts))
         for (const { seq, line } of lines) calls.note(seq, line);
       await reportDamage(options, facts);
-      // After a power loss the database can have applied lines that the disk has not.
+      // After a power loss the database may have applied lines that are missing on the disk.
       const lastSeq = await closeCalls(options, calls.upTo(facts.lastSeq), {
         lastSeq: Math.max(facts.lastSeq, afterSeq),
         syncedSeq: facts.syncedSeq,
@@ -77,8 +78,9 @@ async function reportDamage(
 }
 
 /**
- * Appends a final line for each call in segments of their own, synced, and returns the last number. The numbers go on after
- * the last line; the mark of synced lines stays, since the torn end before it stays missing.
+ * Appends a final line for each call in segments of their own, synced, and returns
+ * the last number. The numbers continue after the last line; the mark of synced
+ * lines stays, since the torn end before it stays missing.
  */
 async function closeCalls(
   { directory, journalId, files, log }: AbandonedJournalOptions,

@@ -1,17 +1,19 @@
-// Journals that only an operator applies or discards, in the folder `aside` of JOURNAL_PATH: those of another generation of the
-// ledger, and copies of damaged segments. `townhall ledger journal` lists them.
-import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+// Journals that only an operator applies or discards, in the folder `aside` of JOURNAL_PATH: those of
+// another generation of the ledger, and copies of damaged segments. `townhall ledger journal` lists them.
+import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Clock, systemClock } from '../../../kernel/clock.ts';
 import { makeFolder } from '../../../kernel/folder.ts';
 import { id, type MakeId } from '../../../kernel/ids.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { clearAppliedAt, readGeneration, writeGeneration } from './folder-facts.ts';
 import type { AsideReason } from './journal.ts';
 import { damagedSegments, emptyFacts, readLines } from './journal-reader.ts';
-import { syncFolder } from './segment-file.ts';
+import { listSegments, syncFolder } from './segment-file.ts';
 
 const asideName = 'aside';
 const reasonName = 'reason.json';
+const dayMs = 86_400_000;
 
 /** Moves a whole journal aside. The caller holds its lock. */
 export async function moveAside(
@@ -28,7 +30,7 @@ export async function moveAside(
   await syncFolder(directory);
 }
 
-/** Copies a damaged segment, so that it outlives its journal. Returns false when that was done before. */
+/** Copies a damaged segment, so that it outlives its journal. Returns false when a copy exists. */
 export async function copyAside(
   directory: string,
   journalId: string,
@@ -46,7 +48,7 @@ export async function copyAside(
   }
   await writeReason(target, 'damaged', at);
   await cp(join(directory, journalId, segment), join(target, segment)).catch((error: unknown) => {
-    // A segment that is gone is damage too.
+    // A missing segment is damage too.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   });
   await syncFolder(target);
@@ -116,28 +118,53 @@ async function describeAside(directory: string, name: string): Promise<AsideJour
 }
 
 /**
- * Gives a journal that was put aside to the ledger of this generation, under a new id, which it returns: the next gateway that
- * looks for abandoned journals applies all of its lines. Lines whose usage is recorded already charge nothing. Throws for
- * an unknown name and for a copy of a damaged segment, whose readable lines are applied with their journal.
+ * Gives a journal that was put aside to the ledger of this generation, under a new id, which
+ * it returns: the next replay of abandoned journals applies all of its lines. Lines whose
+ * usage is already recorded charge nothing. Throws for an unknown name, for a copy of a
+ * damaged segment (its readable lines are applied with their journal), and for a journal older
+ * than the retention of usage records, since its charged calls could no longer be recognized.
  */
 export async function restoreFromAside(
   directory: string,
   name: string,
-  { generation, makeId = id }: { generation: string; makeId?: MakeId },
+  {
+    generation,
+    usageDays,
+    makeId = id,
+    clock = systemClock,
+  }: {
+    generation: string;
+    /** Retention of usage records in days. */
+    usageDays: number;
+    makeId?: MakeId;
+    clock?: Pick<Clock, 'now'>;
+  },
 ): Promise<string> {
   const folder = await requireAside(directory, name);
   if ((await readGeneration(folder)) === null)
     throw new Error(
       `${name} is a copy of a damaged segment. Its readable lines are applied with their journal; read it, then discard it.`,
     );
+  if ((await daysSinceWrite(folder, clock)) >= usageDays)
+    throw new Error(
+      `${name} is older than usage records are kept (${usageDays} days): its calls may have been charged before. Read it, charge by hand what is due, then discard it.`,
+    );
   await writeGeneration(folder, generation);
   await clearAppliedAt(folder);
   await rm(join(folder, reasonName), { force: true });
-  // The ledger has a row of the former id, with its generation and the number up to which it was applied then.
+  // The ledger has a row of the former id, with its generation and its `applied_seq` of that time.
   const journalId = makeId('gwy');
   await rename(folder, join(directory, journalId));
   await syncFolder(directory);
   return journalId;
+}
+
+/** Days since the last write to a segment of the journal. */
+async function daysSinceWrite(folder: string, clock: Pick<Clock, 'now'>): Promise<number> {
+  const writeTimes = await Promise.all(
+    (await listSegments(folder)).map(async ({ path }) => (await stat(path)).mtimeMs),
+  );
+  return (clock.now().getTime() - Math.max(...writeTimes)) / dayMs;
 }
 
 /** Deletes a journal that was put aside. Throws for an unknown name. */

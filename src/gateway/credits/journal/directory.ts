@@ -1,4 +1,5 @@
-// JOURNAL_PATH: a folder for each process that has, or had, a journal. The lock of a folder says whether its process lives.
+// JOURNAL_PATH: one folder per process that has, or had, a journal. The lock of a
+// folder shows whether its process lives.
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
@@ -29,7 +30,7 @@ export interface JournalDirectoryOptions {
 type Settings = Required<JournalDirectoryOptions>;
 
 const idPattern = /^gwy_[0-9a-z]{26}$/;
-// A taker that looks at a folder between its creation and its lock removes it.
+// A replay that finds a folder between its creation and its lock removes it.
 const openAttempts = 3;
 
 export function journalDirectory(options: JournalDirectoryOptions): JournalDirectory {
@@ -102,7 +103,7 @@ async function takeAbandoned(settings: Settings): Promise<AbandonedJournal[]> {
   return journals;
 }
 
-/** Null when its process lives, or when there is nothing in it. */
+/** Null when its process lives, or when the folder is empty. */
 async function takeOne(settings: Settings, journalId: string): Promise<AbandonedJournal | null> {
   const folder = join(settings.path, journalId);
   const lock = await lockOrSkip(folder);
@@ -120,7 +121,10 @@ async function takeOne(settings: Settings, journalId: string): Promise<Abandoned
   return null;
 }
 
-/** A folder without its generation: its process was killed while it made it, or the file is damaged. */
+/**
+ * Removes an empty folder without a generation, whose process was killed while
+ * creating it; moves one with segments aside.
+ */
 async function clearNameless({ path, log, clock }: Settings, journalId: string): Promise<void> {
   const folder = join(path, journalId);
   if ((await listSegments(folder)).length === 0) {

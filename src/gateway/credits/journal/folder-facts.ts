@@ -1,4 +1,5 @@
-// The files of a journal's folder that say to which ledger it belongs and since when all of it is applied.
+// The files of a journal's folder with the ledger that it belongs to, and the time
+// since when it is fully applied.
 import { open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
@@ -20,7 +21,7 @@ export async function writeGeneration(folder: string, generation: string): Promi
   await syncFolder(folder);
 }
 
-/** When the journal was first read to be applied completely; null when it was not. */
+/** When the journal was first seen to be fully applied; null before. */
 export async function readAppliedAt(folder: string): Promise<Date | null> {
   const text = await readText(join(folder, appliedName));
   const at = new Date(text?.trim() ?? '');
@@ -35,7 +36,7 @@ export async function clearAppliedAt(folder: string): Promise<void> {
   await rm(join(folder, appliedName), { force: true });
 }
 
-/** Segments first: a folder with segments and without its generation counts as damaged. */
+/** Removes segments first: a folder with segments but no generation would count as damaged. */
 export async function removeFolder(folder: string): Promise<void> {
   for (const { path } of await listSegments(folder)) await rm(path, { force: true });
   await rm(folder, { recursive: true, force: true });

@@ -1,5 +1,5 @@
-// Reads the segments of a journal in the order of their lines, one segment in memory at a time. A number is delivered once,
-// although a segment that failed and its replacement may both have it.
+// Reads the segments of a journal in the order of their lines, one segment in memory at a time.
+// Each number is delivered once, although a failed segment and its replacement may both have it.
 import { readFile } from 'node:fs/promises';
 import { nextTurn } from '../../../kernel/async.ts';
 import type { ChargeLine, JournalLine } from './journal.ts';
@@ -12,18 +12,18 @@ export interface NumberedLine {
   line: JournalLine;
 }
 
-/** Numbers that no intact line has. */
+/** A range of numbers without an intact line. */
 interface Gap {
   from: number;
   to: number;
-  /** The segment that should have them. */
+  /** The segment that should contain them. */
   segment: string;
 }
 
-/** What a reading has learnt so far; complete once its lines are all read. */
+/** Results of a reading; complete once all lines are read. */
 export interface JournalFacts {
   lastSeq: number;
-  /** The writer knew all lines up to here to be on disk. */
+  /** The highest number that the writer recorded as on disk. */
   syncedSeq: number;
   gaps: Gap[];
 }
@@ -35,14 +35,16 @@ export function emptyFacts(): JournalFacts {
 }
 
 /**
- * Segments with numbers that are missing although they were on disk. A number above `syncedSeq` may be missing: a power loss
- * keeps pages of an unsynced write in any order.
+ * Segments with missing numbers that were on disk. A number above `syncedSeq` may be
+ * missing without damage: a power loss keeps pages of an unsynced write in any order.
  */
 export function damagedSegments({ gaps, syncedSeq }: JournalFacts): string[] {
   return [...new Set(gaps.filter(({ from }) => from <= syncedSeq).map(({ segment }) => segment))];
 }
 
-/** Lines in order, at most 500 at a time. Segments that another reader deletes meanwhile are skipped. */
+/**
+ * Lines in order, at most 500 at a time. Segments that another reader deletes in the meantime are skipped.
+ */
 export async function* readLines(folder: string, facts: JournalFacts): AsyncGenerator<NumberedLine[]> {
   const segments = await listSegments(folder);
   facts.lastSeq = (segments[0]?.firstSeq ?? 1) - 1;
@@ -72,7 +74,7 @@ async function* readSegmentLines(
     if (batch.length < batchLines) continue;
     yield batch;
     batch = [];
-    // Parsing a whole segment takes some 40 ms; calls go on between batches.
+    // Parsing a whole segment takes some 40 ms; other work continues between batches.
     await nextTurn();
   }
   if (batch.length > 0) yield batch;

@@ -1,5 +1,6 @@
-// Interfaces of the journal of charges: an append-only log on the local disk, one folder per gateway process. The last byte of
-// an answer waits for the journal's fdatasync; the database learns of the charge afterwards, by number, exactly once.
+// Interfaces of the journal of charges: an append-only log on the local disk, one
+// folder per gateway process. The last byte of a response waits for the journal's
+// fdatasync; the database gets the charge afterwards, by number, exactly once.
 import type { UsageFacts } from '../../usage/index.ts';
 import type { FreeCall, PaidCall } from '../ports.ts';
 
@@ -13,7 +14,7 @@ export type JournalLine =
       credits: bigint;
       facts: Partial<UsageFacts>;
     }
-  /** `credits` is the whole price so far, input included. */
+  /** `credits` is the whole price of the output so far, input included. */
   | { kind: 'checkpoint'; usageId: string; credits: bigint; facts: Partial<UsageFacts> }
   | {
       kind: 'final';
@@ -39,29 +40,34 @@ export interface Journal {
   /** `gwy_…`, new for each process; the gateway's id in the ledger too. */
   readonly journalId: string;
   /**
-   * Buffers the line and writes it at the end of this turn of the event loop, without a sync. Returns its number: 1, 2, …
-   * While the journal failed, or 16 MiB wait for the disk, a `sent` line throws 503 `journal_unavailable`, a `checkpoint` is
-   * dropped (the last number is returned) and a `final` line is taken.
+   * Buffers the line and writes it at the end of this turn of the event loop, without
+   * a sync. Returns its number: 1, 2, … While the journal has failed, or 16 MiB wait
+   * for the disk, a `sent` line throws 503 `journal_unavailable`, a `checkpoint` is
+   * dropped (the last number is returned) and a `final` line is accepted.
    */
   append(line: JournalLine): number;
   /**
-   * Group commit: resolves once all lines up to `seq` are on disk. Rejects with 503 `journal_unavailable` when this file and a
-   * new one both failed. The lines are still held, and written when a later attempt succeeds.
+   * Group commit: resolves once all lines up to `seq` are on disk. Rejects with 503
+   * `journal_unavailable` when this file and a new one both failed. The lines stay
+   * in memory, and are written when a later attempt succeeds.
    */
   sync(seq: number): Promise<void>;
   /**
-   * The database was *read* to have applied all final lines up to `seq`. Segments up to there are deleted ten minutes later;
-   * lines in progress are copied forward.
+   * The database was *read* to have applied all final lines up to `seq`. Segments up
+   * to there are deleted ten minutes later; lines in progress are copied forward.
    */
   applied(seq: number): void;
   /**
-   * Final lines of this journal above `afterSeq`, in order, at most 500 at a time, lines on disk only. For a database that
-   * came back with a smaller `applied_seq`, such as a standby that was promoted.
+   * Final lines of this journal above `afterSeq`, in order, at most 500 at a time, lines on disk
+   * only. For a database that returned with a smaller `applied_seq`, such as a promoted standby.
    */
   charges(afterSeq: number): AsyncIterable<ChargeLine[]>;
-  /** `failed`: no line can be made durable. Tried again every 5 s. */
+  /** `failed`: no line can be made durable. Retried every 5 s. */
   readonly health: 'ok' | 'failed';
-  /** Writes and syncs what is left, then releases the folder. The folder stays for the next `takeAbandoned`. */
+  /**
+   * Writes and syncs the remaining lines, then releases the folder. The folder stays
+   * for the next `takeAbandoned`.
+   */
   close(): Promise<void>;
 }
 
@@ -70,8 +76,8 @@ export interface JournalDirectory {
   /** Creates and locks the folder of a new journal. Throws a SettingError when JOURNAL_PATH is unusable. */
   open(generation: string): Promise<Journal>;
   /**
-   * Locks each folder that no process has locked and returns it; the caller is then its one writer until `unlock` or `remove`.
-   * Folders in use, and folders put aside, are left alone.
+   * Locks and returns each folder that no process has locked; the caller is then its
+   * one writer until `unlock` or `remove`. Skips folders in use and folders put aside.
    */
   takeAbandoned(): Promise<AbandonedJournal[]>;
 }
@@ -80,18 +86,22 @@ export interface AbandonedJournal {
   readonly journalId: string;
   readonly generation: string;
   /**
-   * Closes first each call that was sent and has no final line: appends and syncs a final line with the larger of input
-   * estimate and last checkpoint, outcome `upstream_failed`, `estimated`. Then yields the final lines above
-   * `afterSeq` in order, at most 500 at a time. Repeating it gives the same lines. A damaged segment is copied aside and logged
-   * as an error first; its readable lines are still given.
+   * First closes each call that was sent and has no final line: appends and syncs a final line with the
+   * larger of input estimate and last checkpoint, outcome `upstream_failed`, `estimated`. Then yields the
+   * final lines above `afterSeq` in order, at most 500 at a time. A repetition yields the same lines. A
+   * damaged segment is copied aside and logged as an error first; its readable lines are still yielded.
    */
   charges(afterSeq: number): AsyncIterable<ChargeLine[]>;
   /**
-   * All charges were read to be applied. The folder is deleted by the first such call ten minutes after the first one, so that
-   * a database that lost its last commits gets them again. Releases the lock.
+   * Call it when all charges were read to be applied. The folder is deleted by the
+   * first call at least ten minutes after the first one, so that a database that
+   * lost its last commits gets them again. Releases the lock.
    */
   remove(): Promise<void>;
-  /** Moves the folder to where only an operator applies or discards it (`townhall ledger journal`). Releases the lock. */
+  /**
+   * Moves the folder aside, where only an operator applies or discards it (`townhall
+   * ledger journal`). Releases the lock.
+   */
   putAside(reason: AsideReason): Promise<void>;
   /** Releases the lock and leaves the folder for a later `takeAbandoned`. */
   unlock(): void;

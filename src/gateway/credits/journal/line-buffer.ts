@@ -1,5 +1,5 @@
-// Lines of one turn of the event loop, framed into one block of bytes for one write. A block is held until its lines are known
-// to be on disk, so that they can be written to another file.
+// Lines of one turn of the event loop, framed into one block of bytes for one write. A block stays
+// in memory until its lines are known to be on disk, so that they can be written to another file.
 import { type Frame, maxFrameBytes, writeFrame } from './line-format.ts';
 
 export interface Block {
@@ -8,12 +8,12 @@ export interface Block {
   bytes: Buffer;
 }
 
-// A block is at most so large, and so is what one call of write(2) blocks the event loop for.
+// Maximum size of a block, which bounds the time that one write(2) blocks the event loop.
 const blockBytes = 256 * 1024;
 
 export interface LineBuffer {
   add(frame: Frame): void;
-  /** The blocks since the last call, in the order of their lines. */
+  /** Returns the blocks since the last call, in the order of their lines. */
   take(): Block[];
 }
 

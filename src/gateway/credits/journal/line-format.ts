@@ -1,7 +1,7 @@
-// The frame of one line of a segment: `CRC LENGTH NUMBER SYNCED TEXT` and a line feed. Four numbers of fixed width in hexadecimal,
-// so that an operator can read a segment with `less`. The CRC32 covers everything between itself and the line feed. SYNCED is the
-// number up to which the writer knew its lines to be on disk: a line that is missing at or below it is damage, one above it
-// may be the torn end of a write.
+// The frame of one line of a segment: `CRC LENGTH NUMBER SYNCED TEXT` and a line feed. Four numbers of fixed
+// width in hexadecimal, so that an operator can read a segment with `less`. The CRC32 covers everything
+// between itself and the line feed. SYNCED is the number up to which the writer knew its lines to be on
+// disk: a line that is missing at or below it is damage, one above it may be the torn end of a write.
 import { crc32 } from 'node:zlib';
 
 export interface Frame {
@@ -21,12 +21,15 @@ const lengthEnd = crcEnd + crcDigits + 1;
 const seqEnd = lengthEnd + numberDigits + 1;
 const headerBytes = seqEnd + numberDigits + 1;
 
-/** The most bytes that a frame of so many UTF-16 units can take. */
+/** The maximum size in bytes of a frame with this many UTF-16 units. */
 export function maxFrameBytes(units: number): number {
   return headerBytes + units * 3 + 1;
 }
 
-/** Writes a frame at an offset of a buffer with enough room, and returns the offset after it. The text has no line feed. */
+/**
+ * Writes a frame at an offset of a buffer with enough room, and returns the offset
+ * after it. The text has no line feed.
+ */
 export function writeFrame(target: Buffer, at: number, { seq, syncedSeq, text }: Frame): number {
   const length = target.write(text, at + headerBytes, 'utf8');
   const end = at + headerBytes + length;
@@ -66,7 +69,7 @@ function hex(value: number, digits: number): string {
   return value.toString(16).padStart(digits, '0');
 }
 
-/** Null unless there are so many lower-case digits with a space after them. */
+/** Null unless the text has this many lower-case hexadecimal digits and a space after them. */
 function parseHex(source: Buffer, at: number, digits: number): number | null {
   if (source[at + digits] !== space) return null;
   let value = 0;

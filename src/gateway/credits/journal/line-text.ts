@@ -8,7 +8,7 @@ export function lineToText(line: JournalLine): string {
   return JSON.stringify({ ...line, credits: String(line.credits) });
 }
 
-/** Null for a text that no writer of this format has written, such as one of a newer release. */
+/** Null for a text of another format, such as that of a newer release. */
 export function textToLine(text: string): JournalLine | null {
   const value: unknown = JSON.parse(text);
   if (!isRecord(value) || typeof value['usageId'] !== 'string' || !isRecord(value['facts'])) return null;
@@ -26,7 +26,7 @@ export function textToLine(text: string): JournalLine | null {
 type SentLine = Extract<JournalLine, { kind: 'sent' }>;
 type CheckpointLine = Extract<JournalLine, { kind: 'checkpoint' }>;
 
-/** The charge of a call that was sent and whose end is unknown: its process was killed. */
+/** The charge of a call that was sent and has no final line because its process was killed. */
 export function estimateOf(
   start: SentLine,
   checkpoint: CheckpointLine | null,

@@ -1,5 +1,5 @@
-// Calls that were sent and have no final line yet: their last lines, which are copied forward when their segment is deleted and
-// charged as an estimate when their process is gone.
+// Calls that were sent and have no final line yet. Their last lines are copied forward
+// when their segment is deleted, and charged as an estimate when their process is gone.
 import type { JournalLine } from './journal.ts';
 
 type SentLine = Extract<JournalLine, { kind: 'sent' }>;
@@ -28,7 +28,7 @@ export function createOpenCalls(): OpenCalls {
     const call = calls.get(line.usageId);
     if (call === undefined)
       calls.set(line.usageId, { start: line, startSeq: seq, checkpoint: null, checkpointSeq: Infinity });
-    // A retry or a fallback sends again under the same usage id; what was produced before stays a lower bound.
+    // A retry or a fallback sends again under the same usage id; earlier output stays a lower bound.
     else Object.assign(call, { start: line, startSeq: seq });
   }
 

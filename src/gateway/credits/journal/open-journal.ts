@@ -1,5 +1,5 @@
-// The journal of this process: lines go to the segment writer, calls without a final line are remembered, applied
-// segments are deleted.
+// The journal of this process: writes lines with the segment writer, tracks calls
+// without a final line, and deletes applied segments.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { FolderLock } from '../../../kernel/data/folder-lock.ts';
 import type { Log } from '../../../kernel/log.ts';

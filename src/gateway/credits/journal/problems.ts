@@ -1,4 +1,4 @@
-// The error of a charge that cannot be made durable: 503, and tried again by the journal every 5 s.
+// The error of a charge that cannot be made durable: 503. The journal retries every 5 s.
 import { Problem } from '../../../kernel/problem.ts';
 
 export function journalUnavailable(cause: unknown): Problem {

@@ -1,5 +1,5 @@
-// Deletes segments ten minutes after the database was read to have applied them. The delay is for a database that loses its last
-// commits, as a promoted standby does: its charges are applied again from here.
+// Deletes segments ten minutes after the database was read to have applied them. The delay is for a database
+// that loses its last commits, as a promoted standby does: its charges are applied again from here.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pause } from '../../../kernel/async.ts';

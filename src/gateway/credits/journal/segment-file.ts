@@ -1,5 +1,5 @@
-// Files of segments. A segment is filled with zeros and synced before its first line, so that fdatasync of a line has neither a
-// new length nor new blocks to write, and a full disk is noticed before a call depends on it.
+// Files of segments. A segment is filled with zeros and synced before its first line, so that fdatasync of a
+// line writes neither a new length nor new blocks, and a full disk is detected before a call depends on it.
 import { fdatasync, writeSync } from 'node:fs';
 import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ export interface SegmentFile {
   /** Writes all bytes into the page cache of the system. Throws the system's error. */
   write(bytes: Uint8Array, position: number): void;
   datasync(): Promise<void>;
-  /** Cuts the file behind its last line, where it is known, and closes it. */
+  /** Truncates the file after its last line, where it is known, and closes it. */
   close(length?: number): Promise<void>;
 }
 
@@ -81,7 +81,7 @@ function segmentFile(handle: FileHandle): SegmentFile {
   };
 }
 
-/** Makes new names of a folder outlive a power loss. */
+/** Syncs a folder, so that its new names survive a power loss. */
 export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {

@@ -1,9 +1,10 @@
-// Write-ahead log writer with group commit. Lines of one turn of the event loop go to the file in one write; one fdatasync is
-// in flight at a time, and the next one covers every line written meanwhile.
+// Write-ahead log writer with group commit. Lines of one turn of the event loop go to the file in one
+// write; one fdatasync is in flight at a time, and the next one covers every line written meanwhile.
 //
-// A file whose write or fdatasync failed is never synced again: after a failed fsync Linux marks the pages clean, and a second
-// fsync would report success for lines that are not on disk. Lines that are not known to be on disk are held in memory
-// and go to a new file; when that fails too, the writer is `failed` and tries another file every 5 s.
+// A file whose write or fdatasync failed is never synced again: after a failed fsync
+// Linux marks the pages clean, and a second fsync would report success for lines that are
+// not on disk. Lines that are not known to be on disk are held in memory and go to a new
+// file; when that fails too, the writer is `failed` and tries another file every 5 s.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pause } from '../../../kernel/async.ts';
@@ -34,7 +35,7 @@ interface OpenSegment {
 }
 
 type Phase =
-  /** Lines are written to `segment` as they come. */
+  /** Lines are written to `segment` immediately. */
   | { name: 'open'; segment: OpenSegment }
   /** `segment` is full: synced, then replaced. New lines wait. */
   | { name: 'full'; segment: OpenSegment }
@@ -50,7 +51,7 @@ interface Waiter {
   reject(error: Problem): void;
 }
 
-// Lines that no call waits for are synced too, so that few of them are held in memory.
+// Lines without a waiting call are synced too, to limit the lines in memory.
 const idleSyncBytes = 1024 * 1024;
 const heldBytesLimit = 16 * 1024 * 1024;
 const retryMs = 5_000;
@@ -64,7 +65,7 @@ export class SegmentWriter {
   #lastSeq = 0;
   #writtenSeq = 0;
   #syncedSeq = 0;
-  /** Lines that are not known to be on disk, the written ones included. */
+  /** Lines that are not known to be on disk, including written ones. */
   #blocks: Block[] = [];
   #heldBytes = 0;
   #waiters: Waiter[] = [];
@@ -99,12 +100,14 @@ export class SegmentWriter {
     return this.#phase.name === 'failed';
   }
 
-  /** Lines held in memory are at their limit: the disk is slow, or gone. */
+  /** The lines in memory are at their limit: the disk is slow or unavailable. */
   get isFull(): boolean {
     return this.#heldBytes > heldBytesLimit;
   }
 
-  /** Returns the number of the line, which is written at the end of this turn. Throws when it is over 1 MiB. */
+  /**
+   * Returns the number of the line, which is written at the end of this turn. Throws when it is over 1 MiB.
+   */
   append(text: string): number {
     if (text.length > maxTextBytes / 3) throw new Error('A line of the journal is too long.');
     this.#lastSeq += 1;
@@ -113,7 +116,7 @@ export class SegmentWriter {
     return this.#lastSeq;
   }
 
-  /** Resolves once the line is on disk. Rejects with 503 when it cannot be put there now. */
+  /** Resolves once the line is on disk. Rejects with 503 when it cannot be written now. */
   sync(seq: number): Promise<void> {
     if (seq <= this.#syncedSeq) return Promise.resolve();
     if (this.#phase.name === 'failed') return Promise.reject(journalUnavailable(this.#phase.error));
@@ -124,7 +127,7 @@ export class SegmentWriter {
     });
   }
 
-  /** Writes and syncs what is left, then closes the file. Never rejects. */
+  /** Writes and syncs the remaining lines, then closes the file. Never rejects. */
   async close(): Promise<void> {
     await this.sync(this.#lastSeq).catch(() => undefined);
     this.#shutdown.abort();
@@ -214,7 +217,7 @@ export class SegmentWriter {
     return this.#heldBytes > idleSyncBytes || this.#waiters.some(({ seq }) => seq <= this.#writtenSeq);
   }
 
-  /** Syncs what is written. A failure makes the segment broken. */
+  /** Syncs the written lines. A failure makes the segment broken. */
   async #syncSegment(segment: OpenSegment): Promise<void> {
     const target = this.#writtenSeq;
     const { clock, onSync } = this.#options;
@@ -239,7 +242,10 @@ export class SegmentWriter {
     for (const waiter of waiters) if (waiter.seq <= target) waiter.resolve();
   }
 
-  /** All lines of a full segment are on disk before the next one is begun: only the last segment can have a torn end. */
+  /**
+   * All lines of a full segment are on disk before the next one is begun: only the
+   * last segment can have a torn end.
+   */
   async #rotate(segment: OpenSegment): Promise<void> {
     if (this.#writtenSeq > this.#syncedSeq) await this.#syncSegment(segment);
     if (this.#phase.name !== 'full') return;
@@ -264,7 +270,7 @@ export class SegmentWriter {
     await this.#proveSegment();
   }
 
-  /** A replacement counts once the lines that it was begun with are on disk. */
+  /** Accepts a replacement once its first lines are on disk. */
   async #proveSegment(): Promise<void> {
     const replacement = this.#phase;
     if (replacement.name === 'open' || replacement.name === 'full')
@@ -275,7 +281,10 @@ export class SegmentWriter {
     this.#fail(phase.error);
   }
 
-  /** Opens the next file and writes to it all lines that are not known to be on disk. Rejects with the system's error. */
+  /**
+   * Opens the next file and writes to it all lines that are not known to be on disk.
+   * Rejects with the system's error.
+   */
   async #beginSegment(): Promise<void> {
     const { folder, files, onSegment } = this.#options;
     const firstSeq = this.#syncedSeq + 1;

@@ -1,5 +1,6 @@
-// Write-ahead journal for settlements during an outage of the database. Each settlement is one file, fsynced before the
-// call is answered. Settling is idempotent by hold, so any process may replay any file; a file is removed afterwards.
+// Write-ahead journal for settlements during an outage of the database. Each
+// settlement is one file, fsynced before the call is answered. Settling is idempotent
+// by hold, so any process may replay any file; a file is removed afterwards.
 import { randomUUID } from 'node:crypto';
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,8 +18,8 @@ export interface SettlementJournal {
   /** Resolves after fsync. */
   write(settlement: Settlement): Promise<void>;
   /**
-   * Settlements to replay. A file that cannot be read is reported and skipped; one without a valid settlement is
-   * renamed to `*.unreadable` first.
+   * Settlements to replay. A file that cannot be read is reported and skipped; one
+   * without a valid settlement is renamed to `*.unreadable` first.
    */
   list(report: (name: string, error: unknown) => void): Promise<Settlement[]>;
   remove(holdId: string): Promise<void>;
@@ -67,7 +68,7 @@ export function settlementJournal(
       text = await readFile(path, 'utf8');
     } catch (error) {
       if (isCode(error, 'ENOENT')) return null;
-      // For example an I/O error. Keep the file; the next replay reads it again.
+      // For example an I/O error. Keep the file for the next replay.
       report(name, error);
       return null;
     }
