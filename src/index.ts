@@ -1,5 +1,5 @@
-// What a project imports from `townhall`: the types of services and plugins, and both servers to embed in a program. A
-// server's code is loaded when it is created, so that a plugin does not wait for it.
+// What a project imports from `townhall`: the types of services and plugins, and both servers to embed
+// in a program. A server's code is loaded when it is created, so that a plugin does not wait for it.
 import { createRedactor } from './kernel/secrets/secret.ts';
 import { createLog } from './kernel/log.ts';
 import { systemClock } from './kernel/clock.ts';
@@ -45,7 +45,9 @@ export interface EmbeddedAgent extends EmbeddedServer {
 }
 
 interface CommonOptions {
-  /** The settings of docs/guides/settings.md by their environment keys. The process's environment is not read. */
+  /**
+   * The settings of docs/guides/settings.md by their environment keys. The process's environment is not read.
+   */
   settings?: Readonly<Record<string, string | undefined>>;
   /** Receives each line of the log, which is JSON. Without it nothing is logged. */
   log?: (line: string) => void;
@@ -59,7 +61,10 @@ export interface AgentOptions extends CommonOptions {
   plugins?: readonly Plugin[];
 }
 
-/** Creates a gateway in this process. Its database is open and migrated when this resolves; `listen` starts to serve. */
+/**
+ * Creates a gateway in this process. Its database is open and migrated when this
+ * resolves; `listen` starts to serve.
+ */
 export async function createGateway({
   settings = {},
   services = [],

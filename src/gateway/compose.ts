@@ -1,4 +1,5 @@
-// Composition root of the gateway: constructs every service and passes each the dependencies that it declares.
+// Composition root of the gateway: constructs every service and passes each the
+// dependencies that it declares.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
@@ -92,7 +93,10 @@ export interface CreateGatewayOptions {
   log: Log;
   redactor: Redactor;
   clock: Clock;
-  /** An open database that stays open; without it the gateway opens and closes that of its settings. Meant for tests. */
+  /**
+   * An open database that stays open; without it the gateway opens and closes that
+   * of its settings. Meant for tests.
+   */
   database?: Database;
   /** Overrides of the default database timeouts, for slow machines. */
   databaseLimits?: Partial<DatabaseLimits>;
@@ -119,7 +123,10 @@ export interface CreateGatewayOptions {
 /** A gateway whose database is open and migrated. */
 export interface Gateway {
   database: Database;
-  /** Listens at the configured address, or at `place`. May be called again for a further place. Rejects when the address is taken. */
+  /**
+   * Listens at the configured address, or at `place`. May be called again for a
+   * further place. Rejects when the address is taken.
+   */
   listen(place?: ListenAddress): Promise<{ url: string; port: number }>;
   /** Refuses new requests, waits for running ones, then closes everything that `createGateway` opened. */
   close(options?: Pick<CloseOptions, 'noticeMs' | 'lingerMs'>): Promise<void>;
@@ -138,7 +145,9 @@ export interface Gateway {
   rewrapEnv(): Promise<RewrapResult>;
   /** Sends one test request to each configured model provider. */
   checkProviders(): Promise<ProviderCheck[]>;
-  /** Polls payment providers about pending payments now; resolves with the number of payments that changed. */
+  /**
+   * Polls payment providers about pending payments now; resolves with the number of payments that changed.
+   */
   pollPayments(): Promise<number>;
   /** A token for the local user of the local edition. */
   issueLocalToken(): Promise<IssuedToken>;
@@ -148,7 +157,10 @@ export interface Gateway {
   identify(bearer: string): Promise<Identity | null>;
 }
 
-/** Loads a project's services and validates them without serving them. Throws the same errors as a start would. */
+/**
+ * Loads a project's services and validates them without serving them. Throws the
+ * same errors as a start would.
+ */
 export async function inspectProject(
   project: Project,
 ): Promise<{ id: string; name: string; env: readonly string[] }[]> {
@@ -240,8 +252,8 @@ function databaseOptions(config: GatewayConfig): ConnectOptions {
 }
 
 /**
- * The database of the project's actions. On PostgreSQL it has connections of its own, so that slow queries of actions
- * cannot exhaust the server's pool. The embedded engine has one session for both.
+ * The database of the project's actions. On PostgreSQL it has connections of its own, so that slow
+ * queries of actions cannot exhaust the server's pool. The embedded engine has one session for both.
  */
 async function openProjectDatabase(
   config: GatewayConfig,
@@ -414,7 +426,9 @@ async function openInfrastructure({
     mail: mailer,
     queue,
     cityBaseUrl,
-    /** The address for links; null until it is configured or, in the local edition, until the server listens. */
+    /**
+     * The address for links; null until it is configured or, in the local edition, until the server listens.
+     */
     publicUrl: () => cityBaseUrl() ?? (isLocalEdition ? lifecycle.url : null),
     hasLocalLogin: () => mayLogInLocally({ ...config, cityBaseUrl: cityBaseUrl(), engine: database.engine }),
   };
@@ -475,7 +489,7 @@ function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
   // Revoked tokens, blocked users and paused Bureaus keep no credits from others.
   changes.onChange(() => {
     creditsService
-      .closeEndedTokens((tokenIds) => users.endedTokens(tokenIds))
+      .closeEndedTokens()
       .catch((error: unknown) => log.warn({ err: error }, 'idle credits of ended tokens stay for a while'));
   });
   const adminService = defer(
@@ -608,7 +622,8 @@ async function openModels(
   upstream.showUsageAlarms(() => aiService.usageAlarms());
   await aiService.refreshAlarms();
   changes.onChange(() => void aiService.refreshAlarms());
-  // Aborted calls are still charged: wait for them while the ledger is open. Jobs stop first, as they make calls.
+  // Aborted calls are still charged: wait for them while the ledger is open. Jobs
+  // stop first, as they make calls.
   closers.defer(() => aiService.settled());
   closers.defer(() => jobs.close());
   return { ai: aiService, jobs };
@@ -629,7 +644,8 @@ function openPayments(
       env: env.reader,
       baseUrl: publicUrl,
       fetch: (input, init) => fetch(input, init),
-      // The queue lets one replica poll at a time. The local edition has one process and need not start the queue.
+      // The queue lets one replica poll at a time. The local edition has one process
+      // and need not start the queue.
       queue: isLocalEdition ? null : queue,
       clock: options.clock,
       log: options.log,
@@ -666,7 +682,10 @@ function openProject(
   return { services, hasJobs: [...projectServices.values()].some(({ jobs }) => jobs.size > 0) };
 }
 
-/** Checks what requests depend on: database, journal, file descriptors and job queues. Rejects while one is missing. */
+/**
+ * Checks what requests depend on: database, journal, file descriptors and job
+ * queues. Rejects while one is missing.
+ */
 function createReadiness(
   { database, lifecycle }: Assembly,
   { queue }: Infrastructure,
@@ -782,8 +801,8 @@ async function createFirstRecords(
 ): Promise<void> {
   if (config.adminId !== undefined && config.adminPassword !== undefined) {
     options.redactor.hold(config.adminPassword);
-    // Both settings are ignored once there is an administrator. A conflict means that another replica, starting at the
-    // same time, has just created it.
+    // Both settings are ignored once there is an administrator. A conflict means
+    // that another replica, starting at the same time, has just created it.
     if (!(await adminService.exists())) {
       await adminService.setup(config.adminId, config.adminPassword).catch((error: unknown) => {
         if (!(error instanceof Problem && error.kind === 'conflict')) throw error;
@@ -793,7 +812,10 @@ async function createFirstRecords(
   if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
 }
 
-/** `listen` starts the background work with the first address; `close` drains the server and then closes every part. */
+/**
+ * `listen` starts the background work with the first address; `close` drains the
+ * server and then closes every part.
+ */
 function openLifecycle(
   { config, options, lifecycle, closers }: Assembly,
   parts: {
@@ -813,7 +835,8 @@ function openLifecycle(
       else if ('host' in place) await telemetry.listen();
       // With a socket from a supervisor, the previous process may still hold the port of the metrics.
       else if ('fd' in place) void listenWithRetries(() => telemetry.listen(), { lifecycle, options });
-      // Only a serving process maintains the ledger; commands that read the data must not settle holds of others.
+      // Only a serving process maintains the ledger; commands that read the data
+      // must not settle holds of others.
       if (lifecycle.phase === 'created') {
         await tenants.credits.start();
         tenants.usage.start();

@@ -260,8 +260,8 @@ function requireCredentials(adminId: string, password: string): void {
   if (passwordProblem !== null) throw new SettingError(`ADMIN_PASSWORD: ${passwordProblem}`);
 }
 
-// Browsers send origins in lower case and without a path; other texts would never match. For schemes such as those of
-// browser extensions URL has no origin, so they are matched by a pattern.
+// Browsers send origins in lower case and without a path; other texts would never match. For
+// schemes such as those of browser extensions URL has no origin, so they are matched by a pattern.
 function requireOrigin(origin: string): void {
   const isWeb = URL.canParse(origin) && /^https?:$/.test(new URL(origin).protocol);
   const usable = isWeb

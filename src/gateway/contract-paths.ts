@@ -11,7 +11,10 @@ export function loginPaths(paths: Paths): ReadonlySet<string> {
   return new Set(Object.entries(paths).flatMap(([path, item]) => (isLogin(item) ? [path] : [])));
 }
 
-/** IDs that a project's service cannot have: the first part of each path after `/v1/`, and names reserved for later. */
+/**
+ * IDs that a project's service cannot have: the first part of each path after
+ * `/v1/`, and names reserved for later.
+ */
 export function reservedServiceIds(paths: Paths): ReadonlySet<string> {
   const parts = Object.keys(paths).flatMap((path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? []);
   return new Set([...parts, 'directory', 'services', 'audit']);

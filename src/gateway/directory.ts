@@ -1,5 +1,6 @@
-// The directory: which services this server has, whether the process is healthy and whether it is ready for requests.
-// `/health` answers from memory and describes the process alone; `/ready` checks what requests depend on.
+// The directory: which services this server has, whether the process is healthy and
+// whether it is ready for requests. `/health` answers from memory and describes the
+// process alone; `/ready` checks what requests depend on.
 import { publishDocument, serviceDescription } from '../kernel/contract/published-document.ts';
 import { asProblem, Problem } from '../kernel/problem.ts';
 import type { Requirement, Service } from './service.ts';

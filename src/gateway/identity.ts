@@ -24,6 +24,9 @@ export type Identity =
 /** The kind of identity that each security scheme of the contract proves. */
 export const identityOfScheme: Readonly<Record<string, Identity['kind']>> = {
   userToken: 'user',
+  xApiKey: 'user',
+  apiKey: 'user',
+  xGoogApiKey: 'user',
   adminSession: 'admin',
   machineCredential: 'admin',
 };

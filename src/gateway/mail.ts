@@ -1,5 +1,6 @@
-// Sends e-mail through nodemailer, which only this file imports, at the first message. The server and the sender are
-// read from the environment for every message, so that a change needs no restart. Messages are neither stored nor logged.
+// Sends e-mail through nodemailer, which only this file imports, at the first
+// message. The server and the sender are read from the environment for every message,
+// so that a change needs no restart. Messages are neither stored nor logged.
 import type { Transporter } from 'nodemailer';
 import { isLoopbackHost } from '../kernel/http/address.ts';
 import { Problem } from '../kernel/problem.ts';

@@ -1,5 +1,5 @@
-// Rate limits of requests: picks the token bucket for each request and sets the RateLimit headers. Attempts at passwords
-// and codes are limited separately, where they are checked.
+// Rate limits of requests: picks the token bucket for each request and sets the RateLimit
+// headers. Attempts at passwords and codes are limited separately, where they are checked.
 import { networkOf } from '../kernel/http/address.ts';
 import type { ContractOperation } from '../kernel/contract/operations.ts';
 import type { ContractRequest } from '../kernel/contract/request.ts';
@@ -22,7 +22,10 @@ export type RequestLimiter = (
 // One login leads to several callback requests of the provider from the user's address.
 const callbacksPerLogin = 3;
 
-/** With a limiter in memory this one is synchronous; most requests then need no further turn of the event loop. */
+/**
+ * With a limiter in memory this one is synchronous; most requests then need no
+ * further turn of the event loop.
+ */
 export function createRequestLimiter({
   limiter,
   limits,

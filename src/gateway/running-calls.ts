@@ -1,5 +1,5 @@
-// Ends running calls whose credential was revoked or whose Bureau was paused. After each change every replica identifies
-// the credentials of its running calls again, so a revocation also ends a stream.
+// Ends running calls whose credential was revoked or whose Bureau was paused. After each change every
+// replica identifies the credentials of its running calls again, so a revocation also ends a stream.
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import type { RunningRequest } from '../kernel/http/server.ts';
@@ -38,7 +38,8 @@ export function createCredentialRecheck({
         headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
       });
     } catch (error) {
-      // 403 means that the Bureau is not active. Other errors, such as an unreachable database, prove nothing.
+      // 403 means that the Bureau is not active. Other errors, such as an
+      // unreachable database, prove nothing.
       return error instanceof Problem && error.status === 403 ? error : null;
     }
   }

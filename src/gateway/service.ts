@@ -15,7 +15,9 @@ export interface Requirement {
   models?: readonly string[];
 }
 
-/** One slice. `Prefix` is the first part of its operation IDs: a missing or unknown handler does not compile. */
+/**
+ * One slice. `Prefix` is the first part of its operation IDs: a missing or unknown handler does not compile.
+ */
 export interface Service<Prefix extends string = string> {
   /** The name in paths and in `/health`. */
   name: string;

@@ -1,4 +1,5 @@
-// The accounts of a gateway: logins, user tokens, API keys, e-mail accounts and users. Also authenticates user tokens.
+// The accounts of a gateway: logins, user tokens, API keys, e-mail accounts and
+// users. Also authenticates user tokens.
 import { createBackground, type Background } from '../../kernel/background.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
@@ -70,7 +71,10 @@ export interface AccountsOptions {
   stops?: PaidCallStops;
   /** Whether the local login is offered now; see `mayLogInLocally`. */
   localLogin: () => boolean;
-  /** The address under which browsers reach this server; null while it is not known. Never taken from a request. */
+  /**
+   * The address under which browsers reach this server; null while it is not known.
+   * Never taken from a request.
+   */
   baseUrl: () => string | null;
   times?: Partial<LoginTimes>;
   attemptLimits?: Partial<AttemptLimitSettings>;
@@ -93,13 +97,15 @@ export interface IssuedToken {
 
 export interface Accounts extends Service<'accounts'> {
   /**
-   * The user of a token, or null for an invalid one. Throws 403 `bureau_paused` or `bureau_archived`. Checks the token's
-   * shape and checksum before it queries the database.
+   * The user of a token, or null for an invalid one. Throws 403 `bureau_paused` or
+   * `bureau_archived`. Checks the token's shape and checksum before it queries the database.
    */
   identify(bearer: string): Promise<Extract<Identity, { kind: 'user' }> | null>;
   /** When the token expires; null for an unknown token. */
   tokenEnd(tokenId: string): Promise<Date | null>;
-  /** Issues a token without a login, for a command on this machine. Creates the user when the person is new. */
+  /**
+   * Issues a token without a login, for a command on this machine. Creates the user when the person is new.
+   */
   issueUserToken(request: {
     bureauId: string;
     person: Person;

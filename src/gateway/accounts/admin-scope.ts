@@ -1,5 +1,5 @@
-// The scope of an administrator's credential. A machine credential is limited to one Bureau; the contract layer refuses
-// requests that name another one, and the handlers treat objects of another Bureau as missing.
+// The scope of an administrator's credential. A machine credential is limited to one Bureau; the contract
+// layer refuses requests that name another one, and the handlers treat objects of another Bureau as missing.
 import type { Identity } from '../identity.ts';
 
 export type AdminIdentity = Extract<Identity, { kind: 'admin' }>;

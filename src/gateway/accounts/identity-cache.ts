@@ -1,6 +1,6 @@
-// Cache from tokens to identities, so that a request neither hashes nor checks its token again. An entry is used only while
-// the change counter of the database stays the same, which every replica learns within a second, and never after the
-// token's expiry.
+// Cache from tokens to identities, so that a request neither hashes nor checks its
+// token again. An entry is used only while the change counter of the database stays the
+// same, which every replica learns within a second, and never after the token's expiry.
 import { createLruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Identity } from '../identity.ts';

@@ -131,7 +131,10 @@ async function issueToken(
   return answer;
 }
 
-/** Links the token to the machine credential that creates it and ends with it. Administrators' sessions set no limit. */
+/**
+ * Links the token to the machine credential that creates it and ends with it.
+ * Administrators' sessions set no limit.
+ */
 async function limitsOf(
   machines: MachinesPort,
   tx: Tx,
@@ -176,7 +179,9 @@ async function revokeTokens(
   return revoked;
 }
 
-/** The tokens that a revocation selects. Throws 404 for a token or a user outside the administrator's scope. */
+/**
+ * The tokens that a revocation selects. Throws 404 for a token or a user outside the administrator's scope.
+ */
 async function filterToRevoke(store: AccountsStore, { body, identity }: RevokeCall): Promise<TokenFilter> {
   if ('token_id' in body) {
     const token = await store.findToken(body.token_id);

@@ -1,5 +1,5 @@
-// Administrators: login, sessions and credentials. An attempt is counted before its password is checked, and an unknown
-// ID costs the same work and gets the same answer as a wrong password.
+// Administrators: login, sessions and credentials. An attempt is counted before its password is
+// checked, and an unknown ID costs the same work and gets the same answer as a wrong password.
 import { createBackground, type Background } from '../../kernel/background.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { networkOf } from '../../kernel/http/address.ts';
@@ -25,7 +25,10 @@ import type { AdminStore } from './store.ts';
 export interface SessionLimits {
   /** A session ends this long after its login. */
   ttlSeconds: number;
-  /** A session ends after this long without a request. Uses are recorded once a minute, so it may end that much sooner. */
+  /**
+   * A session ends after this long without a request. Uses are recorded once a
+   * minute, so it may end that much sooner.
+   */
   idleSeconds: number;
   /** Live sessions of one administrator. A further login revokes the oldest. */
   maxSessions: number;
@@ -44,7 +47,9 @@ export interface AdminOptions {
   scopeOperations: ScopeOperations;
   sessions?: Partial<SessionLimits>;
   attemptLimits?: Partial<AdminAttemptLimits>;
-  /** Rounds of PBKDF2 for new digests, at least 600,000. A digest with fewer is replaced at the next login. */
+  /**
+   * Rounds of PBKDF2 for new digests, at least 600,000. A digest with fewer is replaced at the next login.
+   */
   passwordRounds?: number;
   /** Limits concurrent password checks. Share one among everything in the process that checks passwords. */
   concurrencyLimit?: ConcurrencyLimit;
@@ -52,8 +57,8 @@ export interface AdminOptions {
 
 export interface Admin extends Service<'admin'>, Credentials {
   /**
-   * The administrator of a session or machine credential, or null for an invalid one. Checks the token's shape and
-   * checksum before it queries the database.
+   * The administrator of a session or machine credential, or null for an invalid
+   * one. Checks the token's shape and checksum before it queries the database.
    */
   identify(bearer: string): Promise<AdminIdentity | null>;
   /** The credentials of products' backends. */
@@ -167,7 +172,10 @@ async function logIn(
   };
 }
 
-/** Audits a failed login. Only an existing ID is recorded: an unknown one may be a password typed into the wrong field. */
+/**
+ * Audits a failed login. Only an existing ID is recorded: an unknown one may be a
+ * password typed into the wrong field.
+ */
 async function recordFailedLogin(
   { store, audit, attemptLimits }: Pick<Shared, 'store' | 'audit' | 'attemptLimits'>,
   source: LoginSource,

@@ -1,4 +1,5 @@
-// SQL for the counters of login attempts. Rows are locked in one order, so that concurrent attempts cannot deadlock.
+// SQL for the counters of login attempts. Rows are locked in one order, so that
+// concurrent attempts cannot deadlock.
 import { createHash } from 'node:crypto';
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import {
@@ -17,7 +18,10 @@ export interface LoginSource {
 }
 
 export interface AttemptCounterStore {
-  /** Counts the attempt, or returns how long to wait until one would be counted. Concurrent attempts cannot pass the limits. */
+  /**
+   * Counts the attempt, or returns how long to wait until one would be counted.
+   * Concurrent attempts cannot pass the limits.
+   */
   countAttempt(
     source: LoginSource,
     limits: AdminAttemptLimits,
@@ -108,7 +112,8 @@ function hasKey(sql: Sql, { address, id, pair }: CounterKeys) {
 }
 
 async function readCounters(sql: Sql, source: LoginSource, lock = sql``): Promise<Counters> {
-  // The ages are those at the transaction's start, so waiting for a lock never makes the decision more lenient.
+  // The ages are those at the transaction's start, so waiting for a lock never makes
+  // the decision more lenient.
   const rows = await sql<(Counter & { scope: CounterScope })[]>`
     select scope, tries, succeeded_at is not null as "hasSucceeded",
       extract(epoch from gateway.townhall_now() - opened_at)::float8 as "ageSeconds",

@@ -1,6 +1,7 @@
-// Limits on guessing administrators' passwords. Three counters apply to each attempt: the administrator ID from one
-// network, the ID from all networks that never logged in with it, and the network over all IDs. A network that has
-// logged in with the ID is exempt from the second one, so strangers cannot lock an administrator out.
+// Limits on guessing administrators' passwords. Three counters apply to each attempt:
+// the administrator ID from one network, the ID from all networks that never logged
+// in with it, and the network over all IDs. A network that has logged in with the ID
+// is exempt from the second one, so strangers cannot lock an administrator out.
 
 /** Every limit, so that a test can pass small ones. Times are in seconds. */
 export interface AdminAttemptLimits {

@@ -21,7 +21,10 @@ export interface CredentialsSet {
 export interface Credentials {
   /** Whether there is an administrator. */
   exists(): Promise<boolean>;
-  /** Creates the first administrator. Throws 400 for an invalid ID or password and 409 when there already is one. */
+  /**
+   * Creates the first administrator. Throws 400 for an invalid ID or password and
+   * 409 when there already is one.
+   */
   setup(adminId: string, password: string): Promise<CredentialsSet>;
   /** Replaces the credentials and revokes every session. Throws 400 like `setup`. */
   reset(adminId: string, password: string): Promise<CredentialsSet>;
@@ -60,7 +63,7 @@ export function createCredentials({
           'conflict',
           'There is an administrator already; replace the credentials with `townhall admin reset`.',
         );
-      log.info({ adminId }, 'made the first administrator');
+      log.info({ adminId }, 'created the first administrator');
       return { adminId, isShort: isShortPassword(password) };
     },
     async reset(adminId, password) {

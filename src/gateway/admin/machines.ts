@@ -1,5 +1,5 @@
-// Machine credentials: what a product's backend uses in place of an administrator's session. Each is limited to a few
-// named operations and to one Bureau.
+// Machine credentials: what a product's backend uses in place of an administrator's
+// session. Each is limited to a few named operations and to one Bureau.
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -20,14 +20,14 @@ export interface MachineRequest {
 
 export interface Machines {
   /**
-   * Creates a credential, which cannot be read again. Throws 400 for an unknown scope or a lifetime above 365 days, 404
-   * for an unknown Bureau.
+   * Creates a credential, which cannot be read again. Throws 400 for an unknown
+   * scope or a lifetime above 365 days, 404 for an unknown Bureau.
    */
   create(request: MachineRequest): Promise<Machine & { credential: string }>;
   list(): Promise<Machine[]>;
   /**
-   * Revokes the credential and, unless `keepTokens`, the user tokens that it issued. Throws 404 for an unknown credential;
-   * has no effect on a revoked one.
+   * Revokes the credential and, unless `keepTokens`, the user tokens that it issued.
+   * Throws 404 for an unknown credential; has no effect on a revoked one.
    */
   revoke(
     credentialId: string,

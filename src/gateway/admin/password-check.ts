@@ -6,7 +6,10 @@ import type { AdminAttemptLimits } from './attempt-limits.ts';
 import type { LoginSource } from './attempt-counters-store.ts';
 import type { AdminStore } from './store.ts';
 
-/** The stored digest that the password matches, or null. Throws 429 when a limit or the queue of checks is reached. */
+/**
+ * The stored digest that the password matches, or null. Throws 429 when a limit or
+ * the queue of checks is reached.
+ */
 export type CheckPassword = (source: LoginSource, password: string) => Promise<string | null>;
 
 export function createPasswordCheck({
@@ -34,15 +37,15 @@ export function createPasswordCheck({
 
   return async (source, password) => {
     // Join the queue before counting: a request that the full queue rejects is not an attempt.
-    const place = concurrencyLimit.tryAcquire();
-    if (!place) throw tooManyAttempts(1);
+    const slot = concurrencyLimit.tryAcquire();
+    if (!slot) throw tooManyAttempts(1);
     try {
       const count = await store.countAttempt(source, attemptLimits);
       if (count !== 'counted') throw tooManyAttempts(count.retryAfterSeconds);
-      await place.start();
+      await slot.start();
       return await check(source, password);
     } finally {
-      place.release();
+      slot.release();
     }
   };
 }

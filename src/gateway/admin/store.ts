@@ -34,7 +34,10 @@ export interface AdminStore extends AttemptCounterStore, MachineStore {
   exists(): Promise<boolean>;
   /** Inserts the first administrator. Returns false, without a change, when there is one. */
   insertFirst(adminId: string, passwordDigest: string, within: Within): Promise<boolean>;
-  /** Makes these the only credentials, revokes every session and deletes all attempt counters, which the operator may have used up. */
+  /**
+   * Makes these the only credentials, revokes every session and deletes all attempt
+   * counters, which the operator may have used up.
+   */
   replaceAll(adminId: string, passwordDigest: string, within: Within): Promise<void>;
   findPasswordDigest(adminId: string): Promise<string | null>;
   /** Replaces the digest if it still is `from`. */

@@ -1,5 +1,5 @@
-// The audit log. Each change writes its entry in its own transaction; a background worker appends the entries to a hash
-// chain later, so that changes never wait for the chain.
+// The audit log. Each change writes its entry in its own transaction; a background worker
+// appends the entries to a hash chain later, so that changes never wait for the chain.
 import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';

@@ -1,5 +1,5 @@
-// The hash chain over the audit log (SHA-256). Each batch of entries hashes the previous batch's hash and its own digests.
-// One replica appends at a time, under an advisory lock that the others try without waiting.
+// The hash chain over the audit log (SHA-256). Each batch of entries hashes the previous batch's hash and its
+// own digests. One replica appends at a time, under an advisory lock that the others try without waiting.
 import { createHash } from 'node:crypto';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';

@@ -1,5 +1,5 @@
-// Verifies the hash chain of the audit log. Reports altered, missing and inserted entries, and batches that do not follow
-// from their predecessor.
+// Verifies the hash chain of the audit log. Reports altered, missing and inserted
+// entries, and batches that do not follow from their predecessor.
 import { batchHash, entryDigest, genesisHash } from './chain.ts';
 import type { AuditStore, Batch } from './store.ts';
 

@@ -1,4 +1,5 @@
-// In-memory rate limits and login origins of active Bureaus. Every request needs them, so they are not queried each time.
+// In-memory rate limits and login origins of active Bureaus. Every request needs
+// them, so they are not queried each time.
 import type { BureausStore } from './store.ts';
 
 export interface ActiveBureauCache {

@@ -1,5 +1,5 @@
-// Bureaus, the tenants of the gateway: create, change, pause, archive. Other slices ask here whether a Bureau may be
-// served, and embed its state into their own queries through SQL fragments.
+// Bureaus, the tenants of the gateway: create, change, pause, archive. Other slices ask here
+// whether a Bureau may be served, and embed its state into their own queries through SQL fragments.
 import type { Bureau as BureauBody } from '../../contract/gateway/types.gen.ts';
 import type { Sql, Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -32,8 +32,8 @@ interface BureausOptions {
 
 export interface Bureaus extends Service<'bureaus'>, ActiveBureauCache {
   /**
-   * Creates the Bureau `local` of the local edition unless it exists, in whatever state. Throws a Problem when
-   * `serverUrl` is not a valid entrypoint.
+   * Creates the Bureau `local` of the local edition unless it exists, in whatever
+   * state. Throws a Problem when `serverUrl` is not a valid entrypoint.
    */
   ensureLocal(serverUrl: string): Promise<void>;
   find(bureauId: string): Promise<Bureau | null>;
@@ -58,7 +58,10 @@ interface ChangeCall {
 type BureauReply = { status: 200; body: BureauBody };
 
 export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausOptions): Bureaus {
-  /** Changes one Bureau and records it in the audit log, in one transaction; `work` returns null to leave it as it is. */
+  /**
+   * Changes one Bureau and records it in the audit log, in one transaction; `work`
+   * returns null to leave it as it is.
+   */
   async function change(
     call: ChangeCall,
     work: (tx: Tx, before: Bureau) => Promise<{ after: Bureau; diff: Record<string, unknown> } | null>,

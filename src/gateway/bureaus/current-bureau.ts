@@ -1,4 +1,5 @@
-// bureaus.getCurrentBureau: the Bureau of the calling user, or of a user token that an administrator asks about.
+// bureaus.getCurrentBureau: the Bureau of the calling user, or of a user token that
+// an administrator asks about.
 import type { Bureau as BureauBody, BureauSummary } from '../../contract/gateway/types.gen.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';

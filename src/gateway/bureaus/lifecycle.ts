@@ -1,5 +1,5 @@
-// States of a Bureau and their transitions. Requests for a paused or archived Bureau get 403 with the reason. Archived is
-// final.
+// States of a Bureau and their transitions. Requests for a paused or archived Bureau
+// get 403 with the reason. Archived is final.
 import { Problem } from '../../kernel/problem.ts';
 
 export type BureauState = 'active' | 'paused' | 'archived';
@@ -32,7 +32,10 @@ export function refuseArchived(state: BureauState): void {
   }
 }
 
-/** False when the Bureau is in the state already. Throws 409 `bureau_archived` for a transition out of the final state. */
+/**
+ * False when the Bureau is in the state already. Throws 409 `bureau_archived` for a
+ * transition out of the final state.
+ */
 export function changesState(from: BureauState, to: BureauState): boolean {
   if (from === to) return false;
   refuseArchived(from);

@@ -1,5 +1,5 @@
-// Validates addresses of a Bureau: its Server entrypoint and the origins that a login may redirect to. Both must be https,
-// or http on this machine.
+// Validates addresses of a Bureau: its Server entrypoint and the origins that a
+// login may redirect to. Both must be https, or http on this machine.
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
@@ -32,7 +32,8 @@ export function hostOf(serverUrl: string): string {
 }
 
 function requireAddress(text: string, param: string): URL {
-  // The URL parser strips line breaks and spaces. Refuse them, so that the stored text is the address that was checked.
+  // The URL parser strips line breaks and spaces. Refuse them, so that the stored
+  // text is the address that was checked.
   const url = URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text) ? new URL(text) : undefined;
   if (!url) throw invalidMember(param, 'must be an absolute address');
   if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLoopbackHost(url.host))) {

@@ -12,7 +12,10 @@ export interface SettingsBody {
   metadata?: Record<string, unknown>;
 }
 
-/** The settings that the body contains. Throws 400 for an invalid origin and for text that the database cannot store. */
+/**
+ * The settings that the body contains. Throws 400 for an invalid origin and for text
+ * that the database cannot store.
+ */
 export function readSettings(body: SettingsBody): Partial<BureauSettings> {
   if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
   for (const [index, model] of (body.models ?? []).entries()) requireStorable(model, `models[${index}]`);

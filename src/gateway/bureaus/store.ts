@@ -6,7 +6,10 @@ export interface BureauLimits {
   requests_per_minute?: number;
 }
 
-/** A tenant of the gateway. Where `models`, `limits` and `startingCredits` are null, the server's settings apply. */
+/**
+ * A tenant of the gateway. Where `models`, `limits` and `startingCredits` are null,
+ * the server's settings apply.
+ */
 export interface Bureau {
   bureauId: string;
   name: string;

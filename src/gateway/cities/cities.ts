@@ -1,4 +1,5 @@
-// Cities: records of deployments, and which of them is served here. Records have no effect; the command line deploys.
+// Cities: records of deployments, and which of them is served here. Records have no
+// effect; the command line deploys.
 import type { City as CityBody } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';

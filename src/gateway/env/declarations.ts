@@ -16,7 +16,10 @@ export interface Declaration {
   declaredBy: EnvDeclarer[];
 }
 
-/** Sorted by key. A key is required or secret when at least one declarer says so; a declarer without an opinion says secret. */
+/**
+ * Sorted by key. A key is required or secret when at least one declarer says so; a
+ * declarer without an opinion says secret.
+ */
 export function declarationsOf(declarers: readonly Declarer[]): Map<string, Declaration> {
   const declarations = new Map<string, Declaration>();
   for (const { id, env } of declarers) {

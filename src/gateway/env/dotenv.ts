@@ -1,5 +1,5 @@
-// Parses `.env` files with dotenv's rules for comments, `export`, quotes and multi-line values. Unlike Node's own parser,
-// it reports every line that it cannot read.
+// Parses `.env` files with dotenv's rules for comments, `export`, quotes and multi-line
+// values. Unlike Node's own parser, it reports every line that it cannot read.
 
 export interface DotenvEntry {
   key: string;

@@ -1,5 +1,5 @@
-// The environment: settings and secrets that an administrator stores in the gateway. Each write is encrypted, audited and
-// announced to every replica in one transaction.
+// The environment: settings and secrets that an administrator stores in the gateway.
+// Each write is encrypted, audited and announced to every replica in one transaction.
 import type { Changes } from '../../kernel/data/changes.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
@@ -35,7 +35,10 @@ export interface Env extends Service<'env'> {
   reader: EnvReader;
   /** Follows the changes of other replicas. Call it when all declarers are constructed. */
   start(): void;
-  /** Encrypts every value under the primary key. Throws 409 `env_unreadable`, without a change, when one cannot be decrypted. */
+  /**
+   * Encrypts every value under the primary key. Throws 409 `env_unreadable`, without
+   * a change, when one cannot be decrypted.
+   */
   rewrap(): Promise<RewrapResult>;
   /** The commands of `townhall env` on the control socket. */
   controls: Record<'env.rewrap' | 'env.keys', (input: unknown) => Promise<unknown>>;
@@ -61,7 +64,8 @@ export async function env(options: EnvOptions): Promise<Env> {
   const activeKid = await sealCanary(store, vault);
   await snapshot.refresh();
 
-  // A write is committed before the refresh, so a failed refresh must not fail the request. The snapshot retries.
+  // A write is committed before the refresh, so a failed refresh must not fail the
+  // request. The snapshot retries.
   async function refresh(): Promise<void> {
     await snapshot
       .refresh()

@@ -1,4 +1,5 @@
-// The handlers of the environment. A secret is returned in full only to an explicit request, which is audited.
+// The handlers of the environment. A secret is returned in full only to an explicit
+// request, which is audited.
 import type { EnvVariable } from '../../contract/gateway/types.gen.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';

@@ -1,4 +1,5 @@
-// Parses a `.env` text into variables. One invalid line rejects the whole text; the Problem names every such line.
+// Parses a `.env` text into variables. One invalid line rejects the whole text; the
+// Problem names every such line.
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import { parseDotenv } from './dotenv.ts';
 import { validateVariable, type VariableError } from './variable.ts';

@@ -1,5 +1,5 @@
-// Reads and verifies the master key. A key is created only for an embedded database in which nothing is sealed yet; in
-// every other case a missing or wrong key stops the start before anything is changed.
+// Reads and verifies the master key. A key is created only for an embedded database in which nothing is
+// sealed yet; in every other case a missing or wrong key stops the start before anything is changed.
 import { open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { makeFolder } from '../../kernel/folder.ts';
@@ -38,11 +38,11 @@ export const canaryPlace: SealContext = { table: canaryTable, key: 'canary', ver
 /** The canary's plain text. It is not secret: decrypting it proves that the key is right. */
 export const canaryWord = 'the master key of this database';
 
-const howToMake = 'Make one with: openssl rand -base64 32';
+const howToMake = 'Create one with: openssl rand -base64 32';
 
 /**
- * Validates the configured keys before a database is opened. Throws a SettingError for a malformed key, an unreadable
- * file, and a missing key that cannot be created.
+ * Validates the configured keys before a database is opened. Throws a SettingError
+ * for a malformed key, an unreadable file, and a missing key that cannot be created.
  */
 export async function requireMasterKeys(
   settings: MasterKeySettings,
@@ -64,7 +64,10 @@ export async function masterKeyIds(
   return { primary: primary?.kid ?? null, previous: previous?.kid ?? null };
 }
 
-/** Opens the vault of a database that may not be migrated yet. Throws a SettingError, without a change, for a wrong key. */
+/**
+ * Opens the vault of a database that may not be migrated yet. Throws a SettingError,
+ * without a change, for a wrong key.
+ */
 export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockOptions): Promise<Vault> {
   const { canary, variables } = await store.survey();
   const previous = await configuredKey(settings, 'masterKeyPrevious', redactor);
@@ -145,7 +148,10 @@ function keyPath(dataFolder: string): string {
   return join(dataFolder, 'master.key');
 }
 
-/** The key file beside the embedded database. Creates it when `creationLog` is given, which means that nothing is sealed. */
+/**
+ * The key file beside the embedded database. Creates it when `creationLog` is given,
+ * which means that nothing is sealed.
+ */
 async function storedKey(
   dataFolder: string | null,
   redactor: Redactor,
@@ -166,7 +172,7 @@ async function storedKey(
   await writeDurably(path, text);
   creationLog.info(
     { path },
-    'made a master key for the embedded database; without it what is stored under it is lost',
+    'created a master key for the embedded database; without it the sealed values are lost',
   );
   return readKey(text, path, redactor);
 }

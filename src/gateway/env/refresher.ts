@@ -1,9 +1,12 @@
-// Runs one load at a time. Callers during a load share one further load, so that each of them gets a load that started
-// after its call; a failed load is retried until one succeeds.
+// Runs one load at a time. Callers during a load share one further load, so that each of
+// them gets a load that started after its call; a failed load is retried until one succeeds.
 import type { Clock } from '../../kernel/clock.ts';
 
 export interface Refresher {
-  /** Resolves when a load that started after this call has succeeded. Rejects when it fails; retries then run on. */
+  /**
+   * Resolves when a load that started after this call has succeeded. Rejects when it
+   * fails; retries then run on.
+   */
   refresh(): Promise<void>;
   /** Stops retrying and waits for the running load. */
   close(): Promise<void>;

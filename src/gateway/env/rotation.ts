@@ -1,5 +1,6 @@
-// Rotation of the master key without downtime. New values are sealed under the key that sealed the canary, not under each
-// server's primary key. So servers can get the new key one by one, and the rewrap switches all of them at once.
+// Rotation of the master key without downtime. New values are sealed under the key
+// that sealed the canary, not under each server's primary key. So servers can get
+// the new key one by one, and the rewrap switches all of them at once.
 import type { Changes } from '../../kernel/data/changes.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -56,7 +57,10 @@ export interface RotationNeeds {
   changes: Pick<Changes, 'bump'>;
 }
 
-/** Writes the canary if there is none and returns the key that sealed it. Throws a SettingError when that is another key. */
+/**
+ * Writes the canary if there is none and returns the key that sealed it. Throws a
+ * SettingError when that is another key.
+ */
 export async function sealCanary(store: EnvStore, vault: Vault): Promise<string> {
   const before = (await store.survey()).canary;
   if (before === null) await store.insertCanary(vault.seal(vault.primaryKid, canaryPlace, canaryWord));
@@ -66,7 +70,10 @@ export async function sealCanary(store: EnvStore, vault: Vault): Promise<string>
   return keyIdOf(canary);
 }
 
-/** Seals every value under the primary key. Throws 409 `env_unreadable`, with the keys, when a value cannot be decrypted. */
+/**
+ * Seals every value under the primary key. Throws 409 `env_unreadable`, with the
+ * keys, when a value cannot be decrypted.
+ */
 export async function rewrapAll(
   tx: Tx,
   { store, vault, audit, changes }: RotationNeeds,

@@ -1,6 +1,6 @@
-// All stored values in memory, decrypted, so that reading one is synchronous and needs no database. It is reloaded after
-// every change on any replica. A stored value that cannot be decrypted reads as missing; the process environment does
-// not replace it.
+// All stored values in memory, decrypted, so that reading one is synchronous and needs
+// no database. It is reloaded after every change on any replica. A stored value that
+// cannot be decrypted reads as missing; the process environment does not replace it.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
@@ -24,7 +24,10 @@ export interface EnvSnapshot extends EnvReader {
   entry(key: string): SnapshotEntry | undefined;
   /** Sorted by key. */
   entries(): readonly SnapshotEntry[];
-  /** Resolves when a load that started after this call has succeeded. Rejects when it fails; retries then run on. */
+  /**
+   * Resolves when a load that started after this call has succeeded. Rejects when it
+   * fails; retries then run on.
+   */
   refresh(): Promise<void>;
   /** Decides again which values the log redacts. Call it when all declarers are constructed. */
   reviewSecrets(): void;

@@ -22,7 +22,10 @@ export interface EnvStore {
   insertCanary(sealed: string): Promise<void>;
   list(): Promise<StoredVariable[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Reads and locks the canary until the transaction ends: `share` for writers of values, `update` to change the key. */
+  /**
+   * Reads and locks the canary until the transaction ends: `share` for writers of
+   * values, `update` to change the key.
+   */
   lockCanary(tx: Tx, mode: 'share' | 'update'): Promise<string>;
   replaceCanary(tx: Tx, sealed: string): Promise<void>;
   /** Versions that are unique over all writes. */

@@ -1,4 +1,5 @@
-// Which keys and values can be stored, and how secrets are masked. A masked value is never accepted as a value.
+// Which keys and values can be stored, and how secrets are masked. A masked value is
+// never accepted as a value.
 
 // Stands for hidden characters. Values cannot contain it.
 const bullet = '•';

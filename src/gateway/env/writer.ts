@@ -1,4 +1,5 @@
-// Writes to the environment: encrypt, store, audit and announce in one transaction, then refresh the snapshot.
+// Writes to the environment: encrypt, store, audit and announce in one transaction,
+// then refresh the snapshot.
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
@@ -14,7 +15,10 @@ export interface ValueChange {
 }
 
 export interface EnvWriter {
-  /** Returns the time of the write. `entry` makes the audit entry from the changes by key. Throws 503 `env_sealed`. */
+  /**
+   * Returns the time of the write. `entry` makes the audit entry from the changes by
+   * key. Throws 503 `env_sealed`.
+   */
   write(
     variables: ReadonlyMap<string, string>,
     entry: (changes: Record<string, ValueChange>) => AuditEntry,
@@ -97,7 +101,8 @@ export function envAuditEntry(
   };
 }
 
-// The other replicas rotated to a key that this one was started without. It must not write values that they cannot read.
+// The other replicas rotated to a key that this one was started without. It must not
+// write values that they cannot read.
 function masterKeyChanged(): Problem {
   return new Problem(
     'unavailable',

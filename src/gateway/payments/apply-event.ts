@@ -1,6 +1,7 @@
-// Applies provider events to payments. One transaction stores the event, updates the locked payment order and posts the
-// difference between the credits that the payment is worth now and the credits posted so far. Deliveries that repeat,
-// arrive on two replicas at once or come out of order therefore lead to the same balance.
+// Applies provider events to payments. One transaction stores the event, updates the
+// locked payment order and posts the difference between the credits that the payment
+// is worth now and the credits posted so far. Deliveries that repeat, arrive on two
+// replicas at once or come out of order therefore lead to the same balance.
 import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { AuditEntry } from '../audit/index.ts';
@@ -62,7 +63,10 @@ async function isRemoved(userId: string, { users }: Pick<ApplyEventOptions, 'use
   return user === null || user.state === 'removed';
 }
 
-/** A refund or dispute. A payment that an earlier refund exceeds is rare, and its difference becomes a debt at worst. */
+/**
+ * A refund or dispute. A payment that an earlier refund exceeds is rare, and its
+ * difference becomes a debt at worst.
+ */
 function mayTakeBack({ fact }: ProviderEvent): boolean {
   return fact?.kind === 'refunded' || fact?.kind === 'disputed';
 }
@@ -70,7 +74,8 @@ function mayTakeBack({ fact }: ProviderEvent): boolean {
 /** An event without an order is quarantined. It is parked instead if its payment event can still arrive. */
 function setAside(delivery: Delivery): Promise<'quarantined'> {
   const { checkoutId, reference, fact } = delivery.event;
-  // Refunds and disputes name only the charge, and may arrive before the event that connects charge and checkout.
+  // Refunds and disputes name only the charge, and may arrive before the event that
+  // connects charge and checkout.
   const isParked = checkoutId === null && reference !== null && fact !== null;
   return quarantine(delivery, { reason: 'unknown_payment', paymentId: null, isParked });
 }
@@ -93,7 +98,10 @@ async function applyToOrder(
   return 'accepted';
 }
 
-/** Records the facts of one event and its audit entry. Credits are posted once afterwards, for all events together. */
+/**
+ * Records the facts of one event and its audit entry. Credits are posted once
+ * afterwards, for all events together.
+ */
 async function recordFacts(
   delivery: Delivery,
   order: PaymentOrder,
@@ -115,7 +123,9 @@ async function recordFacts(
   return { order: updated, result: 'accepted' };
 }
 
-/** Posts the difference to the balance. The ref counts up under the order's lock, so no step is posted twice. */
+/**
+ * Posts the difference to the balance. The ref counts up under the order's lock, so no step is posted twice.
+ */
 async function postDifference(
   { tx, store, balances }: Delivery,
   order: PaymentOrder,

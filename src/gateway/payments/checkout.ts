@@ -1,5 +1,5 @@
-// Creates checkouts. The order with amount and credits is stored before the provider is asked, so every event of the
-// provider is about an order that exists.
+// Creates checkouts. The order with amount and credits is stored before the provider
+// is asked, so every event of the provider is about an order that exists.
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';

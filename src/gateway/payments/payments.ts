@@ -1,5 +1,5 @@
-// Payments: users buy credits through payment providers. The order fixes amount and credits before the user sees a
-// checkout; afterwards only signed webhooks and answers of the provider's API change balances.
+// Payments: users buy credits through payment providers. The order fixes amount and credits before the
+// user sees a checkout; afterwards only signed webhooks and answers of the provider's API change balances.
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';

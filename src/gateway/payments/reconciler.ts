@@ -1,4 +1,5 @@
-// Polls providers about pending payments, because webhooks can be lost: every ten minutes, for seven days a payment.
+// Polls providers about pending payments, because webhooks can be lost: every ten
+// minutes, for seven days a payment.
 import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
@@ -19,7 +20,7 @@ export interface Reconciler {
 
 const jobName = 'payments-look';
 const everyMs = 10 * 60_000;
-// A provider answers within some 200 ms, so a batch ends well before the next one begins.
+// A provider answers within some 200 ms, so a batch ends well before the next one starts.
 const maxPerBatch = 300;
 
 export function createReconciler({
@@ -47,7 +48,7 @@ export function createReconciler({
       return event !== null && (await applyEvent(event, systemOrigin)) === 'accepted';
     } catch (error) {
       // Continue with the other payments; the next round tries this one again.
-      log.warn({ err: error, paymentId: order.paymentId }, 'a provider could not be asked about a payment');
+      log.warn({ err: error, paymentId: order.paymentId }, 'a provider could not be polled about a payment');
       return false;
     }
   }

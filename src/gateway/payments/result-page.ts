@@ -1,5 +1,5 @@
-// HTML pages after a payment. They show the recorded state, whatever the return address says. While a payment is pending
-// they reload through a refresh meta element, so they need no script.
+// HTML pages after a payment. They show the recorded state and ignore the return address's claim.
+// While a payment is pending they reload through a refresh meta element, so they need no script.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/html.ts';
 import { formatAmount } from './orders/currency.ts';
 import { disputedAmount, netCredits, stateOf } from './orders/facts.ts';
@@ -17,12 +17,15 @@ export function renderSuccess(order: PaymentOrder, now: Date): PageReply<200> {
   return renderPage(order, describePayment(order, now));
 }
 
-/** The user left the checkout. The page shows the recorded state if the payment completed all the same. */
+/**
+ * The user left the checkout. If the payment completed nevertheless, the page shows the recorded
+ * state.
+ */
 export function renderCancel(order: PaymentOrder, now: Date): PageReply<200> {
   if (stateOf(order) !== 'pending') return renderSuccess(order, now);
   return renderPage(order, {
     title: 'Nothing was paid',
-    text: `You went back before paying ${money(order)}. Your credits are as they were.`,
+    text: `You went back before paying ${money(order)}. Your credits have not changed.`,
   });
 }
 
@@ -58,24 +61,24 @@ function describePayment(order: PaymentOrder, now: Date): PageText {
     case 'refunded':
       return {
         title: 'The payment was refunded',
-        text: `${money(order)} went back, and the credits with it.`,
+        text: `${money(order)} were refunded, and the credits were taken back.`,
       };
     case 'disputed':
       return {
         title: 'The payment is disputed',
-        text: `${formatAmount(disputedAmount(order), order.currency)} of ${money(order)} are called back, and the credits with it.`,
+        text: `${formatAmount(disputedAmount(order), order.currency)} of ${money(order)} are disputed, and their credits were taken back.`,
       };
     case 'expired':
       return {
         title: 'The payment has expired',
-        text: `Nothing was paid. To pay ${money(order)}, begin again.`,
+        text: `Nothing was paid. To pay ${money(order)}, start again.`,
       };
     case 'failed':
       return { title: 'The payment failed', text: `Nothing was paid. To pay ${money(order)}, begin again.` };
     case 'canceled':
       return {
         title: 'The payment was canceled',
-        text: `Nothing was paid. To pay ${money(order)}, begin again.`,
+        text: `Nothing was paid. To pay ${money(order)}, start again.`,
       };
   }
 }

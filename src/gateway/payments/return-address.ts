@@ -3,8 +3,8 @@ import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
 /**
- * Throws 400 unless the origin belongs to the Bureau. Returns the parser's normal form, so that the address that was
- * checked is the one that is used.
+ * Throws 400 unless the origin belongs to the Bureau. Returns the parser's normal
+ * form, so that the address that was checked is the one that is used.
  */
 export function parseReturnAddress(
   text: string | undefined,
@@ -25,7 +25,9 @@ export function parseReturnAddress(
   return url.href;
 }
 
-/** The result pages of one payment. The ticket is the paying browser's secret; the database stores its digest. */
+/**
+ * The result pages of one payment. The ticket is the paying browser's secret; the database stores its digest.
+ */
 export function resultPages(baseUrl: string, ticket: string): { successUrl: string; cancelUrl: string } {
   const base = baseUrl.replace(/\/+$/, '');
   const urlOf = (page: string): string => `${base}/v1/payments/return/${page}?ticket=${ticket}`;

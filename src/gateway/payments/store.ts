@@ -1,5 +1,5 @@
-// SQL of the payments tables. Facts are merged with least(), greatest() and coalesce(), so repeated or reordered events
-// lead to the same row.
+// SQL of the payments tables. Facts are merged with least(), greatest() and
+// coalesce(), so repeated or reordered events lead to the same row.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { ProviderEvent } from './orders/event.ts';
 import type { Dispute } from './orders/facts.ts';
@@ -34,7 +34,10 @@ interface OrderQueries {
 interface EventQueries {
   /** The user of the event's order, without a lock; null without an order. */
   findUserId(event: ProviderEvent): Promise<string | null>;
-  /** Serializes events with the same reference until the transaction ends, also while there is no order to lock. */
+  /**
+   * Serializes events with the same reference until the transaction ends, also while
+   * there is no order to lock.
+   */
   lockReference(tx: Tx, event: ProviderEvent): Promise<void>;
   /** False when the event was stored before. */
   insertEvent(tx: Tx, event: ProviderEvent, stored: Record<string, unknown>): Promise<boolean>;
@@ -125,7 +128,8 @@ function eventQueries(sql: Sql): EventQueries {
     },
     async lockReference(tx, { provider, reference }) {
       if (reference === null) return;
-      // An advisory lock, because an event without an order has no row to lock while the order's own event may be arriving.
+      // An advisory lock, because an event without an order has no row to lock while
+      // the order's own event may be arriving.
       await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.payments.${provider}.${reference}`}, 0))`;
     },
     async insertEvent(tx, event, stored) {

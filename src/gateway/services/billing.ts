@@ -1,5 +1,5 @@
-// Charges of a project's actions. Each charge raises one hold; the hold is settled once, after the action has answered. An
-// action that fails, or whose process dies, costs nothing.
+// Charges of a project's actions. Each charge raises one hold; the hold is settled once,
+// after the action has answered. An action that fails, or whose process dies, costs nothing.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Alongside, Hold, Ledger } from '../credits/index.ts';
 import type { Identity } from '../identity.ts';
@@ -8,7 +8,9 @@ import type { ActionCall } from './definition.ts';
 
 export interface ActionBilling {
   charge: ActionCall['charge'];
-  /** Charges the total. `alongside` is written in the same transaction, or not at all when there is no hold. */
+  /**
+   * Charges the total. `alongside` is written in the same transaction, or not at all when there is no hold.
+   */
   settle(alongside?: Alongside): Promise<void>;
   /** Settles the hold with 0 credits. Has no effect after `settle`. */
   release(outcome: UsageOutcome): Promise<void>;
@@ -39,7 +41,7 @@ export function createActionBilling(
     requireReason(reason);
     if (identity.kind === 'guest')
       throw new Error('A guest has no credits to charge; let the action admit users.');
-    if (isClosed) throw new Error('The action has ended, and can charge nothing any more.');
+    if (isClosed) throw new Error('The action has ended and cannot charge any more.');
     if (identity.kind === 'user') {
       const newTotal = total + credits;
       if (hold === undefined) {

@@ -1,5 +1,5 @@
-// The API with which a project defines a service: plain objects marked by a symbol. The server validates them at startup,
-// when it knows the file for its error messages.
+// The API with which a project defines a service: plain objects marked by a symbol.
+// The server validates them at startup, when it knows the file for its error messages.
 import type { Sql, Tx } from '../../kernel/data/database.ts';
 import type { JsonSchema } from '../../kernel/contract/schema.ts';
 import type { Storage } from '../../kernel/data/storage.ts';
@@ -28,8 +28,8 @@ export interface ActionBureau {
 }
 
 /**
- * The declared database: `sql` of postgres.js, a tagged template whose values are parameters. A statement is canceled
- * after five seconds. Create the project's tables in its own schema, `project`.
+ * The declared database: `sql` of postgres.js, a tagged template whose values are parameters. A
+ * statement is canceled after five seconds. Create the project's tables in its own schema, `project`.
  */
 export type ProjectDatabase = Sql & {
   /** Commits when the work resolves and rolls back when it throws. Use only `tx` within. */
@@ -76,9 +76,9 @@ export interface ActionCall<Input = Record<string, unknown>, Resources = Project
   signal: AbortSignal;
   log: ActionLog;
   /**
-   * Charges the calling user. The credits are held at once and charged after the action has answered; a failed action
-   * costs nothing. Rejects when the balance is too low; unless the action catches that, the caller gets 402.
-   * Administrators are not charged. The user sees the reason in the credit history.
+   * Charges the calling user. The credits are held at once and charged after the action has answered; a
+   * failed action costs nothing. Rejects when the balance is too low; unless the action catches that,
+   * the caller gets 402. Administrators are not charged. The user sees the reason in the credit history.
    */
   charge(credits: number | bigint, reason: string): Promise<void>;
 }
@@ -92,7 +92,8 @@ export interface ActionDefinition {
   /** JSON Schema of the answer; without it the answer is any JSON value. */
   output?: JsonSchema;
   /**
-   * Returns the answer. The caller sees a thrown ActionError; any other error is a 500 and goes only to the log. A method, so that its parameter may be narrowed: `run({ input }: ActionCall<{ text: string }>)`.
+   * Returns the answer. The caller sees a thrown ActionError; any other error is a 500 and goes only to the
+   * log. A method, so that its parameter may be narrowed: `run({ input }: ActionCall<{ text: string }>)`.
    */
   run(call: ActionCall): unknown;
 }

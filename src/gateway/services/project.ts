@@ -1,5 +1,5 @@
-// Loads the services of a project folder. The entry runs in this process and imports `townhall` from the running
-// installation, so a project needs no installed packages.
+// Loads the services of a project folder. The entry runs in this process and imports
+// `townhall` from the running installation, so a project needs no installed packages.
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -27,7 +27,10 @@ export async function loadProject({
   return collectServices(await runEntry(join(root, entry), entry), entry);
 }
 
-/** Resolves `townhall` in the folder's files to this installation, also when the folder has its own node_modules. */
+/**
+ * Resolves `townhall` in the folder's files to this installation, also when the
+ * folder has its own node_modules.
+ */
 function resolveTownhallFor(root: string): void {
   const prefix = `${pathToFileURL(root).href}/`;
   resolveTownhall((address) => address.startsWith(prefix));

@@ -1,5 +1,5 @@
-// Validates the project's services before the server starts. Errors name the file and the member, so mistakes appear at
-// startup and not in answers to callers.
+// Validates the project's services before the server starts. Errors name the file
+// and the member, so mistakes appear at startup and not in answers to callers.
 import {
   compileQuery,
   compileSchema,

@@ -1,5 +1,5 @@
-// The declared database, queue and storage of a project, as its actions and jobs see them in `resources`, each under its
-// binding. Also defines the jobs of the project's services.
+// The declared database, queue and storage of a project, as its actions and jobs see them
+// in `resources`, each under its binding. Also defines the jobs of the project's services.
 import type { Database, Queries } from '../../kernel/data/database.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';

@@ -1,4 +1,5 @@
-// Runs one action of a project's service: prepares what it receives, applies the timeout, and settles its charges.
+// Runs one action of a project's service: prepares what it receives, applies the
+// timeout, and settles its charges.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -85,7 +86,10 @@ export async function runAction(target: ActionRun, options: RunOptions): Promise
   }
 }
 
-/** The user and Bureau of the caller; both null unless it is a user. Throws 401 when one was removed meanwhile. */
+/**
+ * The user and Bureau of the caller; both null unless it is a user. Throws 401 when
+ * one was removed meanwhile.
+ */
 async function findOwner(
   identity: Identity,
   { findUser, findBureau }: Pick<RunOptions, 'findUser' | 'findBureau'>,
@@ -125,7 +129,7 @@ function requireOutput(action: Action, output: unknown): unknown {
   throw new Problem(
     'internal',
     'service_invalid_output',
-    'The service gave an answer that it does not promise.',
+    'The answer of the service does not match its declared output.',
     { cause },
   );
 }
@@ -140,7 +144,7 @@ function explainError(error: unknown, { request }: ActionRun, log: Log): Problem
   return new Problem(
     'internal',
     'service_failed',
-    'The service failed at this; the request id leads to it in our log.',
+    'The service failed; find details in the log by the request id.',
     { cause: error },
   );
 }

@@ -1,5 +1,5 @@
-// Calls actions of the project's services. Identities and input are checked against the action's definition; errors of an
-// action go to the log, and the caller gets no details.
+// Calls actions of the project's services. Identities and input are checked against the
+// action's definition; errors of an action go to the log, and the caller gets no details.
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import type { Requirement, Service } from '../service.ts';
 import type { Action, ProjectService } from './registry.ts';
@@ -69,7 +69,7 @@ function requireIdentity(action: Action, { identity, operationId }: ActionReques
     throw new Problem(
       'forbidden',
       'forbidden_for_identity',
-      'This action is not for this kind of credential.',
+      'This action does not accept this kind of credential.',
     );
   throw new Problem('unauthenticated', 'authentication_required', 'This action needs a credential.', {
     headers: { 'www-authenticate': 'Bearer' },

@@ -1,10 +1,13 @@
-// Wraps the ledger: notes usage and charges of each call for the request log, its span and the metrics. Callers of the
-// ledger need not know of telemetry.
+// Wraps the ledger: records usage and charges of each call for the request log, its span and the
+// metrics. Callers of the ledger are independent of telemetry.
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import type { Alongside, Hold, Ledger, Reservation } from '../credits/index.ts';
 import type { UsageFacts } from '../usage/index.ts';
 
-/** A class: an object literal with a getter and six closures for each call would cost more than all that it notes. */
+/**
+ * A class: an object literal with a getter and six closures for each call would cost more than its
+ * work.
+ */
 class ObservedReservation implements Reservation {
   readonly #reservation: Reservation;
   readonly #note: (fields: CallNote) => void;
@@ -44,7 +47,7 @@ class ObservedReservation implements Reservation {
 export function observeLedger(ledger: Ledger, note: (fields: CallNote) => void): Ledger {
   const observe = (reservation: Reservation) => new ObservedReservation(reservation, note);
 
-  // The getter of `amount` must not be copied by a spread, which would freeze its value.
+  // A spread would copy the current value of the getter `amount`.
   function observeHold(hold: Hold): Hold {
     return Object.assign(observe(hold), {
       holdId: hold.holdId,

@@ -1,16 +1,20 @@
-// Metrics of the calls to model providers, by provider and model, and of the usage that requests note.
+// Metrics of calls to model providers, by provider and model, and of the usage that requests
+// record.
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import { boundedLabel, secondsBuckets, type Metrics } from '../../kernel/telemetry/metrics.ts';
 
-// More than any catalog has; a models file may be rewritten for months while the server runs.
+// More than any catalog has; a models file may change many times while the server runs.
 const maximumModels = 500;
 
 const callLabels = ['provider', 'model'];
 
 export interface UpstreamMetrics {
-  /** The label of a model. `other` unless the model has run: a requested name could be any text. */
+  /**
+   * The label of a model: `other` unless the model has run, since a requested name could be any
+   * text.
+   */
   modelLabel(model: string | undefined): string;
-  /** The labels of a call, which makes its model one that has run. */
+  /** The labels of a call, which marks its model as one that has run. */
   labelsOfCall(call: { provider: string; model: string }): string[];
   countCall(labels: readonly string[], outcome: string): void;
   countRetry(labels: readonly string[]): void;

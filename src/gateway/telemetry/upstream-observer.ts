@@ -1,5 +1,6 @@
-// Observes calls to model providers: metrics by provider and model, one span a call after OpenTelemetry's conventions for
-// generative AI, and notes for the request log with the model and the waiting time.
+// Observes calls to model providers: metrics by provider and model, one span a call
+// (OpenTelemetry's conventions for generative AI), and fields for the request log with the model
+// and the waiting time.
 import type { Clock } from '../../kernel/clock.ts';
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import type { RequestEnd, RequestScope } from '../../kernel/http/observer.ts';
@@ -13,12 +14,12 @@ import {
   type UpstreamMetrics,
 } from './upstream-metrics.ts';
 
-/** One call to one model: the first try of it, or a retry. */
+/** One attempt to call a model: the first one, or a retry. */
 export interface UpstreamAttempt {
-  /** By the id that the catalog gives it. */
+  /** The model's id in the catalog. */
   model: string;
   provider: string;
-  /** 0 for the first try. */
+  /** 0 for the first attempt. */
   retry: number;
 }
 
@@ -91,11 +92,11 @@ export function createUpstreamObserver({
   };
 }
 
-/** An attempt under way, with what its outcome is recorded in. */
+/** A running attempt and the parts that record its outcome. */
 interface Observation {
   attempt: UpstreamAttempt;
   labels: readonly string[];
-  /** A job has none. */
+  /** Absent for a job. */
   request: RequestScope | undefined;
   startedMs: number;
   span: Span;
@@ -107,7 +108,10 @@ interface Observation {
 
 type AddUpstreamMs = (request: RequestScope | undefined, ms: number) => number;
 
-/** Sums up the time that a request waited for providers. Failed attempts count too: they delayed the answer. */
+/**
+ * Sums up the time that a request waited for providers. Failed attempts count: they delayed the
+ * answer.
+ */
 function createUpstreamTimes(): AddUpstreamMs {
   const upstreamMsByRequest = new WeakMap<RequestScope, number>();
   return (request, ms) => {
@@ -136,7 +140,7 @@ function startSpan(
   });
 }
 
-/** Records the begin of the answer now, and its end when the request ends. */
+/** Records the start of the answer now, and its end when the request ends. */
 function recordAnswer(observation: Observation): void {
   const { attempt, labels, request, startedMs, clock, upstreamMetrics, addUpstreamMs } = observation;
   const { model, provider } = attempt;

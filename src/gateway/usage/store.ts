@@ -1,5 +1,5 @@
-// SQL of usage records: list, group and delete. The ledger inserts them with the SQL function usage_add, in the transaction
-// that settles the call.
+// SQL of usage records: list, group and delete. The ledger inserts them with the SQL
+// function usage_add, in the transaction that settles the call.
 import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { UsageOutcome, UsageTokens, UsageUnits } from './facts.ts';
 

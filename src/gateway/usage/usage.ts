@@ -1,4 +1,5 @@
-// Usage reports: a user's own, and an administrator's over all users. Deletes records after the retention period.
+// Usage reports: a user's own, and an administrator's over all users. Deletes
+// records after the retention period.
 import type {
   UsageGroup as GroupBody,
   UsageRecord as RecordBody,

@@ -1,5 +1,5 @@
-// SQL for attempt counters (throttles) and known networks. Each attempt is counted in one statement, so a burst cannot
-// pass a limit, even when it is spread over several replicas.
+// SQL for attempt counters (throttles) and known networks. Each attempt is counted in one
+// statement, so a burst cannot pass a limit, even when it is spread over several replicas.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 
 /** A fixed window: at most `limit` attempts in each. */
@@ -8,7 +8,9 @@ export interface WindowLimit {
   windowSeconds: number;
 }
 
-/** Exponential backoff: free attempts first, then a delay before each further one, doubling up to a maximum. */
+/**
+ * Exponential backoff: free attempts first, then a delay before each further one, doubling up to a maximum.
+ */
 export interface DelaySchedule {
   freeTries: number;
   firstDelaySeconds: number;
@@ -100,7 +102,8 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
   };
 }
 
-// The exponent is capped at 40, because PostgreSQL raises an error when a power exceeds the range of a double.
+// The exponent is capped at 40, because PostgreSQL raises an error when a power
+// exceeds the range of a double.
 function delaySql(sql: Sql, { freeTries, firstDelaySeconds, maximumDelaySeconds }: DelaySchedule) {
   return sql`make_interval(secs => least(
     ${firstDelaySeconds}::float8 * power(2::float8, least(greatest(t.used - ${freeTries}::integer, 0), 40)), ${maximumDelaySeconds}::float8))`;

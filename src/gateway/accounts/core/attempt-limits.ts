@@ -1,9 +1,10 @@
-// Limits on guessing passwords and e-mail codes, and on sending codes. An attempt is counted before the secret is
-// checked. The limits on requests per address are the contract's (`x-rate-limit`).
+// Limits on guessing passwords and e-mail codes, and on sending codes. An attempt is counted before
+// the secret is checked. The limits on requests per address are the contract's (`x-rate-limit`).
 //
-// Two counters apply to an e-mail address of a Bureau: one for each network, and one shared by all networks that have
-// never proved the address. The shared counter only delays attempts, by a few minutes at most. A network that has
-// proved the address is exempt from it, so strangers can slow each other down but cannot lock the owner out.
+// Two counters apply to an e-mail address of a Bureau: one for each network, and one
+// shared by all networks that have never proved the address. The shared counter only
+// delays attempts, by a few minutes at most. A network that has proved the address is
+// exempt from it, so strangers can slow each other down but cannot lock the owner out.
 import { createHash } from 'node:crypto';
 import { networkOf } from '../../../kernel/http/address.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -29,7 +30,8 @@ export interface AttemptLimitSettings {
 
 const day = 86_400;
 
-// One attempt per 30 s is 2,900 a day, against a password of at least 12 characters or an 8-digit code valid for minutes.
+// One attempt per 30 s is 2,900 a day, against a password of at least 12 characters
+// or an 8-digit code valid for minutes.
 const secretSchedule: DelaySchedule = {
   freeTries: 20,
   firstDelaySeconds: 30,
@@ -39,7 +41,8 @@ const secretSchedule: DelaySchedule = {
 const defaultSettings: AttemptLimitSettings = {
   passwords: { network: { limit: 5, windowSeconds: 3600 }, unknownNetworks: secretSchedule },
   wrongCodes: { network: { limit: 5, windowSeconds: 3600 }, unknownNetworks: secretSchedule },
-  // One network sends 10 e-mails and then at most one per hour; all networks together send 20 and then one per 15 minutes.
+  // One network sends 10 e-mails and then at most one per hour; all networks
+  // together send 20 and then one per 15 minutes.
   sentCodes: {
     network: { freeTries: 10, firstDelaySeconds: 60, maximumDelaySeconds: 3600, forgetSeconds: day },
     unknownNetworks: { freeTries: 20, firstDelaySeconds: 60, maximumDelaySeconds: 900, forgetSeconds: day },

@@ -1,4 +1,5 @@
-// SQL for users, identities, passwords and tokens. The database's clock decides whether something has expired.
+// SQL for users, identities, passwords and tokens. The database's clock decides
+// whether something has expired.
 import type { Database, Sql, Tx } from '../../../kernel/data/database.ts';
 import type { BureauState, SqlFragment } from '../../bureaus/index.ts';
 import type { Person } from '../providers/provider.ts';
@@ -43,7 +44,7 @@ export interface NewToken {
   ttlSeconds: number;
   /** The credential that creates it; null for a login and for an administrator. */
   createdBy: string | null;
-  /** Caps the expiry that `ttlSeconds` gives. */
+  /** Caps the expiry computed from `ttlSeconds`. */
   latestExpiry: Date | null;
 }
 
@@ -73,7 +74,10 @@ export interface TokenFilter {
   except?: string;
 }
 
-/** A page after a cursor. The queries return one row more than `limit`, which tells whether another page follows. */
+/**
+ * A page after a cursor. The queries return one row more than `limit`, which tells
+ * whether another page follows.
+ */
 export interface PageRequest {
   after: string | null;
   limit: number;
@@ -102,7 +106,10 @@ export interface AccountsQueries {
   findToken(tokenId: string): Promise<Token | null>;
   /** The token while it is valid. Its revocation waits until the transaction ends. */
   lockLiveToken(tokenId: string): Promise<Token | null>;
-  /** Of these tokens, those that may call no more: revoked, expired, or of a user or Bureau that is not active. */
+  /**
+   * Of these tokens, those that may call no more: revoked, expired, or of a user or
+   * Bureau that is not active.
+   */
   endedTokens(tokenIds: readonly string[]): Promise<string[]>;
   listTokens(filter: TokenFilter & { isLive?: boolean }, request: PageRequest): Promise<Token[]>;
   insertToken(token: NewToken): Promise<{ expiresAt: Date }>;
@@ -195,7 +202,8 @@ function userQueries(
         where user_id = ${userId}`;
       await sql`delete from gateway.accounts_identities where user_id = ${userId}`;
       await sql`delete from gateway.accounts_passwords where user_id = ${userId}`;
-      // A key's name may identify the user. Deleting the tokens also deletes the login attempts that gave them.
+      // A key's name may identify the user. Deleting the tokens also deletes the
+      // login attempts that gave them.
       await sql`delete from gateway.accounts_tokens where user_id = ${userId}`;
     },
   };
@@ -319,8 +327,8 @@ function tokenQueries(
 export const externalIssuer = 'external';
 
 async function revokeTokens(sql: Sql, choice: TokenFilter): Promise<number> {
-  // Lock the selected tokens first. A transaction that creates a key with one of them holds it for share, so the second
-  // statement sees that key.
+  // Lock the selected tokens first. A transaction that creates a key with one of
+  // them holds it for share, so the second statement sees that key.
   await sql`
     select t.token_id ${fromTokens(sql)} where ${matchesFilter(sql, choice)} and t.revoked_at is null
     order by t.token_id for update of t`;

@@ -57,15 +57,18 @@ export interface LoginAttempts {
     bureau: Bureau,
     binding: RedirectBinding | null,
   ): Promise<{ loginId: string; next: NextStep }>;
-  /** Throws 404 `login_not_found`, 410 `login_spent`, 409 while a browser is awaited, and the provider's Problems. */
+  /**
+   * Throws 404 `login_not_found`, 410 `login_spent`, 409 while a browser is awaited,
+   * and the provider's Problems.
+   */
   continue(
     loginId: string,
     input: Readonly<Record<string, string>>,
     resolver: ProviderResolver,
   ): Promise<{ provider: string; next: NextStep }>;
   /**
-   * Ends a pending attempt: the person becomes a user of the Bureau, if new, and the attempt's result a token for that
-   * user. Throws 403 `user_blocked`, and 410 when the attempt has ended.
+   * Ends a pending attempt: the person becomes a user of the Bureau, if new, and the attempt's
+   * result a token for that user. Throws 403 `user_blocked`, and 410 when the attempt has ended.
    */
   finish(attemptDigest: Buffer, bureauId: string, person: Person, loginCodeDigest?: Buffer): Promise<void>;
 }
@@ -173,7 +176,10 @@ async function startRedirect(
   return { outcome: 'redirect', url, ...(userCode === undefined ? {} : { userCode }) };
 }
 
-/** Counts an input before the provider checks it. Only a wrong input stays counted; the last one ends the attempt. */
+/**
+ * Counts an input before the provider checks it. Only a wrong input stays counted;
+ * the last one ends the attempt.
+ */
 async function countAndContinue(
   loginAttempts: LoginAttemptStore,
   digest: Buffer,

@@ -1,6 +1,7 @@
-// The end of a redirect login, in the person's browser. Someone who starts an attempt and tricks another person into
-// finishing it must not get that person's token. With a `redirect_to`, reading the token needs a code that only the
-// finishing browser receives; without one, the person compares a code on two screens first (RFC 8628).
+// The end of a redirect login, in the person's browser. Someone who starts an attempt
+// and tricks another person into finishing it must not get that person's token. With
+// a `redirect_to`, reading the token needs a code that only the finishing browser
+// receives; without one, the person compares a code on two screens first (RFC 8628).
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import type { Person, RedirectProvider } from '../providers/provider.ts';
@@ -152,7 +153,10 @@ async function askToCompare(
   });
 }
 
-/** Fails the attempt and tells the browser. Rethrows an internal or temporary error, for which the attempt stays pending. */
+/**
+ * Fails the attempt and shows the failure in the browser. Rethrows an internal or temporary error,
+ * for which the attempt stays pending.
+ */
 async function failLogin(
   { loginAttempts }: CallbackOptions,
   { digest, attempt, redirect }: ReturnedLogin,

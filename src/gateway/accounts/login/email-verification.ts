@@ -1,5 +1,6 @@
-// The proof of an e-mail address with a code: shared by registration and password resets. What the API answers, and how
-// soon, is the same whether or not the address has an account; only the owner of the address learns it, by e-mail.
+// The proof of an e-mail address with a code: shared by registration and password
+// resets. What the API answers, and how soon, is the same whether or not the address
+// has an account; only the owner of the address learns it, by e-mail.
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 import type { AttemptLimits } from '../core/attempt-limits.ts';
@@ -13,14 +14,19 @@ import { consumeOneTimeToken, issueOneTimeToken, useOneTimeTokenAttempt } from '
 export interface PendingVerification {
   bureauId: string;
   email: string;
-  /** Null where no code was sent, because the address has an account already or has none. It matches no input. */
+  /**
+   * Null where no code was sent, because the address has an account already or has none. It matches no input.
+   */
   code: string | null;
 }
 
 type VerificationPurpose = 'registration' | 'password_reset';
 
 export interface EmailVerification {
-  /** Throws 404 where e-mail is not configured, 400 for a malformed address, and what `requireActiveBureau` throws. */
+  /**
+   * Throws 404 where e-mail is not configured, 400 for a malformed address, and what
+   * `requireActiveBureau` throws.
+   */
   requireAddress(body: { bureau_id: string; email: string }): Promise<{ bureau: Bureau; email: string }>;
   /** Counts a code about to be sent, whether or not one is. Throws 429. */
   countCode(bureau: Bureau, email: string, remoteAddress: string): Promise<void>;

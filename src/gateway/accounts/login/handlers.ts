@@ -1,4 +1,5 @@
-// The handlers of logins: list the providers, start and continue an attempt, read its result, receive the browser.
+// The handlers of logins: list the providers, start and continue an attempt, read
+// its result, receive the browser.
 import type {
   LoginFailed,
   LoginOutcome as LoginOutcomeBody,

@@ -36,7 +36,9 @@ export function newOneTimeSecret(purpose: OneTimeTokenPurpose): string {
   return newSecret(kinds[purpose].secret);
 }
 
-/** Stores a token with its sealed content. `maxAttempts` is 1 by default; `secret` is a new one by default. */
+/**
+ * Stores a token with its sealed content. `maxAttempts` is 1 by default; `secret` is a new one by default.
+ */
 export async function issueOneTimeToken(
   store: OneTimeTokenQueries,
   token: {
@@ -62,7 +64,10 @@ export async function issueOneTimeToken(
   return { secret, expiresAt };
 }
 
-/** Deletes the token and returns its content; null when it is unknown or expired. Of concurrent calls one gets it. */
+/**
+ * Deletes the token and returns its content; null when it is unknown or expired. Of
+ * concurrent calls one gets it.
+ */
 export async function consumeOneTimeToken<T>(
   store: OneTimeTokenQueries,
   purpose: OneTimeTokenPurpose,

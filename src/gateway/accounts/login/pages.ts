@@ -1,5 +1,5 @@
-// The pages that a browser shows at the end of a redirect login. They run no script, load nothing, cannot be framed, and
-// escape every text that comes from elsewhere.
+// The pages that a browser shows at the end of a redirect login. They run no script,
+// load nothing, cannot be framed, and escape every text that comes from elsewhere.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../../kernel/http/html.ts';
 
 export { pageHeaders } from '../../../kernel/http/html.ts';

@@ -1,4 +1,5 @@
-// Forgotten and changed passwords. A new password revokes the user's other tokens and keys, and pending logins.
+// Forgotten and changed passwords. A new password revokes the user's other tokens
+// and keys, and pending logins.
 import type { Background } from '../../../kernel/background.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';

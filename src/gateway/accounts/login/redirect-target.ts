@@ -1,5 +1,5 @@
-// Validates where a redirect login may send the browser at its end: only origins that the Bureau lists. The URL is used
-// as the parser normalized it, so it cannot mean one thing here and another in a browser.
+// Validates where a redirect login may send the browser at its end: only origins that the Bureau lists.
+// The URL is used as the parser normalized it, so it cannot mean one thing here and another in a browser.
 import { Problem } from '../../../kernel/problem.ts';
 import { isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { Bureau } from '../../bureaus/index.ts';

@@ -1,5 +1,5 @@
-// The registration of e-mail accounts. A password becomes valid only after its sender proved the address, so no one can
-// put a password on the address of another person.
+// The registration of e-mail accounts. A password becomes valid only after its sender
+// proved the address, so no one can put a password on the address of another person.
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { AccountsHandlers } from '../core/ports.ts';

@@ -1,5 +1,5 @@
-// The result of a login attempt. The first read issues the token; a client that lost the answer can read the same token
-// again for a short time.
+// The result of a login attempt. The first read issues the token; a client that lost
+// the answer can read the same token again for a short time.
 import { createHash } from 'node:crypto';
 import { Problem } from '../../../kernel/problem.ts';
 import { secretsEqual } from '../../../kernel/secrets/secret.ts';
@@ -15,7 +15,9 @@ export type LoginOutcome =
   | { status: 'failed'; error: string | null }
   | { status: 'done'; userToken: string; expiresAt: Date; user: User };
 
-/** Proves that the reader started the attempt (PKCE verifier) and that its browser finished it (login code). */
+/**
+ * Proves that the reader started the attempt (PKCE verifier) and that its browser finished it (login code).
+ */
 export interface Proof {
   loginCode: string | undefined;
   codeVerifier: string | undefined;

@@ -1,5 +1,5 @@
-// Secrets that a caller holds, and texts sealed under a key derived from such a secret. The database stores the
-// secret's digest and the sealed text, so a copy of the database cannot decrypt it.
+// Secrets that a caller holds, and texts sealed under a key derived from such a secret. The database
+// stores the secret's digest and the sealed text, so a copy of the database cannot decrypt it.
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, randomInt } from 'node:crypto';
 import { randomText, tokenDigest } from '../../../kernel/secrets/secret.ts';
 
@@ -72,8 +72,8 @@ export function newUserCode(): string {
   return `${letters.slice(0, 4)}-${letters.slice(4)}`;
 }
 
-// HKDF without a salt: the secret already has 256 random bits. The stored digest is a plain SHA-256 of the secret,
-// which is independent of this key.
+// HKDF without a salt: the secret already has 256 random bits. The stored digest is
+// a plain SHA-256 of the secret, which is independent of this key.
 function sealingKey(secret: string, purpose: SealPurpose): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, '', `townhall ${purpose}`, 32));
 }

@@ -92,8 +92,8 @@ function queries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
     },
     find: (digest) => read(sql, bureaus, digest, 0),
     async lock(digest, rereadSeconds) {
-      // Lock first, then read: a single statement would see the row as the lock's former holder left it, but not a
-      // user that the holder inserted.
+      // Lock first, then read: a single statement would see the row as the lock's
+      // former holder left it, but not a user that the holder inserted.
       await sql`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
       return read(sql, bureaus, digest, rereadSeconds);
     },
@@ -139,7 +139,8 @@ function queries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
       await sql`delete from gateway.accounts_login_attempts where user_id = ${userId}`;
     },
     async deleteExpired() {
-      // A batch of 100 keeps the calling request fast; `skip locked` keeps replicas from waiting for each other.
+      // A batch of 100 keeps the calling request fast; `skip locked` keeps replicas
+      // from waiting for each other.
       await sql`
         delete from gateway.accounts_login_attempts where digest in (
           select digest from gateway.accounts_login_attempts

@@ -32,7 +32,9 @@ export async function sendCode(
   await mail.send({ to, subject: `${formatted} is your code for ${bureauName}`, text });
 }
 
-/** Sent when an address that has an account is registered again. The API answer does not reveal the account. */
+/**
+ * Sent when an address that has an account is registered again. The API answer does not reveal the account.
+ */
 export async function sendAccountExists(
   mail: Mailer,
   { to, bureauName }: { to: string; bureauName: string },
@@ -44,7 +46,9 @@ export async function sendAccountExists(
   await mail.send({ to, subject: `Your account at ${bureauName}`, text });
 }
 
-/** Compares a typed code, without its spaces and hyphens, with the code that was sent. Null matches nothing. */
+/**
+ * Compares a typed code, without its spaces and hyphens, with the code that was sent. Null matches nothing.
+ */
 export function matchesCode(input: string, code: string | null): boolean {
   const digits = input.replace(/[\s-]/g, '');
   // Compare also when there is no code, so that the response time does not reveal it.

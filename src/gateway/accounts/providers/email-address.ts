@@ -2,15 +2,15 @@
 import type { Person } from './provider.ts';
 
 /**
- * The trimmed address in lower case, or null when it is no address. Mail servers ignore case in practice. The contract
- * allows ASCII only, so lower case never maps two different addresses to one.
+ * The trimmed address in lower case, or null when it is no address. Mail servers ignore case in
+ * practice. The contract allows ASCII only, so lower case never maps two different addresses to one.
  */
 export function normalizeAddress(input: string): string | null {
   const address = input.trim().toLowerCase();
   return isAddress(address) ? address : null;
 }
 
-/** A provider's claim as it is, or null when it is no address as the contract's `Email` has it. */
+/** A provider's claim unchanged, or null when it does not match the contract's `Email`. */
 export function claimedAddress(claim: unknown): string | null {
   return typeof claim === 'string' && isAddress(claim) ? claim : null;
 }

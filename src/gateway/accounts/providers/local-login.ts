@@ -1,5 +1,5 @@
-// The login without credentials of the local edition. It must be unreachable for other machines, for proxies and for
-// web pages that the person has open.
+// The login without credentials of the local edition. It must be unreachable for
+// other machines, for proxies and for web pages that the person has open.
 import { isLoopbackAddress, isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { InstantProvider, Person } from './provider.ts';
 
@@ -24,8 +24,8 @@ export function mayLogInLocally({
   cityBaseUrl: string | undefined;
   trustedProxies: readonly string[];
 }): boolean {
-  // A public address or a trusted proxy means that other machines reach this server. Behind a proxy every caller
-  // has a loopback address.
+  // A public address or a trusted proxy means that other machines reach this server.
+  // Behind a proxy every caller has a loopback address.
   const isPrivate = trustedProxies.length === 0 && (cityBaseUrl === undefined || isLoopbackUrl(cityBaseUrl));
   return engine === 'embedded' && localLogin !== false && isPrivate;
 }
@@ -35,8 +35,9 @@ export const localLogin: InstantProvider = {
   label: 'This machine',
   kind: 'instant',
   inputs: [],
-  // Each check blocks one attack. Host: DNS rebinding. Origin, which browsers send with every POST: a page that is
-  // open in the browser. Forwarding headers: a proxy on this machine, whose requests come from a loopback address.
+  // Each check blocks one attack. Host: DNS rebinding. Origin, which browsers send
+  // with every POST: a page that is open in the browser. Forwarding headers: a proxy
+  // on this machine, whose requests come from a loopback address.
   available: ({ bureauId, remoteAddress, host, origin, isForwarded }) =>
     bureauId === 'local' &&
     isLoopbackAddress(remoteAddress) &&

@@ -1,5 +1,5 @@
-// OpenID Connect and plain OAuth 2.0 logins through openid-client, which only this file imports. PKCE and state are
-// always used; a nonce and a signed ID token wherever the third party supports OpenID Connect.
+// OpenID Connect and plain OAuth 2.0 logins through openid-client, which only this file imports. PKCE and
+// state are always used; a nonce and a signed ID token wherever the third party supports OpenID Connect.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import * as client from 'openid-client';
 import { isLoopbackHost } from '../../../kernel/http/address.ts';
@@ -73,7 +73,8 @@ export function createOpenId({
   };
   const configurationOf = createConfigurationCache({ fetch: boundedFetch, clock, cacheMs });
 
-  // The signal cannot abort a discovery that another call started and this one shares; withTimeout rejects all the same.
+  // The signal cannot abort a discovery that another call started and this one
+  // shares; withTimeout rejects all the same.
   async function withDeadline<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await withTimeout((signal) => deadline.run(signal, work), { ms: deadlineMs, error: timedOut });
@@ -150,7 +151,10 @@ async function exchangeCode(
   };
 }
 
-/** Discovers and caches a configuration per third party. Concurrent callers share one discovery; failures are not cached. */
+/**
+ * Discovers and caches a configuration per third party. Concurrent callers share one
+ * discovery; failures are not cached.
+ */
 function createConfigurationCache({
   fetch,
   clock,
@@ -209,7 +213,10 @@ async function configure(
 // oxlint-disable-next-line typescript/no-deprecated -- deprecated as a warning only; used for providers on this machine.
 const allowPlainHttp: (configuration: client.Configuration) => void = client.allowInsecureRequests;
 
-/** Uses `client_secret_basic`, the default of OpenID Connect Discovery, unless the provider does not support it. */
+/**
+ * Uses `client_secret_basic`, the default of OpenID Connect Discovery, unless the
+ * provider does not support it.
+ */
 function clientAuthentication(secret: string): client.ClientAuth {
   const [basic, post] = [client.ClientSecretBasic(secret), client.ClientSecretPost(secret)];
   return (server, ...rest) => {
@@ -263,7 +270,8 @@ function asProblem(error: unknown): Problem {
   });
 }
 
-// The library's errors carry request parameters, which are secrets. Log only the name, the OAuth error and the code.
+// The library's errors carry request parameters, which are secrets. Log only the
+// name, the OAuth error and the code.
 function withoutParameters(error: unknown): Error {
   const { name, code, error: oauthError } = error as { name?: unknown; code?: unknown; error?: unknown };
   const message = [name, oauthError]

@@ -17,8 +17,8 @@ export interface Passwords {
   /** Throws 429 when too many digests are being computed. */
   digest(password: string): Promise<string>;
   /**
-   * Counts an attempt and checks the password. Null when it is wrong or the address has no account. Throws 429 after
-   * too many attempts.
+   * Counts an attempt and checks the password. Null when it is wrong or the address
+   * has no account. Throws 429 after too many attempts.
    */
   check(source: AttemptSource, password: string): Promise<{ userId: string; passwordDigest: string } | null>;
 }
@@ -72,16 +72,19 @@ export function createPasswords({
   };
 }
 
-/** Runs the work with a place in the queue. `turn` resolves when a digest may be computed. Throws 429 when it is full. */
+/**
+ * Runs the work with a place in the queue. `turn` resolves when a digest may be
+ * computed. Throws 429 when it is full.
+ */
 async function queued<T>(
   concurrencyLimit: ConcurrencyLimit,
   work: (turn: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
-  const place = concurrencyLimit.tryAcquire();
-  if (!place) throw tooManyAttempts(1);
+  const slot = concurrencyLimit.tryAcquire();
+  if (!slot) throw tooManyAttempts(1);
   try {
-    return await work(() => place.start());
+    return await work(() => slot.start());
   } finally {
-    place.release();
+    slot.release();
   }
 }

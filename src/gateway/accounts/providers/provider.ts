@@ -1,7 +1,9 @@
-// The interface of a login provider. A provider only determines who a person is; login attempts, users and tokens are
-// the business of the code that calls it.
+// The interface of a login provider. A provider only determines who a person is;
+// login attempts, users and tokens are the business of the code that calls it.
 
-/** The identity that a provider reports. (issuer, subject) is the key of the account; the rest is its profile. */
+/**
+ * The identity that a provider reports. (issuer, subject) is the key of the account; the rest is its profile.
+ */
 export interface Person {
   issuer: string;
   subject: string;
@@ -30,8 +32,8 @@ export interface LoginInput {
 }
 
 /**
- * The result of an input: a person, an existing user, or a request for more input. The provider gets `state` back with
- * the next input. It is stored encrypted under the caller's `login_id`.
+ * The result of an input: a person, an existing user, or a request for more input. The provider
+ * gets `state` back with the next input. It is stored encrypted under the caller's `login_id`.
  */
 export type InputStep =
   | { outcome: 'done'; person: Person }
@@ -71,11 +73,14 @@ export interface InputProvider extends Provider {
 /** Sends the person's browser to a third party. */
 export interface RedirectProvider extends Provider {
   kind: 'redirect';
-  /** `memory` is the provider's own state until the browser returns. Throws 502 or 504 when the third party fails. */
+  /**
+   * `memory` is the provider's own state until the browser returns. Throws 502 or
+   * 504 when the third party fails.
+   */
   start(request: { callbackUrl: string; state: string }): Promise<{ url: string; memory: string }>;
   /**
-   * Exchanges the callback's query for a person. Throws 403 `login_denied` when the person refused, 400 `login_failed`
-   * when the query or the third party's answer is invalid, 502 and 504.
+   * Exchanges the callback's query for a person. Throws 403 `login_denied` when the person refused,
+   * 400 `login_failed` when the query or the third party's answer is invalid, 502 and 504.
    */
   finish(answer: { callbackUrl: string; state: string; query: string; memory: string }): Promise<Person>;
 }

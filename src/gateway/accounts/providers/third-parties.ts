@@ -1,5 +1,5 @@
-// Logins with third parties: GitHub, Google and any OpenID provider. Their addresses and credentials are read from the
-// environment for every login, so that a change needs no restart.
+// Logins with third parties: GitHub, Google and any OpenID provider. Their addresses and
+// credentials are read from the environment for every login, so that a change needs no restart.
 import { asRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
@@ -147,7 +147,8 @@ async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
   };
 }
 
-// OpenID Connect Core 1.0, section 2, limits `sub` to 255 characters. An empty one would merge all people of a provider.
+// OpenID Connect Core 1.0, section 2, limits `sub` to 255 characters. An empty one
+// would merge all people of a provider.
 const subjectPattern = /^(?=.*\S)\P{Cc}{1,255}$/u;
 
 async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {

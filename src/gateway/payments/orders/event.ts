@@ -19,7 +19,10 @@ export interface ProviderEvent {
   checkoutId: string | null;
   /** The provider's ID of the payment. */
   reference: string | null;
-  /** The payment IDs that were sent with the checkout, as the provider returns them. Parked events in the database have this name. */
+  /**
+   * The payment IDs that were sent with the checkout, as the provider returns them.
+   * Parked events in the database have this name.
+   */
   echoes: readonly string[];
   /** Of the whole payment; null where the event does not contain it. */
   amount: bigint | null;

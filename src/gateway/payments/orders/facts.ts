@@ -1,5 +1,5 @@
-// The facts about a payment, and its state and credits computed from them. Facts only grow, and the computation uses all
-// of them, so every order of events leads to the same result.
+// The facts about a payment, and its state and credits computed from them. Facts only grow,
+// and the computation uses all of them, so every order of events leads to the same result.
 
 export interface Dispute {
   /** The disputed amount, in minor units. */

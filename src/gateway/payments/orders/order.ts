@@ -1,4 +1,5 @@
-// The payment order: what the user was asked to pay, for what and where. It is fixed before the checkout is created.
+// The payment order: what the user was asked to pay, for what and where. It is fixed
+// before the checkout is created.
 import type { PaymentFacts } from './facts.ts';
 
 export type ProviderId = 'stripe' | 'creem';

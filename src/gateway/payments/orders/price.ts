@@ -1,5 +1,5 @@
-// Converts between money and credits. Credits of an amount are rounded down; the amount for requested credits is rounded
-// up, so a buyer gets at least the credits of the request.
+// Converts between money and credits. Credits of an amount are rounded down; the amount for
+// requested credits is rounded up, so a buyer gets at least the credits of the request.
 import type { MinorUnits } from './currency.ts';
 
 /** The price of credits through one payment method. Amounts are in minor units. */
@@ -18,8 +18,8 @@ export interface Tariff {
 const dollarCredits = 1_000_000n;
 
 /**
- * Reads `CREDITS_PER_UNIT`: one number for any currency, or a list such as `usd:1000000,jpy:6500`. Null when it has no
- * rate for the currency, except for dollars, which have a default.
+ * Reads `CREDITS_PER_UNIT`: one number for any currency, or a list such as `usd:1000000,jpy:6500`.
+ * Null when it has no rate for the currency, except for dollars, which have a default.
  */
 export function parseCreditsPerUnit(setting: string | undefined, currency: string): bigint | null {
   const text = setting?.trim() ?? '';
@@ -84,7 +84,10 @@ export function amountFor(
   return ceilDivide(amount, step) * step;
 }
 
-/** Says what is wrong with the amount, as the rest of a sentence after the member's name; null when it can be paid. */
+/**
+ * Says what is wrong with the amount, as the rest of a sentence after the member's
+ * name; null when it can be paid.
+ */
 export function amountError(
   amount: bigint,
   { minimum, maximum, step }: Pick<Tariff, 'minimum' | 'maximum' | 'step'>,

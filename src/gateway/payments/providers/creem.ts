@@ -1,5 +1,5 @@
-// Creem, a merchant of record. It sells one product in whole pieces; price and currency come from Creem's API. If
-// CREEM_CURRENCY names another currency, the provider is off.
+// Creem, a merchant of record. It sells one product in whole pieces; price and currency
+// come from Creem's API. If CREEM_CURRENCY names another currency, the provider is off.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
@@ -73,7 +73,11 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       });
       const [checkoutId, checkoutUrl] = [readText(checkout['id']), readUrl(checkout['checkout_url'])];
       if (checkoutId === null || checkoutUrl === null) {
-        throw new Problem('upstream_failed', 'upstream_failed', 'Creem made a checkout without an address.');
+        throw new Problem(
+          'upstream_failed',
+          'upstream_failed',
+          'Creem created a checkout without an address.',
+        );
       }
       return { checkoutId, checkoutUrl, isLive: checkout['mode'] === 'prod' };
     },
@@ -174,7 +178,7 @@ function createProductCache({
         `the product cannot be sold: ${check.message}`,
       );
     } catch (error) {
-      log.warn({ err: error, provider: 'creem', productId }, 'the product could not be asked for');
+      log.warn({ err: error, provider: 'creem', productId }, 'the product could not be read');
     }
     return null;
   }

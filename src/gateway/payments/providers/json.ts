@@ -2,7 +2,9 @@
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
-/** Null for a text of no or more than 512 characters, and for one that PostgreSQL cannot store. */
+/**
+ * Null for an empty text, one of more than 512 characters, and one that PostgreSQL cannot store.
+ */
 export function readText(value: unknown): string | null {
   return typeof value === 'string' && value !== '' && value.length <= 512 && isStorable(value) ? value : null;
 }
@@ -53,7 +55,7 @@ export function parseEvent(body: Uint8Array): JsonRecord {
     throw new Problem(
       'bad_request',
       'invalid_request',
-      '`id` is no text of 1 to 512 characters, none of them a NUL.',
+      '`id` must be a text of 1 to 512 characters without a NUL.',
       { param: 'id' },
     );
   return event;
@@ -61,5 +63,5 @@ export function parseEvent(body: Uint8Array): JsonRecord {
 
 /** The same answer for a missing, malformed, expired and wrong signature, so that it helps no attacker. */
 export function invalidSignature(): Problem {
-  return new Problem('bad_request', 'invalid_signature', 'The signature does not hold.');
+  return new Problem('bad_request', 'invalid_signature', 'The signature is not valid.');
 }

@@ -40,7 +40,9 @@ export interface PaymentProvider {
   createCheckout(request: CheckoutRequest): Promise<Checkout>;
   /** The state of the checkout as an event; null while the payment is pending. */
   poll(checkoutId: string, now: Date): Promise<ProviderEvent | null>;
-  /** Null for an event that does not concern a payment. Throws 400 for a wrong signature or a malformed event. */
+  /**
+   * Null for an event that does not concern a payment. Throws 400 for a wrong signature or a malformed event.
+   */
   parseWebhook(delivery: WebhookDelivery): ProviderEvent | null;
 }
 

@@ -1,4 +1,5 @@
-// Verifies webhook signatures (HMAC-SHA256) over the received bytes, before the body is parsed, in constant time.
+// Verifies webhook signatures (HMAC-SHA256) over the received bytes, before the body
+// is parsed, in constant time.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 const digestBytes = 32;
@@ -6,7 +7,10 @@ const digestBytes = 32;
 const toleranceSeconds = 300n;
 const maxSignatures = 16;
 
-/** Stripe's header holds a time and one `v1` signature, several while a secret is rotated. Other schemes are ignored. */
+/**
+ * Stripe's header holds a time and one `v1` signature, several while a secret is
+ * rotated. Other schemes are ignored.
+ */
 export function verifyStripeSignature(
   body: Uint8Array,
   header: string | undefined,
@@ -45,7 +49,8 @@ function parseStripeHeader(header: string | undefined): { time: string; signatur
     const [name, value] =
       cut < 0 ? [part.trim(), ''] : [part.slice(0, cut).trim(), part.slice(cut + 1).trim()];
     if (name === 't') {
-      // Refuse a second time: it would be unclear which one is signed. Repeated headers arrive joined into one.
+      // Refuse a second time: it would be unclear which one is signed. Repeated
+      // headers arrive joined into one.
       if (time !== null || !/^\d{1,12}$/.test(value)) return null;
       time = value;
     }

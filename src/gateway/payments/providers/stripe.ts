@@ -1,5 +1,5 @@
-// Stripe. A payment is a Checkout Session with one line item. Refunds and disputes arrive later as events about the charge,
-// which name only the payment intent. No other file imports Stripe's package.
+// Stripe. A payment is a Checkout Session with one line item. Refunds and disputes arrive later as
+// events about the charge, which name only the payment intent. No other file imports Stripe's package.
 import type Stripe from 'stripe';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -64,7 +64,7 @@ export function stripeProvider({
         });
         const [checkoutId, checkoutUrl] = [readText(session.id), readUrl(session.url)];
         if (checkoutId === null || checkoutUrl === null)
-          throw new Error('Stripe made a checkout without an address.');
+          throw new Error('Stripe created a checkout without an address.');
         return { checkoutId, checkoutUrl, isLive: session.livemode };
       } catch (error) {
         throw explainError(error);
@@ -97,7 +97,10 @@ export function stripeProvider({
   };
 }
 
-/** Returns the SDK's client for the current keys. The package is loaded at first use; most servers take no payments. */
+/**
+ * Returns the SDK's client for the current keys. The package is loaded at first use;
+ * most servers take no payments.
+ */
 function createClientCache({
   env,
   fetch,
