@@ -1,5 +1,5 @@
-// The composition root of the agent: constructs every part in order and defers its close beside it. Data and lock come
-// first, then the token, then what a crash has left, and the socket last.
+// The composition root of the agent: constructs every part in order and defers its close beside it.
+// The order is data and lock, token, recovery after a crash, and the socket last.
 import { realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { readText, assetPath } from '../kernel/assets.ts';
@@ -23,27 +23,31 @@ import { openAgentDatabase } from './database.ts';
 import { createExtensions } from './extensions.ts';
 import { gatewayAccess } from './gateway.ts';
 import { idempotencyCaller, type Identity } from './identity.ts';
+import { createPermissions, permissionService, permissionStore } from './permissions/index.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { createChat, createSessions, preloadModelLoop, type Sessions } from './sessions/index.ts';
+import { createChat, createSessions, type Sessions } from './sessions/index.ts';
 import { status, type AgentContract } from './status.ts';
 import { openTokens, tokenStore, type Tokens } from './tokens/index.ts';
 
 export interface AgentOptions {
   log: Log;
-  /** Gets the tokens that must not appear in the log. */
+  /** Receives the tokens that must not appear in the log. */
   redactor: Redactor;
   clock?: Clock;
   /** The environment of the process; child processes get its search path, home and language. */
   env?: Readonly<Record<string, string | undefined>>;
-  /** Files and folders beside the agent's own that its tools never open, such as the data of a gateway in this process. */
+  /**
+   * Files and folders, besides the agent's own, that its tools never open, such as the data of a
+   * gateway in this process.
+   */
   hidden?: readonly string[];
   /** Beside the built-in ones. */
   plugins?: readonly Plugin[];
-  /** Whether standard output is the log: lines that plugins print there become lines of it. */
+  /** Whether standard output is the log: then lines that plugins print become lines of it. */
   logsPrints?: boolean;
-  /** An open database in place of the config's own. Its opener closes it, after the agent. */
+  /** An open database in place of the config's. Its opener closes it, after the agent. */
   database?: Database;
-  /** The agent's own database, being opened already; it is closed with the agent. */
+  /** The agent's own database while it opens; it is closed with the agent. */
   opening?: Promise<Database>;
   timeouts?: ServerOptions['timeouts'];
   /** Of the installation, as traces name it. */
@@ -53,8 +57,10 @@ export interface AgentOptions {
 }
 
 export interface Agent {
-  /** Holds the first token; exists once the agent is created. */
+  /** The file of the first token; it exists once the agent is created. */
   tokenFile: string;
+  /** What the operator has to know at the start; undefined when there is nothing. */
+  notice: string | undefined;
   listen(): Promise<{ url: string; port: number }>;
   /** Refuses new work, waits up to `drainMs` for runs, settles the rest and closes the data. */
   close(): Promise<void>;
@@ -67,13 +73,12 @@ interface Base {
 }
 
 /**
- * Opens the data and settles what a crash has left; nothing listens yet. Throws, with everything closed again, when the
- * data folder is in use, the token file cannot be used, a plugin is not valid, or contract and handlers do not agree.
+ * Opens the data and recovers from a crash; nothing listens yet. Throws, with everything closed,
+ * when the data folder is in use, the token file is unusable, a plugin is invalid, or contract and
+ * handlers do not agree.
  */
 export async function createAgent(config: AgentConfig, options: AgentOptions): Promise<Agent> {
   const { log, clock = systemClock } = options;
-  // Load the model loop while the database opens; each takes some hundred milliseconds.
-  void preloadModelLoop();
   const database = options.database ?? (await (options.opening ?? openAgentDatabase(config, log)));
   const closers = createClosers();
   if (options.database === undefined) closers.defer(() => database.close());
@@ -100,6 +105,7 @@ async function compose(
     // Plugins and services call these only after `start`, when both constants below are set.
     execute: (instructions) => submitUnattended(sessions, instructions),
     chat: () => chat,
+    readOutput: (sessionId, seq) => sessions.readOutput(sessionId, seq),
     workspace,
     env: options.env ?? process.env,
     plugins: options.plugins ?? [],
@@ -115,16 +121,23 @@ async function compose(
   showDatabase(telemetry.metrics, database);
 
   const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
-  const sessions = await createSessions({
+  const permissions = createPermissions({
+    agentId,
+    store: permissionStore(database),
+    configured: extensions.permissionRules,
+    now: () => clock.now(),
+  });
+  const sessions = createSessions({
     database,
     agentId,
     name: config.name,
     dataDir: config.dataDir,
     workspace: workspace.root,
     registry: extensions.registry,
+    permissions,
     defaultModel: config.model,
     model: (modelId, settings) => gateway.model(modelId, settings),
-    contextTokens: (modelId) => gateway.contextTokens(modelId),
+    describeModel: (modelId) => gateway.describe(modelId),
     limits: config,
     clock,
     log,
@@ -144,6 +157,7 @@ async function compose(
     handlers: {
       ...status({ name, variant, contract: definition, clock, isDraining: () => isDraining }).handlers,
       ...sessions.service(chat).handlers,
+      ...permissionService({ permissions, sessionKeyOf: sessions.keyOf }).handlers,
       ...extensions.handlers,
     },
     tokens,
@@ -166,6 +180,7 @@ async function compose(
   let closing: Promise<void> | undefined;
   return {
     tokenFile,
+    notice: extensions.notice,
     async listen() {
       await telemetry.listen();
       return server.listen({ host: config.host, port: config.port });
@@ -187,7 +202,7 @@ async function submitUnattended({ inputs }: Sessions, instructions: string): Pro
   return receipt;
 }
 
-// An agent has one person's programs as callers, so its quotas are those of one user of a gateway.
+// An agent serves the programs of one person, so its quotas are those of one user of a gateway.
 const maxKeys = 50_000;
 const keyLeaseMs = 20_000;
 
@@ -201,7 +216,8 @@ async function openIdempotency(
     leaseMs: keyLeaseMs,
     maxKeysPerCaller: maxKeys,
   });
-  // One process at a time has an embedded database, so the calls that still run in it ended with the process before.
+  // The embedded database has one process at a time, so calls that are stored as running ended with
+  // the process before.
   if (options.database.engine === 'embedded')
     await idempotency.endLeases(idempotencyCaller({ kind: 'agent', agentId, tokenId: '' }) ?? '');
   return idempotency;
@@ -284,13 +300,14 @@ async function drain({
   }
 }
 
-// The data folder holds tokens and sessions, and the plugin configuration tokens of MCP servers, so all tools are kept
-// from them: they are hidden within a workspace, and a workspace within the data folder has to be its own subfolder.
+// The data folder contains tokens and sessions, and the plugin configuration tokens of MCP servers.
+// Tools must not read them: they are hidden within a workspace, and a workspace within the data
+// folder has to be its own subfolder.
 async function prepareWorkspace(config: AgentConfig, hidden: readonly string[]): Promise<Workspace> {
   if (config.isDefaultWorkspace) await makeFolder(config.workspace);
   const folder = await realpath(config.workspace).catch((cause: unknown) => {
     throw new SettingError(
-      `The workspace ${config.workspace} does not exist. Create the folder or name another one with --workspace.`,
+      `The workspace ${config.workspace} does not exist. Create the folder, or set another one with --workspace.`,
       { cause },
     );
   });

@@ -1,8 +1,10 @@
-// The agent's settings: one table, read once at the start from flags and environment, then passed on as values.
+// The agent's settings: one table, read once at the start from flags and
+// environment, then passed on as values.
 import { join, resolve } from 'node:path';
 import {
   SettingError,
   choice,
+  flagSwitch,
   integer,
   list,
   optionalText,
@@ -75,6 +77,16 @@ export const agentSettings = {
     'JSON file with the settings of plugins, MCP servers and services.',
     { flag: 'plugin-config' },
   ),
+  sandboxRead: list(
+    'AGENT_SANDBOX_READ',
+    'Further folders that sandboxed programs may read, separated by commas; the flag may be repeated.',
+    { flag: 'sandbox-read', isRepeatable: true },
+  ),
+  unsafeShell: flagSwitch(
+    'AGENT_UNSAFE_SHELL',
+    'Run commands, MCP servers and services without a sandbox, with all rights of this user.',
+    { flag: 'unsafe-shell' },
+  ),
   executeWaitMs: integer(
     'AGENT_EXECUTE_WAIT_MS',
     120_000,
@@ -143,9 +155,15 @@ export const agentSettings = {
   }),
   modelRetries: integer(
     'AGENT_MODEL_RETRIES',
-    2,
-    'How often a step that failed before its first byte is retried.',
+    5,
+    'How often a step is retried whose model failed or whose stream broke.',
     { flag: null, min: 0, max: 10 },
+  ),
+  modelWaitMs: integer(
+    'AGENT_MODEL_WAIT_MS',
+    600_000,
+    'How long a run waits for models that are at their limit or out of order.',
+    { ...deadline, min: 0 },
   ),
 };
 
@@ -159,11 +177,14 @@ export interface AgentConfig extends Omit<
   gatewayToken: GatewayToken;
   tokenFile: string;
   workspace: string;
-  /** Whether the workspace is the one within the data folder, which is created when it does not exist. */
+  /**
+   * Whether the workspace is the default one within the data folder, which is created when it does
+   * not exist.
+   */
   isDefaultWorkspace: boolean;
 }
 
-/** Where an agent's data lies and which agent of it is meant; all that a command beside the agent needs. */
+/** Location of an agent's data and the agent's name, for commands. */
 export interface AgentData {
   /** Absolute. */
   dataDir: string;
@@ -171,7 +192,9 @@ export interface AgentData {
   name: string;
 }
 
-/** Reads the settings of the data alone, so that a command works without the others. Throws a SettingError. */
+/**
+ * Reads the settings of the data alone, so that a command works without the others. Throws a SettingError.
+ */
 export function readAgentData(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
@@ -181,7 +204,7 @@ export function readAgentData(
   return { ...settings, dataDir: resolve(settings.dataDir) };
 }
 
-/** Reads and checks the settings. Throws a SettingError that names the unusable one. */
+/** Reads and checks the settings. Throws a SettingError that names the invalid one. */
 export function readAgentConfig(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
@@ -221,7 +244,8 @@ export function readAgentConfig(
   };
 }
 
-// A token file may be filled after the start. Without a file or a token no run could ever succeed, so the start fails.
+// A token file may be filled after the start. Without a file or a token no run could ever succeed,
+// so the start fails.
 function requireToken(value: string | undefined, file: string | undefined): GatewayToken {
   if (file !== undefined) return { file: resolve(file) };
   if (value === undefined) {

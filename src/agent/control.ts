@@ -1,5 +1,5 @@
-// The controls that commands on this machine call on a running agent, through a 0600 socket in its data folder. A caller
-// that can read the folder could read the token file as well, so the socket asks for no token.
+// Control handlers for commands on this machine, over a 0600 socket in the data folder. A caller
+// that can read the folder can read the token file, too, so the socket needs no token.
 import { join } from 'node:path';
 import { assetPath } from '../kernel/assets.ts';
 import { serveControl, type Control, type ControlHandler } from '../kernel/control.ts';
@@ -11,7 +11,7 @@ import { Problem } from '../kernel/problem.ts';
 import type { PluginCore } from './plugins/index.ts';
 import type { TokenAdmin } from './tokens/index.ts';
 
-/** Where the socket of an agent lies. */
+/** The path of an agent's socket. */
 export function controlPath(dataDir: string): string {
   return join(dataDir, 'control.sock');
 }
@@ -19,7 +19,10 @@ export function controlPath(dataDir: string): string {
 // sun_path of sockaddr_un holds 104 bytes on macOS, 108 on Linux.
 const maxPathBytes = 100;
 
-/** Undefined, with a warning in the log, when the socket cannot be opened; the agent serves without it. */
+/**
+ * Undefined, with a warning in the log, when the socket cannot be opened; the agent runs without
+ * it.
+ */
 export async function openControl({
   dataDir,
   database,
@@ -58,7 +61,7 @@ export async function openControl({
       },
     };
   } catch (error) {
-    // Another replica over the same folder serves it; its controls change the same data.
+    // Another replica with the same folder serves it; its controls change the same data.
     log.warn({ err: error, path }, 'there is no control socket for this agent');
     return undefined;
   }

@@ -1,5 +1,6 @@
-// Constructs what extends the agent beside its sessions: plugins and services. Each part is deferred for closing where it
-// is constructed, so the list below is also the order of the end, read backwards.
+// Constructs what extends the agent beside its sessions: plugins and services. Each part is deferred
+// for closing where it is constructed, so the list below is also the order of the end, read backwards.
+import { resolve } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import type { Closers } from '../kernel/closers.ts';
 import type { Database } from '../kernel/data/database.ts';
@@ -7,7 +8,9 @@ import type { Log } from '../kernel/log.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
 import type { AgentConfig } from './config.ts';
 import {
+  context,
   createContainment,
+  createProgramRunner,
   createRegistry,
   files,
   loadPlugins,
@@ -25,9 +28,12 @@ import {
   type PluginFile,
   type PluginOwner,
   type PluginRegistry,
+  type ProgramRunner,
+  type ReadOutput,
   type Workspace,
 } from './plugins/index.ts';
-import { childEnvironment, startOrphanReaper } from './processes/index.ts';
+import { childEnvironment, openSandbox, startOrphanReaper, type Sandbox } from './processes/index.ts';
+import type { ConfiguredRule } from './permissions/index.ts';
 import type { Chat } from './sessions/index.ts';
 import {
   chatRoutes,
@@ -46,14 +52,18 @@ export interface ExtensionOptions {
   execute(instructions: string): Promise<{ runId: string }>;
   /** Not called before `start`. */
   chat(): Chat;
+  /** Not called before `start`. */
+  readOutput: ReadOutput;
   workspace: Workspace;
   /** The environment of the agent; child processes get its search path, home and language. */
   env: Readonly<Record<string, string | undefined>>;
   /** Beside the built-in plugins and those of the configuration. */
   plugins: readonly Plugin[];
-  /** Whether standard output is the log, so that lines which plugins print must become lines of it. */
+  /**
+   * Whether standard output is the log, so that printed lines of plugins must become lines of it.
+   */
   logsPrints: boolean;
-  /** Gets the secrets of the plugin configuration. */
+  /** Receives the secrets of the plugin configuration. */
   redactor: Pick<Redactor, 'hold'>;
   fetch: typeof fetch;
   clock: Clock;
@@ -63,13 +73,20 @@ export interface ExtensionOptions {
 export interface Extensions {
   registry: PluginRegistry;
   pluginCore: PluginCore;
+  /** Rules for calls of tools, out of the configuration. */
+  permissionRules: readonly ConfiguredRule[];
+  /** What the operator has to know about the sandbox; undefined when programs are confined. */
+  notice: string | undefined;
   /** Of the plugin and service routes, in the configured variant. */
   handlers: Readonly<Record<string, unknown>>;
-  /** To be called before the agent listens. A plugin or service that fails to start is `failed`; the others run. */
+  /**
+   * Call it before the agent listens. A plugin or service that fails to start is `failed`; the
+   * others run.
+   */
   start(): Promise<void>;
 }
 
-/** Throws when a plugin or a service is not valid, or its configuration does not fit; nothing has started then. */
+/** Throws for an invalid plugin, service or configuration; then nothing has started. */
 export async function createExtensions(closers: Closers, options: ExtensionOptions): Promise<Extensions> {
   const { config, workspace, clock, log } = options;
   const reaper = startOrphanReaper({ log });
@@ -78,12 +95,15 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   closers.defer(() => containment.close());
   const env = { ...childEnvironment(options.env), ...reaper.env };
   const file = await readPluginFile(config.pluginConfig);
+  workspace.protect(programFiles(file, config, workspace.root));
+  const sandbox = await startSandbox(options);
+  const programs = createProgramRunner({ sandbox, workspace, env });
 
   const foreignPlugins = [
     ...options.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })),
     ...(await loadPlugins(config.plugins, containment)),
   ];
-  const allPlugins = [...builtInPlugins(options, { file, env, containment }), ...foreignPlugins];
+  const allPlugins = [...builtInPlugins(options, { file, programs, containment }), ...foreignPlugins];
   const registry = createRegistry(
     allPlugins.map(({ plugin, owner }) => owner?.contain(plugin) ?? plugin),
     {
@@ -96,7 +116,7 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
     },
   );
   closers.defer(() => registry.stop());
-  // Reading the availability updates the state, which takes the plugin's tools away.
+  // Reading the availability updates the state, which removes the plugin's tools.
   containment.onFailure((name) => void registry.plugin(name)?.availability());
 
   const directory = createDirectory({
@@ -106,12 +126,11 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
         .filter((plugin) => plugin.isActive())
         .flatMap(({ definition }) => definition.services ?? []),
       ...[...file.services].map(([name, definition]) =>
-        processService({ name, ...definition, workspace: workspace.root, baseEnv: env, clock }),
+        processService({ name, ...definition, prepareProgram: programs.prepare, clock }),
       ),
     ],
     limits: { startMs: config.pluginStartMs },
-    workspace: workspace.root,
-    env,
+    prepareProgram: programs.prepare,
     timeoutMs: config.commandTimeoutMs,
     clock,
     log,
@@ -122,6 +141,8 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   return {
     registry,
     pluginCore: core,
+    permissionRules: file.permissions,
+    notice: describeSandbox(sandbox),
     handlers,
     async start() {
       await registry.start(workspace.root);
@@ -130,26 +151,64 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   };
 }
 
-// Built-in plugins are the agent's own code, whose errors end the process like any other. Only `mcp` has an owner, which
-// contains its errors like those of foreign plugins: most of it is an SDK that handles what servers send.
+// Says at the start what commands can do: a sandbox that is missing must not be found out by its absence.
+async function startSandbox({ config, workspace, env, log }: ExtensionOptions): Promise<Sandbox> {
+  const sandbox = await openSandbox({
+    workspace: workspace.root,
+    hidden: workspace.hidden,
+    read: config.sandboxRead.map((path) => resolve(path)),
+    isOff: config.unsafeShell,
+    path: env['PATH'],
+  });
+  if (sandbox.isOff)
+    log.warn({}, 'commands, MCP servers and services run without a sandbox, as --unsafe-shell asks');
+  if (sandbox.missing !== undefined)
+    log.warn(
+      { reason: sandbox.missing },
+      'there is no sandbox: shell is off, and so are MCP servers and services that are programs',
+    );
+  return sandbox;
+}
+
+// What the agent itself starts or loads: words of commands that name a file, and plugins.
+function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig, root: string): string[] {
+  const ofServers = [...mcpServers.values()].flatMap((server) =>
+    'command' in server
+      ? [server.command, ...(server.args ?? [])].map((word) => resolve(server.cwd ?? root, word))
+      : [],
+  );
+  const ofServices = [...services.values()].flatMap(({ command, commands = {} }) =>
+    [command, ...Object.values(commands).map((one) => one.command)].flat().map((word) => resolve(root, word)),
+  );
+  return [...config.plugins.map((path) => resolve(path)), ...ofServers, ...ofServices].filter((path) =>
+    path.startsWith(`${root}/`),
+  );
+}
+
+function describeSandbox({ isOff, missing }: Sandbox): string | undefined {
+  if (isOff) return 'The agent runs commands without a sandbox, with all rights of this user.';
+  return missing === undefined ? undefined : `The agent's shell is off. ${missing}`;
+}
+
+// Built-in plugins are the agent's own code, whose errors end the process like any
+// other. Only `mcp` has an owner, which contains its errors like those of foreign
+// plugins: most of it is an SDK that handles what servers send.
 function builtInPlugins(
-  { database, agentId, workspace, execute, redactor, fetch, clock, log }: ExtensionOptions,
-  {
-    file,
-    env,
-    containment,
-  }: { file: PluginFile; env: Readonly<Record<string, string>>; containment: Containment },
+  { database, agentId, workspace, execute, readOutput, redactor, fetch, clock, log }: ExtensionOptions,
+  { file, programs, containment }: { file: PluginFile; programs: ProgramRunner; containment: Containment },
 ): { plugin: Plugin; owner?: PluginOwner }[] {
-  // pg-boss takes a while to load and polls the database; an agent without a schedule needs none of it.
+  // pg-boss takes a while to load and polls the database; an agent without a schedule needs
+  // neither.
   const openJobs = async () =>
     (await import('../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
   const servers = file.mcpServers;
   return [
     { plugin: files(workspace) },
-    { plugin: shell({ workspace, env, clock }) },
+    { plugin: shell({ workspace, programs, clock }) },
+    { plugin: context({ readOutput }) },
     { plugin: memory({ store: noteStore(database, agentId) }) },
     {
-      plugin: mcp({ servers, workspace: workspace.root, env, redactor, fetch, clock, log }),
+      plugin: mcp({ servers, workspace: workspace.root, programs, redactor, fetch, clock, log }),
       owner: containment.owner('mcp'),
     },
     {

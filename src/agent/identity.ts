@@ -1,6 +1,7 @@
-// The caller of a request. Tokens carry no users and no roles: a caller holds one of this agent's tokens or is a guest.
+// The caller of a request. Tokens carry no users and no roles: a caller holds one of
+// this agent's tokens or is a guest.
 
-/** Of one request: a guest, or the holder of a token of this agent. */
+/** A guest, or the holder of one of this agent's tokens. */
 export type Identity = { kind: 'guest' } | { kind: 'agent'; agentId: string; tokenId: string };
 
 /** The owner of an Idempotency-Key: the agent itself, so that a key survives a new token. */

@@ -1,19 +1,23 @@
-// The shape of a service of the agent: something that runs beside the requests, has a state, and offers actions to
-// users and commands to the operator. The supervisor runs it; a definition only says how it starts and stops.
+// The type of a service of the agent: a long-running part with a state, actions for users and
+// commands for the operator. The supervisor runs it; a definition only knows how to start and stop
+// it.
 import type { JsonSchema } from '../kernel/contract/schema.ts';
 import type { Log } from '../kernel/log.ts';
-import type { ProcessResult } from './processes/index.ts';
+import type { ProcessResult, SandboxSettings } from './processes/index.ts';
 
-/** What `start` gets. */
+/** The argument of `start`. */
 export interface ServiceStartContext {
-  /** Aborted when the start is late, and when the service stops. */
+  /** Aborted at the deadline of the start, and when the service stops. */
   signal: AbortSignal;
   log: Log;
-  /** Reports that the service has ended by itself; the supervisor starts it again. Callers can read the reason. */
+  /**
+   * Reports that the service has ended by itself; the supervisor restarts it. Callers can read the
+   * reason.
+   */
   failed(reason: string): void;
 }
 
-/** What an action or a command gets beside its input. */
+/** The second argument of an action or a command. */
 export interface ServiceCallContext {
   /** Aborted at the deadline and when the service stops. */
   signal: AbortSignal;
@@ -21,7 +25,10 @@ export interface ServiceCallContext {
   log: Log;
   /** Ends the call with a reason that its caller may read. */
   refuse(reason: string): never;
-  /** Runs a program in the workspace under the deadline of the call. Its whole process tree has ended when this resolves. */
+  /**
+   * Runs a program in the workspace under the deadline of the call. Its whole
+   * process tree has ended when this resolves.
+   */
   program(command: readonly string[], options?: { input?: string }): Promise<ProcessResult>;
 }
 
@@ -38,9 +45,16 @@ export interface ServiceDefinition {
   title: string;
   /** Whether it starts with the agent; true by default. */
   autostart?: boolean;
+  /**
+   * Of the programs that its actions and commands run; by default they see the workspace and have no network.
+   */
+  sandbox?: SandboxSettings;
   /** Resolves once the service runs. A throw is a failed attempt. */
   start(context: ServiceStartContext): Promise<void>;
-  /** Resolves once nothing of the service runs. Called after every start, also one that was late or has failed. */
+  /**
+   * Resolves once every part of the service has ended. Called after every start, including a late
+   * or failed one.
+   */
   stop(): Promise<void>;
   /** Polled while the service runs; false, a throw and a late answer each count as one miss. */
   healthy?(): Promise<boolean>;

@@ -1,5 +1,5 @@
-// One call of an action. Input that does not fit, a throw, a hang and a result that is not JSON all end in an outcome
-// with a text for the model; none of them ends more than this call.
+// One call of an action. Invalid input, an exception, a hang and a result that is not JSON each end
+// in an outcome with a text for the model; none of them affects more than this call.
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -14,17 +14,24 @@ export interface ActionCall {
   input: unknown;
   workspace: string;
   sessionId?: string;
-  /** A person or the policy for unattended runs has approved the call; otherwise an action that needs approval is refused. */
+  /**
+   * A person or the policy for unattended runs has approved the call; otherwise an
+   * action that needs approval is refused.
+   */
   isApproved?: boolean;
   /** Aborted when the run ends. */
   signal: AbortSignal;
-  /** The call fails after this time, whether or not the action reacts to its signal; an action may declare a longer one. */
+  /**
+   * The call fails after this time, whether or not the action reacts to its signal;
+   * an action may declare a longer one.
+   */
   timeoutMs: number;
   clock: Clock;
   log: Log;
 }
 
-// The model gets the result again in every later step, so a larger one would crowd out everything else.
+// The model gets the result again in every later step, so a larger one would displace everything
+// else.
 const maxOutputBytes = 512 * 1024;
 
 /** Runs the action with a copy of the input, so that it cannot change what is recorded. Never throws. */
@@ -116,7 +123,8 @@ function refuse(reason: string): never {
   throw new Problem('impossible', 'action_refused', String(reason).toWellFormed().slice(0, 2_000));
 }
 
-// Through JSON and back, so that the log holds exactly what the model gets; a result that is not JSON throws.
+// Through JSON and back, so that the log contains exactly what the model gets; throws for a result
+// that is not JSON.
 function toOutput(tool: Tool, result: unknown, log: Log): unknown {
   const text = JSON.stringify(result ?? null) ?? 'null';
   if (Buffer.byteLength(text) > maxOutputBytes) {

@@ -1,19 +1,19 @@
-// Attributes code of plugins to its plugin (AsyncLocalStorage). An error outside of any call, such as in a timer or an
-// unhandled rejection, would end the process; here it fails the plugin, and so does `process.exit()`, which throws. Lines
-// printed on standard output go to the log.
+// Attributes running code to its plugin (AsyncLocalStorage). An error outside of any call, such as
+// in a timer or an unhandled rejection, would end the process; here it fails the plugin, and so
+// does `process.exit()`, which throws. Printed lines go to the log.
 import type { Log } from '../../kernel/log.ts';
 import { type CodeOwner, containErrors, currentOwner, runAs } from '../../kernel/operator-errors.ts';
 import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
 import type { PluginHooks } from './definition/hooks.ts';
 import type { Action, Plugin, StartContext } from './definition/plugin.ts';
 
-/** The plugin that code belongs to. */
+/** The plugin that owns running code. */
 export interface PluginOwner {
   /** The path of the file until the plugin is loaded. */
   name: string;
   /** Why the plugin is unavailable for the rest of this process; undefined while it works. */
   readonly failure: string | undefined;
-  /** Attributes the work, and all that it starts, to this plugin. */
+  /** Attributes the work, and everything that it starts, to this plugin. */
   run<T>(work: () => T): T;
   /** The same plugin with each function attributed to it. */
   contain(plugin: Plugin): Plugin;
@@ -28,7 +28,7 @@ export interface Containment {
 }
 
 const lateFailure =
-  'It threw an error outside of any call, or tried to end the process; the log says why. It stays unavailable until the agent starts again.';
+  'It threw an error outside of any call, or tried to end the process; the log has the details. It stays unavailable until the agent restarts.';
 const maxLineLength = 8 * 1024;
 
 /** `logsPrints`: standard output is the log, so a plugin's printed lines must become lines of it. */
@@ -187,7 +187,7 @@ function containActions(
 ): Record<string, Action> {
   return mapValues(actions, (action) => ({
     ...action,
-    ...pick(attribution, action, ['run', 'needsApproval']),
+    ...pick(attribution, action, ['run', 'needsApproval', 'permissions']),
   }));
 }
 
@@ -198,7 +198,7 @@ function containService(service: ServiceDefinition, attribution: CodeOwner): Ser
   ): Record<string, ServiceOperation> =>
     mapValues(operations, (operation) => ({ ...operation, ...pick(attribution, operation, ['run']) }));
   return {
-    ...pick(attribution, service, ['name', 'title', 'autostart', 'start', 'stop', 'healthy']),
+    ...pick(attribution, service, ['name', 'title', 'autostart', 'sandbox', 'start', 'stop', 'healthy']),
     ...(actions === undefined ? {} : { actions: containOperations(actions) }),
     ...(commands === undefined ? {} : { commands: containOperations(commands) }),
   };

@@ -1,5 +1,5 @@
-// What both variants of the plugin routes answer from: summaries, availability and one action by its two names. The
-// variants differ in the names of members alone.
+// Shared by both variants of the plugin routes: summaries, availability and one action by its two
+// names. The variants differ only in names of members.
 import type {
   ManagedPluginState,
   PluginAvailability,
@@ -18,7 +18,10 @@ export interface ActionRequest {
   plugin: string;
   action: string;
   payload: Readonly<Record<string, unknown>>;
-  /** Whether it comes over HTTP or from a command on this machine; an action declares which of the two it accepts. */
+  /**
+   * The origin of the call, HTTP or a command on this machine; an action declares which of them it
+   * accepts.
+   */
   caller: 'api' | 'command';
   /** The `toolCallId` of the hooks. */
   callId: string;
@@ -31,7 +34,7 @@ export interface PluginCore {
   summaries(): Promise<PluginSummary[]>;
   /** Throws `plugin_not_found`. */
   availability(plugin: string): Promise<PluginAvailability>;
-  /** The result of the action. Throws the Problem that kept it from having one. */
+  /** The result of the action. Throws the Problem that prevented one. */
   call(request: ActionRequest): Promise<unknown>;
 }
 

@@ -1,12 +1,13 @@
-// Calls the hooks of all plugins, each under a deadline and with a copy of the value. A hook that throws, hangs or returns
-// something invalid is skipped; a guard that fails refuses, since a guard must not be bypassed by breaking it.
+// Calls the hooks of all plugins, each with a deadline and a copy of the value. A hook that throws,
+// hangs or returns an invalid value is skipped; a guard that fails refuses, since it must not be
+// bypassed by breaking it.
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './definition/hooks.ts';
 
-/** One plugin as the engine sees it. */
+/** One plugin from the view of the engine. */
 export interface HookOwner {
   name: string;
   hooks: PluginHooks;
@@ -33,7 +34,7 @@ interface Hook {
 
 interface EngineOptions {
   owners: readonly HookOwner[];
-  /** Of one hook function. */
+  /** Deadline of one hook function. */
   timeoutMs: number;
   clock: Clock;
   log: Log;
@@ -57,7 +58,7 @@ export function createHooks(options: EngineOptions): HookEngine {
             );
           else current = next;
         } catch {
-          // callHook has logged it; the next pipeline gets the value as it was.
+          // callHook has logged it; the next pipeline gets the unchanged value.
         }
       }
       return current;
@@ -67,14 +68,14 @@ export function createHooks(options: EngineOptions): HookEngine {
         if (owner.hasFailedToStart() && hasHook(owner, 'guards', name))
           throw refusal(
             owner.name,
-            'it did not start, so nothing passes its guard; start the agent again without its error, or disable the plugin',
+            'it did not start, so calls of its guard are refused; correct the error and restart the agent, or disable the plugin',
           );
         for (const hook of hookOf(owner, 'guards', name)) await callGuard(hook, value, context, options);
       }
     },
     effect(name, value, context) {
       for (const hook of hooksOf('effects', name)) {
-        // An effect comes after the fact and may outlive the work, so it does not get the work's signal.
+        // An effect comes after the work and may outlive it, so it does not get the work's signal.
         const { signal: _signal, ...rest } = context;
         const running = callHook(hook, value, rest, options).then(
           () => {},
@@ -112,7 +113,7 @@ function hookOf(owner: HookOwner, kind: HookKind, name: HookName): Hook[] {
   return run === undefined ? [] : [{ owner, kind, name, run }];
 }
 
-/** Rejects when the hook throws, is late or outlives its work, and logs that. */
+/** Rejects and logs when the hook throws, is late or outlives its work. */
 async function callHook(
   { owner, kind, name, run }: Hook,
   value: unknown,
@@ -140,7 +141,7 @@ async function callHook(
       },
     );
   } catch (error) {
-    // A guard refuses by throwing a Problem; that is its work and no failure.
+    // A guard refuses by throwing a Problem, which is no failure.
     if (!(kind === 'guards' && error instanceof Problem)) hookLog.warn({ err: error }, 'a hook failed');
     throw error;
   } finally {
@@ -159,20 +160,21 @@ async function callGuard(
   try {
     verdict = await callHook(hook, value, context, options);
   } catch (error) {
-    const reason = error instanceof Problem ? error.message : 'its guard failed, so nothing passes it';
+    const reason = error instanceof Problem ? error.message : 'its guard failed, so the call is refused';
     throw refusal(plugin, reason, error);
   }
   if (verdict === undefined || verdict === null) return;
   const reason = typeof verdict === 'object' && 'refuse' in verdict ? verdict.refuse : undefined;
   if (typeof reason === 'string') throw refusal(plugin, reason);
-  options.log.warn({ plugin, hook: hook.name }, 'a guard answered something that is no verdict');
-  throw refusal(plugin, 'its guard gave no verdict, so nothing passes it');
+  options.log.warn({ plugin, hook: hook.name }, 'a guard returned an invalid verdict');
+  throw refusal(plugin, 'its guard returned no verdict, so the call is refused');
 }
 
 // These members are any JSON, so a pipeline may change their type.
 const untypedMembers: ReadonlySet<string> = new Set(['input', 'output']);
 
-// The members of `before` with the values of `after`, through JSON; undefined when a member is missing or of another type.
+// The members of `before` with the values of `after`, through JSON; undefined when a
+// member is missing or of another type.
 function withMembersOf<Value extends object>(before: Value, after: unknown): Value | undefined {
   if (typeof after !== 'object' || after === null) return undefined;
   const result: Record<string, unknown> = {};

@@ -1,4 +1,4 @@
-// Plugins: their shape, the registry, one call of an action, and the built-in plugins.
+// Plugins: their types, the registry, one call of an action, and the built-in plugins.
 export { createContainment, type Containment, type PluginOwner } from './containment.ts';
 export { callAction, type ActionOutcome } from './call-action.ts';
 export {
@@ -8,6 +8,7 @@ export {
   type Availability,
   type Plugin,
   type StartContext,
+  type ToolPermission,
 } from './definition/plugin.ts';
 export {
   noHooks,
@@ -24,11 +25,13 @@ export { readPluginFile, type PluginFile } from './plugin-file.ts';
 export type { PluginCore } from './core.ts';
 export { plugins, type PluginRoutes } from './plugins.ts';
 export { createRegistry, type PluginConfig, type PluginRegistry } from './registry.ts';
+export { context, type ReadOutput } from './builtin/context.ts';
 export { files } from './builtin/files.ts';
 export { mcp } from './builtin/mcp.ts';
 export { memory } from './builtin/memory.ts';
 export { schedule } from './builtin/schedule.ts';
 export { shell } from './builtin/shell.ts';
+export { createProgramRunner, type ProgramRunner } from './builtin/program-runner.ts';
 export { isWithin, isWithinDatabase } from './builtin/secret-places.ts';
 export { openWorkspace, type Workspace } from './builtin/workspace.ts';
 export { noteStore, scheduleStore } from './builtin/store.ts';

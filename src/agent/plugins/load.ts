@@ -1,5 +1,5 @@
-// Loads plugins from files named by the operator, once at the start and never for a request: only the operator may give
-// the agent code to run.
+// Loads plugins from files named by the operator, once at the start and never on request: only the
+// operator may give the agent code to run.
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
@@ -8,9 +8,9 @@ import type { Containment, PluginOwner } from './containment.ts';
 import type { Plugin } from './definition/plugin.ts';
 
 /**
- * The `plugin` or the default export of each file, in this order. A file may import `definePlugin` from `townhall`
- * wherever it lies. The returned owner contains the plugin's code from its first line on. Throws a SettingError that names
- * the file.
+ * The `plugin` or the default export of each file, in this order. A file may import `definePlugin`
+ * from `townhall` from any folder. The returned owner contains the plugin's code from its first
+ * line on. Throws a SettingError with the file's name.
  */
 export async function loadPlugins(
   paths: readonly string[],
@@ -18,7 +18,7 @@ export async function loadPlugins(
 ): Promise<{ plugin: Plugin; owner: PluginOwner }[]> {
   const plugins: { plugin: Plugin; owner: PluginOwner }[] = [];
   if (paths.length === 0) return plugins;
-  // A plugin file may lie outside of any node_modules that holds `townhall`.
+  // A plugin file may be outside of any node_modules that contains `townhall`.
   const resolving = resolveTownhall(() => true);
   try {
     for (const path of paths) {
@@ -38,7 +38,7 @@ async function loadPlugin(path: string): Promise<Plugin> {
     (stats) => stats.isFile(),
     () => false,
   );
-  if (!isFile) throw new SettingError(`--plugin: there is no file ${path}.`);
+  if (!isFile) throw new SettingError(`--plugin: the file ${path} does not exist.`);
   let module: Record<string, unknown>;
   try {
     module = await importFile(path);
@@ -50,7 +50,7 @@ async function loadPlugin(path: string): Promise<Plugin> {
   const plugin = module['plugin'] ?? module['default'];
   if (typeof plugin !== 'object' || plugin === null || !('name' in plugin) || !('actions' in plugin)) {
     throw new SettingError(
-      `--plugin: ${path} exports no plugin; export what definePlugin returns, as \`plugin\` or as the default.`,
+      `--plugin: ${path} exports no plugin; export the result of definePlugin as \`plugin\` or as the default.`,
     );
   }
   return plugin as Plugin;

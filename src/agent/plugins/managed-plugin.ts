@@ -1,5 +1,6 @@
-// One plugin as the agent runs it: settings, start and stop under deadlines, state and tools. Whatever the plugin's own
-// code does, such as a throw or a hang, ends in the plugin's state and never in an exception of the agent.
+// One plugin as the agent runs it: settings, start and stop with deadlines, state and tools. An
+// exception or a hang of the plugin's own code changes the plugin's state and never becomes an
+// exception of the agent.
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isRecord } from '../../kernel/json-value.ts';
@@ -25,11 +26,14 @@ export interface ManagedPlugin {
   readonly tools: ReadonlyMap<string, Tool>;
   /** The plugin's part of the system prompt; undefined when it has none or its function failed. */
   system(): string | undefined;
-  /** Asks the plugin, within a deadline, and updates the state. Never throws. */
+  /** Calls the plugin, within a deadline, and updates the state. Never throws. */
   availability(): Promise<PluginAvailability>;
-  /** As of the last call of `availability`. */
+  /** The result of the last call of `availability`. */
   state(): { state: PluginState; reasons: string[]; since: string };
-  /** Whether its hooks are called: it is enabled and did not fail to start. A later failure removes its tools but keeps its guards. */
+  /**
+   * Whether its hooks are called: it is enabled and did not fail to start. A later
+   * failure removes its tools but keeps its guards.
+   */
   isActive(): boolean;
   hasFailedToStart(): boolean;
   start(workspace: string): Promise<void>;
@@ -42,7 +46,7 @@ export interface ManagedPluginOptions {
   startMs: number;
   stopMs: number;
   availabilityMs: number;
-  /** Why the plugin is unavailable for good: an error that it threw outside of any call. */
+  /** Why the plugin is permanently unavailable: an error that it threw outside of any call. */
   lateFailure(): string | undefined;
   clock: Clock;
   log: Log;
@@ -59,7 +63,9 @@ type Lifecycle =
 
 class TimeoutError extends Error {}
 
-/** Throws when the plugin is not valid: a name that no tool may have, a schema that is none, settings that do not fit. */
+/**
+ * Throws for an invalid plugin: a name that no tool may have, an invalid schema, invalid settings.
+ */
 export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): ManagedPlugin {
   requireName('plugin', plugin.name);
   requireSettings(plugin, options.settings);
@@ -96,7 +102,8 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
   function offer(actions: Readonly<Record<string, Action>>): void {
     const tools = toolsOf(actions, { ...toolContext, nameShape: offeredNameShape });
     const duplicate = [...tools.keys()].find((name) => ownTools.has(name));
-    if (duplicate !== undefined) throw new Error(`The action "${duplicate}" is the plugin's own already.`);
+    if (duplicate !== undefined)
+      throw new Error(`The action "${duplicate}" is one of the plugin's own actions already.`);
     offeredTools = tools;
   }
 
@@ -129,7 +136,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
     try {
       await withTimeout(async () => plugin.stop?.(), timeout(options.stopMs, clock));
     } catch (error) {
-      log.warn({ err: error }, 'a plugin did not stop well');
+      log.warn({ err: error }, 'a plugin did not stop without errors');
     }
   }
 
@@ -169,7 +176,7 @@ function timeout(ms: number, clock: Clock): Parameters<typeof withTimeout>[1] {
 function describeStartError(error: unknown, startMs: number): string {
   return error instanceof TimeoutError
     ? `It did not start within ${startMs / 1000} seconds.`
-    : 'It failed to start; the log says why.';
+    : 'It failed to start; the log has the details.';
 }
 
 async function askPlugin(
@@ -184,11 +191,11 @@ async function askPlugin(
       timeout(availabilityMs, clock),
     );
     if (!isRecord(answer) || typeof answer['available'] !== 'boolean')
-      return unavailable('It gave no answer to the question whether it is available.');
+      return unavailable('It returned no valid availability.');
     return { enabled: true, available: answer['available'], reasons: readReasons(answer['reasons']) };
   } catch (error) {
-    log.warn({ err: error }, 'a plugin could not say whether it is available');
-    return unavailable('It could not say whether it is available.');
+    log.warn({ err: error }, 'the availability of a plugin could not be determined');
+    return unavailable('Its availability could not be determined.');
   }
 }
 
@@ -197,7 +204,7 @@ function systemText(plugin: Plugin, log: Log): string | undefined {
     const text: unknown = typeof plugin.system === 'function' ? plugin.system() : plugin.system;
     return typeof text === 'string' && text !== '' ? text.slice(0, maxSystemLength) : undefined;
   } catch (error) {
-    log.warn({ err: error }, 'a plugin has no system text now');
+    log.warn({ err: error }, 'the system text of a plugin failed');
     return undefined;
   }
 }

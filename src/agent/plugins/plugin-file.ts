@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { compileSchema, type JsonSchema } from '../../kernel/contract/schema.ts';
 import { SettingError } from '../../kernel/settings.ts';
+import type { SandboxSettings } from '../processes/index.ts';
 import type { McpServer } from './definition/mcp-server.ts';
 import type { PluginConfig } from './registry.ts';
 import { listErrors } from './tool.ts';
@@ -11,11 +12,21 @@ export interface ProcessDefinition {
   title?: string;
   command: string[];
   env?: Record<string, string>;
+  sandbox?: SandboxSettings;
   autostart?: boolean;
   commands?: Record<string, { description?: string; command: string[] }>;
 }
 
+/** A rule for calls of tools. */
+export interface RuleDefinition {
+  tool: string;
+  pattern?: string;
+  effect: 'allow' | 'ask' | 'deny';
+  expiresAt?: string;
+}
+
 export interface PluginFile {
+  permissions: readonly RuleDefinition[];
   plugins: ReadonlyMap<string, PluginConfig>;
   mcpServers: ReadonlyMap<string, McpServer>;
   services: ReadonlyMap<string, ProcessDefinition>;
@@ -26,9 +37,35 @@ const stringMap = { type: 'object', additionalProperties: { type: 'string' } };
 const argv = { ...strings, minItems: 1 };
 const names = { type: 'string', pattern: '^[a-z][a-z0-9-]{0,30}$' };
 
+const absolutePaths = { type: 'array', items: { type: 'string', pattern: '^/' } };
+const sandbox = {
+  anyOf: [
+    { const: false },
+    {
+      type: 'object',
+      properties: { network: { type: 'boolean' }, read: absolutePaths, write: absolutePaths },
+      additionalProperties: false,
+    },
+  ],
+};
+
 const fileSchema: JsonSchema = {
   type: 'object',
   properties: {
+    permissions: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['tool', 'effect'],
+        properties: {
+          tool: { type: 'string', pattern: '^[a-z*][a-z0-9*-]{0,62}(\\.[a-z0-9*-]{1,63})?$' },
+          pattern: { type: 'string', minLength: 1, maxLength: 1000 },
+          effect: { enum: ['allow', 'ask', 'deny'] },
+          expiresAt: { type: 'string', pattern: '^\\d{4}-\\d{2}-\\d{2}(T[0-9:.]+Z)?$' },
+        },
+        additionalProperties: false,
+      },
+    },
     plugins: {
       type: 'object',
       propertyNames: names,
@@ -48,6 +85,7 @@ const fileSchema: JsonSchema = {
           args: strings,
           env: stringMap,
           cwd: { type: 'string' },
+          sandbox,
           url: { type: 'string', pattern: '^https?://' },
           headers: stringMap,
           type: { type: 'string' },
@@ -68,6 +106,7 @@ const fileSchema: JsonSchema = {
           title: { type: 'string' },
           command: argv,
           env: stringMap,
+          sandbox,
           autostart: { type: 'boolean' },
           commands: {
             type: 'object',
@@ -87,9 +126,10 @@ const fileSchema: JsonSchema = {
   additionalProperties: false,
 };
 
-/** Without a path nothing is configured. Throws a SettingError that names each member which does not fit. */
+/** Without a path nothing is configured. Throws a SettingError that names each invalid member. */
 export async function readPluginFile(path: string | undefined): Promise<PluginFile> {
-  if (path === undefined) return { plugins: new Map(), mcpServers: new Map(), services: new Map() };
+  if (path === undefined)
+    return { permissions: [], plugins: new Map(), mcpServers: new Map(), services: new Map() };
   const text = await readFile(path, 'utf8').catch(() => {
     throw new SettingError(`--plugin-config: the file ${path} cannot be read.`);
   });
@@ -106,15 +146,18 @@ export async function readPluginFile(path: string | undefined): Promise<PluginFi
     );
   }
   const {
+    permissions = [],
     plugins = {},
     mcpServers = {},
     services = {},
   } = content as {
+    permissions?: RuleDefinition[];
     plugins?: Record<string, PluginConfig>;
     mcpServers?: Record<string, McpServer>;
     services?: Record<string, ProcessDefinition>;
   };
   return {
+    permissions,
     plugins: new Map(Object.entries(plugins)),
     mcpServers: new Map(Object.entries(mcpServers)),
     services: new Map(Object.entries(services)),

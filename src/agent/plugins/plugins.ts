@@ -1,4 +1,4 @@
-// The routes of plugins in the configured variant, and the console's summary, which both variants have.
+// The routes of plugins in the configured variant, and the console's summary for both variants.
 import type { Service } from '../service.ts';
 import { pluginCore, type PluginCore, type PluginCoreOptions } from './core.ts';
 import { classicRoutes } from './routes-classic.ts';

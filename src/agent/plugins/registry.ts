@@ -1,5 +1,5 @@
-// The plugins of one agent, and their actions as tools by name. Built once, at the start; two claims on one name, an
-// unknown hook and an invalid schema stop the start.
+// The plugins of one agent, and their actions as tools by name. Built once, at the start; duplicate
+// names, unknown hooks and invalid schemas stop the start.
 import { systemClock, type Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { createHooks } from './hook-engine.ts';
@@ -12,7 +12,7 @@ export interface PluginRegistry {
   /** In the given order, which is also the order of their hooks. */
   plugins: readonly ManagedPlugin[];
   plugin(name: string): ManagedPlugin | undefined;
-  /** The tools that can be used now. Their order is stable, since providers cache prompts by it. */
+  /** The currently available tools. Their order is stable, since providers cache prompts by it. */
   readonly tools: readonly Tool[];
   tool(name: string): Tool | undefined;
   /** The parts of the system prompt that plugins contribute. */
@@ -37,13 +37,13 @@ export interface RegistryOptions {
   startMs?: number;
   stopMs?: number;
   availabilityMs?: number;
-  /** Why a plugin is unavailable for good; undefined while it is sound. */
+  /** Why a plugin is permanently unavailable; undefined otherwise. */
   lateFailureOf?: (plugin: string) => string | undefined;
   clock?: Clock;
   log?: Log;
 }
 
-// For a registry that is only read, such as by a test.
+// The log of a registry that is only read, as by a test.
 const silent: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
 const kinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
 
@@ -101,7 +101,7 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
         .flatMap((plugin) => [...plugin.tools.values()]);
     },
     tool(name) {
-      // Names of plugins and actions have no underscore, so the first one joins the two.
+      // Names of plugins and actions have no underscore, so the first one separates the two.
       const index = name.indexOf('_');
       return index < 0 ? undefined : managed.get(name.slice(0, index))?.tools.get(name.slice(index + 1));
     },
@@ -121,7 +121,8 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
   };
 }
 
-// A resolve has one answer, so a name has at most one resolver; the other kinds may have many hooks a name.
+// A resolve has one answer, so a name has at most one resolver; other kinds may have several hooks
+// for a name.
 function claimHooks({ name, hooks = {} }: Plugin, resolvers: Map<string, string>): void {
   for (const kind of Object.keys(hooks)) {
     if (!kinds.includes(kind as keyof PluginHooks))

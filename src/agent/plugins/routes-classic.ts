@@ -1,4 +1,5 @@
-// The plugin routes of the classic variant: members `pluginName` and `actionName`; listPlugins returns summaries.
+// The plugin routes of the classic variant: members `pluginName` and `actionName`;
+// listPlugins returns summaries.
 import type { Operations } from '../../contract/agent-classic/operations.gen.ts';
 import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';

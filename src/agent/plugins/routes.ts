@@ -1,5 +1,5 @@
-// The plugin routes of the current variant: members `plugin_name` and `action_name`; listPlugins returns states,
-// listCatalog summaries.
+// The plugin routes of the current variant: members `plugin_name` and `action_name`;
+// listPlugins returns states, listCatalog summaries.
 import type { Operations } from '../../contract/agent/operations.gen.ts';
 import type { Handlers } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';

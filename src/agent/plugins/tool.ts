@@ -1,9 +1,10 @@
-// Makes tools out of the actions of a plugin: names that every provider takes, compiled schemas, the approval policy.
+// Turns the actions of a plugin into tools: names that every provider accepts, compiled schemas,
+// the approval policy.
 import { compileSchema, type JsonSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
 import type { ProblemDetail } from '../../kernel/problem.ts';
-import type { Action, Plugin } from './definition/plugin.ts';
+import type { Action, Plugin, ToolPermission } from './definition/plugin.ts';
 
-/** One action as the model knows it. */
+/** One action from the view of the model. */
 export interface Tool {
   /** `<plugin>_<action>`, unique in the registry. */
   name: string;
@@ -12,10 +13,12 @@ export interface Tool {
   definition: Action;
   settings: Readonly<Record<string, unknown>>;
   check: SchemaCheck;
-  /** Of the result; absent when the action declares no output schema. */
+  /** Checks the result; absent without an output schema. */
   checkOutput?: SchemaCheck;
-  /** Whether a person has to approve a call with this very input. */
+  /** Whether a person has to approve a call with this input. */
   needsApproval(input: unknown): boolean;
+  /** What permission rules look at. */
+  permissions(input: unknown): Promise<readonly ToolPermission[]>;
   /** Of the tool's plugin; read before each call. */
   availability(): Promise<PluginAvailability>;
 }
@@ -26,13 +29,17 @@ export interface PluginAvailability {
   reasons: string[];
 }
 
-// Some providers take at most 64 characters of [A-Za-z0-9_-] for a tool; an underscore joins the two names.
+// Some providers accept at most 64 characters of [A-Za-z0-9_-] for a tool; an underscore joins the
+// two names.
 const nameShape = /^[a-z][a-z0-9-]{0,30}$/;
-/** Of an action offered at run time: derived from a foreign name, so it may be as long as the tool's name allows. */
+/**
+ * The name of an action added at run time is derived from a foreign one, so it may be as long as a
+ * tool's name allows.
+ */
 export const offeredNameShape = /^[a-z][a-z0-9-]*$/;
 const maxToolNameLength = 64;
 
-/** By the action's name. Throws when a name or a schema is not valid. */
+/** By the action's name. Throws for an invalid name or schema. */
 export function toolsOf(
   actions: Readonly<Record<string, Action>>,
   context: Pick<Tool, 'plugin' | 'settings' | 'availability'> & { nameShape?: RegExp },
@@ -57,13 +64,14 @@ export function toolsOf(
             checkOutput: compile(`output schema of "${name}"`, definition.output, { isObject: false }),
           }),
       needsApproval: (input) => needsApproval(definition, input, settings),
+      permissions: (input) => permissionsOf(definition, input),
       availability,
     });
   }
   return tools;
 }
 
-/** Throws when a plugin or an action may not have this name. */
+/** Throws when the name is invalid for a plugin or an action. */
 export function requireName(owner: string, name: string, shape = nameShape): void {
   if (typeof name === 'string' && shape.test(name)) return;
   throw new Error(
@@ -71,7 +79,10 @@ export function requireName(owner: string, name: string, shape = nameShape): voi
   );
 }
 
-/** Throws when the settings do not fit the plugin's settings schema; without a schema it takes none. */
+/**
+ * Throws when the settings do not match the plugin's settings schema; a plugin without one has no
+ * settings.
+ */
 export function requireSettings(plugin: Plugin, settings: Readonly<Record<string, unknown>>): void {
   if (plugin.settings === undefined) {
     if (Object.keys(settings).length > 0) throw new Error(`The plugin "${plugin.name}" takes no settings.`);
@@ -103,6 +114,10 @@ function needsApproval(
   } catch {
     return true;
   }
+}
+
+async function permissionsOf(definition: Action, input: unknown): Promise<readonly ToolPermission[]> {
+  return (await definition.permissions?.(structuredClone(input) as never)) ?? [{}];
 }
 
 function compile(name: string, schema: JsonSchema, { isObject }: { isObject: boolean }): SchemaCheck {

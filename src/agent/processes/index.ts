@@ -1,4 +1,4 @@
-// Child processes of the agent: how they are started, bounded and ended with everything that they have started.
+// Child processes of the agent: their start, their limits, and the end of all their descendants.
 export { startOrphanReaper, type OrphanReaper } from './orphan-reaper.ts';
 export {
   childEnvironment,
@@ -9,3 +9,4 @@ export {
   type ProcessResult,
   type RunningProcess,
 } from './process.ts';
+export { openSandbox, type Sandbox, type SandboxedProgram, type SandboxSettings } from './sandbox.ts';

@@ -1,7 +1,7 @@
-// Marks a child process so that its descendants are recognized in any process group. Descendants inherit two marks: an
-// environment variable, and a hard RLIMIT_FSIZE of some exabytes whose number is unique to the process. A command that
-// empties its environment and leaves its group and session still carries the limit, since a hard limit can only be
-// lowered. The limit is too high to bound any file.
+// Marks a child process so that its descendants are recognized in any process group. Descendants
+// inherit two marks: an environment variable, and a hard RLIMIT_FSIZE of some exabytes whose number is
+// unique to the process. A command that empties its environment and leaves its group and session still
+// carries the limit, since a hard limit can only be lowered. The limit is too high to bound any file.
 import { createHash, randomUUID } from 'node:crypto';
 import { accessSync, constants, statSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -19,12 +19,15 @@ export interface ProcessMark {
 /** Marks every child process of an agent, for the orphan reaper. */
 export const agentVariable = 'TOWNHALL_KEEPER';
 const processVariable = 'TOWNHALL_PROGRAM';
-// The limit in decimal: ten digits of the agent, then nine of the process. Shells count in blocks of 512 bytes, and 512
-// divides 10^9, so the agent's digits stay readable. The number stays below 2^63.
+// The limit in decimal: ten digits of the agent, then nine of the process. Shells count in blocks of
+// 512 bytes, and 512 divides 10^9, so the agent's digits stay readable. The number stays below 2^63.
 const maxMarks = 1_953_125;
 let marks = 0;
 
-/** Throws an error with `code` ENOENT or EACCES, as `spawn` does, when there is no such program or it may not be run. */
+/**
+ * Throws an error with `code` ENOENT or EACCES, as `spawn` does, when there is no
+ * such program or it may not be run.
+ */
 export function markCommand(
   command: readonly string[],
   { folder, env }: { folder: string; env: Readonly<Record<string, string>> },
@@ -54,7 +57,8 @@ export function agentDigits(agentMark: string): string {
   return String(4_000_000_000 + number);
 }
 
-// The shell that sets the limit would report a missing program only by an exit code that the program might use too.
+// The shell that sets the limit would report a missing program only by an exit code
+// that the program might use too.
 function requireProgram(file: string, folder: string, path = '/usr/bin:/bin'): void {
   const candidates = file.includes('/')
     ? [resolve(folder, file)]

@@ -1,6 +1,6 @@
-// Ends the agent's child processes when the agent is killed or runs out of memory. A small shell script waits on a pipe
-// that only the agent holds. When the pipe closes, the script ends every process whose environment or file size limit
-// carries the agent's mark, in any process group.
+// Ends the agent's child processes when the agent is killed or runs out of memory. A small shell
+// script waits on a pipe that only the agent holds. When the pipe closes, the script ends every
+// process whose environment or file size limit carries the agent's mark, in any process group.
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../../kernel/log.ts';
@@ -13,8 +13,8 @@ export interface OrphanReaper {
   close(): void;
 }
 
-// The script reads the mark from the pipe: in its arguments or environment it would find itself. Without /proc it reads
-// the environment from ps. SIGKILL follows SIGTERM after two seconds.
+// The script reads the mark from the pipe: in its arguments or environment it would find itself.
+// Without /proc it reads the environment from ps. SIGKILL follows SIGTERM after two seconds.
 const scriptOf = (digits: string): string => `
 read -r mark || exit 0
 while read -r _; do :; done
@@ -41,10 +41,14 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 `;
 
-/** To be started before any child process. Without a /bin/sh it logs a warning, and children outlive a killed agent. */
+/**
+ * To be started before any child process. Without a /bin/sh it logs a warning, and
+ * children outlive a killed agent.
+ */
 export function startOrphanReaper({ log }: { log: Log }): OrphanReaper {
   const mark = randomUUID();
-  // A process group of its own, so that Ctrl-C at the agent's terminal does not end the script before the agent.
+  // A process group of its own, so that Ctrl-C at the agent's terminal does not end
+  // the script before the agent.
   const child = spawn('/bin/sh', ['-c', scriptOf(agentDigits(mark))], {
     cwd: '/',
     env: { PATH: '/usr/bin:/bin:/usr/sbin:/sbin' },

@@ -1,4 +1,4 @@
-// The output of a process under a bound: the first half and the last half of it, since a beginning and an end tell most.
+// Bounded output of a process: its first half and its last half, since both ends matter more than the middle.
 
 export interface BoundedOutput {
   /** Returns how many bytes were added so far. */
@@ -25,7 +25,7 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
       if (rest.length > 0) {
         tail.push(Buffer.from(rest.subarray(-half)));
         tailBytes += Math.min(rest.length, half);
-        // Joining only now and then keeps a flood of small chunks linear in its bytes.
+        // Joining rarely keeps the cost linear for many small chunks.
         if (tailBytes > 2 * half) {
           tail = [Buffer.from(Buffer.concat(tail).subarray(-half))];
           tailBytes = half;
@@ -44,7 +44,8 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
   };
 }
 
-// Drops ANSI escape sequences and replaces other control characters: a model cannot read them and pays for them.
+// Drops ANSI escape sequences and replaces other control characters: a model cannot
+// read them and pays for them.
 function printable(bytes: Buffer): string {
   return bytes
     .toString('utf8')

@@ -1,5 +1,5 @@
-// Child processes of the agent: shell commands, commands of services, services. A process ends with all of its descendants
-// when it is stopped, whether or not it handles SIGTERM, and its output is kept up to a bound.
+// Child processes of the agent: shell commands, commands of services, services. Stopping a process
+// also ends all of its descendants, whether or not it handles SIGTERM; its output is bounded.
 import { settlesWithin } from '../../kernel/async.ts';
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.ts';
@@ -13,14 +13,18 @@ export interface ProcessOptions {
   command: readonly string[];
   /** Absolute. */
   folder: string;
-  /** The whole environment: nothing of the agent's own is added. */
+  /** The whole environment; no variable of the agent is added. */
   env: Readonly<Record<string, string>>;
   /** Written to standard input, which is empty without it. */
   input?: string | undefined;
-  /** Of standard output and standard error together; half is kept from the beginning and half from the end. */
+  /**
+   * Of standard output and standard error together; half is kept from the beginning and half from the end.
+   */
   maxOutputBytes: number;
   /** Between SIGTERM and SIGKILL. */
   graceMs?: number;
+  /** Whether the command is bubblewrap, whose end kills what runs in it. */
+  isSandboxed?: boolean | undefined;
   clock: Clock;
 }
 
@@ -28,12 +32,15 @@ export interface ProcessEnd {
   /** Null when a signal ended the process. */
   exitCode: number | null;
   signal: string | null;
-  /** `exit` when it ended by itself, else why it was ended. */
+  /** `exit` when the process ended by itself, else the reason for ending it. */
   because: 'exit' | 'deadline' | 'aborted' | 'flood';
 }
 
 export interface RunningProcess {
-  /** Resolves once the process and its descendants are gone; rejects with a Problem when it could not be started. */
+  /**
+   * Resolves once the process and its descendants are gone; rejects with a Problem
+   * when it could not be started.
+   */
   readonly ended: Promise<ProcessEnd>;
   /** Ends the process and its descendants; resolves when they are gone. */
   stop(because?: 'deadline' | 'aborted'): Promise<ProcessEnd>;
@@ -46,7 +53,7 @@ const floodBytes = 64 * 1024 * 1024;
 // A descendant that escaped the tree could hold the pipes open for ever.
 const pipeCloseMs = 500;
 
-/** The variables that child processes get of an environment: search path, home, user, language, time zone. */
+/** The variables of an environment that child processes get: search path, home, user, language, time zone. */
 export function childEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   const passed = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_[A-Z]+|TZ|TMPDIR)$/;
   return Object.fromEntries(
@@ -58,7 +65,7 @@ export function childEnvironment(env: Readonly<Record<string, string | undefined
 
 /** Never throws: a process that cannot be started rejects `ended`. */
 export function startProcess(options: ProcessOptions): RunningProcess {
-  const { maxOutputBytes, graceMs = 2_000, clock } = options;
+  const { maxOutputBytes, graceMs = 2_000, isSandboxed = false, clock } = options;
   const output = boundedOutput(maxOutputBytes);
   let child: ChildProcess;
   let mark: ProcessMark;
@@ -76,7 +83,7 @@ export function startProcess(options: ProcessOptions): RunningProcess {
   function end(reason: ProcessEnd['because']): Promise<void> {
     if (ending === undefined) {
       because = reason;
-      ending = endTree(child.pid, { mark, graceMs, clock });
+      ending = endTree(child.pid, { mark, graceMs, isSandboxed, clock });
     }
     return ending;
   }
@@ -109,7 +116,9 @@ export interface ProcessResult extends ProcessEnd {
   truncated: boolean;
 }
 
-/** Runs a process until it ends, its deadline passes or the signal is aborted; its descendants are gone then. */
+/**
+ * Runs a process until it ends, its deadline passes or the signal is aborted; its descendants are gone then.
+ */
 export async function runProcess(options: RunOptions): Promise<ProcessResult> {
   const { signal, timeoutMs, clock } = options;
   if (signal.aborted)
@@ -132,19 +141,20 @@ export async function runProcess(options: RunOptions): Promise<ProcessResult> {
 }
 
 /**
- * For a process that other code spawns: the command and environment that mark it and its descendants, and a function
- * that ends those. Throws a Problem when there is no such program.
+ * For a process that other code spawns: the command and environment that mark it and its
+ * descendants, and a function that ends those. Throws a Problem when there is no such program.
  */
 export function prepareCommand(
   command: readonly string[],
-  options: { folder: string; env: Readonly<Record<string, string>> },
+  options: { folder: string; env: Readonly<Record<string, string>>; isSandboxed?: boolean },
 ): { command: readonly string[]; env: Record<string, string>; end(clock: Clock): Promise<void> } {
   try {
     const mark = markCommand(command, options);
     return {
       command: mark.command,
       env: mark.env,
-      end: (clock) => endTree(undefined, { mark, graceMs: 1_000, clock }),
+      end: (clock) =>
+        endTree(undefined, { mark, graceMs: 1_000, isSandboxed: options.isSandboxed ?? false, clock }),
     };
   } catch (cause) {
     throw startProblem(cause);

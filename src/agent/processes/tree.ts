@@ -1,5 +1,5 @@
-// Ends a process and its descendants: SIGTERM, a grace period, SIGKILL. Descendants that have left the process group are
-// found by their mark.
+// Ends a process and its descendants: SIGTERM, a grace period, SIGKILL. Descendants
+// that have left the process group are found by their mark.
 import { readdir, readFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.ts';
 import type { ProcessMark } from './mark.ts';
@@ -12,14 +12,20 @@ const afterKillMs = 2_000;
 /** Resolves when nothing of the tree is left, at the latest two seconds after `graceMs`. */
 export async function endTree(
   group: number | undefined,
-  { mark, graceMs, clock }: { mark: ProcessMark; graceMs: number; clock: Clock },
+  {
+    mark,
+    graceMs,
+    isSandboxed,
+    clock,
+  }: { mark: ProcessMark; graceMs: number; isSandboxed: boolean; clock: Clock },
 ): Promise<void> {
   const killAtMs = clock.monotonicMs() + graceMs;
   // List strays first: once the group has ended, their parent is gone and no longer leads to them.
   const strays = await listTree(group, mark);
-  const hadGroup = group !== undefined && sendSignal(-group, 'SIGTERM');
+  const hadGroup = group !== undefined && sendSignal(-group, isSandboxed ? 0 : 'SIGTERM');
   if (hadGroup || strays.length > 0) {
-    for (const pid of strays) sendSignal(pid, 'SIGTERM');
+    // SIGTERM would end bubblewrap at once and kill the program without its grace; SIGKILL below ends both.
+    for (const pid of strays) if (!isSandboxed || !(await isBubblewrap(pid))) sendSignal(pid, 'SIGTERM');
     for (
       let waitMs = shortestPollMs;
       clock.monotonicMs() < killAtMs;
@@ -39,6 +45,11 @@ export async function endTree(
   }
 }
 
+async function isBubblewrap(pid: number): Promise<boolean> {
+  const name = await readFile(`/proc/${pid}/comm`, 'latin1').catch(() => '');
+  return name.trim() === 'bwrap';
+}
+
 function sendSignal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
     process.kill(pid, name);
@@ -55,8 +66,8 @@ interface ProcessRow {
   belongs: boolean;
 }
 
-// The process group, every marked process, and the children of all these; zombies do not count. Without /proc only the
-// group can be checked.
+// The process group, every marked process, and the children of all these; zombies do
+// not count. Without /proc only the group can be checked.
 async function listTree(group: number | undefined, mark: ProcessMark): Promise<number[]> {
   const names = await readdir('/proc').catch(() => null);
   if (names === null) return group !== undefined && sendSignal(-group, 0) ? [-group] : [];
@@ -78,7 +89,8 @@ async function readProcess(
   mark: ProcessMark,
 ): Promise<ProcessRow | undefined> {
   const stat = await readFile(`/proc/${name}/stat`, 'latin1').catch(() => '');
-  // proc_pid_stat(5): the program's name stands in parentheses and may hold any character; state, parent and group follow.
+  // proc_pid_stat(5): the program's name stands in parentheses and may hold any
+  // character; state, parent and group follow.
   const [state, parent, processGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   if (state === undefined || state === '' || 'ZX'.includes(state)) return undefined;
   const belongs = Number(processGroup) === group || (await carriesMark(name, mark));

@@ -1,5 +1,5 @@
-// The service `chat` puts messages into the queue of a session. It runs nothing itself: while it is stopped it refuses
-// messages, and messages that are queued already still run.
+// The service `chat` puts messages into the queue of a session. It runs nothing itself: while it is
+// stopped it refuses messages, and queued ones still run.
 import type { Attachment, ExecuteReceipt } from '../../contract/agent/types.gen.ts';
 import type { Service } from '../service.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
@@ -12,7 +12,7 @@ interface ChatMessage {
   attachments?: readonly Omit<Attachment, 'type'>[];
 }
 
-/** The queue of the chats, as this service needs it. */
+/** The part of the chats' queue that this service needs. */
 interface ChatQueue {
   send(message: ChatMessage & { origin: 'service'; requestId: string }): Promise<ChatReceipt>;
 }

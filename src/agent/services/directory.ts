@@ -1,5 +1,5 @@
-// The services of one agent by name, each behind its supervisor. Built once, when the agent starts; two services of one
-// name stop the start.
+// The services of one agent by name, each with its supervisor. Built once, when the agent starts;
+// duplicate names stop the start.
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
@@ -35,9 +35,15 @@ export interface ServiceDirectory {
   /** Throws `service_not_found`. */
   view(name: string): ServiceView;
   control(name: string, command: ServiceCommand): Promise<{ changed: boolean; service: ServiceView }>;
-  /** The result as JSON. Throws a Problem: `service_stopped` while the service does not run, or what ended the call. */
+  /**
+   * The result as JSON. Throws a Problem: `service_stopped` while the service does not run, or the
+   * error of the call.
+   */
   call(request: ServiceCallRequest): Promise<unknown>;
-  /** Starts the services that start with the agent, and waits as long as `control` does. Never throws: see their states. */
+  /**
+   * Starts the services that start with the agent, and waits as long as `control` does. Never
+   * throws; the states show failures.
+   */
   start(): Promise<void>;
   /** Stops all services, the last one first. */
   close(): Promise<void>;
@@ -50,7 +56,7 @@ interface Entry {
   commands: ReadonlyMap<string, Operation>;
 }
 
-/** Throws when a service has no valid name, or one that another has. */
+/** Throws for an invalid or duplicate service name. */
 export function createDirectory(
   options: OperationOptions & {
     services: readonly ServiceDefinition[];
@@ -91,7 +97,8 @@ export function createDirectory(
       const entry = find(service);
       const operation = requireOperation(entry, kind, name);
       const running = requireRunning(entry);
-      return callOperation({ operation, payload, running, ...rest }, options);
+      const { sandbox } = entry.definition;
+      return callOperation({ operation, payload, running, sandbox, ...rest }, options);
     },
     async start() {
       await Promise.all(

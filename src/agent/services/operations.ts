@@ -1,10 +1,15 @@
-// One call of an action or a command of a service, under its deadline and no longer than the service runs.
+// One call of a service's action or command, limited by its deadline and by the service's run.
 import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { compileSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
-import { runProcess, type ProcessResult } from '../processes/index.ts';
+import {
+  runProcess,
+  type ProcessResult,
+  type SandboxedProgram,
+  type SandboxSettings,
+} from '../processes/index.ts';
 import type { ServiceCallContext, ServiceOperation } from '../service-definition.ts';
 
 export interface Operation {
@@ -12,10 +17,15 @@ export interface Operation {
   check: SchemaCheck;
 }
 
+export type PrepareProgram = (request: {
+  command: readonly string[];
+  ownEnv?: Readonly<Record<string, string>> | undefined;
+  settings?: SandboxSettings | undefined;
+}) => Promise<SandboxedProgram>;
+
 export interface OperationOptions {
-  workspace: string;
-  /** The environment of child processes. */
-  env: Readonly<Record<string, string>>;
+  /** Makes the command that runs a program in its sandbox. */
+  prepareProgram: PrepareProgram;
   timeoutMs: number;
   clock: Clock;
 }
@@ -25,6 +35,8 @@ export interface OperationCall {
   payload: Readonly<Record<string, unknown>>;
   /** Aborted when the service stops. */
   running: AbortSignal;
+  /** Of the service. */
+  sandbox?: SandboxSettings | undefined;
   /** Aborted when the caller is gone. */
   signal: AbortSignal;
   requestId: string;
@@ -33,12 +45,12 @@ export interface OperationCall {
 
 const maxProcessOutputBytes = 1024 * 1024;
 const maxResultBytes = 2 * 1024 * 1024;
-// At the deadline of the call its processes are ended too, and the action can still return how they ended: ten seconds
-// for them, then a tenth of one for the action.
+// At the deadline of a call its processes are ended, too, and the action may still report how they
+// ended: ten seconds for them, then a tenth of a second for the action.
 const processEndMs = 10_000;
 const lastResultMs = 100;
 
-/** Throws when a name or a schema is not valid. */
+/** Throws for an invalid name or schema. */
 export function compileOperations(
   service: string,
   definitions: Readonly<Record<string, ServiceOperation>> = {},
@@ -54,10 +66,13 @@ export function compileOperations(
   );
 }
 
-/** The result as JSON. Throws a Problem when the call is refused, fails, is late, or outlives its service or caller. */
+/**
+ * The result as JSON. Throws a Problem when the call is refused, fails, times out, or outlives its
+ * service or caller.
+ */
 export async function callOperation(
   call: OperationCall,
-  { workspace, env, timeoutMs, clock }: OperationOptions,
+  { prepareProgram, timeoutMs, clock }: OperationOptions,
 ): Promise<unknown> {
   const { operation, running, log } = call;
   checkPayload(operation, call.payload);
@@ -71,7 +86,9 @@ export async function callOperation(
     refuse,
     program(command, { input } = {}) {
       const limits = { maxOutputBytes: maxProcessOutputBytes, timeoutMs };
-      const result = runProcess({ command, folder: workspace, env, input, ...limits, signal, clock });
+      const result = prepareProgram({ command, settings: call.sandbox }).then((program) =>
+        runProcess({ ...program, input, ...limits, signal, clock }),
+      );
       processes.add(result);
       result.catch(() => {});
       return result;
@@ -100,7 +117,7 @@ export async function callOperation(
   } catch (error) {
     if (error instanceof Problem) throw error;
     log.warn({ err: error }, 'an operation of a service failed');
-    throw new Problem('upstream_failed', 'action_failed', 'The service failed at this call.', {
+    throw new Problem('upstream_failed', 'action_failed', 'The service failed during this call.', {
       cause: error,
     });
   } finally {

@@ -1,7 +1,13 @@
-// A service out of the configuration: a command that the agent keeps running, such as a development server or a watcher.
-// It is started again when it ends; the command `output` returns what it has printed.
+// A service of the configuration: a command that the agent keeps running, such as a development
+// server or a watcher. It is restarted when it ends; the command `output` returns its output.
 import type { Clock } from '../../kernel/clock.ts';
-import { startProcess, type ProcessEnd, type RunningProcess } from '../processes/index.ts';
+import {
+  startProcess,
+  type ProcessEnd,
+  type RunningProcess,
+  type SandboxSettings,
+} from '../processes/index.ts';
+import type { PrepareProgram } from './operations.ts';
 import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
 
 const maxOutputBytes = 1024 * 1024;
@@ -15,20 +21,20 @@ export function processService(options: {
   env?: Readonly<Record<string, string>>;
   autostart?: boolean;
   commands?: Readonly<Record<string, { description?: string; command: readonly string[] }>>;
-  workspace: string;
-  /** The environment that `env` is added to. */
-  baseEnv: Readonly<Record<string, string>>;
+  sandbox?: SandboxSettings;
+  prepareProgram: PrepareProgram;
   clock: Clock;
 }): ServiceDefinition {
-  const { name, title = name, command, workspace, clock } = options;
-  const env = { ...options.baseEnv, ...options.env };
+  const { name, title = name, command, env: ownEnv, sandbox: settings, prepareProgram, clock } = options;
   let current: RunningProcess | undefined;
   return {
     name,
     title,
     ...(options.autostart === undefined ? {} : { autostart: options.autostart }),
+    ...(settings === undefined ? {} : { sandbox: settings }),
     async start({ failed }) {
-      current = startProcess({ command, folder: workspace, env, maxOutputBytes, graceMs, clock });
+      const program = await prepareProgram({ command, ownEnv, settings });
+      current = startProcess({ ...program, maxOutputBytes, graceMs, clock });
       current.ended.then(
         (end) => failed(describeEnd(end)),
         () => failed('The program cannot be started.'),
@@ -39,7 +45,7 @@ export function processService(options: {
     },
     commands: {
       output: {
-        description: 'What the program has said: the beginning and the end of it.',
+        description: 'The output of the program: its beginning and its end.',
         input: noInput,
         run: async () => current?.output() ?? { text: '', bytes: 0, truncated: false },
       },
@@ -67,7 +73,7 @@ function configuredCommands(
 }
 
 function describeEnd({ exitCode, signal, because }: ProcessEnd): string {
-  if (because === 'flood') return 'It was ended because it said too much.';
+  if (because === 'flood') return 'It was ended because of too much output.';
   return exitCode === null
     ? `It was ended by ${signal ?? 'a signal'}.`
     : `It ended by itself with the exit code ${exitCode}.`;

@@ -1,5 +1,5 @@
-// One run of a service: its start, its health checks and its stop, each under a deadline. Nothing here throws: what goes
-// wrong becomes the reason why the run has failed.
+// One run of a service: start, health checks and stop, each with a deadline. Nothing here throws:
+// an error becomes the reason for the run's failure.
 import { pause, withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -7,21 +7,21 @@ import { Problem } from '../../kernel/problem.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
 
 export interface RunLimits {
-  /** Of one attempt to start, and of one stop. */
+  /** Deadline of an attempt to start, and below of a stop. */
   startMs: number;
   stopMs: number;
-  /** Between two health checks, and the deadline of each. */
+  /** Interval between two health checks, and the deadline of each. */
   healthMs: number;
-  /** Failed health checks in a row that end a run. */
+  /** Consecutive failed health checks that end a run. */
   healthMisses: number;
 }
 
 export interface ServiceRun {
   /** Aborted when the run ends. */
   readonly signal: AbortSignal;
-  /** Null once the service runs, else why it does not. `interrupt` ends the wait. */
+  /** Null once the service runs, else the reason why it does not. `interrupt` ends the wait. */
   start(interrupt: AbortSignal): Promise<string | null>;
-  /** Why the service failed while it ran; null when `interrupt` is aborted first. */
+  /** The reason when the service fails; null when `interrupt` is aborted first. */
   watch(interrupt: AbortSignal): Promise<string | null>;
   /** Resolves within `stopMs`, whether or not the service has ended by then. */
   stop(): Promise<void>;
@@ -75,7 +75,7 @@ export function createRun(
         await pause(limits.healthMs, { clock, signal: cancel });
         if (cancel.aborted) break;
         misses = (await isHealthy()) ? 0 : misses + 1;
-        if (misses >= limits.healthMisses) fail('It was not healthy any more.');
+        if (misses >= limits.healthMisses) fail('Its health checks failed.');
       }
       return failure;
     },
@@ -84,7 +84,7 @@ export function createRun(
       try {
         await withDeadline(() => definition.stop(), limits.stopMs);
       } catch (error) {
-        log.warn({ err: error }, 'a service did not stop well');
+        log.warn({ err: error }, 'a service did not stop without errors');
       }
     },
   };
@@ -92,10 +92,10 @@ export function createRun(
 
 class TimeoutError extends Error {}
 
-// The text of a foreign error may hold secrets, so only a Problem's is shown.
+// Texts of foreign errors may contain secrets, so only a Problem's text is shown.
 function describeStartError(error: unknown, startMs: number): string {
   if (error instanceof TimeoutError) return `It did not start within ${startMs / 1000} seconds.`;
-  return error instanceof Problem ? error.message : 'It failed to start; the log says why.';
+  return error instanceof Problem ? error.message : 'It failed to start; the log has the details.';
 }
 
 function untilAborted(signal: AbortSignal): Promise<void> {

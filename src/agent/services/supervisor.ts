@@ -1,5 +1,6 @@
-// The lifecycle of one service: stopped, starting, running, stopping, and failed after its retries. A single driver moves
-// the state towards the requested target, so that fifty callers at once share one start.
+// The lifecycle of one service: stopped, starting, running, stopping, and failed after its retries.
+// A single driver moves the state towards the requested target, so that fifty concurrent callers
+// share one start.
 import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -14,27 +15,30 @@ export interface ServiceSnapshot {
   state: ServiceState;
   /** When it entered this state. */
   since: string;
-  /** How often it was started again, by itself or on request, since the agent was. */
+  /** How often it was restarted, by itself or on request, since the agent started. */
   restarts: number;
   lastError: string | null;
 }
 
 export interface ServiceSupervisor {
   snapshot(): ServiceSnapshot;
-  /** Resolves when the state is reached, at the latest after `waitMs`. Says whether the command changed anything. */
+  /**
+   * Resolves when the state is reached, after `waitMs` at the latest. Returns whether the command
+   * changed anything.
+   */
   control(command: ServiceCommand): Promise<{ changed: boolean }>;
-  /** Aborted when the present run ends; null while the service does not run. */
+  /** Aborted when the current run ends; null while the service does not run. */
   running(): AbortSignal | null;
-  /** Stops the service for good. */
+  /** Stops the service permanently. */
   close(): Promise<void>;
 }
 
 export interface SupervisorLimits extends RunLimits {
   /** How long `control` waits. */
   waitMs: number;
-  /** Attempts after the first one; then the service has failed. */
+  /** Attempts after the first one; then the service is `failed`. */
   retries: number;
-  /** Before the first retry, doubled each time up to `longestBackOffMs`. */
+  /** Pause before the first retry, doubled each time up to `longestBackOffMs`. */
   backOffMs: number;
   longestBackOffMs: number;
   /** A run of this length resets the count of failures. */
@@ -70,11 +74,11 @@ interface Supervision {
   since: string;
   /** `restarted` is set only while the service runs and becomes `running` once that run is being ended. */
   target: 'running' | 'restarted' | 'stopped';
-  /** In a row: failed starts and runs that ended by themselves. */
+  /** Consecutive failures: failed starts, and runs that ended by themselves. */
   failures: number;
   restarts: number;
   lastError: string | null;
-  /** Aborted, and replaced, to end the driver's present wait. */
+  /** Aborted and replaced to end the driver's current wait. */
   interrupt: AbortController;
   /** Called once, at the next change of the phase. */
   watchers: (() => void)[];
@@ -102,7 +106,7 @@ export function createSupervisor(
   let isClosed = false;
 
   function drive(): void {
-    // An attempt to start that is under way serves a further start as well; every other wait ends.
+    // A running attempt to start also serves a further start; every other wait ends.
     const { phase, target } = service;
     const isAttempt = phase.state === 'starting' && !phase.isBackingOff && target === 'running';
     if (!isAttempt) {
@@ -112,7 +116,7 @@ export function createSupervisor(
     driver ??= reachTarget(service).finally(() => {
       driver = null;
       notify(service);
-      // A command may have come between the driver's last check and its end.
+      // A command may have arrived between the driver's last check and its end.
       if (!isSettled(service)) drive();
     });
   }
@@ -128,7 +132,7 @@ export function createSupervisor(
   async function start(command: 'start' | 'restart'): Promise<{ changed: boolean }> {
     const { state } = service.phase;
     const changed = command === 'restart' || service.target === 'stopped' || state === 'failed';
-    // A start under way serves a restart as well.
+    // A running start also serves a restart.
     if (command === 'restart' && state === 'running') service.target = 'restarted';
     else if (service.target === 'stopped') service.target = 'running';
     if (state === 'failed') enter(service, { state: 'stopped' });
@@ -167,7 +171,7 @@ export function createSupervisor(
   };
 }
 
-/** The driver: one transition after the other until there is nothing left to do. */
+/** The driver: one transition after the other until the target is reached. */
 async function reachTarget(service: Supervision): Promise<void> {
   while (!isSettled(service)) {
     const { phase, target } = service;
@@ -178,7 +182,7 @@ async function reachTarget(service: Supervision): Promise<void> {
   }
 }
 
-// A service that runs is never settled: the driver watches it.
+// A running service is never settled: the driver watches it.
 function isSettled({ target, phase }: Supervision): boolean {
   return phase.state === (target === 'stopped' ? 'stopped' : 'failed');
 }
@@ -204,7 +208,7 @@ async function watchService(
   service.log.warn({ reason }, 'a service has ended by itself');
   if (service.clock.monotonicMs() - startedMs >= service.limits.stableMs) service.failures = 0;
   await endRun(service, run);
-  // A stop may have come while the run was ending.
+  // A stop may have arrived while the run was ending.
   if (service.target !== 'running' || !countFailure(service)) return;
   service.restarts += 1;
   await backOff(service);
@@ -223,14 +227,14 @@ async function stopService(service: Supervision): Promise<void> {
   enter(service, { state: 'stopped' });
 }
 
-// Between a start that failed and its retry the service counts as starting.
+// Between a failed start and its retry the service counts as starting.
 async function endRun(service: Supervision, run: ServiceRun): Promise<void> {
   if (service.phase.state === 'running' || service.target === 'stopped')
     enter(service, { state: 'stopping' });
   await run.stop();
 }
 
-/** Whether another attempt is due; otherwise the service has failed. */
+/** Whether another attempt is due; otherwise the service is `failed`. */
 function countFailure(service: Supervision): boolean {
   service.failures += 1;
   const isRetried = service.failures <= service.limits.retries;

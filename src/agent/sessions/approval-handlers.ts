@@ -4,6 +4,8 @@ import { toApproval } from './records.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
 export function approvalHandlers({
+  registry,
+  permissions,
   approvals,
   approvalStore,
   requireSession,
@@ -29,6 +31,18 @@ export function approvalHandlers({
         by: identity.tokenId,
         reason: body.reason ?? null,
       });
+      const tool = registry.tool(approval.toolName);
+      if (body.scope !== undefined && body.scope !== 'once' && tool !== undefined)
+        await permissions.grantLike(
+          { tool, input: approval.input },
+          {
+            session: body.scope === 'session' ? session : null,
+            effect: body.decision === 'approve' ? 'allow' : 'deny',
+            pattern: body.pattern,
+            expiresInMs: body.expiresInMs,
+            createdBy: identity.tokenId,
+          },
+        );
       return { status: 200, body: toApproval(approval, session.id) };
     },
   };

@@ -1,5 +1,5 @@
-// Chats: a chat is a session that is found by the id that it has elsewhere. Its first message creates it, and every message
-// goes through its queue.
+// Chats: a chat is a session addressed by an external id. Its first message creates
+// it, and every message goes through its queue.
 import type { Attachment, ExecuteReceipt, SessionKind } from '../../contract/agent/types.gen.ts';
 
 export interface ChatMessage {
@@ -10,7 +10,7 @@ export interface ChatMessage {
   /** For a chat that this message creates: whether a person can decide approvals. */
   attended?: boolean | undefined;
   origin?: SessionKind | 'service' | undefined;
-  /** Of a call that may be repeated: the run is found by it after a crash. */
+  /** Request id of a call with an Idempotency-Key; finds the run after a crash. */
   requestId?: string | undefined;
 }
 
@@ -56,7 +56,7 @@ export function createChat({
       const { queueItemId, queuePosition, sessionId, runId, seq } = receipt;
       return {
         success: true,
-        // Also a message that starts at once: it is the head of the queue, at position 0.
+        // Also set for a message that starts at once: it is the head of the queue, at position 0.
         queued: true,
         queueItemId: queueItemId ?? runId,
         queuePosition,

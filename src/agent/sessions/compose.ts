@@ -4,6 +4,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Traces } from '../../kernel/telemetry/traces.ts';
+import type { ModelDescription } from '../gateway.ts';
+import type { Permissions } from '../permissions/index.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Service } from '../service.ts';
 import { createApprovals } from './approvals/approvals.ts';
@@ -11,11 +13,14 @@ import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
 import { createEventLog } from './event-log/log.ts';
-import { sessionStore, type SessionStore } from './event-log/session-store.ts';
+import { segmentsOf, sessionStore, type SessionStore } from './event-log/session-store.ts';
 import { eventStore } from './event-log/store.ts';
 import type { ChatQueue } from './execute.ts';
+import { createModelLimits } from './model-loop/model-limits.ts';
+import { createPromptRenderer } from './model-loop/prompt.ts';
 import { receiptOfCall } from './receipts.ts';
 import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
+import { sessionNotFound } from './runs/submission.ts';
 import { runStore as openRunStore } from './runs/store.ts';
 import { removeSession, sessionService } from './sessions.ts';
 import { createInputSubmitter, type InputSubmitter } from './submit.ts';
@@ -27,9 +32,10 @@ export interface SessionsOptions {
   dataDir: string;
   workspace: string;
   registry: PluginRegistry;
+  permissions: Permissions;
   defaultModel: string;
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
-  contextTokens(modelId: string): Promise<number | null>;
+  describeModel(modelId: string): Promise<ModelDescription>;
   limits: RunLimits & {
     executeWaitMs: number;
     approvalTtlMs: number;
@@ -46,24 +52,21 @@ export interface Sessions {
   runs: Runs;
   inputs: InputSubmitter;
   store: SessionStore;
+  /** The internal key of a session. Throws 404 when there is no session of this id. */
+  keyOf(sessionId: string): Promise<string>;
   /** The receipt of the run that a call with an Idempotency-Key has accepted; null without one. */
   receiptOf(call: { operationId: string; requestId: string }): ReturnType<typeof receiptOfCall>;
+  /** The output of a tool call by the seq of its event; undefined when the session has none. */
+  readOutput(sessionId: string, seq: number): Promise<unknown>;
   service(chat: ChatQueue): Service<'sessions'>;
 }
 
-// What may wait for a slow reader of the event stream.
+// Limit of events that are buffered for a slow reader of the stream.
 const maxBufferBytes = 1024 * 1024;
 
-/** Starts to load the model loop with the `ai` package, while the caller does other things. */
-export async function preloadModelLoop(): Promise<void> {
-  // `createSessions` imports it again and reports the error.
-  await import('./model-loop/ai-package.ts').catch(() => {});
-}
-
 /** Reads and writes nothing before `runs.recover()`. */
-export async function createSessions(options: SessionsOptions): Promise<Sessions> {
+export function createSessions(options: SessionsOptions): Sessions {
   const { database, agentId, registry, limits, clock } = options;
-  const { toModelMessages, ...loop } = await import('./model-loop/ai-package.ts');
   const store = sessionStore(database);
   const runStore = openRunStore(database);
   const events = eventStore(database);
@@ -71,6 +74,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
   const approvalStore = openApprovalStore(database);
   const attachments = attachmentStore(database);
   const files = attachmentFiles(options.dataDir);
+  const modelLimits = createModelLimits(options.describeModel);
+  const render = createPromptRenderer({ attachments, files });
   const approvals = createApprovals({
     agentId,
     store: approvalStore,
@@ -86,10 +91,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     events,
     eventLog,
     approvals,
-    modelLoop: {
-      ...loop,
-      toModelMessages: (conversation) => toModelMessages(conversation, { attachments, files }),
-    },
+    modelLimits,
+    render,
     hasReplicas: database.engine === 'postgres',
     removeSession: (session) => removeSession({ runs, eventLog, files }, session),
   });
@@ -100,6 +103,15 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
     runs,
     inputs,
     store,
+    async readOutput(sessionId, seq) {
+      const session = await store.session(agentId, { id: sessionId });
+      return session && events.toolOutput(segmentsOf(session), seq);
+    },
+    async keyOf(sessionId) {
+      const session = await store.session(agentId, { id: sessionId });
+      if (!session) throw sessionNotFound();
+      return session.key;
+    },
     receiptOf: (call) => receiptOfCall(runStore, call),
     service: (chat) =>
       sessionService({
@@ -115,6 +127,8 @@ export async function createSessions(options: SessionsOptions): Promise<Sessions
         approvalStore,
         files,
         executeWaitMs,
+        modelLimits,
+        render,
         follow: { heartbeatMs, maxReplayEvents, maxBufferBytes },
       }),
   };

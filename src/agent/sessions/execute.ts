@@ -1,5 +1,5 @@
-// The routes that carry out instructions: in a session of their own, for whose run the caller waits, or in a chat, whose
-// queue takes them.
+// The routes that carry out instructions: in a new session, whose run the caller
+// waits for, or in the queue of a chat.
 import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -14,7 +14,7 @@ import type { Runs } from './runs/runs.ts';
 import { keyedRequestId, type SessionHandlers } from './session-options.ts';
 import type { AcceptedInput, InputSubmitter } from './submit.ts';
 
-/** The chats, as these routes need them. */
+/** The functions of chats that these routes use. */
 export interface ChatQueue {
   send(message: {
     chatId: string;
@@ -89,7 +89,7 @@ export function executeHandlers(
   };
 }
 
-/** `waiting`: the time is over and the run goes on. `gone`: the caller has disconnected. */
+/** `waiting`: the time is over and the run continues. `gone`: the caller has disconnected. */
 type Outcome = CompletedRun | Problem | 'waiting' | 'gone';
 
 async function reply(options: ExecuteOptions, accepted: AcceptedInput, signal: AbortSignal) {
@@ -103,7 +103,7 @@ async function reply(options: ExecuteOptions, accepted: AcceptedInput, signal: A
     const body = { success: true as const, queued, sessionId, runId, queueItemId, queuePosition, seq };
     return { status: 202 as const, body };
   }
-  // Only a caller that the end of a drain cuts off gets this; the run is settled without it.
+  // Only a caller whose wait is aborted by the end of a drain receives this error; the run is settled anyway.
   if (outcome === 'gone')
     throw new Problem('unavailable', 'draining', `The agent is going down. (${runId})`, {
       headers: { 'retry-after': '1' },

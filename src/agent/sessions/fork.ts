@@ -1,5 +1,6 @@
-// Forks share the past of their parent by reference: a fork is one row and an event or two, however long its past is. What
-// was going on at the fork point stays with the parent; a message that was being written ends in the fork where it was cut.
+// Forks share the history of their parent by reference: a fork is one row and an
+// event or two, however long its history is. Activity at the fork point stays with
+// the parent; an unfinished message ends in the fork at its current text.
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
 import { id } from '../../kernel/ids.ts';
@@ -156,6 +157,7 @@ async function createFork(
     system: parent.system,
     metadata: request.metadata ?? parent.metadata,
     attended: parent.attended,
+    mode: parent.mode,
     parentKey: parent.key,
     forkSeq: seq,
     forkMessageId: messageId,
@@ -191,6 +193,7 @@ function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTex
     error,
   };
   if (created?.type !== 'message.created') return [settled];
+  const started = before.find(({ type }) => type === 'run.started');
   const isCompleted = before.some(
     (event) => event.type === 'message.completed' && event.messageId === created.messageId,
   );
@@ -198,8 +201,12 @@ function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTex
   const message: UiMessage = {
     id: created.messageId,
     role: 'assistant',
-    parts: foldEvents(before.slice(at), openTexts),
-    metadata: { runId, status: 'interrupted' },
+    parts: foldEvents(events.slice(at), openTexts),
+    metadata: {
+      runId,
+      status: 'interrupted',
+      ...(started?.type === 'run.started' ? { model: started.model } : {}),
+    },
   };
   return [{ type: 'message.completed', runId, messageId: created.messageId, message }, settled];
 }

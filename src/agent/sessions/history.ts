@@ -1,12 +1,13 @@
-// The routes that read a session: its messages, its event stream, and what a model is shown before the conversation.
+// The routes that read a session: its messages, its event stream, and its system prompt and tools.
 import { createHash } from 'node:crypto';
 import { decodeCursor, encodeCursor, isCursorText, pageLimit } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { estimateTokens } from './event-log/conversation.ts';
+import type { Conversation } from './event-log/conversation.ts';
 import { readEvent, type SessionEvent } from './event-log/events.ts';
 import { follow } from './event-log/follow.ts';
 import { mediaTypes, type StreamFormat } from './event-log/frames.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { estimateJson, estimateMessages, estimateText } from './model-loop/estimate.ts';
 import { hashOf, systemSections, type Section } from './model-loop/system-prompt.ts';
 import { statusOf } from './records.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -18,8 +19,9 @@ export function historyHandlers(
   return {
     'sessions.listMessages': async ({ path, query }) => {
       const session = await requireSession(path.sessionId);
-      const after = query.cursor === undefined ? 0 : readSeqCursor(query.cursor);
-      const page = await events.messagePage(segmentsOf(session), after, pageLimit(query));
+      const { cursor, order = 'asc' } = query;
+      const from = cursor === undefined ? undefined : readSeqCursor(cursor);
+      const page = await events.messagePage(segmentsOf(session), { from, order, limit: pageLimit(query) });
       const nextCursor = page.hasMore ? encodeCursor(String(page.events.at(-1)?.seq)) : null;
       const items = page.events.map(
         (event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message,
@@ -56,7 +58,7 @@ export function historyHandlers(
   };
 }
 
-/** Events after this seq complete the list of messages, those of the message that is being written included. */
+/** Replaying the events after this seq completes the list of messages, including the message in progress. */
 async function replaySeq({ events }: HandlerOptions, session: SessionRecord): Promise<number> {
   const openMessageSeq =
     session.activeRunId === null ? undefined : await events.openMessageSeq(session.key, session.activeRunId);
@@ -80,25 +82,33 @@ function followSession(
 }
 
 async function describeSystem(options: HandlerOptions, session: SessionRecord) {
-  const { eventLog, name, registry, defaultModel, contextTokens } = options;
-  const { summary, messages } = await eventLog.conversation(session, session.headSeq, null);
-  const sections = [...systemSections(name, registry, session), ...summarySections(summary)].map(
-    (section) => ({ ...section, hash: hashOf(section.text), tokens: estimateTokens(section.text) }),
+  const { eventLog, name, registry, defaultModel } = options;
+  const conversation = await eventLog.conversation(session, session.headSeq, null);
+  const sections = [...systemSections(name, registry, session), ...summarySections(conversation.summary)].map(
+    (section) => ({ ...section, hash: hashOf(section.text), tokens: estimateText(section.text) }),
   );
   const tools = describeTools(options);
   const model = session.model ?? defaultModel;
-  const used =
-    estimateTokens(sections.map(({ text }) => text).join('')) +
-    estimateTokens(tools) +
-    estimateTokens(messages.map(({ message }) => message.parts));
   const hashes = [...sections, ...tools].map(({ hash }) => hash);
   return {
     sessionId: session.id,
     sections,
     tools,
-    contextWindow: { model, tokens: await contextTokens(model), used },
+    contextWindow: await describeWindow(options, { model, conversation, sections, tools }),
     hash: createHash('sha256').update(hashes.join('\n')).digest('hex'),
   };
+}
+
+async function describeWindow(
+  { modelLimits, render }: HandlerOptions,
+  request: { model: string; conversation: Conversation; sections: readonly Section[]; tools: unknown },
+) {
+  const { model, conversation, sections, tools } = request;
+  const { contextTokens, takes } = await modelLimits.of(model);
+  const view = { model, takes, maxTextTokens: Number.POSITIVE_INFINITY };
+  const { messages } = await render({ ...conversation, summary: null }, view);
+  const fixed = estimateText(sections.map(({ text }) => text).join('')) + estimateJson(tools);
+  return { model, tokens: contextTokens, used: fixed + estimateMessages(messages) };
 }
 
 function summarySections(summary: string | null): Section[] {

@@ -25,7 +25,7 @@ export function queueHandlers(
     'sessions.prompt': async (call) => {
       const { path, body, headers, signal } = call;
       const waitSeconds = readWaitSeconds(headers.prefer);
-      const parts = body.parts ?? [{ type: 'text' as const, text: body.text ?? '' }];
+      const parts = 'parts' in body ? body.parts : [{ type: 'text' as const, text: body.text }];
       const { receipt, session } = await inputs.submit({
         ...body,
         parts: parts as InputPart[],
@@ -140,7 +140,9 @@ async function showRun({ runStore, events }: HandlerOptions, session: SessionRec
   });
 }
 
-/** The last run of a page. Its place alone is not enough: urgent runs come first, whatever their place is. */
+/**
+ * The last run of a page. The place alone is not enough, because urgent runs are sorted before all others.
+ */
 type QueueCursor = [isUrgent: boolean, place: string];
 
 function isQueueCursor(content: unknown): content is QueueCursor {
@@ -153,7 +155,9 @@ function isBehind({ isUrgent, place }: RunRecord, [isCursorUrgent, cursorPlace]:
   return isUrgent === isCursorUrgent ? place > BigInt(cursorPlace) : isCursorUrgent;
 }
 
-/** Seconds of `Prefer: wait=n` (RFC 7240); null without it. Other preferences are ignored, as the RFC allows. */
+/**
+ * Seconds of `Prefer: wait=n` (RFC 7240); null without it. Other preferences are ignored, as the RFC allows.
+ */
 function readWaitSeconds(prefer: string | undefined): number | null {
   const seconds = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,6})"?/i.exec(prefer ?? '')?.[1];
   return seconds === undefined ? null : Math.min(Number(seconds), maxWaitSeconds);

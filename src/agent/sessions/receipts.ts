@@ -1,5 +1,5 @@
-// What a call with an Idempotency-Key has started, told from the row of its run: the answer that its repetitions get when
-// the caller or the agent left before the end.
+// Rebuilds the receipt of a call with an Idempotency-Key from the row of its run. Repeated
+// requests get it when the caller disconnected or the agent stopped before the end.
 import type { Receipt, RunStore } from './runs/store.ts';
 
 /** Null when the call has accepted no run. */

@@ -4,6 +4,7 @@ import type { ApprovalRecord } from './approvals/store.ts';
 import { readEvent, type StoredEvent } from './event-log/events.ts';
 import type { RunRecord } from './runs/store.ts';
 import type { SessionRecord } from './event-log/session-store.ts';
+import { isCutOff, splitSteps } from './model-loop/prompt-answer.ts';
 
 export function statusOf(
   session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>,
@@ -29,9 +30,16 @@ export function toSession(session: SessionRecord): Session {
     model: session.model,
     reasoningEffort: session.reasoningEffort,
     attended: session.attended,
+    mode: session.mode,
     messageCount: session.messageCount,
     headSeq: session.headSeq,
-    usage: { inputTokens: session.inputTokens, outputTokens: session.outputTokens },
+    usage: {
+      inputTokens: session.inputTokens,
+      outputTokens: session.outputTokens,
+      cachedInputTokens: session.cachedInputTokens,
+      reasoningTokens: session.reasoningTokens,
+      credits: session.credits,
+    },
     metadata: session.metadata,
     createdAt: session.createdAt,
     updatedAt: session.updatedAt,
@@ -85,11 +93,14 @@ export function toQueueItem(run: RunRecord, queuePosition: number): QueueItem {
   };
 }
 
-/** The text of the message's last step. */
+/** The text of the message's last step, with what a broken stream had left of it before. */
 export function lastStepText({ parts }: UiMessage): string {
-  const last = parts.findLastIndex(({ type }) => type === 'step-start');
-  return parts
-    .slice(last + 1)
+  const steps = splitSteps(parts);
+  let first = steps.length - 1;
+  while (first > 0 && isCutOff(steps[first - 1] ?? [])) first -= 1;
+  return steps
+    .slice(Math.max(first, 0))
+    .flat()
     .flatMap((part) => (part.type === 'text' ? [part.text] : []))
     .join('');
 }

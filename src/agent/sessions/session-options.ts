@@ -1,8 +1,9 @@
-// What the handlers of the sessions work with.
+// Dependencies of the handlers of sessions.
 import type { Operations } from '../../contract/agent/operations.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Handler } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
+import type { Permissions } from '../permissions/index.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { ApprovalStore } from './approvals/store.ts';
@@ -11,6 +12,8 @@ import type { FollowLimits } from './event-log/follow.ts';
 import type { EventLog } from './event-log/log.ts';
 import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
 import type { EventStore } from './event-log/store.ts';
+import type { ModelLimits } from './model-loop/model-limits.ts';
+import type { RenderConversation } from './model-loop/prompt.ts';
 import type { Runs } from './runs/runs.ts';
 import type { RunStore } from './runs/store.ts';
 import type { InputSubmitter } from './submit.ts';
@@ -28,10 +31,11 @@ export interface HandlerOptions {
   approvalStore: ApprovalStore;
   files: AttachmentFiles;
   registry: PluginRegistry;
+  permissions: Permissions;
   /** The model of inputs and sessions that name none. */
   defaultModel: string;
-  /** The size of a model's context window, null when unknown. */
-  contextTokens(modelId: string): Promise<number | null>;
+  modelLimits: ModelLimits;
+  render: RenderConversation;
   follow: FollowLimits;
   clock: Clock;
   /** Throws 404 when there is no session of this id. */
@@ -43,7 +47,10 @@ export type SessionHandlers<Id extends keyof Operations> = {
   [Key in Id]: Handler<Operations[Key], Identity>;
 };
 
-/** The request that an input is found by when its call has an Idempotency-Key; undefined without a key. */
+/**
+ * The request id under which an input is stored when its call has an
+ * Idempotency-Key; undefined without a key.
+ */
 export function keyedRequestId(call: {
   headers: { 'idempotency-key'?: string };
   requestId: string;

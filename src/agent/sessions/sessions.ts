@@ -26,7 +26,7 @@ import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
 export interface SessionServiceOptions extends Omit<HandlerOptions, 'requireSession'> {
   chat: ChatQueue;
-  /** After this a caller of `execute` gets a receipt, and the run goes on. */
+  /** After this time a caller of `execute` gets a receipt, and the run continues. */
   executeWaitMs: number;
 }
 

@@ -1,5 +1,5 @@
-// Turns an input, from whichever route, into what can be admitted: its message, its files on the disk, its hash. Plugins
-// see the input here, before anything is written.
+// Prepares an input of any route for admission: its message, its files on the disk,
+// its hash. Plugins see the input here, before anything is written.
 import { createHash } from 'node:crypto';
 import type { UiMessage, UiMessagePart } from '../../contract/agent/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -41,7 +41,7 @@ export interface Input {
   metadata?: Record<string, unknown> | undefined;
   /** How long the input may wait. */
   expiresInMs?: number | undefined;
-  /** Of a call with an Idempotency-Key: the run is found by it after a crash. */
+  /** Request id of a call with an Idempotency-Key; finds the run after a crash. */
   requestId?: string | undefined;
 }
 
@@ -63,8 +63,8 @@ export interface SubmitOptions {
   clock: Clock;
 }
 
-// Each step of an input (its event, its row, its call of the model) encodes the whole text as JSON, which takes 20 ms at
-// this length. Longer texts fit as attachments, up to 8 MiB.
+// Each step of an input (its event, its row, its call of the model) encodes the whole text
+// as JSON, which takes 20 ms at this length. Longer texts fit as attachments, up to 8 MiB.
 const maxTextLength = 2 * 1024 * 1024;
 // Characters of an input in lists.
 const previewLength = 200;
@@ -111,7 +111,7 @@ async function submit(options: SubmitOptions, input: Input): Promise<AcceptedInp
       );
     return accepted;
   } catch (error) {
-    // After a lost connection the input may be accepted all the same.
+    // After a lost connection the input may have been accepted.
     if (error instanceof Error && 'kind' in error && error.kind !== 'unavailable')
       await files.discard(target.key, attachments);
     throw error;
@@ -125,7 +125,7 @@ function requireValid(input: Input): void {
   if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
 }
 
-/** The session of an input, as far as it is known before the input is admitted. */
+/** The session of an input, with what is known before the admission. */
 interface Target {
   /** Where attachments are stored; empty for an existing session when there are none. */
   key: string;
@@ -147,7 +147,8 @@ async function findTarget(options: SubmitOptions, input: Input, hasFiles: boolea
     : await eventLog.find({ chatId: to.chatId });
   if (session) return session;
   if (!hasFiles) return newIds();
-  // Attachments are stored under the key of the session before the input is admitted, so the chat has to exist by then.
+  // Attachments are stored under the key of the session before the input is
+  // admitted, so the chat has to exist by then.
   const created = await eventLog.create({
     ...newChat(agentId, to.chatId),
     attended: input.attended ?? false,
@@ -260,7 +261,8 @@ function requireTextLength({ parts, origin }: Input): void {
   });
 }
 
-// The hash of the content, not of its spelling: members that are absent count as their defaults, and order does not count.
+// The hash of the content, not of its encoding: absent members count as their
+// defaults, and their order does not count.
 function hashOf({
   parts,
   attachments = [],

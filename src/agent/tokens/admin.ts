@@ -1,5 +1,5 @@
-// Administration of an agent's tokens: create, list, revoke. Only `create` returns the token itself; stored are its
-// digest and its last four characters.
+// Administration of an agent's tokens: create, list, revoke. Only `create` returns
+// the token itself; stored are its digest and its last four characters.
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
@@ -8,7 +8,7 @@ import type { ListedToken, TokenStore } from './store.ts';
 export interface IssuedAgentToken {
   tokenId: string;
   name: string;
-  /** Returned by `create` alone. */
+  /** Only `create` returns it. */
   token: string;
   expiresAt: string | null;
 }
@@ -16,9 +16,9 @@ export interface IssuedAgentToken {
 export interface TokenAdmin {
   /** Without `ttlSeconds` the token is valid until it is revoked. */
   create(request: { name: string; ttlSeconds?: number }): Promise<IssuedAgentToken>;
-  /** All tokens by age, revoked and expired ones included. */
+  /** All tokens by age, including revoked and expired ones. */
   list(): Promise<ListedToken[]>;
-  /** `revoked` is false when the token was not valid any more. Throws `token_not_found`. */
+  /** `revoked` is false when the token was no longer valid. Throws `token_not_found`. */
   revoke(tokenId: string): Promise<{ revoked: boolean }>;
 }
 

@@ -1,4 +1,4 @@
-// Agents and the digests of their tokens. The only file that names the tables `tokens_*`.
+// SQL of agents and the digests of their tokens. The only file that names the tables `tokens_*`.
 import type { Database } from '../../kernel/data/database.ts';
 
 export interface LiveToken {
@@ -13,7 +13,7 @@ export interface StoredToken {
   isLive: boolean;
 }
 
-/** A token as the agent's owner may see it. */
+/** A token as shown to the agent's owner. */
 export interface ListedToken {
   tokenId: string;
   name: string;
@@ -29,7 +29,7 @@ export interface TokenStore {
   ensureAgent(name: string, agentId: string): Promise<string>;
   findAgent(name: string): Promise<string | undefined>;
   find(digest: Buffer): Promise<StoredToken | undefined>;
-  /** No effect when the digest is stored already. */
+  /** No effect for a stored digest. */
   add(token: {
     tokenId: string;
     agentId: string;
@@ -39,7 +39,7 @@ export interface TokenStore {
     ttlSeconds?: number | undefined;
   }): Promise<void>;
   list(agentId: string): Promise<ListedToken[]>;
-  /** Whether the token was live; undefined when the agent has no token of that id. */
+  /** Returns whether the token was live; undefined when the agent has no token with this id. */
   revoke(agentId: string, tokenId: string): Promise<boolean | undefined>;
   /** Neither revoked nor expired. */
   listLive(agentId: string): Promise<LiveToken[]>;
@@ -48,7 +48,7 @@ export interface TokenStore {
 export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
   return {
     async ensureAgent(name, agentId) {
-      // Of two starters at once, the second reads the first one's row.
+      // Of two concurrent starters, the second reads the first one's row.
       await sql`insert into agent.tokens_agents (agent_id, name) values (${agentId}, ${name}) on conflict (name) do nothing`;
       const [row] = await sql<
         { agent_id: string }[]
@@ -99,7 +99,8 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
       }));
     },
     async revoke(agentId, tokenId) {
-      // Reading the old row with a lock in the same statement makes one of two concurrent revocations the effective one.
+      // Locking the old row in the same statement lets one of two concurrent revocations report the
+      // change.
       const rows = await sql<{ was_live: boolean }[]>`
         with old as (
           select token_id, revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as was_live

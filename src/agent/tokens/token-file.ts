@@ -1,4 +1,4 @@
-// The file that holds the agent's first token: the token and a newline, nothing else, readable by its owner alone.
+// The file of the agent's first token: the token and a newline, readable by its owner only.
 import { constants } from 'node:fs';
 import { chmod, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -7,8 +7,8 @@ import type { Log } from '../../kernel/log.ts';
 import { parseToken } from '../../kernel/secrets/secret.ts';
 
 /**
- * The token in the file, or null when there is no file. Throws when the file holds anything else, since it may be another
- * program's. A file that other users can read is set to 0600, with a warning in the log.
+ * The token in the file; null without a file. Throws for any other content, since it may be another
+ * program's file. A file that other users can read is set to 0600, with a warning in the log.
  */
 export async function readTokenFile(path: string, log: Log): Promise<string | null> {
   let text: string;
@@ -21,7 +21,7 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
   const token = text.replace(/\r?\n$/, '');
   if (parseToken(token) !== 'agt') {
     throw new Error(
-      `The token file ${path} does not hold an agent's token. Remove the file to get a new token, or name another one with --token-file.`,
+      `The token file ${path} does not contain an agent's token. Remove the file to get a new token, or set another one with --token-file.`,
     );
   }
   const { mode } = await stat(path);

@@ -1,4 +1,4 @@
-// Authentication by agent token. Opening creates the first token, so there is no agent without one.
+// Authentication by agent token. Opening creates the first token, so every agent has one.
 import { timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
@@ -21,16 +21,22 @@ export interface TokensOptions {
 
 export interface Tokens {
   agentId: string;
-  /** The identity of a bearer token, or null. A revocation by another replica takes effect within a second. */
+  /**
+   * The identity of a bearer token, or null. A revocation by another replica takes effect within a second.
+   */
   identify(bearer: string): Promise<Identity | null>;
   /** Its changes take effect in this process at once. */
   admin: TokenAdmin;
 }
 
-// How long the list of live tokens is cached. A revocation has to take effect within a second on every replica.
+// How long the list of live tokens is cached. A revocation has to take effect within
+// a second on every replica.
 const cacheTtlMs = 500;
 
-/** Creates the agent's row and first token when they do not exist. Throws when the token file cannot be used. */
+/**
+ * Creates the agent's row and first token unless they exist. Throws when the token file is
+ * unusable.
+ */
 export async function openTokens(options: TokensOptions): Promise<Tokens> {
   const { store, name, redactor, clock } = options;
   const agentId = await store.ensureAgent(name, id('agt'));
@@ -42,7 +48,8 @@ export async function openTokens(options: TokensOptions): Promise<Tokens> {
     async identify(bearer) {
       if (parseToken(bearer) !== 'agt') return null;
       const digest = tokenDigest(bearer);
-      // Every token is compared, in constant time each, so that the duration does not depend on which one matches.
+      // Every token is compared, in constant time each, so that the duration does
+      // not depend on which one matches.
       let tokenId: string | null = null;
       for (const live of await liveTokens.read()) {
         if (timingSafeEqual(live.digest, digest)) tokenId = live.tokenId;
@@ -74,7 +81,8 @@ function cacheLiveTokens(
   };
 }
 
-// Write the file before the row: the next start adopts a file that a crash has left without its row.
+// Write the file before the row: the next start adds the row for a file that a crash has left
+// without one.
 async function ensureFirstToken(agentId: string, { store, tokenFile, log }: TokensOptions): Promise<string> {
   const fromFile = await readTokenFile(tokenFile, log);
   const stored = fromFile === null ? undefined : await store.find(tokenDigest(fromFile));

@@ -1,9 +1,10 @@
-// A `fetch` whose responses fail, and close their connection, beyond a size. MCP servers are foreign: an answer without end
-// would fill the memory of the agent.
+// A `fetch` whose responses fail, and close their connection, above a size limit. MCP servers are
+// foreign: an endless answer would fill the agent's memory.
 
-// Of a JSON answer, or of one event of a stream; the MCP SDK has the same bound for messages over pipes.
+// Limit of a JSON answer, or of one event of a stream; the MCP SDK has the same limit for messages
+// over pipes.
 const maxAnswerBytes = 10 * 1024 * 1024;
-// The SDK puts the body of an error into its message, and messages are logged.
+// The SDK puts an error's body into its message, and messages are logged.
 const maxErrorBytes = 2 * 1024;
 
 /** Wraps `fetch`. */
@@ -38,7 +39,10 @@ function createByteCounter(): (chunk: Uint8Array) => number {
   return (chunk) => (bytes += chunk.length);
 }
 
-/** Counts the bytes of the present event: an empty line ends it (Server-Sent Events, WHATWG HTML 9.2). */
+/**
+ * Counts the bytes of the current event, which an empty line ends (Server-Sent Events, WHATWG HTML
+ * 9.2).
+ */
 function createEventCounter(): (chunk: Uint8Array) => number {
   const [lineFeed, carriageReturn] = [10, 13];
   let bytes = 0;

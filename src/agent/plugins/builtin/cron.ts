@@ -2,7 +2,7 @@
 import { CronExpressionParser } from 'cron-parser';
 import { Problem } from '../../../kernel/problem.ts';
 
-/** The first occurrence after a time. Throws a Problem for an expression or a time zone that cannot be read. */
+/** The first occurrence after a time. Throws a Problem for an invalid expression or time zone. */
 export function nextOccurrence(cron: string, timeZone: string, after: Date): Date {
   if (cron.trim().split(/\s+/).length !== 5)
     throw refusal(

@@ -1,5 +1,5 @@
-// The plugin `files`: lists, searches, reads, writes and edits text files of the workspace. The workspace decides which
-// paths may be used; this file defines the actions and their limits.
+// The plugin `files`: lists, searches, reads, writes and edits text files of the workspace. The
+// workspace decides which paths may be used; this file defines the actions and their limits.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { definePlugin, type Plugin } from '../definition/plugin.ts';
@@ -96,6 +96,8 @@ export function files(workspace: Workspace): Plugin {
         description:
           'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
         ...reachable,
+        readOnly: true,
+        permissions: async ({ path = '.' }) => [{ path: await workspace.resolve(path) }],
         input: inputs.list,
         async run({ path = '.' }) {
           const { entries, truncated } = await workspace.list(path, maxEntries);
@@ -106,6 +108,8 @@ export function files(workspace: Workspace): Plugin {
         description:
           'Finds lines that hold a text in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
         ...reachable,
+        readOnly: true,
+        permissions: async ({ path = '.' }) => [{ path: await workspace.resolve(path), includesBelow: true }],
         input: inputs.search,
         run: ({ text, path: folder = '.', ignoreCase = false }, { signal }) =>
           searchWorkspace(workspace, { text, folder, ignoreCase, signal }),
@@ -113,6 +117,8 @@ export function files(workspace: Workspace): Plugin {
       read: {
         description: 'Reads a text file of the workspace, at most 256 KiB.',
         ...reachable,
+        readOnly: true,
+        permissions: async ({ path }) => [{ path: await workspace.resolve(path) }],
         input: inputs.read,
         async run({ path }) {
           const { bytes, text } = await readText(workspace, path);
@@ -123,6 +129,8 @@ export function files(workspace: Workspace): Plugin {
         description:
           'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
         ...reachable,
+        needsApproval: ({ path }) => workspace.isProtected(path),
+        permissions: ({ path }) => [{ path, isProtected: workspace.isProtected(path) }],
         input: inputs.write,
         run: ({ path, content }) =>
           serialize(async () => {
@@ -135,6 +143,8 @@ export function files(workspace: Workspace): Plugin {
         description:
           'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
         ...reachable,
+        needsApproval: ({ path }) => workspace.isProtected(path),
+        permissions: ({ path }) => [{ path, isProtected: workspace.isProtected(path) }],
         input: inputs.edit,
         run: (edit) => serialize(() => editFile(workspace, edit)),
       },
@@ -142,7 +152,8 @@ export function files(workspace: Workspace): Plugin {
   });
 }
 
-// The tools of one step run concurrently, and an edit reads before it writes: changes run one after the other.
+// The tools of one step run concurrently, and an edit reads before it writes:
+// changes run one after the other.
 function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {

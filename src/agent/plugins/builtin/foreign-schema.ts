@@ -1,11 +1,14 @@
-// JSON Schemas of MCP servers for the inputs of their tools. Such a schema is never compiled: thousands of members take
-// seconds, patterns can backtrack, and references can double at every step. An input is checked by simple keywords alone,
-// in linear time; the server checks the rest itself.
+// JSON Schemas of MCP servers for the inputs of their tools. Such a schema is never compiled:
+// thousands of members take seconds, patterns can backtrack, and references can grow exponentially.
+// Inputs are checked by simple keywords only, in linear time; the server checks the rest.
 import { isSchema, type JsonSchema, type SchemaCheck } from '../../../kernel/contract/schema.ts';
 import { isRecord } from '../../../kernel/json-value.ts';
 import type { ProblemDetail } from '../../../kernel/problem.ts';
 
-/** Whether a model provider would take it: valid by the metaschema, with valid patterns and only local references. */
+/**
+ * Whether a model provider would accept it: valid by the metaschema, with valid patterns and local
+ * references only.
+ */
 export function isUsableSchema(schema: JsonSchema): boolean {
   try {
     return isSchema(schema) && hasUsableMembers(schema);
@@ -25,7 +28,10 @@ function hasUsableMembers(value: unknown): boolean {
   });
 }
 
-/** Checks `type`, `required`, `properties`, `additionalProperties`, `items`, `enum` and bounds, and no other keyword. */
+/**
+ * Checks `type`, `required`, `properties`, `additionalProperties`, `items`, `enum` and bounds, and
+ * no other keyword.
+ */
 export function simpleCheck(schema: JsonSchema): SchemaCheck {
   return (input) => {
     const error = firstError(schema, input, '');
@@ -55,7 +61,7 @@ function isOfType(type: string, value: unknown): boolean {
   return typeof value === type;
 }
 
-// Objects and arrays would have to be compared in depth.
+// Objects and arrays would need a deep comparison.
 function enumError({ enum: allowed }: JsonSchema, value: unknown): string | null {
   if (
     !Array.isArray(allowed) ||

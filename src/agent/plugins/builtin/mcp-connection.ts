@@ -1,5 +1,5 @@
-// One connection to an MCP server, and the only file that knows the MCP SDK. A server is foreign: sizes are bounded, and of
-// content that is not text only the type is passed on.
+// One connection to an MCP server, in the only file that uses the MCP SDK. Servers are foreign:
+// sizes are bounded, and of content other than text only the type is passed on.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -8,6 +8,7 @@ import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/typ
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { prepareCommand } from '../../processes/index.ts';
+import type { ProgramRunner } from './program-runner.ts';
 import type { McpServer } from '../definition/mcp-server.ts';
 import { boundedFetch } from './bounded-fetch.ts';
 
@@ -16,7 +17,7 @@ export interface McpTool {
   title?: string;
   description?: string;
   inputSchema: Readonly<Record<string, unknown>>;
-  /** As the server declares it. */
+  /** The server's own declaration. */
   readOnly: boolean;
 }
 
@@ -45,7 +46,7 @@ export interface McpConnection {
 
 export interface McpConnectOptions {
   folder: string;
-  env: Readonly<Record<string, string>>;
+  programs: ProgramRunner;
   timeoutMs: number;
   signal: AbortSignal;
   fetch: typeof fetch;
@@ -55,10 +56,10 @@ export interface McpConnectOptions {
 const maxPages = 20;
 const maxTools = 256;
 const version = '1';
-// Between two listings of changed tools.
+// Pause between two listings of changed tools.
 const listPauseMs = 1_000;
-// Replaces the SDK's validator of results (Ajv), which would run patterns and references of a foreign schema in this
-// process; also, one schema that does not compile would fail the whole list of tools.
+// Replaces the SDK's validator of results (Ajv), which would run patterns and references of a
+// foreign schema in this process; also, one invalid schema would fail the whole list of tools.
 const noValidation = {
   getValidator: () => (input: unknown) => ({
     valid: true as const,
@@ -67,14 +68,17 @@ const noValidation = {
   }),
 };
 
-/** Rejects with the error of the SDK or of the start of the program; nothing of the connection is left then. */
+/**
+ * Rejects with the error of the SDK or of starting the program; then all resources of the
+ * connection are released.
+ */
 export async function connectMcp(server: McpServer, options: McpConnectOptions): Promise<McpConnection> {
   const { signal, timeoutMs, clock } = options;
-  const program = prepareProgram(server, options);
+  const program = await prepareProgram(server, options);
   const client = new Client({ name: 'townhall', version }, { jsonSchemaValidator: noValidation });
   const closed = Promise.withResolvers<void>();
   client.onclose = () => closed.resolve();
-  // A message that cannot be parsed is ignored; the call it belonged to is late or fails.
+  // An unparsable message is ignored; its call times out or fails.
   client.onerror = () => {};
   let closing: Promise<void> | undefined;
   const close = () => {
@@ -155,7 +159,7 @@ async function callTool(
   };
 }
 
-/** Runs the work one call at a time; all calls that come meanwhile share one more run, after a pause. */
+/** Runs the work one call at a time; calls during a run share one more run, after a pause. */
 function coalesce(
   work: () => Promise<void>,
   { pauseMs, signal, clock }: { pauseMs: number; signal: AbortSignal; clock: Clock },
@@ -177,8 +181,8 @@ function coalesce(
   };
 }
 
-// The SDK sends `notifications/cancelled` when the signal of a request is aborted, even after its answer. This signal
-// follows the outer one only until the work has ended.
+// The SDK sends `notifications/cancelled` when the signal of a request is aborted, even
+// after its answer. This signal follows the outer one only until the work has ended.
 async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   outer.throwIfAborted();
   const request = new AbortController();
@@ -194,14 +198,20 @@ async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) =
   }
 }
 
-type PreparedCommand = ReturnType<typeof prepareCommand>;
+type PreparedCommand = ReturnType<typeof prepareCommand> & { folder: string };
 
-function prepareProgram(server: McpServer, { folder, env }: McpConnectOptions): PreparedCommand | null {
+async function prepareProgram(
+  server: McpServer,
+  { folder, programs }: McpConnectOptions,
+): Promise<PreparedCommand | null> {
   if (!('command' in server)) return null;
-  return prepareCommand([server.command, ...(server.args ?? [])], {
+  const program = await programs.prepare({
+    command: [server.command, ...(server.args ?? [])],
     folder: server.cwd ?? folder,
-    env: { ...env, ...server.env },
+    ownEnv: server.env,
+    settings: server.sandbox,
   });
+  return { ...prepareCommand(program.command, program), folder: program.folder };
 }
 
 function createTransport(
@@ -218,7 +228,7 @@ function createTransport(
   return new StdioClientTransport({
     command,
     args,
-    cwd: server.cwd ?? options.folder,
+    cwd: program?.folder ?? options.folder,
     env: program?.env ?? {},
     stderr: 'ignore',
   });

@@ -1,20 +1,24 @@
-// Keeps one MCP server connected: connects, lists its tools, and connects again with a growing back-off after it has gone.
+// Keeps one MCP server connected: connects, lists its tools, and reconnects with a growing
+// back-off.
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { McpServer } from '../definition/mcp-server.ts';
 import type { McpConnection, McpTool } from './mcp-connection.ts';
+import type { ProgramRunner } from './program-runner.ts';
 
 export interface ConnectedServer {
   readonly name: string;
-  /** The tools of the last connection; they stay while the server is away. */
+  /** The tools of the last connection; they are kept while the server is away. */
   tools(): readonly McpTool[];
   connection(): McpConnection | null;
-  /** Why the server cannot be used now; null while it is connected. */
+  /** Why the server is unavailable; null while it is connected. */
   reason(): string | null;
-  /** Connects until `signal` is aborted; `onTools` is called whenever the tools were listed. Never rejects. */
+  /**
+   * Keeps connecting until `signal` is aborted; calls `onTools` after each listing. Never rejects.
+   */
   run(onTools: () => void): Promise<void>;
-  /** Closes the present connection. */
+  /** Closes the current connection. */
   close(): Promise<void>;
 }
 
@@ -26,7 +30,7 @@ const maxBackOffMs = 60_000;
 
 interface ServerOptions {
   workspace: string;
-  env: Readonly<Record<string, string>>;
+  programs: ProgramRunner;
   signal: AbortSignal;
   fetch: typeof fetch;
   clock: Clock;
@@ -34,7 +38,7 @@ interface ServerOptions {
 }
 
 export function createServer(name: string, config: McpServer, options: ServerOptions): ConnectedServer {
-  const { signal, fetch, clock, log, env, workspace } = options;
+  const { signal, fetch, clock, log, programs, workspace } = options;
   let tools: readonly McpTool[] = [];
   let state: State = { phase: 'away', reason: `The server "${name}" is not connected yet.` };
   let backOffMs = firstBackOffMs;
@@ -42,10 +46,20 @@ export function createServer(name: string, config: McpServer, options: ServerOpt
   async function connect(): Promise<McpConnection> {
     // The SDK takes a while to load, and most agents have no MCP server.
     const { connectMcp } = await import('./mcp-connection.ts');
-    return connectMcp(config, { folder: workspace, env, timeoutMs: connectTimeoutMs, signal, fetch, clock });
+    return connectMcp(config, {
+      folder: workspace,
+      programs,
+      timeoutMs: connectTimeoutMs,
+      signal,
+      fetch,
+      clock,
+    });
   }
 
-  /** Resolves when the server has gone; rejects when it cannot be reached or its tools cannot be listed. */
+  /**
+   * Resolves when the connection has ended; rejects when the server is unreachable or its tools
+   * cannot be listed.
+   */
   async function runConnection(onTools: () => void): Promise<void> {
     const connection = await connect();
     try {
@@ -59,7 +73,7 @@ export function createServer(name: string, config: McpServer, options: ServerOpt
       connection.onToolsChanged(listTools);
       await connection.closed;
     } finally {
-      state = { phase: 'away', reason: `The server "${name}" has ended; it is connected again.` };
+      state = { phase: 'away', reason: `The connection to the server "${name}" has ended; reconnecting.` };
       await connection.close();
     }
   }

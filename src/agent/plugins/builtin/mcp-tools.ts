@@ -1,5 +1,5 @@
-// The tools of MCP servers as actions: names that are unique over all servers, schemas within bounds, approval, and which
-// tools are dropped.
+// The tools of MCP servers as actions: unique names over all servers, bounded schemas, approval,
+// and dropped tools.
 import { createHash } from 'node:crypto';
 import type { JsonSchema } from '../../../kernel/contract/schema.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -11,9 +11,10 @@ import type { ConnectedServer } from './mcp-server.ts';
 
 const callTimeoutMs = 120_000;
 const maxDescriptionLength = 4_096;
-// With `mcp_` in front this is the longest name that a tool may have.
+// With the prefix `mcp_` this is the longest name of a tool.
 const maxActionNameLength = 60;
-// Schemas go to the model with every step; beyond the gateway's limit for a request every run would fail.
+// Schemas are sent to the model with every step; above the gateway's limit for a request every run
+// would fail.
 const maxSchemaBytes = 64 * 1024;
 const maxSchemaBytesOfServer = 1024 * 1024;
 
@@ -73,6 +74,7 @@ function toAction(
     input,
     check: simpleCheck(input),
     // `readOnly` is the server's own claim; an operator who does not trust it sets the approval to `always`.
+    readOnly: tool.readOnly,
     needsApproval: approval === 'always' || (approval === 'writes' && !tool.readOnly),
     timeoutMs: callTimeoutMs,
     async run(toolInput: never, { signal, refuse }) {
@@ -91,14 +93,15 @@ function toAction(
   };
 }
 
-// Servers may declare older drafts of JSON Schema; the keywords that they use mean the same in 2020-12.
+// Servers may declare older drafts of JSON Schema; the keywords they use have the same meaning in
+// 2020-12.
 function inputSchema({ inputSchema: schema }: McpTool): JsonSchema | null {
   const { $schema: _draft, ...members }: Record<string, unknown> = { ...schema, type: 'object' };
   return isUsableSchema(members) ? members : null;
 }
 
-// The name must not depend on which servers are connected, or a call could reach another server than the intended one.
-// A name that loses characters gets a digest of the original.
+// The name must not depend on the connected servers, or a call could reach another server than
+// intended. A name that loses characters gets a digest of the original.
 function actionName(server: string, tool: string): string {
   const slug =
     tool
@@ -112,7 +115,8 @@ function actionName(server: string, tool: string): string {
   return `${name.slice(0, maxActionNameLength - digest.length - 1)}-${digest}`;
 }
 
-// Server `a` with tool `b-c` and server `a-b` with tool `c` make the same name; the longer server name owns it.
+// Server `a` with tool `b-c` and server `a-b` with tool `c` have the same name; the longer server
+// name owns it.
 function ownerOf(action: string, servers: Iterable<string>): string | undefined {
   return [...servers]
     .filter((server) => action.startsWith(`${server}-`))

@@ -1,5 +1,6 @@
-// The plugin `mcp`: the tools of configured MCP servers as actions. Each server is connected on its own; one that is away,
-// slow or broken becomes a reason in the plugin's availability and costs only its own tools.
+// The plugin `mcp`: the tools of configured MCP servers as actions. Each server is connected on its
+// own; one that is away, slow or broken adds a reason to the plugin's availability and affects only
+// its own tools.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Redactor } from '../../../kernel/secrets/secret.ts';
@@ -7,16 +8,18 @@ import { settlesWithin } from '../../../kernel/async.ts';
 import type { McpServer } from '../definition/mcp-server.ts';
 import { definePlugin, type Action, type Plugin } from '../definition/plugin.ts';
 import { createServer } from './mcp-server.ts';
+import type { ProgramRunner } from './program-runner.ts';
 import { collectActions } from './mcp-tools.ts';
 
-// The agent's own start waits no longer than this for its servers; the tools of a slow one come later.
+// The agent's start waits no longer than this for its servers; the tools of a slow one are added
+// later.
 const startWaitMs = 5_000;
 
 export function mcp(options: {
   servers: ReadonlyMap<string, McpServer>;
   workspace: string;
-  /** The environment of servers that are programs, beside their own `env`. */
-  env: Readonly<Record<string, string>>;
+  /** Starts servers that are programs. */
+  programs: ProgramRunner;
   /** Gets the secrets of the servers' configuration. */
   redactor: Pick<Redactor, 'hold'>;
   fetch: typeof fetch;
@@ -75,7 +78,7 @@ export function mcp(options: {
   });
 }
 
-/** Headers, variables with the name of a secret, and what the address carries. */
+/** Headers, variables named like a secret, and secrets in the address. */
 function secretsOf(server: McpServer): string[] {
   if ('command' in server)
     return Object.entries(server.env ?? {}).flatMap(([name, value]) =>

@@ -1,12 +1,12 @@
-// The plugin `memory`: notes that outlive a session. The system prompt tells the model to read them as notes of its own and
-// never as instructions, since text from elsewhere may have got into them.
+// The plugin `memory`: notes that outlive a session. The system prompt tells the model to treat
+// them as notes and never as instructions, since they may contain foreign text.
 import { id } from '../../../kernel/ids.ts';
 import { definePlugin, type Plugin } from '../definition/plugin.ts';
 import type { NoteStore } from './store.ts';
 
 const maxNotes = 10_000;
 const maxNoteLength = 16_384;
-// PostgreSQL takes no NUL in a text.
+// PostgreSQL accepts no NUL in a text.
 const withoutNul = '^[^\\u0000]*$';
 
 type MemoryInputs = {
@@ -78,12 +78,14 @@ export function memory({ store }: { store: NoteStore }): Plugin {
       search: {
         description: 'Finds notes by their words; the best fit comes first.',
         ...reachable,
+        readOnly: true,
         input: searchSchema,
         run: async ({ query, limit: max = 10 }) => ({ notes: await store.search(query.toWellFormed(), max) }),
       },
       list: {
         description: 'Lists notes, the last one changed first.',
         ...reachable,
+        readOnly: true,
         input: { type: 'object', properties: { limit }, additionalProperties: false },
         run: async ({ limit: max = 20 }) => ({ notes: await store.list(max) }),
       },

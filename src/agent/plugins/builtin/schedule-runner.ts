@@ -1,5 +1,5 @@
-// Runs scheduled instructions. A row says what is due, a job wakes a worker at that time. The row decides: each occurrence
-// starts one run, however often its job is delivered.
+// Runs scheduled instructions. A row stores the next occurrence, and a job wakes a worker at that
+// time. The row decides: each occurrence starts one run, however often its job is delivered.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
 import { id } from '../../../kernel/ids.ts';
@@ -39,7 +39,7 @@ export function createScheduleRunner({
   clock,
   log,
 }: ScheduleRunnerOptions): ScheduleRunner {
-  // Agents that share a database have a queue each.
+  // Agents that share a database have separate queues.
   const queue = `agent-schedule-${agentId}`;
   let jobs: Promise<Jobs> | undefined;
 
@@ -82,8 +82,8 @@ export function createScheduleRunner({
     },
     async resume() {
       const open = await store.listOpen();
-      // A crash may have come between a row and its job; a job of the same key is enqueued once. Opening the jobs takes a
-      // while, so the start of the agent does not wait for it.
+      // A crash may have come between a row and its job; a job of the same key is enqueued only
+      // once. Opening the jobs takes a while, so the agent's start does not wait for it.
       void Promise.all(
         open.map(async ({ scheduleId, dueAt }) => dueAt !== null && enqueue(scheduleId, new Date(dueAt))),
       ).catch((error: unknown) => log.warn({ err: error }, 'schedules could not be taken up'));

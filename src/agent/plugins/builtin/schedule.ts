@@ -95,6 +95,7 @@ export function schedule(options: ScheduleRunnerOptions): Plugin {
       },
       list: {
         description: 'Lists what is still to come, the next one first.',
+        readOnly: true,
         ...reachable,
         input: { type: 'object', additionalProperties: false },
         run: async () => ({ schedules: await store.listOpen() }),

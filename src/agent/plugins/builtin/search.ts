@@ -1,5 +1,5 @@
-// Searches the files of the workspace for a text. Bounds on matches, files and bytes end it in any workspace; it follows
-// no link, so folders cannot form a loop.
+// Searches the files of the workspace for a text. Limits on matches, files and bytes end it in any
+// workspace; it follows no link, so folders cannot form a loop.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { searchText } from '../../../kernel/text-search.ts';
@@ -17,7 +17,7 @@ export interface SearchResult {
   matches: { path: string; line: number; text: string }[];
   /** How many files were read. */
   files: number;
-  /** Whether a bound was reached or a file could not be read. */
+  /** Whether a limit was reached or a file could not be read. */
   truncated?: true;
 }
 

@@ -1,17 +1,23 @@
-// The places within a workspace that no tool opens: paths named by the configuration, files in which Townhall keeps its
+// Paths within a workspace that no tool opens: paths of the configuration, files with Townhall's
 // own secrets, folders of embedded databases, and environment files.
 import { lstat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 
 export interface SecretPlaces {
-  /** Why no tool may use the path, as a text that follows it; undefined when tools may. Absolute, without links. */
+  /**
+   * Why no tool may use the path, as the end of a sentence that starts with it; undefined when
+   * tools may. The path is absolute and without links.
+   */
   refusalOf(path: string): Promise<string | undefined>;
-  /** The same for an entry of a folder that was checked before; faster, since a listing has thousands of entries. */
+  /**
+   * The same check for an entry of a checked folder; faster, since a listing has thousands of
+   * entries.
+   */
   hides(folder: string, entry: { name: string; isDirectory(): boolean }): Promise<boolean>;
 }
 
 const absent = 'does not exist';
-// The data of another gateway or agent may lie in the same workspace, where no setting of this agent names it.
+// The data of another gateway or agent may be in the same workspace, and no setting of this agent names it.
 const secretNames: ReadonlySet<string> = new Set([
   'master.key',
   'agent.token',
@@ -26,7 +32,8 @@ const sampleSuffixes: ReadonlySet<string> = new Set(['example', 'sample', 'templ
 export function secretPlaces(root: string, hidden: readonly string[]): SecretPlaces {
   const within = hidden.filter((path) => isWithin(fold(path), fold(root)));
 
-  // Device and inode also recognize a hidden path that is written in other letter case or mounted a second time.
+  // Device and inode also recognize a hidden path that is written in other letter
+  // case or mounted a second time.
   async function isHiddenByIdentity(paths: readonly string[]): Promise<boolean> {
     if (within.length === 0) return false;
     const [identities, ...own] = await Promise.all([
@@ -61,24 +68,30 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
   };
 }
 
-/** Whether the folder, or one above it, holds an embedded database. Absolute, without links. */
+/**
+ * Whether the folder, or one above it, contains an embedded database. The path is absolute and
+ * without links.
+ */
 export async function isWithinDatabase(folder: string): Promise<boolean> {
   if (await holdsDatabase(folder)) return true;
   return dirname(folder) !== folder && isWithinDatabase(dirname(folder));
 }
 
-/** Whether the name is that of a dotenv file with real values, not of a sample such as `.env.example`. */
+/**
+ * Whether the name is that of a dotenv file with real values, and not of a sample such as
+ * `.env.example`.
+ */
 export function isEnvironmentFile(name: string): boolean {
   const [first, second, ...suffixes] = fold(name).split('.');
   return first === '' && second === 'env' && !sampleSuffixes.has(suffixes.at(-1) ?? '');
 }
 
-/** Whether the path lies in a folder that package managers fill with hard links into their store. */
+/** Whether the path is in a folder that package managers fill with hard links into their store. */
 export function isPackageFile(path: string): boolean {
   return path.split(sep).some((name) => name === 'node_modules' || name === 'site-packages');
 }
 
-/** Whether a path is the folder or lies in it; both absolute and without links. */
+/** Whether a path is the folder or within it; both absolute and without links. */
 export function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }
@@ -90,8 +103,8 @@ function ancestors(root: string, path: string): string[] {
   return steps;
 }
 
-// One form for all names that a file system may treat as equal: letter case, composed and decomposed letters, and
-// characters that HFS+ ignores.
+// A common form of names that a file system may treat as equal: letter case, composed and
+// decomposed letters, and characters that HFS+ ignores.
 function fold(name: string): string {
   return name
     .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')

@@ -1,8 +1,9 @@
-// The plugin `shell`: one command in the workspace. Unlike `files` it is not confined to the workspace, since a program can
-// open whatever its user can; so every call needs approval unless the configuration says otherwise.
+// The plugin `shell`: one command in a sandbox over the workspace. The sandbox blocks other files,
+// the network and protected files; a call that requests one of the last two always needs an approval.
 import type { Clock } from '../../../kernel/clock.ts';
 import { runProcess, type ProcessEnd } from '../../processes/index.ts';
 import { definePlugin, type Plugin } from '../definition/plugin.ts';
+import type { ProgramRunner, RenamedFile } from './program-runner.ts';
 import type { Workspace } from './workspace.ts';
 
 // The model pays for every byte of output in each later step.
@@ -12,7 +13,14 @@ const maxSeconds = 600;
 // SIGTERM, a grace period and SIGKILL take up to this after the command's own deadline.
 const processEndMs = 10_000;
 
-type ShellInput = { command: string; folder?: string; input?: string; timeoutSeconds?: number };
+type ShellInput = {
+  command: string;
+  folder?: string;
+  input?: string;
+  timeoutSeconds?: number;
+  network?: boolean;
+  protected?: boolean;
+};
 
 const inputSchema = {
   type: 'object',
@@ -31,65 +39,115 @@ const inputSchema = {
       description: 'What the command reads on standard input.',
     },
     timeoutSeconds: { type: 'integer', minimum: 1, maximum: maxSeconds },
+    network: {
+      type: 'boolean',
+      description: 'Whether the command needs the network, which always needs an approval.',
+    },
+    protected: {
+      type: 'boolean',
+      description:
+        'Whether the command changes files that other programs run or obey, such as package.json, Makefile, .git/config or hooks, which always needs an approval.',
+    },
   },
   additionalProperties: false,
 };
 
-export function shell({
-  workspace,
-  env,
-  clock,
-}: {
+interface ShellOptions {
   workspace: Workspace;
-  /** The environment of commands; none of the agent's secrets are in it. */
-  env: Readonly<Record<string, string>>;
+  programs: ProgramRunner;
   clock: Clock;
-}): Plugin {
+}
+
+export function shell({ workspace, programs, clock }: ShellOptions): Plugin {
   return definePlugin<{ run: ShellInput }>({
     name: 'shell',
     title: 'Shell',
     description: 'Runs a command in the workspace.',
     settings: {
       type: 'object',
-      properties: { approval: { enum: ['always', 'never'] } },
+      properties: { approval: { enum: ['always', 'never'] }, network: { enum: ['ask', 'allow', 'deny'] } },
       additionalProperties: false,
     },
-    availability: () =>
-      process.platform === 'win32'
-        ? { available: false, reasons: ['It needs a POSIX shell.'] }
-        : { available: true },
+    availability() {
+      if (process.platform === 'win32') return { available: false, reasons: ['It needs a POSIX shell.'] };
+      const { missing } = programs.sandbox;
+      return missing === undefined ? { available: true } : { available: false, reasons: [missing] };
+    },
     actions: {
       run: {
-        description: `Runs a command with sh in the workspace and returns its exit code and output. What it leaves running in the background ends with it. It may take ${defaultSeconds} seconds, or up to ${maxSeconds} when asked for.`,
+        description: `Runs a command with sh in the workspace and returns its exit code and output. What it leaves running in the background ends with it. It may take ${defaultSeconds} seconds, or up to ${maxSeconds} when asked for. It sees the workspace and the system's programs only, and has no network unless the call asks for it.`,
         api: true,
         command: true,
-        needsApproval: (_input, settings) => settings['approval'] !== 'never',
+        needsApproval,
+        permissions: ({ command, network, protected: changesProtected }) => [
+          { command },
+          ...(network === true ? [{ right: 'network', command }] : []),
+          ...(changesProtected === true ? [{ right: 'protected', command }] : []),
+        ],
         timeoutMs: maxSeconds * 1000 + processEndMs,
         input: inputSchema,
-        async run({ command, folder = '.', input, timeoutSeconds = defaultSeconds }, { signal }) {
-          const result = await runProcess({
-            // Both outputs go to one pipe, which keeps their order.
-            command: ['/bin/sh', '-c', `exec 2>&1\n${command}`],
-            folder: await workspace.folder(folder),
-            env,
-            input,
-            maxOutputBytes,
-            timeoutMs: timeoutSeconds * 1000,
-            signal,
-            clock,
-          });
-          const ended = describeEnd(result.because, timeoutSeconds);
-          return {
-            exitCode: result.exitCode,
-            ...(result.signal === null ? {} : { signal: result.signal }),
-            output: result.output,
-            ...(result.truncated ? { truncated: true } : {}),
-            ...(ended === undefined ? {} : { ended }),
-          };
+        run: (input, { signal, settings, refuse }) => {
+          if (input.network === true && settings['network'] === 'deny')
+            refuse('The settings of the agent allow no command the network.');
+          return runCommand(input, { workspace, programs, clock, signal, settings });
         },
       },
     },
   });
+}
+
+function needsApproval(
+  { network = false, protected: changesProtected = false }: ShellInput,
+  settings: Readonly<Record<string, unknown>>,
+): boolean {
+  if (settings['approval'] !== 'never') return true;
+  return changesProtected || (network && settings['network'] !== 'allow');
+}
+
+async function runCommand(
+  input: ShellInput,
+  {
+    workspace,
+    programs,
+    clock,
+    signal,
+    settings,
+  }: ShellOptions & { signal: AbortSignal; settings: Readonly<Record<string, unknown>> },
+): Promise<object> {
+  const { command, folder = '.', timeoutSeconds = defaultSeconds, network = false } = input;
+  const { result, renamed } = await programs.run(
+    {
+      // Both outputs go to one pipe, which keeps their order.
+      command: ['/bin/sh', '-c', `exec 2>&1\n${command}`],
+      folder: await workspace.folder(folder),
+      settings: { network: network || settings['network'] === 'allow' },
+      mayChangeProtected: input.protected ?? false,
+    },
+    (program) =>
+      runProcess({
+        ...program,
+        input: input.input,
+        maxOutputBytes,
+        timeoutMs: timeoutSeconds * 1000,
+        signal,
+        clock,
+      }),
+  );
+  const ended = describeEnd(result.because, timeoutSeconds);
+  return {
+    exitCode: result.exitCode,
+    ...(result.signal === null ? {} : { signal: result.signal }),
+    output: result.output,
+    ...(result.truncated ? { truncated: true } : {}),
+    ...(ended === undefined ? {} : { ended }),
+    ...(renamed.length === 0 ? {} : { notice: describeRenamed(renamed) }),
+  };
+}
+
+function describeRenamed(renamed: readonly RenamedFile[]): string {
+  const list = renamed.slice(0, 20).map(({ from, to }) => `${from} is now ${to}`);
+  const more = renamed.length > 20 ? `, and ${renamed.length - 20} more` : '';
+  return `The command created files that other programs run or obey without "protected": true. They have other names: ${list.join(', ')}${more}.`;
 }
 
 function describeEnd(because: ProcessEnd['because'], timeoutSeconds: number): string | undefined {
@@ -101,6 +159,6 @@ function describeEnd(because: ProcessEnd['because'], timeoutSeconds: number): st
     case 'aborted':
       return 'It was ended with its run.';
     case 'flood':
-      return 'It was ended because it said too much.';
+      return 'It was ended because of too much output.';
   }
 }

@@ -1,4 +1,4 @@
-// The rows of the plugins `memory` and `schedule`. The only file that names the tables `plugins_*`.
+// SQL of the plugins `memory` and `schedule`. The only file that names the tables `plugins_*`.
 import type { Database } from '../../../kernel/data/database.ts';
 
 export interface Note {
@@ -23,7 +23,7 @@ export interface NoteStore {
   count(): Promise<number>;
   search(query: string, limit: number): Promise<Note[]>;
   list(limit: number): Promise<Note[]>;
-  /** By id or key. Whether the note existed. */
+  /** By id or key. Returns whether the note existed. */
   remove(idOrKey: string): Promise<boolean>;
 }
 
@@ -38,10 +38,12 @@ export interface ScheduleStore {
   find(scheduleId: string): Promise<Schedule | undefined>;
   /** Schedules with an occurrence ahead, the next one first. */
   listOpen(): Promise<Schedule[]>;
-  /** Moves from the occurrence of `dueAt` to the next one; false when another worker has done so. */
+  /**
+   * Moves from the occurrence of `dueAt` to the next one; false when another worker has done it.
+   */
   advance(scheduleId: string, dueAt: Date, next: Date | null): Promise<boolean>;
   recordRun(scheduleId: string, runId: string): Promise<void>;
-  /** Whether an occurrence was ahead. */
+  /** Returns whether an occurrence was pending. */
   cancel(scheduleId: string): Promise<boolean>;
 }
 

@@ -1,14 +1,17 @@
-// Resolves paths of the model to places in the workspace that tools may use. Every refusal is a Problem whose text fits
-// behind the path.
-import { lstat, realpath, type FileHandle } from 'node:fs/promises';
+// Resolves paths of the model to places in the workspace that tools may use. Every
+// refusal is a Problem whose text fits behind the path.
+import { realpath } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
 import { isEnvironmentFile, isPackageFile, isWithin, type SecretPlaces } from './secret-places.ts';
 
 export interface PathGuard {
-  /** The real path behind a path of the model, with all links followed. Throws unless tools may use that place. */
+  /**
+   * The real path of a path from the model, with all links followed. Throws unless tools may use
+   * it.
+   */
   locate(path: string): Promise<string>;
-  /** Throws unless the real path lies in the workspace and is not a secret place. */
+  /** Throws unless the real path is within the workspace and not a secret one. */
   requireReachable(path: string, realPath: string): Promise<void>;
 }
 
@@ -48,18 +51,7 @@ export function requireNoHardLink(path: string, realPath: string, links: number)
   }
 }
 
-/**
- * A link could replace the file between the check and the open (TOCTOU). Throws unless the open file is the one that lies
- * at the path now, and the path still leads to itself.
- */
-export async function requireSameFile(path: string, handle: FileHandle, realPath: string): Promise<void> {
-  const [openFile, current, target] = await Promise.all([handle.stat(), lstat(realPath), realpath(realPath)]);
-  if (target !== realPath || openFile.ino !== current.ino || openFile.dev !== current.dev) {
-    throw pathRefusal(path, 'changed while it was opened');
-  }
-}
-
-/** The names along a path. Throws for a malformed or absolute path, before the file system is asked. */
+/** The names along a path. Throws for a malformed or absolute path before any file system access. */
 export function pathSegments(path: string): string[] {
   if (path.length > 4096) throw pathRefusal(path, 'is too long');
   if (/[\u0000-\u001f\u007f]/.test(path) || !path.isWellFormed())
@@ -108,7 +100,7 @@ function reasonOf(cause: unknown): string {
   }
 }
 
-/** Of an error of the file system, such as ENOENT. */
+/** The code of a file system error, such as ENOENT. */
 export function errorCode(cause: unknown): string | undefined {
   return (cause as NodeJS.ErrnoException).code;
 }

@@ -1,10 +1,12 @@
-// The folder that tools may use, and the only way to a file in it. Whatever path the model names and whatever links exist,
-// nothing outside the folder is read or written.
+// The folder that tools may use, and the only access to its files. No path of the
+// model and no link leads to a read or write outside the folder.
 import { randomUUID } from 'node:crypto';
 import { constants, type Dirent } from 'node:fs';
 import { lstat, mkdir, open, readdir, realpath, rename, rm, type FileHandle } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
+import { isProtectedPath } from './protected-files.ts';
+import { openChild, openFolder, type FolderHandle } from './folder-handle.ts';
 import { secretPlaces, type SecretPlaces } from './secret-places.ts';
 import {
   errorCode,
@@ -14,9 +16,9 @@ import {
   pathSegments,
   requireNoEnvironmentFile,
   requireNoHardLink,
-  requireSameFile,
   type PathGuard,
 } from './workspace-paths.ts';
+import { scanWorkspace, type WorkspaceScan } from './workspace-scan.ts';
 
 export interface WorkspaceEntry {
   name: string;
@@ -31,17 +33,30 @@ export interface Workspace {
   root: string;
   /** The absolute path of a folder. */
   folder(path: string): Promise<string>;
+  /** The path with all links followed, relative to the root; the path itself where tools may not use it. */
+  resolve(path: string): Promise<string>;
   /** The entries of a folder by name, at most `limit`, and whether there were more. */
   list(path: string, limit: number): Promise<{ entries: WorkspaceEntry[]; truncated: boolean }>;
   /** The bytes of a plain file; throws for one larger than `maxBytes`. */
   read(path: string, maxBytes: number): Promise<Buffer>;
   /** Creates the file and its folders, or replaces the file atomically. */
   write(path: string, content: Buffer): Promise<{ created: boolean }>;
+  /** What programs must not see or change; looks at every file, so it takes as long as a listing of all. */
+  scan(makesUsable?: (folder: string) => boolean): Promise<WorkspaceScan>;
+  /** Makes files within it protected, such as programs that the agent itself starts; absolute paths. */
+  protect(paths: readonly string[]): void;
+  /** Whether a write to the path needs an approval of its own. */
+  isProtected(path: string): boolean;
+  /** Absolute paths outside and inside of the workspace that no program may see. */
+  hidden: readonly string[];
 }
 
 export interface WorkspaceOptions {
   folder: string;
-  /** Folders and files that tools never open even when they lie inside, such as the agent's own data and tokens. */
+  /**
+   * Folders and files that tools never open even within the workspace, such as the agent's own data
+   * and tokens.
+   */
   hidden: readonly string[];
 }
 
@@ -49,51 +64,94 @@ export interface WorkspaceOptions {
 export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promise<Workspace> {
   const root = await realpath(folder);
   if (!(await lstat(root)).isDirectory()) throw new Error(`The workspace ${folder} is not a folder.`);
-  const secrets = secretPlaces(root, await Promise.all(hidden.map(futureRealPath)));
+  const hiddenPaths = await Promise.all(hidden.map(futureRealPath));
+  const secrets = secretPlaces(root, hiddenPaths);
   const guard = pathGuard(root, secrets);
+  const programs = new Set<string>();
   return {
     root,
+    hidden: hiddenPaths,
+    scan: (makesUsable) => scanWorkspace(root, secrets, programs, makesUsable),
+    protect(paths) {
+      for (const path of paths) programs.add(path);
+    },
+    isProtected: (path) => isProtectedPath(path) || programs.has(join(root, path)),
     async folder(path) {
       const realPath = await guard.locate(path);
       if (!(await lstat(realPath)).isDirectory()) throw pathRefusal(path, 'is not a folder');
       return realPath;
     },
-    list: async (path, limit) => listFolder(path, await guard.locate(path), { limit, secrets }),
-    read: async (path, maxBytes) => readPlainFile(path, await guard.locate(path), maxBytes),
+    resolve: (path) =>
+      guard.locate(path).then(
+        (realPath) => relative(root, realPath) || '.',
+        () => path,
+      ),
+    list: async (path, limit) => listFolder(path, await guard.locate(path), { root, limit, secrets }),
+    read: async (path, maxBytes) => readPlainFile(path, await guard.locate(path), { root, maxBytes }),
     async write(path, content) {
       const names = pathSegments(path);
       const name = names.pop();
       if (name === undefined) throw pathRefusal(path, 'is the workspace itself');
-      const target = join(await makeFolders(path, names, { root, guard }), name);
-      await guard.requireReachable(path, target);
-      requireNoEnvironmentFile(path, target);
-      const before = await lstat(target).catch(() => undefined);
-      if (before && !before.isFile())
-        throw pathRefusal(path, before.isSymbolicLink() ? 'is a link' : 'is not a plain file');
-      await replaceFile(path, target, content, before?.mode);
-      return { created: before === undefined };
+      const folder = await makeFolders(path, names, { root, guard });
+      try {
+        return await writeEntry(path, content, { guard, folder, target: join(root, ...names, name) });
+      } finally {
+        await folder.close();
+      }
     },
   };
 }
 
+async function writeEntry(
+  path: string,
+  content: Buffer,
+  { guard, folder, target }: { guard: PathGuard; folder: FolderHandle; target: string },
+): Promise<{ created: boolean }> {
+  const name = basename(target);
+  await guard.requireReachable(path, target);
+  requireNoEnvironmentFile(path, target);
+  const before = await lstat(folder.entry(name)).catch(() => undefined);
+  if (before && !before.isFile())
+    throw pathRefusal(path, before.isSymbolicLink() ? 'is a link' : 'is not a plain file');
+  await replaceFile(path, { folder, name }, content, before?.mode);
+  return { created: before === undefined };
+}
+
 async function listFolder(
   path: string,
-  folder: string,
-  { limit, secrets }: { limit: number; secrets: SecretPlaces },
+  realPath: string,
+  { root, limit, secrets }: { root: string; limit: number; secrets: SecretPlaces },
 ): Promise<{ entries: WorkspaceEntry[]; truncated: boolean }> {
-  const dirents = await readdir(folder, { withFileTypes: true }).catch((cause: unknown) => {
-    throw fileSystemRefusal(path, cause);
-  });
-  if ((await realpath(folder)) !== folder) throw pathRefusal(path, 'changed while it was opened');
-  const entries: WorkspaceEntry[] = [];
-  for (const dirent of dirents.sort((a, b) => (a.name < b.name ? -1 : 1))) {
-    if (await secrets.hides(folder, dirent)) continue;
-    if (entries.length === limit) return { entries, truncated: true };
-    const type = typeOf(dirent);
-    const bytes = type === 'file' ? await fileSize(join(folder, dirent.name)) : undefined;
-    entries.push({ name: dirent.name, type, ...(bytes === undefined ? {} : { bytes }) });
+  const folder = await openAt(path, root, realPath);
+  try {
+    const dirents = await readdir(folder.path, { withFileTypes: true }).catch((cause: unknown) => {
+      throw fileSystemRefusal(path, cause);
+    });
+    const entries: WorkspaceEntry[] = [];
+    for (const dirent of dirents.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      if (await secrets.hides(realPath, dirent)) continue;
+      if (entries.length === limit) return { entries, truncated: true };
+      const type = typeOf(dirent);
+      const bytes = type === 'file' ? await fileSize(folder.entry(dirent.name)) : undefined;
+      entries.push({ name: dirent.name, type, ...(bytes === undefined ? {} : { bytes }) });
+    }
+    return { entries, truncated: false };
+  } finally {
+    await folder.close();
   }
-  return { entries, truncated: false };
+}
+
+// The real path had no link when it was checked; one that is there now ends the open.
+async function openAt(path: string, root: string, realPath: string): Promise<FolderHandle> {
+  const names = relative(root, realPath).split(sep);
+  return openFolder(
+    root,
+    names.filter((name) => name !== ''),
+  ).catch((cause: unknown) => {
+    throw errorCode(cause) === 'ELOOP'
+      ? pathRefusal(path, 'changed while it was opened', cause)
+      : fileSystemRefusal(path, cause);
+  });
 }
 
 function typeOf(dirent: Dirent): WorkspaceEntry['type'] {
@@ -109,21 +167,30 @@ async function fileSize(path: string): Promise<number | undefined> {
   );
 }
 
-async function readPlainFile(path: string, realPath: string, maxBytes: number): Promise<Buffer> {
+async function readPlainFile(
+  path: string,
+  realPath: string,
+  { root, maxBytes }: { root: string; maxBytes: number },
+): Promise<Buffer> {
+  if (realPath === root) throw pathRefusal(path, 'is a folder');
+  const folder = await openAt(path, root, dirname(realPath));
   // O_NONBLOCK: opening a named pipe would otherwise wait for its writer.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  const handle = await open(realPath, flags).catch((cause: unknown) => {
-    throw fileSystemRefusal(path, cause);
-  });
   try {
-    const stats = await handle.stat();
-    if (!stats.isFile()) throw pathRefusal(path, 'is not a plain file');
-    requireNoEnvironmentFile(path, realPath);
-    requireNoHardLink(path, realPath, stats.nlink);
-    await requireSameFile(path, handle, realPath);
-    return await readUpTo(handle, path, maxBytes);
+    const handle = await open(folder.entry(basename(realPath)), flags).catch((cause: unknown) => {
+      throw fileSystemRefusal(path, cause);
+    });
+    try {
+      const stats = await handle.stat();
+      if (!stats.isFile()) throw pathRefusal(path, 'is not a plain file');
+      requireNoEnvironmentFile(path, realPath);
+      requireNoHardLink(path, realPath, stats.nlink);
+      return await readUpTo(handle, path, maxBytes);
+    } finally {
+      await handle.close();
+    }
   } finally {
-    await handle.close();
+    await folder.close();
   }
 }
 
@@ -141,54 +208,67 @@ async function readUpTo(handle: FileHandle, path: string, maxBytes: number): Pro
   return buffer.subarray(0, length);
 }
 
-/** Creates the folders along the names and checks each, so that no link leads outside on the way. */
+/**
+ * Creates the folders along the names and opens the last one. A link on the way is
+ * refused, wherever it leads.
+ */
 async function makeFolders(
   path: string,
   names: readonly string[],
   { root, guard }: { root: string; guard: PathGuard },
-): Promise<string> {
-  let folder = root;
-  for (const name of names) {
-    const child = join(folder, name);
-    await guard.requireReachable(path, child);
-    await mkdir(child).catch((cause: unknown) => {
-      if (errorCode(cause) !== 'EEXIST') throw fileSystemRefusal(path, cause);
-    });
-    folder = await realpath(child).catch((cause: unknown) => {
-      throw fileSystemRefusal(path, cause);
-    });
-    await guard.requireReachable(path, folder);
+): Promise<FolderHandle> {
+  let realPath = root;
+  let folder = await openFolder(root, []);
+  try {
+    for (const name of names) {
+      realPath = join(realPath, name);
+      await guard.requireReachable(path, realPath);
+      await mkdir(folder.entry(name)).catch((cause: unknown) => {
+        if (errorCode(cause) !== 'EEXIST') throw fileSystemRefusal(path, cause);
+      });
+      const next = await openChild(folder, name).catch(async (cause: unknown) => {
+        const stats = await lstat(folder.entry(name)).catch(() => undefined);
+        throw stats?.isSymbolicLink() === true
+          ? pathRefusal(path, 'leads through a link; name the real folder', cause)
+          : fileSystemRefusal(path, cause);
+      });
+      await folder.close();
+      folder = next;
+    }
+    return folder;
+  } catch (error) {
+    await folder.close();
+    throw error;
   }
-  return folder;
 }
 
-// Writes a temporary file and renames it over the target: a reader sees the old bytes or the new ones, a link that was
-// put there meanwhile is replaced and not followed, and other hard links of the old file keep its bytes.
+// Writes a temporary file and renames it over the target, both in the open folder: a
+// reader sees the old bytes or the new ones, a link that was put there meanwhile is
+// replaced and not followed, and other hard links keep the old bytes.
 async function replaceFile(
   path: string,
-  target: string,
+  { folder, name }: { folder: FolderHandle; name: string },
   content: Buffer,
   mode: number | undefined,
 ): Promise<void> {
-  const temporary = join(dirname(target), `.${randomUUID()}.tmp`);
+  const temporary = folder.entry(`.${randomUUID()}.tmp`);
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   try {
     const handle = await open(temporary, flags, mode === undefined ? 0o644 : mode & 0o777);
     try {
-      await requireSameFile(path, handle, temporary);
       await handle.writeFile(content);
       await handle.sync();
     } finally {
       await handle.close();
     }
-    await rename(temporary, target);
+    await rename(temporary, folder.entry(name));
   } catch (cause) {
     await rm(temporary, { force: true });
     throw cause instanceof Problem ? cause : fileSystemRefusal(path, cause);
   }
 }
 
-/** The real path of a file or, before it exists, the one that it will have. */
+/** The real path of a file, or the one that it will have once it exists. */
 async function futureRealPath(path: string): Promise<string> {
   return realpath(path).catch(async () =>
     join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path)),

@@ -1,7 +1,8 @@
-// The shape of hooks: functions of plugins that the agent calls around a prompt, a step, a tool, an answer and an enqueue.
+// The types of hooks: functions of plugins that the agent calls around a prompt, a step, a tool, an
+// answer and an enqueue.
 import type { Log } from '../../../kernel/log.ts';
 
-/** The value of each hook. A pipeline returns the same members again; effects and guards only read it. */
+/** The value of each hook. A pipeline returns the same members; effects and guards only read it. */
 export interface HookValues {
   /** Before an input is accepted, from any route. */
   'enqueue.before': { text: string; origin: string };
@@ -24,16 +25,16 @@ export interface HookValues {
 
 export type HookName = keyof HookValues;
 
-/** The work that a hook is called within. */
+/** The context of a hook's call. */
 export interface HookContext {
-  /** Null outside of a session, such as for an action that is called over HTTP. */
+  /** Null outside of a session, such as for an action called over HTTP. */
   sessionId: string | null;
   runId?: string;
   /** Aborted when the work ends; hooks are not awaited beyond that. */
   signal?: AbortSignal;
 }
 
-/** How the core calls the hooks of all plugins, in the order of the plugins. */
+/** Calls the hooks of all plugins, in the order of the plugins. */
 export interface Hooks {
   /** The value after all pipelines. Never throws: a pipeline that fails is skipped. */
   pipeline<Name extends HookName>(
@@ -45,7 +46,10 @@ export interface Hooks {
   guard<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): Promise<void>;
   /** Starts the side effects and does not await them. Never throws. */
   effect<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): void;
-  /** The answer of the plugin that resolves this name; undefined without one, without an answer, and after a failure. */
+  /**
+   * The answer of the plugin that resolves this name; undefined without one, without
+   * an answer, and after a failure.
+   */
   resolve<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): Promise<unknown>;
 }
 
@@ -57,10 +61,10 @@ export const noHooks: Hooks = {
   resolve: async () => undefined,
 };
 
-/** What a hook function gets beside its value. */
+/** The second argument of a hook function. */
 export interface HookCall {
   hook: HookName;
-  /** Null outside of a session, such as for an action that is called over HTTP. */
+  /** Null outside of a session, such as for an action called over HTTP. */
   sessionId: string | null;
   runId: string | null;
   /** Aborted at the deadline of the hook and when the work it belongs to ends. */
@@ -70,7 +74,7 @@ export interface HookCall {
   log: Log;
 }
 
-/** Nothing to let the work pass, or the reason for the caller why not. */
+/** Undefined lets the work pass; otherwise the reason for the caller. */
 export type GuardVerdict = void | undefined | { refuse: string };
 
 /** The hooks of one plugin. */
@@ -88,7 +92,7 @@ export interface PluginHooks {
   resolves?: { [Name in HookName]?: (value: HookValues[Name], call: HookCall) => unknown };
 }
 
-/** For the registry's check: a hook of another name would never be called. */
+/** For the registry's check: a hook with another name would never be called. */
 export const hookNames: ReadonlySet<string> = new Set<HookName>([
   'enqueue.before',
   'enqueue.after',

@@ -1,4 +1,6 @@
-// The settings of one MCP server, as the plugin file has them.
+// The settings of one MCP server in the plugin file.
+
+import type { SandboxSettings } from '../../processes/index.ts';
 
 /** An MCP server in the usual notation: a command to run, or an address. */
 export type McpServer =
@@ -7,6 +9,7 @@ export type McpServer =
       args?: string[];
       env?: Record<string, string>;
       cwd?: string;
+      sandbox?: SandboxSettings;
       disabled?: boolean;
       approval?: McpApproval;
     }

@@ -1,13 +1,14 @@
-// The shape of a plugin: a plain value with actions, which the model calls as tools, and hooks, which the agent calls.
-// Defining one has no side effect; the registry checks it when the agent starts.
+// The type of a plugin: a plain value with actions, which the model calls as tools, and hooks,
+// which the agent calls. Defining one has no side effect; the registry validates it when the agent
+// starts.
 import type { JsonSchema, SchemaCheck } from '../../../kernel/contract/schema.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { ServiceDefinition } from '../../service-definition.ts';
 import type { PluginHooks } from './hooks.ts';
 
-/** What an action gets beside its input. */
+/** The second argument of an action. */
 export interface ActionContext {
-  /** Aborted when the call is late or its run ends; a result after that is dropped. */
+  /** Aborted at the deadline and when the run ends; a later result is dropped. */
   signal: AbortSignal;
   /** The folder that tools may use, absolute and without symbolic links. */
   workspace: string;
@@ -16,46 +17,76 @@ export interface ActionContext {
   /** The plugin's settings, validated by its `settings` schema at the start. */
   settings: Readonly<Record<string, unknown>>;
   log: Log;
-  /** Ends the action with a reason for its caller and the model. The text of any other throw goes to the log alone. */
+  /**
+   * Ends the action with a reason for its caller and the model. The text of any other exception
+   * goes only to the log.
+   */
   refuse(reason: string): never;
 }
 
+/** One permission that a call of an action needs. */
+export interface ToolPermission {
+  /** A further right beside the action, such as `network`; only a rule that names it allows it. */
+  right?: string;
+  /** A command line of sh. */
+  command?: string;
+  /** Relative to the workspace. */
+  path?: string;
+  /** Whether the call reads what is below the path as well. */
+  includesBelow?: boolean;
+  /** Whether only a rule for exactly this path allows it. */
+  isProtected?: boolean;
+}
+
 export interface Action<Input = never> {
-  /** For the model: what it does and when to use it. */
+  /** Written for the model: what the action does and when to use it. */
   description: string;
-  /** The JSON Schema (2020-12) of the input, an object; input that does not fit never reaches `run`. */
+  /** The JSON Schema (2020-12) of the input, an object; invalid input never reaches `run`. */
   input: JsonSchema;
-  /** Validates the input in place of the agent, which then never compiles `input`: for schemas from elsewhere. */
+  /**
+   * Validates the input in place of the agent, which then never compiles `input`: for foreign
+   * schemas.
+   */
   check?: SchemaCheck;
-  /** The JSON Schema of the result. A result that does not fit fails the call. */
+  /** The JSON Schema of the result. An invalid result fails the call. */
   output?: JsonSchema;
   /** Whether `townhall agent call` may run it; false by default. */
   command?: boolean;
   /** Whether `POST /api/plugins/action` may run it; false by default. */
   api?: boolean;
-  /** Whether a person has to approve a call of the model; a function decides by input and settings. One that throws requires approval. */
+  /**
+   * Whether a person has to approve a call of the model; a function decides by input
+   * and settings. One that throws requires approval.
+   */
   needsApproval?: boolean | ((input: Input, settings: Readonly<Record<string, unknown>>) => boolean);
+  /** Whether it only reads, so that sessions of mode `plan` may call it; false by default. */
+  readOnly?: boolean;
+  /** What permission rules look at; without it a rule can only name the action. */
+  permissions?(input: Input): readonly ToolPermission[] | Promise<readonly ToolPermission[]>;
   /** A longer deadline than that of all tools. */
   timeoutMs?: number;
   /**
-   * Runs the action. The result is any JSON value. The model gets the reason of a `refuse`; of any other throw it gets
-   * only that the action failed.
+   * Runs the action. The result is any JSON value. The model gets the reason of a `refuse`; after
+   * any other exception it is only told that the action failed.
    */
   run(input: Input, context: ActionContext): Promise<unknown>;
 }
 
-/** What `start` gets. */
+/** The argument of `start`. */
 export interface StartContext {
-  /** Aborted when the start is late and when the agent stops. */
+  /** Aborted at the deadline of the start and when the agent stops. */
   signal: AbortSignal;
   workspace: string;
   settings: Readonly<Record<string, unknown>>;
   log: Log;
-  /** Sets actions beside the plugin's own `actions`, in place of those it offered before. Throws when one is not valid. */
+  /**
+   * Replaces the actions that this function added before, beside the plugin's own `actions`. Throws
+   * for an invalid one.
+   */
   offer(actions: Readonly<Record<string, Action>>): void;
 }
 
-/** Whether a plugin can work now and, if not, why; the reasons are for the operator. */
+/** Whether a plugin can work now; the reasons are for the operator. */
 export interface Availability {
   available: boolean;
   reasons?: readonly string[];
@@ -76,13 +107,18 @@ export interface Plugin {
   hooks?: PluginHooks;
   /** Background services; each is a service of the agent under its own name. */
   services?: readonly ServiceDefinition[];
-  /** Called once, before the agent listens. A throw or a late start fails the plugin, not the agent. */
+  /**
+   * Called once, before the agent listens. An exception or a timeout fails the plugin and not the
+   * agent.
+   */
   start?(context: StartContext): Promise<void> | void;
-  /** Called once, after a successful `start`, when nothing of the plugin is in use any more. */
+  /** Called once, after a successful `start`, when the plugin is no longer in use. */
   stop?(): Promise<void> | void;
 }
 
-/** Types a plugin; `Inputs` gives each action the type of its input, which its schema has to ensure. */
+/**
+ * Types a plugin; `Inputs` gives each action the type of its input, which its schema has to ensure.
+ */
 export function definePlugin<Inputs extends Record<string, unknown>>(
   plugin: Omit<Plugin, 'actions'> & { actions: { [Name in keyof Inputs]: Action<Inputs[Name]> } },
 ): Plugin {

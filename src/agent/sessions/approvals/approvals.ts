@@ -1,5 +1,5 @@
-// Asks a person before a tool runs. Every request is answered: by a person, by its expiry, by the end of the run, or, in a
-// session that no person attends, at once by the policy.
+// Approvals of tool calls. Every request gets a decision: from a person, from its expiry,
+// from the end of the run, or, in an unattended session, from the policy at once.
 import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -25,7 +25,7 @@ export interface ApprovalsOptions {
   clock: Clock;
   /** How long a request waits for a decision. */
   ttlMs: number;
-  /** The decision in sessions that no person attends. */
+  /** The decision in unattended sessions. */
   unattended: 'deny' | 'approve';
 }
 

@@ -104,7 +104,7 @@ export async function resolveApproval(
 const pageBytes = 1024 * 1024;
 
 export interface ApprovalStore {
-  /** A page, shorter than `limit` where the inputs of tools are large, but of one at least where there is one. */
+  /** One page. It is shorter than `limit` when tool inputs are large, but never empty while rows remain. */
   list(
     sessionKey: string,
     query: { status?: string; after?: string; limit: number },

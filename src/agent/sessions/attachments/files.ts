@@ -1,5 +1,5 @@
-// Attachments on the disk, in one folder per session. No part of a path comes from a caller, no file is written through a
-// link or over another, and files are synced before their input is accepted.
+// Attachments on the disk, in one folder per session. No part of a path comes from a caller, no file
+// is written through a link or over another, and files are synced before their input is accepted.
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { mkdir, open, rm } from 'node:fs/promises';
@@ -27,7 +27,10 @@ const maxFiles = 20;
 const maxBytes = 8 * 1024 * 1024;
 const maxNameBytes = 255;
 
-/** Decodes attachments and checks their limits; writes nothing. Throws 413 for too many files or bytes, 400 for invalid base64. */
+/**
+ * Decodes attachments and checks their limits; writes nothing. Throws 413 for too
+ * many files or bytes, 400 for invalid base64.
+ */
 export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAttachment[] {
   if (inputs.length > maxFiles)
     throw new Problem(
@@ -76,7 +79,9 @@ function isBase64(text: string): boolean {
   return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
 }
 
-/** Throws for a URL that the model's client could not decode: it would fail every later run of the session. */
+/**
+ * Throws for a URL that the model's client could not decode: it would fail every later run of the session.
+ */
 export function requireDataUrl(url: string, param: string): void {
   const comma = url.indexOf(',');
   const isWhole =
@@ -91,7 +96,7 @@ function invalidAttachment(param: string, message: string): Problem {
   });
 }
 
-// For people who look into the folder; unusual extensions are dropped.
+// The extension helps operators who list the folder; no code reads it. Unusual extensions are dropped.
 function extensionOf(fileName: string): string {
   return /\.[A-Za-z0-9]{1,8}$/.exec(fileName)?.[0].toLowerCase() ?? '';
 }

@@ -1,5 +1,5 @@
-// Renders attachments for a model: one `<file>` element each, before the text of the input. Whatever name, type and content
-// are, an element ends where this code ends it, and the content can be restored.
+// Renders attachments for a model: one `<file>` element each, before the text of the input.
+// No name, type or content can end an element early, and the content can be restored.
 
 import { nextTurn } from '../../../kernel/async.ts';
 
@@ -54,8 +54,8 @@ function escapeAttribute(value: string): string {
   );
 }
 
-// `<file` and `</file` in every form that a lenient parser might accept, also with the backslashes that `defuse` adds: each
-// look-alike gets exactly one more backslash, and removing one restores the original.
+// `<file` and `</file` in every form that a lenient parser might accept, also with the backslashes that
+// `defuse` adds: each look-alike gets exactly one more backslash, and removing one restores the original.
 const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
 
 // 8 MiB full of look-alikes would block the event loop for more than 100 ms; a piece takes less than 10 ms.
@@ -75,7 +75,10 @@ async function defuseInPieces(text: string): Promise<string> {
   return pieces.join('');
 }
 
-/** Adds a backslash after the `<` of everything that looks like a `<file>` element. Linear in the length of the text. */
+/**
+ * Adds a backslash after the `<` of everything that looks like a `<file>` element.
+ * Linear in the length of the text.
+ */
 export function defuse(text: string): string {
   if (/^[\x00-\x7f]*$/.test(text)) return text.replace(lookAlike, '<\\');
   // Linear: a look-alike has no `<` but its first character, so no text is scanned twice.
@@ -92,8 +95,8 @@ const invisible = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 const elementName = 'file';
 
 /**
- * `lookAlike` for text that is not ASCII: full-width letters count as letters, and invisible characters are skipped. `from`
- * is the position after the `<`.
+ * `lookAlike` for text that is not ASCII: full-width letters count as letters, and
+ * invisible characters are skipped. `from` is the position after the `<`.
  */
 function isLookAlike(text: string, from: number): boolean {
   let hasSlash = false;

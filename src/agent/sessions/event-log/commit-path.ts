@@ -1,4 +1,4 @@
-// Commits units of work and hands on what they wrote, after the commit and in the order of the log.
+// Commits units of work and publishes their events, after the commit and in the order of the log.
 import { createBatcher } from '../../../kernel/async.ts';
 import type { Database } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -11,7 +11,7 @@ export interface CommitPath {
   transact<T>(work: (unit: UnitOfWork) => Promise<T | Problem>): Promise<T>;
 }
 
-// More in one batch would make the first of its callers wait too long.
+// A larger batch would delay the first of its callers.
 export const maxBatchItems = 64;
 
 export function createCommitPath(
@@ -33,8 +33,8 @@ export function createCommitPath(
     return outcomes.map(({ result }) => result);
   }
 
-  // Group commit. A commit of the embedded engine is one sync of the disk, so concurrent work shares it. A PostgreSQL
-  // server groups commits itself.
+  // Group commit. A commit of the embedded engine is one sync of the disk, so
+  // concurrent work shares it. A PostgreSQL server groups commits itself.
   const runGrouped = createBatcher(runTransaction, { maxItems: maxBatchItems, hadNoEffect: isRolledBack });
 
   return {
@@ -54,13 +54,14 @@ export function createCommitPath(
 }
 
 /**
- * Whether a failed write certainly had no effect. After a lost connection it may be committed, and must not be repeated:
- * the log would have the events twice.
+ * Whether a failed write certainly had no effect. After a lost connection it may be
+ * committed, and must not be repeated: the log would have the events twice.
  */
 export function isRolledBack(error: unknown): boolean {
   if (!(error instanceof Problem) || error.kind !== 'unavailable') return true;
   const code = error.cause instanceof Error && 'code' in error.cause ? String(error.cause.code) : '';
-  // SQLSTATE classes in which PostgreSQL has rolled back: invalid transaction state, serialization failure and deadlock,
-  // insufficient resources, object not in prerequisite state (lock timeout), and query_canceled (statement timeout).
+  // SQLSTATE classes in which PostgreSQL has rolled back: invalid transaction state,
+  // serialization failure and deadlock, insufficient resources, object not in
+  // prerequisite state (lock timeout), and query_canceled (statement timeout).
   return /^(?:25|40|53|55|57014)/.test(code);
 }

@@ -1,5 +1,5 @@
-// The conversation as a model sees it, projected from the log: messages in the order in which runs took them up, not in
-// which they arrived, and only those after the last compaction.
+// The conversation as a model sees it, projected from the log: messages in the order in which
+// runs took them up, not in which they arrived, and only those after the last compaction.
 import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { readEvent, type StoredEvent } from './events.ts';
 
@@ -13,6 +13,10 @@ export interface Conversation {
   /** Replaces everything before `messages`. */
   summary: string | null;
   messages: ConversationMessage[];
+  /** A message of which the summary replaces the first steps. */
+  cut: { messageId: string; steps: number } | null;
+  /** Large outputs of tools are replaced by notes where their `outputSeq` is not greater. */
+  prunedUpToSeq: number;
 }
 
 /** A conversation under construction; events are applied in the order of the log. */
@@ -22,11 +26,17 @@ export interface ConversationProjection extends Conversation {
 }
 
 export function emptyProjection(): ConversationProjection {
-  return { summary: null, messages: [], pendingInputs: new Map() };
+  return { summary: null, messages: [], cut: null, prunedUpToSeq: 0, pendingInputs: new Map() };
 }
 
 /** Other types of events leave a projection as it is. `EventStore.conversationEvents` reads the same ones. */
-const projectedTypes = new Set(['run.started', 'message.completed', 'compaction.ended', 'queue.removed']);
+const projectedTypes = new Set([
+  'run.started',
+  'message.completed',
+  'compaction.ended',
+  'context.pruned',
+  'queue.removed',
+]);
 
 export function applyEvent(projection: ConversationProjection, stored: StoredEvent): void {
   if (!projectedTypes.has(stored.type)) return;
@@ -43,14 +53,12 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
   } else if (event.type === 'compaction.ended' && event.outcome === 'completed') {
     projection.summary = event.summary;
     projection.messages = messages.filter(({ seq }) => seq > event.upToSeq);
+    projection.cut = event.cut ?? null;
+  } else if (event.type === 'context.pruned') {
+    projection.prunedUpToSeq = Math.max(projection.prunedUpToSeq, event.upToSeq);
   }
 }
 
 function hasContent(part: UiMessagePart): boolean {
   return part.type === 'text' ? part.text !== '' : part.type === 'dynamic-tool';
-}
-
-/** A rough estimate: one token for four characters of text or of JSON. */
-export function estimateTokens(content: unknown): number {
-  return Math.ceil((typeof content === 'string' ? content : JSON.stringify(content)).length / 4);
 }

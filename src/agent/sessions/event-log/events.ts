@@ -1,4 +1,5 @@
-// The durable events of a session's log, each stored under its `seq`. Messages and runs are projections of them.
+// The durable events of a session's log, each stored under its `seq`. Messages and
+// runs are projections of them.
 import type { SessionEvent as WireEvent } from '../../../contract/agent/types.gen.ts';
 
 /** Every accepted run ends in exactly one of these. */
@@ -31,8 +32,8 @@ export function readEvent(event: Pick<StoredEvent, 'type' | 'json'>): SessionEve
   return { type: event.type, ...(JSON.parse(event.json) as object) } as SessionEvent;
 }
 
-// PostgreSQL's jsonb accepts neither NUL nor lone surrogates, and a model or a tool may write either. JSON.stringify
-// escapes both, and no other character of these ranges.
+// PostgreSQL's jsonb accepts neither NUL nor lone surrogates, and a model or a tool may
+// write either. JSON.stringify escapes both, and no other character of these ranges.
 const unstorable = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
 
 /** JSON for PostgreSQL: characters that it cannot store become U+FFFD. */

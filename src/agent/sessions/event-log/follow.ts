@@ -1,6 +1,6 @@
-// The event stream of one reader: first the past from the database, then live events. It goes live only at a moment at
-// which it has sent every event up to the newest, and returns to the database whenever a live event is not the next seq.
-// So nothing is missing and nothing comes twice.
+// The event stream of one reader: first the past from the database, then live events. It goes live
+// only at a moment at which it has sent every event up to the newest, and returns to the database
+// whenever a live event is not the next seq. So nothing is missing and nothing comes twice.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './events.ts';
@@ -15,7 +15,7 @@ import {
 } from './frames.ts';
 import type { LiveFeed, OpenPart, TextDelta } from './live-feed.ts';
 
-/** The session as it was when the request came. */
+/** The session as read at the start of the request. */
 export interface FollowedSession {
   key: string;
   id: string;
@@ -54,7 +54,10 @@ export interface FollowRequest {
 
 const pageSize = 1_000;
 
-/** Yields frames, `stream.ready` first. Throws, which destroys the connection, where the client should reconnect. */
+/**
+ * Yields frames, `stream.ready` first. Throws, which destroys the connection, where
+ * the client should reconnect.
+ */
 export async function* follow(
   request: FollowRequest,
   { feed, session, readHeadSeq, readEvents, clock, limits }: FollowOptions,
@@ -67,7 +70,8 @@ export async function* follow(
   const now = () => clock.now().toISOString();
   let nextPage: Promise<StoredEvent[]> | undefined;
   try {
-    // After the subscription, so that no event falls between the lookup of the session and the first live event.
+    // After the subscription, so that no event falls between the lookup of the
+    // session and the first live event.
     inbox.advanceHead(await readHeadSeq());
     yield writer.start(now(), limits.maxReplayEvents);
     for (;;) {
@@ -235,10 +239,10 @@ function openInbox(
   };
 }
 
-/** Turns events into frames, and knows how far the reader has come. */
+/** Encodes events as frames and tracks the seq and the text that the reader has. */
 interface FrameWriter {
   start(time: string, maxReplayEvents: number): Uint8Array;
-  /** Undefined when the reader has all of it already. */
+  /** Undefined when the reader already has every item. */
   writeItems(items: readonly (StoredEvent | TextDelta)[]): Uint8Array | undefined;
   writePage(events: readonly StoredEvent[]): Uint8Array;
   writeSnapshots(parts: readonly OpenPart[], time: string): Uint8Array | undefined;
@@ -268,7 +272,7 @@ function createFrameWriter(session: FollowedSession, { after, format }: FollowRe
   function writeDelta(delta: TextDelta): Uint8Array | undefined {
     const sentLength = sentLengths.get(delta.part.partId) ?? 0;
     const end = delta.offset + delta.text.length;
-    // A snapshot may have had all of it, or its beginning.
+    // A snapshot may already have contained the text or its beginning.
     if (end <= sentLength) return undefined;
     sentLengths.set(delta.part.partId, end);
     const rest =

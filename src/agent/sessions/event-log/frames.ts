@@ -34,9 +34,9 @@ function eventJson(event: StoredEvent, sessionId: string): string {
 export function deltaBytes(delta: TextDelta, sessionId: string, format: StreamFormat): Buffer {
   return encodeOnce(delta, format, () => {
     const { part, offset, text, time } = delta;
-    const { runId, messageId, partId } = part;
+    const { runId, messageId, partId, partType } = part;
     return liveText(
-      { type: 'part.delta', sessionId, runId, time, messageId, partId, offset, delta: text },
+      { type: 'part.delta', sessionId, runId, time, messageId, partId, partType, offset, delta: text },
       format,
     );
   });

@@ -1,5 +1,5 @@
-// Live feed of this process: committed events, and the text that models are writing, for the subscribers of a session.
-// It stores only the text of parts that are still open, because nothing else has that text yet.
+// Live feed of this process: committed events, and the text that models are writing, for the subscribers of
+// a session. It stores only the text of parts that are still open, because nothing else has that text yet.
 import type { StoredEvent } from './events.ts';
 
 /** A part of a message that is being written. */
@@ -102,8 +102,8 @@ export function createLiveFeed(): LiveFeed {
 }
 
 /**
- * Resolves `changed` at the first event that matches, and when another process wrote to the session or removed it. The
- * caller subscribes before it reads the database, so that no change falls between the two.
+ * Resolves `changed` at the first event that matches, and when another process wrote to the session or
+ * removed it. The caller subscribes before it reads the database, so that no change falls between the two.
  */
 export function watchChange(
   feed: Pick<LiveFeed, 'subscribe'>,

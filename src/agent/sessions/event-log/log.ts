@@ -1,5 +1,5 @@
-// The event log: the one way to write to sessions, with the cache and the live feed that follow from it. Events are
-// published after their commit, in the order of the log, and never before.
+// The event log: the one way to write to sessions, with the cache and the live feed that follow
+// from it. Events are published after their commit, in the order of the log, and never before.
 import { createBatcher } from '../../../kernel/async.ts';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Database } from '../../../kernel/data/database.ts';
@@ -18,32 +18,43 @@ import {
   type SessionLocator,
   type SessionRecord,
 } from './session-store.ts';
-import { appendAll, eventStore, type EventStore } from './store.ts';
+import { appendAll, eventStore, type EventQuery, type EventStore } from './store.ts';
 import type { Append, UnitOfWork } from './unit.ts';
 
 export interface EventLog extends Omit<LiveFeed, 'publish'> {
   /** The session, from the cache or the database; a cached one may be out of date. */
   find(locator: SessionLocator): Promise<SessionRecord | undefined>;
-  /** Writes a session with its first events. Undefined when its id is taken or its parent is gone. Batched. */
+  /**
+   * Writes a session with its first events. Undefined when its id is taken or its parent is gone. Batched.
+   */
   create(session: NewSession): Promise<SessionRecord | undefined>;
-  /** Writes events and nothing else, in one statement with appends of other sessions. Null when the fence is closed. */
+  /**
+   * Writes events and nothing else, in one statement with appends of other sessions.
+   * Null when the fence is closed.
+   */
   append(append: Append): Promise<number | null>;
   /**
-   * Resolves after the commit. The work may run twice, so it only writes. To refuse it returns a Problem before it has
-   * written anything; that Problem is thrown here.
+   * Resolves after the commit. The work may run twice, so it only writes. To refuse
+   * it returns a Problem before it has written anything; that Problem is thrown here.
    */
   transact<T>(work: (unit: UnitOfWork) => Promise<T | Problem>): Promise<T>;
   /**
-   * Writes what depends on the state of sessions: first optimistically, from cached sessions in one statement without a
-   * lock; what comes back as `stale` runs again in a transaction that holds the locks of its sessions. Results are in
-   * the order of the items; `stale` is among them only when it comes back under the lock too.
+   * Writes what depends on the state of sessions: first optimistically, from cached
+   * sessions in one statement without a lock; what comes back as `stale` runs again
+   * in a transaction that holds the locks of its sessions. Results are in the order
+   * of the items; `stale` is among them only when it comes back under the lock too.
    */
   decide<Item, Result>(
     items: readonly Item[],
     decision: Decision<Item, Result>,
   ): Promise<(Result | 'stale')[]>;
-  /** The conversation at this seq or later. `first` is all of it, where nothing was said before that input. */
+  /**
+   * The conversation at this seq or later. `first` is the whole conversation when
+   * that input is the first of its session.
+   */
   conversation(session: SessionRecord, seq: number, first: UiMessage | null): Promise<Conversation>;
+  /** The seq of an event of a run behind `after`; undefined when the log has no such event. */
+  findEvent(query: EventQuery): Promise<number | undefined>;
   /** Removes a session, or hides it while forks refer to its events. */
   remove(sessionKey: string): Promise<'hidden' | 'gone'>;
 }
@@ -52,8 +63,8 @@ export interface Decision<Item, Result> {
   /** Null for an item whose session cannot exist yet. */
   locate(item: Item): SessionLocator | null;
   /**
-   * Without a lock its appends need `expectedSeq`, and it may write with one statement only, the last that it runs;
-   * whatever needs more, and every refusal, is `stale`.
+   * Without a lock its appends need `expectedSeq`, and it may write with one
+   * statement only, its last one. Larger writes and every refusal return `stale`.
    */
   run(
     unit: UnitOfWork,
@@ -135,6 +146,7 @@ export function createEventLog({
     transact,
     decide,
     conversation: (session, seq, first) => readConversation({ cache, events }, session, { seq, first }),
+    findEvent: (query) => events.findEvent(query),
     remove,
   };
 }
@@ -159,7 +171,8 @@ async function readConversation(
     cached.upToSeq = Math.max(cached.upToSeq, seq);
   }
   cache.putConversation(session.key, cached);
-  return { summary: projection.summary, messages: [...projection.messages] };
+  const { summary, messages, cut, prunedUpToSeq } = projection;
+  return { summary, messages: [...messages], cut, prunedUpToSeq };
 }
 
 function distinct(locators: readonly (SessionLocator | null)[]): SessionLocator[] {

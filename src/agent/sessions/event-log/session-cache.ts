@@ -1,6 +1,7 @@
-// LRU cache of sessions: the row as this process last left it, and the conversation. The row saves a SELECT FOR UPDATE per
-// write and is never trusted: a write that was planned from it carries `expectedSeq`, and every change of the row raises
-// that. The conversation never becomes wrong, only incomplete, since a log only grows.
+// LRU cache of sessions: the row as this process last left it, and the conversation.
+// The row saves a SELECT FOR UPDATE per write and is never trusted: a write that was
+// planned from it carries `expectedSeq`, and every change of the row raises that.
+// The conversation never becomes wrong, only incomplete, since a log only grows.
 import { createLruCache } from '../../../kernel/cache.ts';
 import { applyEvent, type ConversationProjection } from './conversation.ts';
 import type { StoredEvent } from './events.ts';
@@ -74,12 +75,15 @@ export function createSessionCache(): SessionCache {
     record.messageCount += change.messages ?? 0;
     record.inputTokens += change.inputTokens ?? 0;
     record.outputTokens += change.outputTokens ?? 0;
+    record.cachedInputTokens += change.cachedInputTokens ?? 0;
+    record.reasoningTokens += change.reasoningTokens ?? 0;
+    record.credits += change.credits ?? 0;
     record.title ??= change.title ?? null;
   }
 
   function applyToConversation(event: StoredEvent): void {
     const conversation = entries.peek(event.sessionKey)?.conversation;
-    // With a gap before the event the rest has to be read; the next reader does that.
+    // Events before this one are missing; the next reader loads them from the database.
     if (conversation?.upToSeq !== event.seq - 1) return;
     addToConversation(conversation, event);
     put(event.sessionKey, { conversation });

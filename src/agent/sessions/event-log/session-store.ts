@@ -1,9 +1,11 @@
-// SQL of session rows. A write either locks the row first, or is one statement that checks the seq it was planned from.
-// So writers never deadlock, and no seq or queue position is assigned twice.
+// SQL of session rows. A write either locks the row first, or is one statement that checks the seq
+// it was planned from. So writers never deadlock, and no seq or queue position is assigned twice.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
 import type { Segment } from './store.ts';
 import type { LogEntry, UnitOfWork } from './unit.ts';
+
+export type SessionMode = 'work' | 'plan';
 
 export type SessionKind = 'sdk' | 'chat' | 'dashboard' | 'execute';
 
@@ -20,6 +22,7 @@ export interface SessionRecord {
   system: string | null;
   metadata: Record<string, unknown>;
   attended: boolean;
+  mode: SessionMode;
   chatId: string | null;
   parentKey: string | null;
   parentId: string | null;
@@ -33,6 +36,9 @@ export interface SessionRecord {
   messageCount: number;
   inputTokens: number;
   outputTokens: number;
+  cachedInputTokens: number;
+  reasoningTokens: number;
+  credits: number;
   createdAt: string;
   updatedAt: string;
   archivedAt: string | null;
@@ -63,6 +69,7 @@ export interface NewSession {
   system?: string | null;
   metadata?: object;
   attended?: boolean;
+  mode?: SessionMode;
   chatId?: string | null;
   parentKey?: string | null;
   forkSeq?: number;
@@ -83,6 +90,7 @@ interface SessionRow {
   system: string | null;
   metadata: Record<string, unknown>;
   attended: boolean;
+  mode: SessionMode;
   chat_id: string | null;
   parent_id: string | null;
   parent_public_id: string | null;
@@ -96,6 +104,9 @@ interface SessionRow {
   message_count: number;
   input_tokens: bigint;
   output_tokens: bigint;
+  cached_input_tokens: bigint;
+  reasoning_tokens: bigint;
+  credits: bigint;
   created_at: Date;
   updated_at: Date;
   archived_at: Date | null;
@@ -113,6 +124,7 @@ function sessionOf(row: SessionRow): SessionRecord {
     system: row.system,
     metadata: row.metadata,
     attended: row.attended,
+    mode: row.mode,
     chatId: row.chat_id,
     parentKey: row.parent_id,
     parentId: row.parent_public_id,
@@ -126,6 +138,9 @@ function sessionOf(row: SessionRow): SessionRecord {
     messageCount: row.message_count,
     inputTokens: Number(row.input_tokens),
     outputTokens: Number(row.output_tokens),
+    cachedInputTokens: Number(row.cached_input_tokens),
+    reasoningTokens: Number(row.reasoning_tokens),
+    credits: Number(row.credits),
     createdAt: row.created_at.toISOString(),
     updatedAt: row.updated_at.toISOString(),
     archivedAt: row.archived_at?.toISOString() ?? null,
@@ -153,8 +168,8 @@ export async function lockSession(
 }
 
 /**
- * The existing sessions of these locators, locked until the transaction ends. One statement per kind of locator, in the
- * order of the keys, so that two of these never deadlock.
+ * The existing sessions of these locators, locked until the transaction ends. One statement
+ * per kind of locator, in the order of the keys, so that two of these never deadlock.
  */
 export async function lockSessions(
   { tx }: UnitOfWork,
@@ -175,8 +190,8 @@ export async function lockSessions(
 }
 
 /**
- * Inserts sessions with their first events in one statement. Returns by key those whose id and chat were free and whose
- * parent still exists.
+ * Inserts sessions with their first events in one statement. Returns by key those
+ * whose id and chat were free and whose parent still exists.
  */
 export async function insertSessions(
   tx: Sql,
@@ -185,16 +200,16 @@ export async function insertSessions(
   const rows = await tx<SessionRow[]>`
     with requested as materialized (
       select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as session (session_id text, public_id text, agent_id text, kind text, head_seq integer,
-        title text, model text, reasoning_effort text, system text, metadata jsonb, attended boolean, chat_id text, parent_id text, fork_seq integer,
+        title text, model text, reasoning_effort text, system text, metadata jsonb, attended boolean, mode text, chat_id text, parent_id text, fork_seq integer,
         fork_message_id text, lineage jsonb, message_count integer, events jsonb)
     ), parent as (
       select session_id from agent.sessions_sessions
       where session_id = any(${sessions.flatMap(({ parentKey }) => parentKey ?? [])}::text[]) and deleted_at is null for key share
     ), created as (
       insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
-        attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
+        attended, mode, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
       select session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
-        attended, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
+        attended, mode, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
       from requested where parent_id is null or parent_id in (select session_id from parent)
       on conflict do nothing returning *
     ), inserted as (
@@ -219,6 +234,7 @@ function toRow(session: NewSession): object {
     system: session.system ?? null,
     metadata: session.metadata ?? {},
     attended: session.attended ?? false,
+    mode: session.mode ?? 'work',
     chat_id: session.chatId ?? null,
     parent_id: session.parentKey ?? null,
     fork_seq: session.forkSeq ?? 0,
@@ -262,6 +278,7 @@ export interface SessionPatch {
   model?: string | null;
   reasoningEffort?: string | null;
   attended?: boolean;
+  mode?: SessionMode;
   archived?: boolean;
 }
 
@@ -270,7 +287,7 @@ export async function patchSession(
   sessionKey: string,
   patch: SessionPatch,
 ): Promise<void> {
-  const { title, metadata, model, reasoningEffort, attended: isAttended, archived: isArchived } = patch;
+  const { title, metadata, model, reasoningEffort, attended: isAttended, mode, archived: isArchived } = patch;
   await tx`
     update agent.sessions_sessions set
       title = case when ${title !== undefined}::boolean then ${textOrNull(title)}::text else title end,
@@ -278,6 +295,7 @@ export async function patchSession(
       model = case when ${model !== undefined}::boolean then ${model ?? null}::text else model end,
       reasoning_effort = case when ${reasoningEffort !== undefined}::boolean then ${reasoningEffort ?? null}::text else reasoning_effort end,
       attended = case when ${isAttended !== undefined}::boolean then ${isAttended ?? false}::boolean else attended end,
+      mode = coalesce(${mode ?? null}::text, mode),
       archived_at = case when ${isArchived === undefined}::boolean then archived_at when ${isArchived ?? false}::boolean then coalesce(archived_at, agent.townhall_now()) else null end
     where session_id = ${sessionKey}`;
 }
@@ -330,9 +348,9 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
     async list({ agentId, limit, before, kind, status, archived }) {
       // All columns but the system prompt, which may be long and is not in the list.
       const rows = await sql<SessionRow[]>`
-        select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.chat_id,
+        select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.mode, own.chat_id,
           own.parent_id, own.fork_seq, own.fork_message_id, own.lineage, own.head_seq, own.active_run_id, own.queue_length, own.pending_approvals, own.message_count,
-          own.input_tokens, own.output_tokens, own.created_at, own.updated_at, own.archived_at, parent.public_id as parent_public_id from agent.sessions_sessions own
+          own.input_tokens, own.output_tokens, own.cached_input_tokens, own.reasoning_tokens, own.credits, own.created_at, own.updated_at, own.archived_at, parent.public_id as parent_public_id from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
         where own.agent_id = ${agentId} and own.deleted_at is null
           and (${kind ?? null}::text is null or own.kind = ${kind ?? null})

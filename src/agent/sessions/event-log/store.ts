@@ -1,18 +1,21 @@
-// SQL of the event log. The row of the session is the lock of its writers, so `seq` has no gaps. `active_run_id` is the
-// fencing token: a run that another process has settled can no longer write.
+// SQL of the event log. The row of the session is the lock of its writers, so `seq` has no gaps.
+// `active_run_id` is the fencing token: a run that another process has settled can no longer write.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
-import { asJson, asText, type StoredEvent } from './events.ts';
+import { asJson, asText, type SessionEvent, type StoredEvent } from './events.ts';
 import type { OpenPart } from './live-feed.ts';
 import type { Append, LogEntry, UnitOfWork } from './unit.ts';
 
 /**
- * Further CTEs of the appending statement, each with a comma before it. `head` has the sessions that are appended to;
- * the CTEs write nothing for any other session.
+ * Further CTEs of the appending statement, each with a comma before it. `head` has
+ * the sessions that are appended to; the CTEs write nothing for any other session.
  */
 export type ExtraStatements = ReturnType<typeof noExtraStatements>;
 const noExtraStatements = (tx: Sql) => tx``;
 
-/** The seq of the last event. Null when the fence is closed or `expectedSeq` is not the newest; then nothing was written. */
+/**
+ * The seq of the last event. Null when the fence is closed or `expectedSeq` is not
+ * the newest; then nothing was written.
+ */
 export async function append(
   unit: UnitOfWork,
   single: Append,
@@ -36,9 +39,11 @@ export async function appendAll(
         queue_length = session.queue_length + change.queue, pending_approvals = session.pending_approvals + change.approvals,
         message_count = session.message_count + change.messages,
         input_tokens = session.input_tokens + change.input_tokens, output_tokens = session.output_tokens + change.output_tokens,
+        cached_input_tokens = session.cached_input_tokens + change.cached_input_tokens,
+        reasoning_tokens = session.reasoning_tokens + change.reasoning_tokens, credits = session.credits + change.credits,
         title = coalesce(session.title, change.title)
       from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as change (session_id text, fence text, expects integer, events jsonb, count integer, sets_active boolean, active text,
-        queue integer, approvals integer, messages integer, input_tokens integer, output_tokens integer, title text)
+        queue integer, approvals integer, messages integer, input_tokens bigint, output_tokens bigint, cached_input_tokens bigint, reasoning_tokens bigint, credits bigint, title text)
       where session.session_id = change.session_id and (change.fence is null or session.active_run_id = change.fence)
         and (change.expects is null or (session.head_seq = change.expects and session.deleted_at is null))
       returning session.session_id, session.head_seq, session.head_seq - change.count as base, change.events
@@ -87,6 +92,9 @@ function toAppendRow({ sessionKey, runId = null, fence, expectedSeq, events, cha
     messages: change.messages ?? 0,
     input_tokens: change.inputTokens ?? 0,
     output_tokens: change.outputTokens ?? 0,
+    cached_input_tokens: change.cachedInputTokens ?? 0,
+    reasoning_tokens: change.reasoningTokens ?? 0,
+    credits: change.credits ?? 0,
     title: change.title ?? null,
   };
 }
@@ -110,7 +118,10 @@ function withSeq(type: string, data: object, seq: number): object {
   return { ...data, message: { ...message, metadata: { ...message.metadata, seq } } };
 }
 
-/** A completed message carries its own seq in its metadata. `append` sets it; sessions created with events need this. */
+/**
+ * A completed message carries its own seq in its metadata. `append` sets it;
+ * sessions created with events need this.
+ */
 export function withMessageSeq(event: LogEntry, seq: number): LogEntry {
   return withSeq(event.type, event, seq) as LogEntry;
 }
@@ -151,16 +162,29 @@ function toEvent(
   };
 }
 
+export interface EventQuery {
+  sessionKey: string;
+  runId: string;
+  after: number;
+  event: SessionEvent;
+}
+
+export interface MessagePageQuery {
+  /** The seq of the last message of the page before. */
+  from: number | undefined;
+  order: 'asc' | 'desc';
+  limit: number;
+}
+
 export interface EventStore {
-  /** Events after a seq: `limit`, or fewer where they are large, but at least one where there is one. */
+  /** Events after a seq: `limit`, or fewer when they are large, but never none while events remain. */
   read(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
   /** All events that a conversation is projected from. */
   conversationEvents(segments: readonly Segment[], after: number): Promise<StoredEvent[]>;
   /** A page of completed messages, limited in size as `read` is. */
   messagePage(
     segments: readonly Segment[],
-    after: number,
-    limit: number,
+    page: MessagePageQuery,
   ): Promise<{ events: StoredEvent[]; hasMore: boolean }>;
   /** The `message.created` and `message.completed` of one message. */
   messageEvents(segments: readonly Segment[], messageId: string): Promise<StoredEvent[]>;
@@ -174,6 +198,10 @@ export interface EventStore {
   ): Promise<StoredEvent | undefined>;
   /** All events of a run; a fork may have added some for itself. */
   runEvents(segments: readonly Segment[], runId: string): Promise<StoredEvent[]>;
+  /** The seq of an event of a run behind `after`; undefined when the log has no such event. */
+  findEvent(query: EventQuery): Promise<number | undefined>;
+  /** The output of a tool; undefined when the event of that seq has none. */
+  toolOutput(segments: readonly Segment[], seq: number): Promise<unknown>;
   /** Of sessions that are not removed. */
   headSeqs(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
   /** Checkpointed text of parts that are still open, of all processes. */
@@ -183,11 +211,12 @@ export interface EventStore {
 // Size of a page before its last event. A stream holds two pages while its reader is slow.
 const readBytes = 1024 * 1024;
 const messagesBytes = 4 * 1024 * 1024;
-// Weight of compressed rows. Text is usually a few times its compressed size, and pglz compresses at most about 90 times,
-// so a page is at most six times its limit. The exact size is known only after decompression.
+// Weight of compressed rows. Text is usually a few times its compressed size, and pglz compresses at most
+// about 90 times, so a page is at most six times its limit. The exact size is known only after decompression.
 const compressedWeight = 16;
 
 const unlimited = 1_000_000;
+const unlimitedSeq = 2_147_483_647;
 
 export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   return {
@@ -200,10 +229,12 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         (segment, from) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo}
-          and type in ('run.started', 'message.completed', 'compaction.ended', 'queue.removed') order by seq`,
+          and type in ('run.started', 'message.completed', 'compaction.ended', 'context.pruned', 'queue.removed') order by seq`,
       ),
-    messagePage: (segments, after, limit) =>
-      readPage(sql, segments, { after, limit, maxBytes: messagesBytes, onlyMessages: true }),
+    messagePage: (segments, { from, order, limit }) =>
+      order === 'asc'
+        ? readPage(sql, segments, { after: from ?? 0, limit, maxBytes: messagesBytes, onlyMessages: true })
+        : readNewestMessages(sql, segments, { before: from ?? unlimitedSeq, limit }),
     messageEvents: (segments, messageId) =>
       walkSegments(
         segments,
@@ -221,6 +252,8 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq`,
       ),
+    findEvent: (query) => findEvent(sql, query),
+    toolOutput: (segments, seq) => toolOutput(sql, segments, seq),
     openMessageSeq: (sessionKey, runId) => openMessageSeq(sql, sessionKey, runId),
     newestOfType: (segments, type, upTo) => newestOfType(sql, segments, type, upTo),
     async headSeqs(sessionKeys) {
@@ -281,6 +314,56 @@ async function readPage(
     return rows;
   });
   return { events: events.slice(0, limit), hasMore: hasMore || events.length > limit };
+}
+
+/** Completed messages before a seq, the newest first, limited in size as `readPage` is. */
+async function readNewestMessages(
+  sql: Sql,
+  segments: readonly Segment[],
+  { before, limit }: { before: number; limit: number },
+): Promise<{ events: StoredEvent[]; hasMore: boolean }> {
+  const events: StoredEvent[] = [];
+  let bytes = 0;
+  for (const [index, segment] of [...segments.entries()].reverse()) {
+    const after = segments[index - 1]?.upTo ?? 0;
+    const upTo = Math.min(segment.upTo, before - 1);
+    if (upTo <= after) continue;
+    const rows = await sql<PageRow[]>`
+      select session_id, seq, run_id, type, time, data::text as json, row_count from (
+        select *, (count(*) over ())::integer as row_count, sum(bytes) over (order by seq desc rows unbounded preceding) - bytes as bytes_before from (
+          select session_id, seq, run_id, type, time, data, pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end as bytes
+          from agent.sessions_events
+          where session_id = ${segment.sessionKey} and seq > ${after} and seq <= ${upTo} and type = 'message.completed' order by seq desc limit ${limit + 1 - events.length}
+        ) candidates
+      ) sized where bytes_before < ${Math.max(1, messagesBytes - bytes)}::integer order by seq desc`;
+    for (const row of rows) {
+      events.push(toEvent(row));
+      bytes += Buffer.byteLength(row.json);
+    }
+    if (rows.length < (rows[0]?.row_count ?? 0)) return { events: events.slice(0, limit), hasMore: true };
+    if (events.length > limit) break;
+  }
+  return { events: events.slice(0, limit), hasMore: events.length > limit };
+}
+
+async function findEvent(
+  sql: Sql,
+  { sessionKey, runId, after, event: { type, ...data } }: EventQuery,
+): Promise<number | undefined> {
+  const [row] = await sql<{ seq: number }[]>`
+    select seq from agent.sessions_events
+    where session_id = ${sessionKey} and seq > ${after} and run_id = ${runId} and type = ${type} and data = ${asJson(data)}::text::jsonb
+    order by seq desc limit 1`;
+  return row?.seq;
+}
+
+async function toolOutput(sql: Sql, segments: readonly Segment[], seq: number): Promise<unknown> {
+  const segment = segments.find(({ upTo }) => seq <= upTo);
+  if (segment === undefined) return undefined;
+  const [row] = await sql<{ output: string }[]>`
+    select (data -> 'output')::text as output from agent.sessions_events
+    where session_id = ${segment.sessionKey} and seq = ${seq} and type = 'tool.output'`;
+  return row && (JSON.parse(row.output) as unknown);
 }
 
 async function openMessageSeq(sql: Sql, sessionKey: string, runId: string): Promise<number | undefined> {
@@ -358,7 +441,10 @@ export async function readCheckpoints(
   return rows.map((row) => ({ partId: row.part_id, partType: row.part_type, text: row.text }));
 }
 
-/** Makes text of an open part durable. Writes nothing when the run is no longer the session's active run. */
+/**
+ * Makes text of an open part durable; may be repeated. Writes nothing when the run
+ * is no longer the session's active run.
+ */
 export async function insertCheckpoint(
   { tx }: UnitOfWork,
   { sessionKey, part, from, text }: { sessionKey: string; part: OpenPart; from: number; text: string },
@@ -366,7 +452,8 @@ export async function insertCheckpoint(
   await tx`
     insert into agent.sessions_checkpoints (session_id, run_id, message_id, part_id, part_type, started_seq, start_offset, piece)
     select ${sessionKey}, ${part.runId}, ${part.messageId}, ${part.partId}, ${part.partType}, ${part.startedSeq}, ${from}, ${asText(text)}
-    from agent.sessions_sessions where session_id = ${sessionKey} and active_run_id = ${part.runId}`;
+    from agent.sessions_sessions where session_id = ${sessionKey} and active_run_id = ${part.runId}
+      and not exists (select 1 from agent.sessions_checkpoints where session_id = ${sessionKey} and part_id = ${part.partId} and start_offset = ${from})`;
 }
 
 /** Beside the append whose events contain these parts as a whole. */

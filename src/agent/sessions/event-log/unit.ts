@@ -24,7 +24,10 @@ export interface Append {
   runId?: string | null;
   /** Fencing token: write only while this run is the session's active run. */
   fence?: string;
-  /** Optimistic lock: write only while the session's newest event has this seq. Every change of the row raises it. */
+  /**
+   * Optimistic lock: write only while the session's newest event has this seq. Every
+   * change of the row raises it.
+   */
   expectedSeq?: number;
   events: readonly LogEntry[];
   /** Changes of the session's row in the same statement. */
@@ -39,6 +42,9 @@ export interface SessionChange {
   messages?: number;
   inputTokens?: number;
   outputTokens?: number;
+  cachedInputTokens?: number;
+  reasoningTokens?: number;
+  credits?: number;
   /** Set where the session has none. */
   title?: string;
 }

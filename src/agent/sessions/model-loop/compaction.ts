@@ -1,45 +1,157 @@
-// Compaction: replaces the past of a conversation by a summary. The log keeps all messages; a `compaction.ended` event has
-// the summary and the seq up to which it replaces them.
+// Compaction: replaces the past of a conversation by a summary. The log keeps all messages;
+// a `compaction.ended` event has the summary and the seq up to which it replaces them.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
-import type { RunUsage } from '../../../contract/agent/types.gen.ts';
-import { estimateTokens, type Conversation } from '../event-log/conversation.ts';
-import type { ModelMessage } from './loop.ts';
+import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
+import type { Conversation } from '../event-log/conversation.ts';
+import { estimateText } from './estimate.ts';
+import { splitSteps } from './prompt-answer.ts';
 import type { RunWriter } from './run-writer.ts';
+import { summarize } from './summary.ts';
+import { transcriptOf } from './transcript.ts';
+
+/** What a summary replaces. */
+export interface CompactionPlan {
+  upToSeq: number;
+  cut: Conversation['cut'];
+  transcript: string[];
+}
 
 export interface CompactionOptions {
   writer: Pick<RunWriter, 'record'>;
   model: LanguageModelV3;
-  /** The past to sum up. */
-  conversation: Conversation;
-  toModelMessages(conversation: Conversation): Promise<ModelMessage[]>;
-  summarize(options: {
-    model: LanguageModelV3;
-    messages: ModelMessage[];
-    signal: AbortSignal;
-  }): Promise<{ summary: string; usage: RunUsage }>;
+  plan: CompactionPlan;
+  /** The summary that the new one replaces too. */
+  earlier: string | null;
+  contextTokens: number | null;
   reason: 'asked' | 'full';
   signal: AbortSignal;
+  recover(error: unknown): Promise<void>;
 }
 
-/** Throws the error of the model; the failed compaction is in the log then. */
-export async function compact(options: CompactionOptions): Promise<{ summary: string; usage: RunUsage }> {
-  const { writer, model, conversation, reason, signal } = options;
-  const messages = await options.toModelMessages(conversation);
-  const tokensBefore = estimateTokens(messages);
-  const upToSeq = conversation.messages.at(-1)?.seq ?? 0;
+// For models without a known window. Summaries of more tokens in one request are rarely good.
+const usualWindow = 100_000;
+const requestShare = 0.5;
+const summaryShare = 0.1;
+const maxSummaryTokens = 8_000;
+
+/**
+ * Returns the seq of the event with the summary. Throws the error of the model; the
+ * failed compaction is in the log then.
+ */
+export async function compact(
+  options: CompactionOptions,
+): Promise<{ summary: string; usage: RunUsage; seq: number }> {
+  const { writer, plan, earlier, contextTokens, reason } = options;
+  const window = contextTokens ?? usualWindow;
+  const tokensBefore = estimateText([earlier ?? '', ...plan.transcript].join('\n'));
   const end = (outcome: 'completed' | 'failed', summary: string | null) => {
-    const tokensAfter = summary === null ? tokensBefore : estimateTokens(summary);
+    const { upToSeq, cut } = plan;
+    const tokensAfter = summary === null ? tokensBefore : estimateText(summary);
+    const cutMember = cut === null ? {} : { cut };
     return writer.record([
-      { type: 'compaction.ended', outcome, summary, upToSeq, tokensBefore, tokensAfter },
+      { type: 'compaction.ended', outcome, summary, upToSeq, ...cutMember, tokensBefore, tokensAfter },
     ]);
   };
   await writer.record([{ type: 'compaction.started', reason, tokens: tokensBefore }]);
   try {
-    const { summary, usage } = await options.summarize({ model, messages, signal });
-    await end('completed', summary);
-    return { summary, usage };
+    const { summary, usage } = await summarize({
+      model: options.model,
+      earlier,
+      transcript: plan.transcript,
+      maxRequestTokens: Math.floor(window * requestShare),
+      maxSummaryTokens: Math.min(maxSummaryTokens, Math.floor(window * summaryShare)),
+      signal: options.signal,
+      recover: options.recover,
+    });
+    return { summary, usage, seq: await end('completed', summary) };
   } catch (error) {
     await end('failed', null);
     throw error;
   }
+}
+
+/** All of a conversation. */
+export function planWhole(conversation: Conversation): CompactionPlan {
+  const { messages, cut } = conversation;
+  return {
+    upToSeq: messages.at(-1)?.seq ?? 0,
+    cut: null,
+    transcript: messages.flatMap(({ message }) => {
+      const skipped = cut?.messageId === message.id ? cut.steps : 0;
+      return transcriptOf({ ...message, parts: splitSteps(message.parts).slice(skipped).flat() });
+    }),
+  };
+}
+
+export interface RunPast {
+  conversation: Conversation;
+  /** Of each message of the conversation. */
+  messageTokens: readonly number[];
+  /** The message that the model is writing. */
+  messageId: string;
+  parts: readonly UiMessagePart[];
+  /** Of each of its steps. */
+  stepTokens: readonly number[];
+}
+
+/**
+ * What to sum up within a run, so that about `keepTokens` stay. The input that the run works on and the
+ * last step always stay, and earlier turns stay whole or go whole. Null when nothing is left to sum up.
+ */
+export function planWithinRun(past: RunPast, keepTokens: number): CompactionPlan | null {
+  const { conversation, parts, stepTokens, messageId } = past;
+  const { messages, cut } = conversation;
+  const inputIndex = messages.findLastIndex(({ message }) => message.role === 'user');
+  const input = messages[inputIndex];
+  if (!input) return null;
+  const skipped = cut?.messageId === messageId ? cut.steps : 0;
+  const { from, tokens } = keepSteps(stepTokens, skipped, keepTokens);
+  if (from > skipped) {
+    const steps = splitSteps(parts).slice(skipped, from);
+    const before = { ...conversation, messages: messages.slice(0, inputIndex + 1) };
+    const own = steps.flatMap((step) => transcriptOf({ role: 'assistant', parts: step }));
+    return {
+      upToSeq: input.seq - 1,
+      cut: { messageId, steps: from },
+      transcript: [...planWhole(before).transcript, ...own],
+    };
+  }
+  const turn = firstTurnToKeep(past, inputIndex, keepTokens - tokens);
+  const last = messages[turn - 1];
+  if (!last) return null;
+  const transcript = planWhole({ ...conversation, messages: messages.slice(0, turn) }).transcript;
+  return { upToSeq: last.seq, cut: skipped > 0 ? cut : null, transcript };
+}
+
+/** The first step that stays, and the tokens of those that do. */
+function keepSteps(
+  stepTokens: readonly number[],
+  skipped: number,
+  keepTokens: number,
+): { from: number; tokens: number } {
+  let from = stepTokens.length;
+  let tokens = 0;
+  while (from > skipped) {
+    const next = stepTokens[from - 1] as number;
+    if (tokens > 0 && tokens + next > keepTokens) break;
+    tokens += next;
+    from -= 1;
+  }
+  return { from, tokens };
+}
+
+/** The index of the first message of the earliest turn that stays. */
+function firstTurnToKeep(
+  { conversation, messageTokens }: RunPast,
+  inputIndex: number,
+  keepTokens: number,
+): number {
+  let turn = inputIndex;
+  let tokens = 0;
+  for (let index = inputIndex - 1; index >= 0; index -= 1) {
+    tokens += messageTokens[index] ?? 0;
+    if (tokens > keepTokens) break;
+    if (conversation.messages[index]?.message.role === 'user') turn = index;
+  }
+  return turn;
 }

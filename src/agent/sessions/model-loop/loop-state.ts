@@ -1,5 +1,4 @@
 // What the steps and tools of one model loop share: its options, its state and its result.
-import type { ModelMessage } from 'ai';
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';
@@ -9,16 +8,23 @@ import type { Traces } from '../../../kernel/telemetry/traces.ts';
 import type { Hooks, PluginRegistry, Tool } from '../../plugins/index.ts';
 import type { ApprovalVerdict } from '../approvals/approvals.ts';
 import type { SessionEvent } from '../event-log/events.ts';
+import type { RunContext } from './context.ts';
 import type { MessageFold } from './message.ts';
+import type { Patience, PatienceLimits } from './patience.ts';
 import type { RunWriter } from './run-writer.ts';
 
 export type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error' | 'other';
 
-export interface ModelLoopOptions {
+export interface ModelLoopOptions extends PatienceLimits {
   model: LanguageModelV3;
   system: string;
-  /** The conversation, the new input last. */
-  messages: ModelMessage[];
+  /** Creates the prompt builder; called once the loop can record events. */
+  openContext(
+    run: Pick<StepContext, 'record' | 'signal'> & {
+      addUsage(usage: RunUsage): void;
+      recover(error: unknown, step: number): Promise<void>;
+    },
+  ): Promise<RunContext>;
   registry: PluginRegistry;
   hooks: Hooks;
   sessionId: string;
@@ -26,20 +32,18 @@ export interface ModelLoopOptions {
   workspace: string;
   maxSteps: number;
   toolTimeoutMs: number;
-  /** Retries of a step that failed before its first byte. */
-  modelRetries: number;
   /** Ends the loop; a Problem as its reason becomes the problem of the result. */
   signal: AbortSignal;
-  writer: Pick<RunWriter, 'record' | 'defer' | 'addText' | 'endText'>;
-  /** Asks whether a tool may run. Resolves with a denial at the latest when the request expires. */
+  writer: Pick<RunWriter, 'record' | 'defer' | 'addText' | 'addMetadata' | 'endText' | 'endAllTexts'>;
+  /** The decision of the permission rules about a call. */
+  permit(call: { tool: Tool; input: unknown }): Promise<{ effect: 'allow' | 'ask' | 'deny'; reason: string }>;
+  /** Requests an approval. Resolves with a denial at the latest when the request expires. */
   approve(call: { tool: Tool; toolCallId: string; input: unknown }): Promise<ApprovalVerdict>;
-  /** Inputs for the next step. `parts` is the message so far; it ends here when there are any. */
-  steer(parts: UiMessagePart[]): Promise<ModelMessage[]>;
-  /** Shortens a conversation that would not fit the model; null when it fits. `usage` is that of the summary. */
-  shorten(
-    messages: ModelMessage[],
-    lastInputTokens: number,
-  ): Promise<{ messages: ModelMessage[]; usage: RunUsage } | null>;
+  /**
+   * Takes inputs for the next step into the run. `parts` is the message so far; it
+   * ends here when there are any.
+   */
+  steer(parts: UiMessagePart[]): Promise<boolean>;
   clock: Clock;
   log: Log;
   traces: Traces;
@@ -56,24 +60,25 @@ export interface LoopResult {
 }
 
 export interface LoopState {
-  messages: ModelMessage[];
   /** The message that the model is writing; a new one after a steer. */
   message: MessageFold;
   usage: RunUsage;
   finishReason: FinishReason | null;
-  /** Of the last step, its answer included. */
-  lastInputTokens: number;
   /** The first error, undefined while there is none. */
   failure: unknown;
+  /** Tools beyond the limits of the gateway were reported. */
+  hasReportedTools: boolean;
 }
 
 /** What the steps of one loop share. */
 export interface StepContext {
   options: ModelLoopOptions;
   state: LoopState;
+  context: RunContext;
+  patience: Patience;
   /** Aborted from outside, or after a failed write. */
   signal: AbortSignal;
   hookContext: { sessionId: string; runId: string; signal: AbortSignal };
-  /** Resolves after the events are durable; a failure ends the loop. */
-  record(events: SessionEvent[]): Promise<void>;
+  /** Resolves with the seq of the last event after they are durable; a failure ends the loop. */
+  record(events: SessionEvent[]): Promise<number>;
 }

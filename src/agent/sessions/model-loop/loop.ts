@@ -1,14 +1,14 @@
-// The loop of model calls and tool calls, on the `ai` package. Every step and every tool call is in the log before it
-// happens, and its result before the model sees it.
-import type { ModelMessage } from 'ai';
+// The loop of model calls and tool calls. Every step and every tool call is in the
+// log before it happens, and its result before the model sees it.
 import { Problem } from '../../../kernel/problem.ts';
 import type { LoopResult, LoopState, ModelLoopOptions, StepContext } from './loop-state.ts';
 import { foldMessage } from './message.ts';
 import { modelProblem } from './model-problem.ts';
-import { takeStep } from './step.ts';
+import { createPatience } from './patience.ts';
+import { takeStepWithRetries } from './retries.ts';
+import { addUsage } from './usage.ts';
 
 export type { FinishReason, LoopResult, ModelLoopOptions } from './loop-state.ts';
-export type { ModelMessage };
 
 export type RunModelLoop = (options: ModelLoopOptions) => Promise<LoopResult>;
 
@@ -16,109 +16,92 @@ export type RunModelLoop = (options: ModelLoopOptions) => Promise<LoopResult>;
 export async function runModelLoop(options: ModelLoopOptions): Promise<LoopResult> {
   const { hooks } = options;
   const state: LoopState = {
-    messages: options.messages,
     message: foldMessage(),
     usage: { inputTokens: 0, outputTokens: 0 },
     finishReason: null,
-    lastInputTokens: 0,
     failure: undefined,
+    hasReportedTools: false,
   };
-  const context = createStepContext(options, state);
+  const base = createBase(options, state);
   let outcome: 'finished' | 'step_limit' = 'finished';
   try {
-    outcome = await runSteps(context);
+    outcome = await runSteps(await createStepContext(base));
   } catch (error) {
     state.failure ??= error;
   }
   state.message.close('The run ended during this call; whether it took effect is not known.');
-  const problem = problemOf(context, outcome);
-  const { hookContext } = context;
+  const problem = problemOf(options, state, outcome);
   if (problem === null) {
     const text = state.message.text();
-    const answer = await hooks.pipeline('answer.before', { text }, hookContext);
+    const answer = await hooks.pipeline('answer.before', { text }, base.hookContext);
     if (answer.text !== text) state.message.replaceText(answer.text);
-    hooks.effect('answer.after', { text: state.message.text() }, hookContext);
+    hooks.effect('answer.after', { text: state.message.text() }, base.hookContext);
   }
   const { message, usage, finishReason } = state;
   return { parts: message.parts(), text: message.text(), usage, finishReason, problem };
 }
 
-function createStepContext(options: ModelLoopOptions, state: LoopState): StepContext {
+function createBase(options: ModelLoopOptions, state: LoopState): Omit<StepContext, 'context'> {
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
+  const { sessionId, runId, modelRetries, modelWaitMs, clock } = options;
+  // Tools run beside the stream, so a failed write has to end the loop from here.
+  const record: StepContext['record'] = async (events) => {
+    try {
+      return await options.writer.record(events);
+    } catch (error) {
+      state.failure ??= error;
+      stop.abort();
+      throw error;
+    }
+  };
   return {
     options,
     state,
+    patience: createPatience({ modelRetries, modelWaitMs, record, clock, signal }),
     signal,
-    hookContext: { sessionId: options.sessionId, runId: options.runId, signal },
-    // The `ai` package drops what its callbacks throw, so a failed write has to end the loop from here.
-    async record(events) {
-      try {
-        await options.writer.record(events);
-      } catch (error) {
-        state.failure ??= error;
-        stop.abort();
-        throw error;
-      }
-    },
+    hookContext: { sessionId, runId, signal },
+    record,
   };
 }
 
-async function runSteps(context: StepContext): Promise<'finished' | 'step_limit'> {
-  const { options, state, signal, hookContext } = context;
+async function createStepContext(base: Omit<StepContext, 'context'>): Promise<StepContext> {
+  const { options, state, record, patience, signal } = base;
+  const context = await options.openContext({
+    record,
+    signal,
+    addUsage: (usage) => addUsage(state.usage, usage),
+    async recover(error, step) {
+      if (!(await patience.recover(error, step))) throw error;
+    },
+  });
+  return { ...base, context };
+}
+
+async function runSteps(run: StepContext): Promise<'finished' | 'step_limit'> {
+  const { options, state, context, signal, hookContext } = run;
   const { hooks, maxSteps } = options;
   for (let step = 1; step <= maxSteps; step += 1) {
-    await shortenMessages(context);
+    await context.fit(state.message.parts(), step);
     await hooks.guard('step.before', { step }, hookContext);
     hooks.effect('step.before', { step }, hookContext);
     // The first step was recorded with the start of the run.
-    if (step > 1) await context.record([{ type: 'run.step.started', step }]);
-    const wantsMore = await takeStepWithRetries(context, step);
+    if (step > 1) await run.record([{ type: 'run.step.started', step }]);
+    const wantsMore = await takeStepWithRetries(run, step);
     if (state.failure !== undefined || signal.aborted) return 'finished';
-    const steers = await options.steer(state.message.parts());
-    if (steers.length > 0) {
-      state.messages = [...state.messages, ...steers];
+    if (await options.steer(state.message.parts())) {
       state.message = foldMessage();
+      await context.reload();
     } else if (!wantsMore) return 'finished';
   }
   return 'step_limit';
 }
 
-async function shortenMessages({ options, state }: StepContext): Promise<void> {
-  const shorter = await options.shorten(state.messages, state.lastInputTokens);
-  if (shorter === null) return;
-  state.messages = shorter.messages;
-  state.usage.inputTokens += shorter.usage.inputTokens;
-  state.usage.outputTokens += shorter.usage.outputTokens;
-}
-
-/** Whether the model has called tools and waits for another step. Retries only a step that has produced nothing. */
-async function takeStepWithRetries(context: StepContext, step: number): Promise<boolean> {
-  const { options, state, signal } = context;
-  for (let attempt = 1; ; attempt += 1) {
-    const { wantsMore, hasOutput } = await takeStep(context, step);
-    if (state.failure === undefined || hasOutput || signal.aborted || attempt > options.modelRetries)
-      return wantsMore;
-    const problem = modelProblem(state.failure);
-    if (!isTransient(problem)) return wantsMore;
-    state.failure = undefined;
-    state.message.dropStep();
-    const delayMs = 500 * 2 ** (attempt - 1);
-    await context.record([{ type: 'run.retrying', step, attempt, delayMs, code: problem.code }]);
-    await options.clock.sleep(delayMs, signal);
-  }
-}
-
-function isTransient({ kind }: Problem): boolean {
-  return (
-    kind === 'unavailable' ||
-    kind === 'rate_limited' ||
-    kind === 'upstream_failed' ||
-    kind === 'upstream_timeout'
-  );
-}
-
-function problemOf({ options, state }: StepContext, outcome: 'finished' | 'step_limit'): Problem | null {
+function problemOf(
+  options: ModelLoopOptions,
+  state: LoopState,
+  outcome: 'finished' | 'step_limit',
+): Problem | null {
   // The reason of an abort comes first: later errors only follow from it.
   if (options.signal.aborted) {
     const reason: unknown = options.signal.reason;

@@ -1,10 +1,19 @@
-// The assistant's message as it grows: a pure fold, over the stream of a model or, after a crash, over the events of the
-// run.
+// The assistant's message as it grows: a pure fold, over the stream of a model or,
+// after a crash, over the events of the run.
 import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import type { SessionEvent } from '../event-log/events.ts';
+import { readEvent, type SessionEvent, type StoredEvent } from '../event-log/events.ts';
 
 type TextPart = Extract<UiMessagePart, { type: 'text' | 'reasoning' }>;
 type ToolPart = Extract<UiMessagePart, { type: 'dynamic-tool' }>;
+
+export type ProviderMetadata = Record<string, unknown>;
+
+export interface ToolStart {
+  toolCallId: string;
+  toolName: string;
+  input: unknown;
+  providerMetadata?: ProviderMetadata | undefined;
+}
 
 export interface MessageFold {
   /** The parts so far, in the order in which they began. */
@@ -12,13 +21,16 @@ export interface MessageFold {
   /** The text of the last step. */
   text(): string;
   startStep(): void;
-  /** Removes the last step, of which nothing has come. */
-  dropStep(): void;
+  /** Begins the step again after its stream broke. The text so far stays, and new text continues it. */
+  retryStep(): void;
   /** Text or reasoning that belongs to the block of that id; a new id begins a new part. */
   addText(type: 'text' | 'reasoning', block: string, delta: string): void;
+  /** Metadata that the provider expects back with the block; a block without text can have some. */
+  addMetadata(type: 'text' | 'reasoning', block: string, metadata: ProviderMetadata): void;
   addSource(source: { id: string; url: string; title?: string | undefined }): void;
-  startTool(toolCallId: string, toolName: string, input: unknown): void;
-  endTool(toolCallId: string, result: { output: unknown } | { errorText: string }): void;
+  startTool(call: ToolStart): void;
+  /** `outputSeq` is the seq of the event with the output. */
+  endTool(toolCallId: string, result: { output: unknown; outputSeq?: number } | { errorText: string }): void;
   /** Replaces the text of the last step. */
   replaceText(text: string): void;
   /** Turns tool calls without a result into failed ones. */
@@ -37,6 +49,16 @@ export function foldMessage(): MessageFold {
         part.type === 'dynamic-tool' && part.toolCallId === toolCallId && part.state === 'input-available',
     );
 
+  function blockPart(type: TextPart['type'], block: string): TextPart {
+    const key = `${type}:${block}`;
+    const existing = blocks.get(key);
+    if (existing) return existing;
+    const part: TextPart = { type, text: '', state: 'done' };
+    blocks.set(key, part);
+    parts.push(part);
+    return part;
+  }
+
   return {
     parts: () => parts,
     text: () => step.join(''),
@@ -45,40 +67,48 @@ export function foldMessage(): MessageFold {
       step = [];
       parts.push({ type: 'step-start' });
     },
-    dropStep() {
-      if (parts.at(-1)?.type === 'step-start') parts.pop();
+    retryStep() {
+      const start = parts.findLastIndex((part) => part.type === 'step-start');
+      if (start === parts.length - 1) return;
+      const hasText = markBroken(parts.slice(start + 1));
+      blocks = new Map();
+      if (!hasText) step = [];
+      parts.push({ type: 'step-start' });
     },
     addText(type, block, delta) {
       if (type === 'text') step.push(delta);
-      const key = `${type}:${block}`;
-      const existing = blocks.get(key);
-      const part: TextPart = existing ?? { type, text: '', state: 'done' };
-      part.text += delta;
-      if (existing) return;
-      blocks.set(key, part);
-      parts.push(part);
+      blockPart(type, block).text += delta;
+    },
+    addMetadata(type, block, metadata) {
+      const part = blockPart(type, block);
+      part.providerMetadata = { ...part.providerMetadata, ...metadata };
     },
     addSource({ id, url, title }) {
       parts.push({ type: 'source-url', sourceId: id, url, ...(title === undefined ? {} : { title }) });
     },
-    startTool(toolCallId, toolName, input) {
+    startTool({ toolCallId, toolName, input, providerMetadata }) {
       parts.push({
         type: 'dynamic-tool',
         toolName,
         toolCallId,
         state: 'input-available',
         input: input ?? null,
+        ...(providerMetadata === undefined ? {} : { callProviderMetadata: providerMetadata }),
       });
     },
     endTool(toolCallId, result) {
       const part = openTool(toolCallId);
       if (!part) return;
-      if ('output' in result)
-        Object.assign(part, { state: 'output-available', output: result.output ?? null });
-      else Object.assign(part, { state: 'output-error', errorText: result.errorText });
+      if ('output' in result) {
+        const { output, outputSeq } = result;
+        const seq = outputSeq === undefined ? {} : { outputSeq };
+        Object.assign(part, { state: 'output-available', output: output ?? null, ...seq });
+      } else Object.assign(part, { state: 'output-error', errorText: result.errorText });
     },
     replaceText(text) {
       const last = parts.findLast((part): part is TextPart => part.type === 'text');
+      // Pieces before a broken stream belong to the same text.
+      for (const part of parts) if (part.type === 'text' && part.state === 'streaming') part.text = '';
       if (last) last.text = text;
       step = [text];
     },
@@ -91,6 +121,23 @@ export function foldMessage(): MessageFold {
   };
 }
 
+/**
+ * Marks what the broken stream of a step has left unfinished; both folds decide it from the parts
+ * alone. Returns whether the text has to go on. With tools called, the step counts as a whole one.
+ */
+function markBroken(step: readonly UiMessagePart[]): boolean {
+  const last = step.at(-1);
+  if (last?.type === 'reasoning') last.state = 'streaming';
+  if (step.some((part) => part.type === 'dynamic-tool')) return false;
+  let hasText = false;
+  for (const part of step) {
+    if (part.type !== 'text' && part.type !== 'reasoning') continue;
+    part.state = 'streaming';
+    if (part.type === 'text' && part.text !== '') hasText = true;
+  }
+  return hasText;
+}
+
 /** The checkpointed text of a part that was open when its process ended. */
 export interface OpenText {
   partId: string;
@@ -100,22 +147,49 @@ export interface OpenText {
 
 /** Rebuilds a message from the events of its run and from checkpoints. */
 export function foldEvents(
-  events: readonly SessionEvent[],
+  events: readonly StoredEvent[],
   openTexts: readonly OpenText[] = [],
 ): UiMessagePart[] {
   const fold = foldMessage();
+  const all = events.map((stored) => ({ seq: stored.seq, event: readEvent(stored) }));
   const texts = new Map(openTexts.map((part) => [part.partId, part.text]));
-  for (const event of events) if (event.type === 'part.ended') texts.set(event.partId, event.text);
-  for (const event of events) {
-    if (event.type === 'run.step.started') fold.startStep();
-    // At the position of its start, with all of its text.
-    if (event.type === 'part.started' && texts.has(event.partId))
-      fold.addText(event.partType, event.partId, texts.get(event.partId) ?? '');
-    if (event.type === 'tool.started') fold.startTool(event.toolCallId, event.toolName, event.input);
-    if (event.type === 'tool.output') fold.endTool(event.toolCallId, { output: event.output });
-    if (event.type === 'tool.failed') fold.endTool(event.toolCallId, { errorText: event.errorText });
-    if (event.type === 'tool.denied') fold.endTool(event.toolCallId, { errorText: event.reason });
+  for (const { event } of all) if (event.type === 'part.ended') texts.set(event.partId, event.text);
+  let step = 1;
+  for (const { seq, event } of all) {
+    if (event.type === 'run.step.started') ({ step } = event);
+    // A wait before the step belongs to a summary.
+    const isRetry = event.type === 'run.retrying' || event.type === 'run.waiting';
+    if (isRetry && event.step === step) fold.retryStep();
+    else foldEvent(fold, event, { seq, texts });
   }
   fold.close('The agent ended during this call; whether it took effect is not known.');
   return fold.parts();
+}
+
+function foldEvent(
+  fold: MessageFold,
+  event: SessionEvent,
+  { seq, texts }: { seq: number; texts: ReadonlyMap<string, string> },
+): void {
+  switch (event.type) {
+    case 'run.step.started':
+      return fold.startStep();
+    case 'part.started': {
+      // At the position of its start, with all of its text.
+      const text = texts.get(event.partId);
+      return text === undefined ? undefined : fold.addText(event.partType, event.partId, text);
+    }
+    case 'part.ended':
+      return event.providerMetadata && fold.addMetadata(event.partType, event.partId, event.providerMetadata);
+    case 'tool.started':
+      return fold.startTool(event);
+    case 'tool.output':
+      return fold.endTool(event.toolCallId, { output: event.output, outputSeq: seq });
+    case 'tool.failed':
+      return fold.endTool(event.toolCallId, { errorText: event.errorText });
+    case 'tool.denied':
+      return fold.endTool(event.toolCallId, { errorText: event.reason });
+    default:
+      return undefined;
+  }
 }

@@ -1,10 +1,13 @@
-// Translates failures of model calls into Problems for the agent's callers. The gateway's message is passed on where the
-// caller can act on it; addresses, tokens and the texts of exceptions never are.
+// Translates failures of model calls into Problems for the agent's callers. The gateway's message is
+// passed on where the caller can act on it; addresses, tokens and the texts of exceptions never are.
 import { GatewayError } from '@townhall/gateway';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 import type { ProblemCode } from '../../../contract/problem-code.gen.ts';
 
-/** Any error of a model call as a Problem. Errors that are not the gateway's become internal, with a cause for the log. */
+/**
+ * Any error of a model call as a Problem. Errors that are not the gateway's become
+ * internal, with a cause for the log.
+ */
 export function modelProblem(error: unknown): Problem {
   const original = originalError(error);
   if (original instanceof Problem) return original;
@@ -95,6 +98,36 @@ function notFoundProblem(error: GatewayError): Problem {
   );
 }
 
+// Every provider words it differently. The gateway's own limit of bytes and the
+// prompt limit of its local models count too.
+const overflowWords =
+  /context[ _-]?(?:length|window|size)|maximum context|too (?:long|large|many tokens)|(?:prompt|input|request|tokens?) (?:\w+ ){0,4}exceeds?|exceeds? (?:the )?(?:model|maximum|max|limit|token)|token limit|maximum (?:prompt|input) length|longer than the \d+ bytes|reads \d+ KiB of prompt/i;
+
+/** Whether the request was refused because it was too long. */
+export function isContextOverflow({ kind, message, cause }: Problem): boolean {
+  if (GatewayError.isInstance(cause) && cause.status === 413) return true;
+  return kind === 'impossible' && overflowWords.test(message);
+}
+
+/** Whether the provider refused this request, so that a changed request may succeed. */
+export function isRefusal({ kind, code }: Problem): boolean {
+  return kind === 'impossible' && (code === 'upstream_refused' || code === 'unsupported_by_model');
+}
+
+/** Whether the refusal means that the model does not support such input at all. */
+export function saysUnsupported({ code, message }: Problem): boolean {
+  return (
+    code === 'unsupported_by_model' ||
+    /does not (?:take|support)|not supported|unsupported|multimodal|vision/i.test(message)
+  );
+}
+
+/** The gateway's `retry-after` in milliseconds; undefined without one. */
+export function retryAfterMs(error: unknown): number | undefined {
+  const original = originalError(error);
+  return GatewayError.isInstance(original) ? original.retryAfterMs : undefined;
+}
+
 const statusOfType: Record<string, number> = {
   invalid_request_error: 422,
   insufficient_credits: 402,
@@ -115,7 +148,8 @@ function transient(kind: ProblemKind, code: ProblemCode, message: string, error:
   return new Problem(kind, code, message, { cause: error, headers: { 'retry-after': String(waitSeconds) } });
 }
 
-// A refusal says what to change, such as the length of the context. The gateway has removed keys and addresses.
+// A refusal says what to change, such as the length of the context. The gateway has
+// removed keys and addresses.
 function refusalText(error: GatewayError): string {
   return `The model refused the request: ${error.message.slice(0, 500)}`;
 }

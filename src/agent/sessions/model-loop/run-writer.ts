@@ -1,7 +1,8 @@
-// Writes what a run produces. Text reaches subscribers at once and the database in checkpoints; every other event is
-// durable before it counts. All writes go through one queue, so no event overtakes another.
+// Writes the events and text of a run. Text reaches subscribers at once and the database in checkpoints;
+// every other event is durable before it counts. All writes go through one queue, so they keep their order.
 import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
+import { retry } from '../../../kernel/async.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../event-log/events.ts';
 import { isRolledBack } from '../event-log/commit-path.ts';
@@ -9,38 +10,54 @@ import type { OpenPart } from '../event-log/live-feed.ts';
 import type { EventLog } from '../event-log/log.ts';
 import { append, deleteCheckpoints, insertCheckpoint } from '../event-log/store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
+import { databaseDelayMs, databaseWaitMs, isDatabaseAway, untilAvailable } from '../runs/database-wait.ts';
+import type { ProviderMetadata } from './message.ts';
 
 export interface RunWriterOptions {
   sessionKey: string;
   runId: string;
-  log: Pick<EventLog, 'append' | 'transact' | 'openPart' | 'addText' | 'closePart'>;
+  log: Pick<EventLog, 'append' | 'transact' | 'openPart' | 'addText' | 'closePart' | 'findEvent'>;
   clock: Clock;
+  /** The event that started the run. */
+  startSeq: number;
+  /** Ends the wait for an unavailable database. */
+  signal: AbortSignal;
   /** Called once, for the first write that nothing awaits and that fails. */
   onFailure(error: unknown): void;
 }
 
 export interface RunWriter {
   /**
-   * Resolves after the events are durable, and with them all deferred ones. `also` writes in the same transaction. Throws
-   * when the run has lost the session's fence.
+   * Resolves after the events are durable, and with them all deferred ones. `also` writes in the same
+   * transaction. Throws when the run has lost the session's fence. Returns the seq of the last event.
    */
   record(
     events: readonly SessionEvent[],
     change?: SessionChange,
     also?: (unit: UnitOfWork) => Promise<void>,
-  ): Promise<void>;
-  /** Records what depends on the session's state: `make` runs in the transaction that writes; null writes nothing. */
+  ): Promise<number>;
+  /**
+   * Records events that depend on the session's state: `make` runs in the writing
+   * transaction; null writes nothing.
+   */
   recordFrom(
     make: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
-  ): Promise<void>;
+  ): Promise<number | null>;
   /** Written together with the next write. */
   defer(events: readonly SessionEvent[]): void;
   /** Text of a block; the first text of a block opens a part. */
   addText(type: PartType, blockId: string, delta: string): void;
+  /** Metadata that the provider expects back with the block; it is written with the end of the part. */
+  addMetadata(type: PartType, blockId: string, metadata: ProviderMetadata): void;
   endText(type: PartType, blockId: string): void;
+  /** Ends the parts that a broken stream has left open. */
+  endAllTexts(): void;
   /** The message of all later parts. */
   setMessage(messageId: string): void;
-  /** Waits for the queue and returns the events that are still deferred, for the settlement. Nothing may be written after. */
+  /**
+   * Waits for the queue and returns the events that are still deferred, for the
+   * settlement. Nothing may be written after.
+   */
   close(): Promise<{ events: SessionEvent[]; hasCheckpoints: boolean }>;
   /** Removes the run's parts from the live feed. */
   dispose(): void;
@@ -56,9 +73,11 @@ interface PartState {
   phase: { name: 'opening'; early: string } | { name: 'open' };
   /** Characters in checkpoints. */
   savedLength: number;
+  metadata: ProviderMetadata | undefined;
 }
 
-// After a crash at most 250 ms of text may be missing; the other 150 ms are for a busy machine and for the commit.
+// After a crash at most 250 ms of text may be missing; the other 150 ms are for a
+// busy machine and for the commit.
 const checkpointIntervalMs = 100;
 const checkpointLength = 4 * 1024;
 
@@ -70,7 +89,7 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
   const blocks = new Map<string, PartState>();
   /** Parts whose `part.ended` is not pending yet. */
   const openParts = new Set<PartState>();
-  const checkpoints = createCheckpoints({ sessionKey, log, queue, pending, openParts });
+  const checkpoints = createCheckpoints(options, { queue, pending, openParts });
   let messageId = '';
 
   function publishText({ part }: PartState, text: string): void {
@@ -79,7 +98,13 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
 
   function openPart(partType: PartType, blockId: string): PartState {
     const part: OpenPart = { runId, messageId, partId: id('prt'), partType, startedSeq: 0, text: '' };
-    const state: PartState = { part, blockId, phase: { name: 'opening', early: '' }, savedLength: 0 };
+    const state: PartState = {
+      part,
+      blockId,
+      phase: { name: 'opening', early: '' },
+      savedLength: 0,
+      metadata: undefined,
+    };
     openParts.add(state);
     queue.runInBackground(async () => {
       part.startedSeq = await pending.write([
@@ -90,6 +115,13 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
       state.phase = { name: 'open' };
       publishText(state, early);
     });
+    return state;
+  }
+
+  function blockState(type: PartType, blockId: string): PartState {
+    const key = blockKey(type, blockId);
+    const state = blocks.get(key) ?? openPart(type, blockId);
+    blocks.set(key, state);
     return state;
   }
 
@@ -104,12 +136,11 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
   }
 
   return {
-    async record(events, change, also) {
-      await queue.run(() => pending.write(events, change, also));
+    record(events, change, also) {
+      const stamped = events.map((event) => withMessageId(event, messageId));
+      return queue.run(() => pending.write(stamped, change, also));
     },
-    async recordFrom(make) {
-      await queue.run(() => pending.writeFrom(make));
-    },
+    recordFrom: (make) => queue.run(() => pending.writeFrom(make)),
     defer(events) {
       // Queued, because the end of an earlier part may be on its way.
       queue.runInBackground(async () => {
@@ -119,17 +150,22 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
     },
     addText(type, blockId, delta) {
       if (delta === '') return;
-      const key = blockKey(type, blockId);
-      const state = blocks.get(key) ?? openPart(type, blockId);
-      blocks.set(key, state);
+      const state = blockState(type, blockId);
       if (state.phase.name === 'opening') state.phase.early += delta;
       else publishText(state, delta);
       if (state.part.text.length - state.savedLength >= checkpointLength) checkpoints.saveNow();
       else checkpoints.schedule();
     },
+    addMetadata(type, blockId, metadata) {
+      const state = blockState(type, blockId);
+      state.metadata = { ...state.metadata, ...metadata };
+    },
     endText(type, blockId) {
       const state = blocks.get(blockKey(type, blockId));
       if (state) endPart(state);
+    },
+    endAllTexts() {
+      for (const state of blocks.values()) endPart(state);
     },
     setMessage(next) {
       messageId = next;
@@ -146,6 +182,19 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
       pending.closeParts();
     },
   };
+}
+
+/** Events of tools name the message that is being written. */
+function withMessageId(event: SessionEvent, messageId: string): SessionEvent {
+  switch (event.type) {
+    case 'tool.started':
+    case 'tool.output':
+    case 'tool.failed':
+    case 'tool.denied':
+      return { ...event, messageId };
+    default:
+      return event;
+  }
 }
 
 function blockKey(type: PartType, blockId: string): string {
@@ -201,16 +250,15 @@ interface PendingEvents {
 }
 
 /** Deferred events and ended parts, which go with the next write. */
-function createPendingEvents({
-  sessionKey,
-  runId,
-  log,
-}: Pick<RunWriterOptions, 'sessionKey' | 'runId' | 'log'>): PendingEvents {
+function createPendingEvents(options: RunWriterOptions): PendingEvents {
+  const { sessionKey, runId, log } = options;
   const deferred: SessionEvent[] = [];
   const endedParts: PartState[] = [];
+  const writeSurely = createSureWrite(options);
 
   async function flush(
     write: (before: readonly SessionEvent[], savedPartIds: readonly string[]) => Promise<number | null>,
+    lastEvent?: SessionEvent,
   ): Promise<number | null> {
     const [events, parts] = [[...deferred], [...endedParts]];
     const drop = () => {
@@ -219,7 +267,7 @@ function createPendingEvents({
     };
     const savedPartIds = parts.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
     try {
-      const seq = await write(events, savedPartIds);
+      const seq = await writeSurely(() => write(events, savedPartIds), lastEvent ?? events.at(-1));
       if (seq !== null) drop();
       return seq;
     } catch (error) {
@@ -233,7 +281,8 @@ function createPendingEvents({
     defer: (events) => void deferred.push(...events),
     endPart(state) {
       const { messageId, partId, partType, text } = state.part;
-      deferred.push({ type: 'part.ended', messageId, partId, partType, text });
+      const metadata = state.metadata === undefined ? {} : { providerMetadata: state.metadata };
+      deferred.push({ type: 'part.ended', messageId, partId, partType, text, ...metadata });
       endedParts.push(state);
     },
     async write(events, change, also) {
@@ -246,7 +295,7 @@ function createPendingEvents({
           if (headSeq !== null) await also?.(unit);
           return headSeq;
         });
-      });
+      }, events.at(-1));
       if (seq === null) throw runLost();
       return seq;
     },
@@ -272,6 +321,46 @@ function createPendingEvents({
   };
 }
 
+/**
+ * Repeats a write while the database is unavailable. When the write may be committed, it searches
+ * for its last event first: a run has one write at a time, so there is at most one such event.
+ */
+function createSureWrite({
+  sessionKey,
+  runId,
+  startSeq,
+  log,
+  clock,
+  signal,
+}: RunWriterOptions): (
+  write: () => Promise<number | null>,
+  lastEvent: SessionEvent | undefined,
+) => Promise<number | null> {
+  let lastSeq = startSeq;
+  return async (write, lastEvent) => {
+    const deadlineMs = clock.monotonicMs() + databaseWaitMs;
+    let isInDoubt = false;
+    const attempt = async (): Promise<number | null> => {
+      const existing =
+        isInDoubt && lastEvent !== undefined
+          ? await log.findEvent({ sessionKey, runId, after: lastSeq, event: lastEvent })
+          : undefined;
+      return existing ?? write();
+    };
+    const seq = await retry(attempt, {
+      isRetryable(error) {
+        isInDoubt ||= !isRolledBack(error);
+        return isDatabaseAway(error) && clock.monotonicMs() < deadlineMs;
+      },
+      delayMs: databaseDelayMs,
+      clock,
+      signal,
+    });
+    lastSeq = seq ?? lastSeq;
+    return seq;
+  };
+}
+
 interface Checkpoints {
   /** Saves within 100 ms. */
   schedule(): void;
@@ -281,19 +370,14 @@ interface Checkpoints {
 }
 
 /** Makes the text of open parts durable, so that a crash loses little of it. */
-function createCheckpoints({
-  sessionKey,
-  log,
-  queue,
-  pending,
-  openParts,
-}: {
-  sessionKey: string;
-  log: Pick<EventLog, 'transact'>;
-  queue: WriteQueue;
-  pending: PendingEvents;
-  openParts: ReadonlySet<PartState>;
-}): Checkpoints {
+function createCheckpoints(
+  { sessionKey, log, clock, signal }: RunWriterOptions,
+  {
+    queue,
+    pending,
+    openParts,
+  }: { queue: WriteQueue; pending: PendingEvents; openParts: ReadonlySet<PartState> },
+): Checkpoints {
   let timer: NodeJS.Timeout | undefined;
   let isQueued = false;
   let hasAny = false;
@@ -307,10 +391,12 @@ function createCheckpoints({
     if (pieces.length === 0) return;
     hasAny = true;
     for (const { state, from, text } of pieces) state.savedLength = from + text.length;
-    await log.transact(async (unit) => {
-      for (const { state, from, text } of pieces)
-        await insertCheckpoint(unit, { sessionKey, part: state.part, from, text });
-    });
+    const insert = () =>
+      log.transact(async (unit) => {
+        for (const { state, from, text } of pieces)
+          await insertCheckpoint(unit, { sessionKey, part: state.part, from, text });
+      });
+    await untilAvailable(insert, { clock, signal });
   }
 
   function stop(): void {

@@ -1,5 +1,5 @@
-// The spans of a run, of its steps and of its tool calls, named by OpenTelemetry's conventions for generative AI. No span
-// carries texts, tool inputs or tool outputs.
+// The spans of a run, of its steps and of its tool calls, named by OpenTelemetry's
+// conventions for generative AI. No span carries texts, tool inputs or tool outputs.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Span, Traces } from '../../../kernel/telemetry/traces.ts';
 

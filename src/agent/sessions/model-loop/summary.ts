@@ -1,7 +1,12 @@
-// Asks a model for the summary of a conversation.
-import { streamText, type ModelMessage } from 'ai';
-import type { LanguageModelV3 } from '@ai-sdk/provider';
+// Summarizes a conversation with a model. A conversation that is longer than one
+// request is summarized in pieces, each together with the summary so far.
+import type { LanguageModelV3, LanguageModelV3Message } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
+import { clipText } from './clip.ts';
+import { estimateText } from './estimate.ts';
+import { isContextOverflow, isRefusal, modelProblem } from './model-problem.ts';
+import { generateText } from './model-text.ts';
+import { addUsage } from './usage.ts';
 
 const instructions = [
   'Sum up the conversation above for your own later use, as the only thing that you will still see of it.',
@@ -9,37 +14,70 @@ const instructions = [
   'Answer with the summary alone.',
 ].join(' ');
 
-/** Throws the error of the model, or another one when the summary is empty. */
-export async function summarize({
-  model,
-  messages,
-  signal,
-}: {
+export interface SummaryRequest {
   model: LanguageModelV3;
-  messages: ModelMessage[];
+  /** The summary of everything before the transcript. */
+  earlier: string | null;
+  transcript: readonly string[];
+  /** Tokens of one request; it becomes smaller when the model finds a request too long. */
+  maxRequestTokens: number;
+  maxSummaryTokens: number;
   signal: AbortSignal;
-}): Promise<{ summary: string; usage: RunUsage }> {
-  let failure: unknown;
-  let summary = '';
+  /** Waits before another attempt after a failed call; throws the error when there is none. */
+  recover(error: unknown): Promise<void>;
+}
+
+const minRequestTokens = 500;
+
+/** Throws the error of a model that cannot be reached. */
+export async function summarize(request: SummaryRequest): Promise<{ summary: string; usage: RunUsage }> {
   const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
-  const result = streamText({
-    model,
-    messages: [...messages, { role: 'user', content: instructions }],
-    maxRetries: 0,
-    abortSignal: signal,
-    onError: () => {},
-  });
-  for await (const part of result.stream) {
-    if (part.type === 'text-delta') summary += part.text;
-    else if (part.type === 'error') failure ??= part.error;
-    else if (part.type === 'finish-step') {
-      usage.inputTokens += part.usage.inputTokens ?? 0;
-      usage.outputTokens += part.usage.outputTokens ?? 0;
+  let maxTokens = request.maxRequestTokens;
+  let summary = request.earlier;
+  for (let rest = [...request.transcript]; rest.length > 0;) {
+    const piece = takeWithin(rest, maxTokens - estimateText(summary ?? ''));
+    try {
+      const result = await generateText({
+        model: request.model,
+        prompt: [promptFor(summary, piece.entries)],
+        signal: request.signal,
+      });
+      addUsage(usage, result.usage);
+      const text = result.text.trim() === '' ? withoutModel(summary, piece.entries) : result.text;
+      summary = clipText(text, request.maxSummaryTokens).text;
+      ({ rest } = piece);
+    } catch (error) {
+      const problem = modelProblem(error);
+      if (isContextOverflow(problem) && maxTokens > minRequestTokens) maxTokens /= 2;
+      else if (isRefusal(problem)) {
+        summary = clipText(withoutModel(summary, piece.entries), request.maxSummaryTokens).text;
+        ({ rest } = piece);
+      } else await request.recover(error);
     }
   }
-  signal.throwIfAborted();
-  if (failure !== undefined)
-    throw failure instanceof Error ? failure : new Error('The model failed.', { cause: failure });
-  if (summary.trim() === '') throw new Error('The model gave no summary.');
-  return { summary, usage };
+  return { summary: summary ?? '', usage };
+}
+
+/** The entries that fit, at least one; an entry that does not fit alone is clipped. */
+function takeWithin(entries: readonly string[], maxTokens: number): { entries: string[]; rest: string[] } {
+  const limit = Math.max(maxTokens, minRequestTokens / 2);
+  const fitting: string[] = [];
+  let tokens = 0;
+  for (const entry of entries) {
+    tokens += estimateText(entry);
+    if (fitting.length > 0 && tokens > limit) break;
+    fitting.push(clipText(entry, limit).text);
+  }
+  return { entries: fitting, rest: entries.slice(fitting.length) };
+}
+
+/** The fallback when the model writes no summary: without a summary no later run of the session would fit. */
+function withoutModel(earlier: string | null, entries: readonly string[]): string {
+  return [...(earlier === null ? [] : [earlier]), ...entries].join('\n\n');
+}
+
+function promptFor(earlier: string | null, entries: readonly string[]): LanguageModelV3Message {
+  const before = earlier === null ? [] : [`The summary of what came before:\n\n${earlier}`];
+  const text = [...before, ...entries, instructions].join('\n\n');
+  return { role: 'user', content: [{ type: 'text', text }] };
 }

@@ -14,7 +14,7 @@ export interface Section {
 export function systemSections(
   name: string,
   registry: PluginRegistry,
-  session: { system: string | null; attended: boolean },
+  session: { system: string | null; attended: boolean; mode: 'work' | 'plan' },
 ): Section[] {
   const tools = registry.plugins.map(
     ({ name: plugin, title, description }) => `- ${plugin}_… (${title}): ${description}`,
@@ -28,6 +28,9 @@ export function systemSections(
     session.attended
       ? 'A person attends and may be asked to approve calls.'
       : 'Nobody can answer questions while you work.',
+    ...(session.mode === 'plan'
+      ? ['This session only plans: read what you need, change nothing, and say what you would do.']
+      : []),
     'Answer in the language of the instructions.',
   ].join('\n');
   return [

@@ -1,108 +1,187 @@
-// The agent's tools as the `ai` package takes them: hooks, approval, the call, and its record in the log.
-import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
+// The agent's tools in the form for models, and tool calls: hooks, approval,
+// execution, and the record in the log.
+import type { LanguageModelV3FunctionTool, LanguageModelV3ToolCall } from '@ai-sdk/provider';
 import { Problem } from '../../../kernel/problem.ts';
 import { withSpan } from '../../../kernel/telemetry/traces.ts';
-import { callAction, type Tool } from '../../plugins/index.ts';
+import { callAction, type PluginRegistry, type Tool } from '../../plugins/index.ts';
 import { toolSpan } from './spans.ts';
 import type { StepContext } from './loop-state.ts';
 
-/** Carries the reason of a failed action to the model as text. Its class marks failures that are recorded already. */
-export class ActionFailed extends Error {
-  override toString(): string {
-    return this.message;
+// The gateway's limits for one call: 512 tools, and 1 MiB of definitions, counted roughly.
+const maxTools = 512;
+const maxDefinitionBytes = 1024 * 1024 * 0.9;
+
+/** The tools of a step. Those beyond the limits of the gateway are left out and reported once. */
+export async function definedTools({
+  options,
+  state,
+  record,
+}: StepContext): Promise<LanguageModelV3FunctionTool[]> {
+  const { tools, omitted } = toolsWithinLimits(options.registry);
+  if (omitted.length > 0 && !state.hasReportedTools) {
+    state.hasReportedTools = true;
+    const names = omitted.slice(0, 10).join(', ');
+    const message = `The model does not get ${omitted.length} tools, because a call may have ${maxTools} tools and 1 MiB of definitions: ${names}${omitted.length > 10 ? ', …' : ''}.`;
+    await record([{ type: 'run.warning', code: 'tools_left_out', message }]);
   }
+  return tools;
 }
 
-export function createToolSet(context: StepContext): ToolSet {
-  const { registry, traces, signal } = context.options;
-  return Object.fromEntries(
-    registry.tools.map((tool) => [
-      tool.name,
-      dynamicTool({
-        description: tool.definition.description,
-        inputSchema: jsonSchema(tool.definition.input),
-        execute: (input, { toolCallId, abortSignal }) =>
-          withSpan(traces, toolSpan(traces, { toolName: tool.name, toolCallId }), () =>
-            runTool(context, { tool, toolCallId, input, signal: abortSignal ?? signal }),
-          ),
-      }),
-    ]),
-  );
+export function toolsWithinLimits(registry: PluginRegistry): {
+  tools: LanguageModelV3FunctionTool[];
+  omitted: string[];
+} {
+  const tools: LanguageModelV3FunctionTool[] = [];
+  const omitted: string[] = [];
+  let bytes = 0;
+  for (const { name, definition } of registry.tools) {
+    const tool = {
+      type: 'function' as const,
+      name,
+      description: definition.description,
+      inputSchema: definition.input as never,
+    };
+    const size = Buffer.byteLength(JSON.stringify(tool));
+    if (tools.length === maxTools || bytes + size > maxDefinitionBytes) omitted.push(name);
+    else {
+      tools.push(tool);
+      bytes += size;
+    }
+  }
+  return { tools, omitted };
 }
 
 interface ToolCall {
   tool: Tool;
   toolCallId: string;
   input: unknown;
-  signal: AbortSignal;
 }
 
-/** The output for the model. Throws `ActionFailed` when the call is denied or fails. */
-async function runTool(context: StepContext, requested: ToolCall): Promise<unknown> {
-  const { record, options } = context;
+/**
+ * Runs a call of the model and adds it to the message. Never throws: a failed write
+ * is left in `state.failure`.
+ */
+export function runToolCall(run: StepContext, part: LanguageModelV3ToolCall): Promise<void> {
+  const { options, state } = run;
+  const { traces, registry } = options;
+  const { toolCallId, toolName, providerMetadata } = part;
+  const call = { toolCallId, toolName, input: parseInput(part.input), providerMetadata };
+  state.message.startTool(call);
+  const tool = registry.tools.find(({ name }) => name === toolName);
+  const work = () =>
+    tool === undefined
+      ? failCall(run, call, `There is no tool "${toolName}".`)
+      : runTool(run, { tool, toolCallId, input: call.input }, providerMetadata);
+  return withSpan(traces, toolSpan(traces, { toolName, toolCallId }), work).catch((error: unknown) => {
+    state.failure ??= error;
+  });
+}
+
+// Models write an empty text for a call without input. Input that is not JSON stays
+// a string, which every tool refuses.
+function parseInput(input: string): unknown {
+  if (input.trim() === '') return {};
+  try {
+    return JSON.parse(input);
+  } catch {
+    return input;
+  }
+}
+
+type Metadata = LanguageModelV3ToolCall['providerMetadata'];
+
+async function failCall(
+  { record, state }: StepContext,
+  call: { toolCallId: string; toolName: string; input: unknown; providerMetadata: Metadata },
+  errorText: string,
+): Promise<void> {
+  const { toolCallId, toolName, input, providerMetadata } = call;
+  await record([
+    { type: 'tool.started', toolCallId, toolName, input, ...metadataMember(providerMetadata) },
+    { type: 'tool.failed', toolCallId, toolName, errorText, durationMs: 0 },
+  ]);
+  state.message.endTool(toolCallId, { errorText });
+}
+
+function metadataMember(providerMetadata: Metadata): { providerMetadata?: Record<string, unknown> } {
+  return providerMetadata === undefined ? {} : { providerMetadata };
+}
+
+async function runTool(run: StepContext, requested: ToolCall, metadata: Metadata): Promise<void> {
+  const { record, state, hookContext, options } = run;
   const { clock, hooks } = options;
-  const { tool, toolCallId, signal } = requested;
+  const { tool, toolCallId } = requested;
   const toolName = tool.name;
-  const hookContext = { ...context.hookContext, signal };
   const { input } = await hooks.pipeline(
     'tool.before',
     { toolName, toolCallId, input: requested.input },
     hookContext,
   );
   const call: ToolCall = { ...requested, input };
-  await record([{ type: 'tool.started', toolCallId, toolName, input }]);
+  await record([{ type: 'tool.started', toolCallId, toolName, input, ...metadataMember(metadata) }]);
   const startedMs = clock.monotonicMs();
   const durationMs = () => Math.round(clock.monotonicMs() - startedMs);
-  const isApproved = await requirePermission(context, call);
-  const outcome = await execute(context, call, isApproved);
+  const permission = await requirePermission(run, call);
+  if (permission.denial !== null) return state.message.endTool(toolCallId, { errorText: permission.denial });
+  const outcome = await execute(run, call, permission.isApproved);
   if (!outcome.ok) {
     const errorText = outcome.message;
     hooks.effect('tool.after', { toolName, toolCallId, input, ok: false, output: errorText }, hookContext);
     await record([{ type: 'tool.failed', toolCallId, toolName, errorText, durationMs: durationMs() }]);
-    throw new ActionFailed(errorText);
+    return state.message.endTool(toolCallId, { errorText });
   }
   const { output } = await hooks.pipeline(
     'tool.after',
     { toolName, toolCallId, input, ok: true, output: outcome.output },
     hookContext,
   );
-  await record([{ type: 'tool.output', toolCallId, output, durationMs: durationMs() }]);
+  const outputSeq = await record([{ type: 'tool.output', toolCallId, output, durationMs: durationMs() }]);
+  state.message.endTool(toolCallId, { output, outputSeq });
   hooks.effect('tool.after', { toolName, toolCallId, input, ok: true, output }, hookContext);
-  return output;
 }
 
-/** Whether a person or the policy has approved the call; false when it needs no approval. Throws when it is denied. */
+interface Permission {
+  /** Whether a person or the policy has approved the call; false when it needs no approval. */
+  isApproved: boolean;
+  /** Why the call is denied; null when it is not. */
+  denial: string | null;
+}
+
+/** Whether a rule, a person or the policy allows the call. Invalid input needs no decision. */
 async function requirePermission(
   { record, options, hookContext }: StepContext,
-  { tool, toolCallId, input, signal }: ToolCall,
-): Promise<boolean> {
+  { tool, toolCallId, input }: ToolCall,
+): Promise<Permission> {
   const toolName = tool.name;
-  const deny = async (approvalId: string | null, reason: string): Promise<never> => {
+  const deny = async (approvalId: string | null, reason: string): Promise<Permission> => {
     await record([{ type: 'tool.denied', toolCallId, toolName, approvalId, reason }]);
-    throw new ActionFailed(reason);
+    return { isApproved: false, denial: reason };
   };
   try {
-    await options.hooks.guard('tool.before', { toolName, toolCallId, input }, { ...hookContext, signal });
+    await options.hooks.guard('tool.before', { toolName, toolCallId, input }, hookContext);
   } catch (refusal) {
     return deny(null, refusal instanceof Problem ? refusal.message : 'A plugin refuses the call.');
   }
   // The call itself refuses invalid input, so that needs no approval.
-  if (!tool.check(input).ok || !tool.needsApproval(input)) return false;
+  if (!tool.check(input).ok) return { isApproved: false, denial: null };
+  const { effect, reason } = await options.permit({ tool, input });
+  if (effect === 'deny') return deny(null, reason);
+  if (effect === 'allow') return { isApproved: true, denial: null };
   const verdict = await options.approve({ tool, toolCallId, input });
-  return verdict.isApproved || deny(verdict.approvalId, verdict.reason);
+  return verdict.isApproved ? { isApproved: true, denial: null } : deny(verdict.approvalId, verdict.reason);
 }
 
-/** A hook may answer in place of the tool. */
+/** A hook may replace the tool and return its result. */
 async function execute(
-  { options, hookContext }: StepContext,
-  { tool, toolCallId, input, signal }: ToolCall,
+  { options, hookContext, signal }: StepContext,
+  { tool, toolCallId, input }: ToolCall,
   isApproved: boolean,
 ): ReturnType<typeof callAction> {
   const { hooks, workspace, sessionId, toolTimeoutMs, clock, log } = options;
   const resolved = await hooks.resolve(
     'tool.before',
     { toolName: tool.name, toolCallId, input },
-    { ...hookContext, signal },
+    hookContext,
   );
   if (resolved !== undefined) return { ok: true, output: resolved };
   return callAction({

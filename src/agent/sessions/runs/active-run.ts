@@ -1,32 +1,24 @@
-// A run that this process executes, and what it is executed with.
+// A run that this process executes, and the options of its execution.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage, UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import type { Traces } from '../../../kernel/telemetry/traces.ts';
+import type { Permissions } from '../../permissions/index.ts';
 import type { PluginRegistry } from '../../plugins/index.ts';
 import type { Approvals } from '../approvals/approvals.ts';
-import type { Conversation } from '../event-log/conversation.ts';
 import type { EventLog } from '../event-log/log.ts';
 import type { SessionStore } from '../event-log/session-store.ts';
 import type { EventStore } from '../event-log/store.ts';
-import type { FinishReason, ModelMessage, RunModelLoop } from '../model-loop/loop.ts';
+import type { FinishReason } from '../model-loop/loop.ts';
+import type { ModelLimits } from '../model-loop/model-limits.ts';
+import type { PatienceLimits } from '../model-loop/patience.ts';
+import type { RenderConversation } from '../model-loop/prompt.ts';
 import type { RunWriter } from '../model-loop/run-writer.ts';
 import type { StartedRun } from './submission.ts';
 import type { RunKey, Settlement, SettleResult } from './settlement.ts';
 import type { RunStore } from './store.ts';
-
-/** The functions that need the `ai` package, which is loaded late; see `model-loop/ai-package.ts`. */
-export interface ModelLoop {
-  runModelLoop: RunModelLoop;
-  summarize(options: {
-    model: LanguageModelV3;
-    messages: ModelMessage[];
-    signal: AbortSignal;
-  }): Promise<{ summary: string; usage: RunUsage }>;
-  toModelMessages(conversation: Conversation): Promise<ModelMessage[]>;
-}
 
 export interface RunnerOptions {
   eventLog: EventLog;
@@ -34,19 +26,22 @@ export interface RunnerOptions {
   runStore: RunStore;
   events: EventStore;
   approvals: Approvals;
+  permissions: Permissions;
   agentId: string;
   name: string;
   /** Throws a Problem when the model is not available. */
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
-  /** The size of a model's context window, null when unknown. */
-  contextTokens(modelId: string): Promise<number | null>;
-  modelLoop: ModelLoop;
+  modelLimits: ModelLimits;
+  render: RenderConversation;
   registry: PluginRegistry;
   workspace: string;
-  limits: { maxSteps: number; toolTimeoutMs: number; modelRetries: number };
+  limits: PatienceLimits & { maxSteps: number; toolTimeoutMs: number };
   /** Whether another process may queue inputs for the runs of this one. */
   hasReplicas: boolean;
-  /** Writes the outcome. Null when another process has settled the run, a Problem when it could not be written. */
+  /**
+   * Writes the outcome. Null when another process has settled the run, a Problem
+   * when it could not be written.
+   */
   settle(run: RunKey, settlement: Settlement, runLog: Log): Promise<SettleResult | null | Problem>;
   clock: Clock;
   log: Log;
@@ -61,14 +56,14 @@ export interface CompletedRun {
   finishReason: FinishReason;
 }
 
-/** How the rest of the process talks to a run under way. */
+/** The handle of an active run for the rest of the process. */
 export interface RunHandle {
   abort: AbortController;
   /** Inputs may wait for the next step. */
   hasSteer: boolean;
   /** Inputs were taken into the run and are settled with it. */
   hasTakenSteers: boolean;
-  /** The `traceparent` of the request that the run was accepted from, where this process accepted it. */
+  /** The `traceparent` of the request that queued the run; undefined when another process accepted it. */
   request: string | undefined;
 }
 
@@ -84,6 +79,8 @@ export interface ActiveRun {
   writer: RunWriter;
   /** The message that the model is writing; null for a compaction. A steer ends it and begins another. */
   messageId: string | null;
+  /** The event up to which the run has read its conversation. */
+  seq: number;
   createdAt: string;
   runLog: Log;
 }

@@ -1,5 +1,5 @@
-// How inputs are accepted: in one commit an input becomes a message, a run and a place in the queue, or starts at once
-// where nothing is ahead of it. An accepted input is never lost, and no input is accepted twice.
+// Accepts inputs: one commit turns an input into a message, a run and a place in the queue, or starts the
+// run at once when the queue is empty. An accepted input is never lost, and no input is accepted twice.
 import { Problem } from '../../../kernel/problem.ts';
 import { insertAttachments } from '../attachments/store.ts';
 import type { EventLog } from '../event-log/log.ts';
@@ -26,8 +26,8 @@ import {
 export type AdmissionVerdict = Admission | Problem | 'stale';
 
 /**
- * Accepts inputs of many callers and sessions in a handful of statements, in their order. An input that interrupts has to
- * come alone, because it moves what already waits.
+ * Accepts inputs of many callers and sessions in a handful of statements, in their order.
+ * An interrupting input has to be alone in its batch, because it moves waiting inputs.
  */
 export async function admitInputs(
   eventLog: EventLog,
@@ -132,7 +132,10 @@ function createLookup(sessions: readonly SessionRecord[]): SessionLookup {
   };
 }
 
-/** Creates the sessions that do not exist and returns their keys. Their first runs start here, so they are claimed. */
+/**
+ * Creates the sessions that do not exist and returns their keys. Their first runs
+ * start here, so they are claimed.
+ */
 async function createSessions(
   unit: UnitOfWork,
   submissions: readonly Submission[],
@@ -193,6 +196,7 @@ function emptyRecord(session: NewSession): SessionRecord {
     system: session.system ?? null,
     metadata: {},
     attended: session.attended ?? false,
+    mode: session.mode ?? 'work',
     chatId: session.chatId ?? null,
     parentKey: null,
     parentId: null,
@@ -206,6 +210,9 @@ function emptyRecord(session: NewSession): SessionRecord {
     messageCount: 0,
     inputTokens: 0,
     outputTokens: 0,
+    cachedInputTokens: 0,
+    reasoningTokens: 0,
+    credits: 0,
     createdAt: '',
     updatedAt: '',
     archivedAt: null,

@@ -1,40 +1,51 @@
-// The model's answer to an input: what the model is shown, the loop, and when the conversation is compacted on the way.
+// Answers an input with the model loop: the model's prompt, the loop, and the loop's access to the session.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
-import { estimateTokens, type Conversation } from '../event-log/conversation.ts';
-import { compact } from '../model-loop/compaction.ts';
-import type { LoopResult, ModelLoopOptions, ModelMessage } from '../model-loop/loop.ts';
+import type { UiMessage } from '../../../contract/agent/types.gen.ts';
+import type { Conversation } from '../event-log/conversation.ts';
+import { createRunContext } from '../model-loop/context.ts';
+import { runModelLoop, type LoopResult, type ModelLoopOptions } from '../model-loop/loop.ts';
 import { systemPrompt, systemSections } from '../model-loop/system-prompt.ts';
+import { toolsWithinLimits } from '../model-loop/tools.ts';
 import type { ActiveRun, RunnerOptions } from './active-run.ts';
+import { untilAvailable } from './database-wait.ts';
 import { takeSteers } from './steering.ts';
-
-// Share of the context window. Beyond it the past is summed up before the next step.
-const compactAtShare = 0.8;
 
 export async function answer(
   options: RunnerOptions,
   run: ActiveRun,
   model: LanguageModelV3,
 ): Promise<LoopResult> {
-  const { registry, modelLoop, limits } = options;
+  const { registry, limits, clock } = options;
   const { started, handle, writer, runLog } = run;
   const { session, runId } = started;
   const { signal } = handle.abort;
   const { hooks } = registry;
   const hookContext = { sessionId: session.id, runId, signal };
-  const conversation = await options.eventLog.conversation(session, started.seq, started.input);
-  const messages = await modelLoop.toModelMessages(conversation);
-  const inputText = lastText(conversation);
+  const input = lastInput(await readConversation(options, run));
   const prompt = await hooks.pipeline(
     'prompt.before',
-    { system: systemPrompt(systemSections(options.name, registry, session)), text: inputText },
+    { system: systemPrompt(systemSections(options.name, registry, session)), text: textOf(input) },
     hookContext,
   );
   await hooks.guard('prompt.before', prompt, hookContext);
-  if (prompt.text !== inputText) replaceLastText(messages, inputText, prompt.text);
-  const result = await modelLoop.runModelLoop({
+  const result = await runModelLoop({
     model,
     system: prompt.system,
-    messages,
+    openContext: (loop) =>
+      createRunContext({
+        ...loop,
+        model,
+        system: prompt.system,
+        tools: () => toolsWithinLimits(registry).tools,
+        limits: options.modelLimits,
+        render: options.render,
+        readConversation: async (seq) => {
+          run.seq = Math.max(run.seq, seq);
+          return withInputText(await readConversation(options, run), input, prompt.text);
+        },
+        startSeq: started.seq,
+        messageId: () => run.messageId as string,
+      }),
     registry,
     hooks,
     sessionId: session.id,
@@ -43,17 +54,13 @@ export async function answer(
     maxSteps: limits.maxSteps,
     toolTimeoutMs: limits.toolTimeoutMs,
     modelRetries: limits.modelRetries,
+    modelWaitMs: limits.modelWaitMs,
     signal,
     writer,
+    permit: (call) => untilAvailable(() => permit(options, session.key, call), { clock, signal }),
     approve: (call) => requestApproval(options, run, call),
-    steer: (parts) => (handle.hasSteer ? takeSteers(options, run, parts) : Promise.resolve([])),
-    shorten: createShortener(options, run, {
-      model,
-      conversation,
-      system: prompt.system,
-      earlierCount: messages.length - 1,
-    }),
-    clock: options.clock,
+    steer: (parts) => (handle.hasSteer ? takeSteers(options, run, parts) : Promise.resolve(false)),
+    clock,
     log: runLog,
     traces: options.traces,
   });
@@ -62,13 +69,42 @@ export async function answer(
   return result;
 }
 
+/** The conversation at the start of the run, or at the last event that has changed it. */
+function readConversation(
+  { eventLog, clock }: RunnerOptions,
+  { started, seq, handle }: ActiveRun,
+): Promise<Conversation> {
+  const { signal } = handle.abort;
+  const first = seq === started.seq ? started.input : null;
+  return untilAvailable(() => eventLog.conversation(started.session, seq, first), { clock, signal });
+}
+
+async function permit(
+  { store, agentId, permissions }: RunnerOptions,
+  sessionKey: string,
+  call: Parameters<ModelLoopOptions['permit']>[0],
+): ReturnType<ModelLoopOptions['permit']> {
+  // Read again, because the mode may have changed since the run started.
+  const current = await store.session(agentId, { key: sessionKey });
+  if (current?.mode === 'plan' && call.tool.definition.readOnly !== true)
+    return {
+      effect: 'deny',
+      reason: 'This session only plans: tools that may change something are refused.',
+    };
+  return permissions.decide(sessionKey, call);
+}
+
 async function requestApproval(
-  { store, agentId, approvals }: RunnerOptions,
+  { store, agentId, approvals, clock }: RunnerOptions,
   { started: { session, runId }, handle, writer }: ActiveRun,
   { tool, toolCallId, input }: Parameters<ModelLoopOptions['approve']>[0],
 ): ReturnType<ModelLoopOptions['approve']> {
   // Read again, because `attended` may have changed since the run started.
-  const current = await store.session(agentId, { key: session.key });
+  const { signal } = handle.abort;
+  const current = await untilAvailable(() => store.session(agentId, { key: session.key }), {
+    clock,
+    signal,
+  });
   return approvals.request({
     sessionKey: session.key,
     runId,
@@ -77,61 +113,27 @@ async function requestApproval(
     toolCallId,
     toolName: tool.name,
     input,
-    signal: handle.abort.signal,
+    signal,
     writer,
   });
 }
 
-/** Compacts everything before this run's input, at most once in a run. `earlierCount` messages are before the input. */
-function createShortener(
-  { contextTokens, modelLoop }: RunnerOptions,
-  { started, handle, writer }: ActiveRun,
-  {
-    model,
-    conversation,
-    system,
-    earlierCount,
-  }: { model: LanguageModelV3; conversation: Conversation; system: string; earlierCount: number },
-): ModelLoopOptions['shorten'] {
-  let isCompacted = earlierCount < 1;
-  return async (messages, lastInputTokens) => {
-    if (isCompacted) return null;
-    const window = await contextTokens(started.model);
-    if (window === null) return null;
-    const tokens = Math.max(lastInputTokens, estimateTokens(messages) + estimateTokens(system));
-    if (tokens < window * compactAtShare) return null;
-    const past: Conversation = {
-      summary: conversation.summary,
-      messages: conversation.messages.slice(0, -1),
-    };
-    const { summary, usage } = await compact({
-      writer,
-      model,
-      conversation: past,
-      toModelMessages: modelLoop.toModelMessages,
-      summarize: modelLoop.summarize,
-      reason: 'full',
-      signal: handle.abort.signal,
-    });
-    isCompacted = true;
-    const summaryMessages = await modelLoop.toModelMessages({ summary, messages: [] });
-    return { messages: [...summaryMessages, ...messages.slice(earlierCount)], usage };
+function lastInput({ messages }: Conversation): UiMessage | undefined {
+  return messages.at(-1)?.message;
+}
+
+function textOf(message: UiMessage | undefined): string {
+  return (message?.parts ?? []).flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
+}
+
+/** The conversation with the input's text as the hooks replaced it. */
+function withInputText(conversation: Conversation, input: UiMessage | undefined, text: string): Conversation {
+  if (input === undefined || text === textOf(input)) return conversation;
+  const parts = [...input.parts.filter((part) => part.type !== 'text'), { type: 'text' as const, text }];
+  return {
+    ...conversation,
+    messages: conversation.messages.map((entry) =>
+      entry.message.id === input.id ? { ...entry, message: { ...entry.message, parts } } : entry,
+    ),
   };
-}
-
-function lastText({ messages }: Conversation): string {
-  const parts = messages.at(-1)?.message.parts ?? [];
-  return parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n');
-}
-
-// Attached files come before the text in the same content, and stay.
-function replaceLastText(messages: ModelMessage[], before: string, after: string): void {
-  const last = messages.at(-1);
-  if (last?.role !== 'user') return;
-  if (typeof last.content === 'string') {
-    last.content = last.content.slice(0, last.content.length - before.length) + after;
-    return;
-  }
-  const [first] = last.content;
-  if (first?.type === 'text') first.text = first.text.slice(0, first.text.length - before.length) + after;
 }

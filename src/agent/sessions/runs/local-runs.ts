@@ -7,7 +7,9 @@ export interface LocalRun extends RunHandle {
 }
 
 export interface LocalRuns {
-  /** Before the transaction that gives a run to this process, so that no sweep takes the run for an orphan. */
+  /**
+   * Before the transaction that gives a run to this process, so that no sweep takes the run for an orphan.
+   */
   claim(runId: string): void;
   release(runId: string): void;
   add(runId: string, run: LocalRun): void;

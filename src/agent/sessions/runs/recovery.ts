@@ -1,13 +1,14 @@
-// Keeps runs going that no process looks after: settles those of processes that died, expires inputs that have waited too
-// long, starts queues that stand still, and removes old sessions.
+// Recovers abandoned work: settles the runs of processes that died, expires inputs
+// that have waited too long, starts idle queues, and removes old sessions.
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
-import { readEvent, type SessionEvent } from '../event-log/events.ts';
+import { readEvent, type SessionEvent, type StoredEvent } from '../event-log/events.ts';
 import type { EventLog } from '../event-log/log.ts';
 import type { SessionRecord, SessionStore } from '../event-log/session-store.ts';
 import { readCheckpoints, readRunEvents } from '../event-log/store.ts';
 import { foldEvents, type OpenText } from '../model-loop/message.ts';
+import { addUsage } from '../model-loop/usage.ts';
 import type { StartedRun } from './submission.ts';
 import {
   noUsage,
@@ -25,7 +26,10 @@ export interface RecoveryOptions {
   runStore: RunStore;
   rules: SettlementRules;
   limits: { leaseMs: number; keptDays: number };
-  /** Whether other live processes may have runs of this agent. If not, every open run at the start is an orphan. */
+  /**
+   * Whether other live processes may have runs of this agent. If not, every open run
+   * at the start is an orphan.
+   */
   hasReplicas: boolean;
   localRuns: {
     /** A run that this process executes, or that an open transaction gives to it. */
@@ -127,8 +131,8 @@ async function settleOrphans(options: RecoveryOptions): Promise<void> {
   const { agentId, holder } = rules;
   const query = { agentId, instanceId: holder.instanceId, trustLeases: hasReplicas };
   for (const run of await runStore.abandonedRuns(query)) {
-    // Checked after the query: a run is claimed here before it is written, so a run that the query sees and that is not
-    // claimed cannot be one of this process.
+    // Checked after the query: a run is claimed here before it is written, so a run
+    // that the query sees and that is not claimed cannot be one of this process.
     if (!localRuns.has(run.runId)) await settleOrphan(options, run);
   }
 }
@@ -148,7 +152,7 @@ async function settleOrphan(
           await readRunEvents(unit.tx, run),
           await readCheckpoints(unit.tx, run.runId),
         ];
-        return interruption(run, events.map(readEvent), openTexts);
+        return interruption(run, events, openTexts);
       },
       rules,
     ),
@@ -209,8 +213,9 @@ function createInputExpiry({ eventLog, runStore, rules, closing, clock, log }: R
 }
 
 /** The settlement of an orphan, with its message as far as the log has it. */
-function interruption(run: RunRecord, events: readonly SessionEvent[], openTexts: OpenText[]): Settlement {
+function interruption(run: RunRecord, stored: readonly StoredEvent[], openTexts: OpenText[]): Settlement {
   const { runId, messageId, model } = run;
+  const events = stored.map(readEvent);
   const usage = usageOf(events);
   const settlement: Settlement = {
     outcome: 'interrupted',
@@ -229,7 +234,7 @@ function interruption(run: RunRecord, events: readonly SessionEvent[], openTexts
   const message: UiMessage = {
     id: messageId,
     role: 'assistant',
-    parts: foldEvents(events.slice(Math.max(0, startIndex)), openTexts),
+    parts: foldEvents(stored.slice(Math.max(0, startIndex)), openTexts),
     metadata: { runId, status: 'interrupted', model, finishReason: null, usage },
   };
   return { ...settlement, events: [{ type: 'message.completed', messageId, message }] };
@@ -239,8 +244,7 @@ function usageOf(events: readonly SessionEvent[]): Settlement['usage'] {
   const usage = { ...noUsage };
   for (const event of events) {
     if (event.type !== 'run.step.ended') continue;
-    usage.inputTokens += event.usage.inputTokens;
-    usage.outputTokens += event.usage.outputTokens;
+    addUsage(usage, event.usage);
   }
   return usage;
 }

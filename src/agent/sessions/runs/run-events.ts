@@ -1,4 +1,4 @@
-// Events that several transitions of a run share: its start, and the positions of what waits behind it.
+// Events that several transitions of a run share: its start, and the positions of the inputs behind it.
 import type { LogEntry } from '../event-log/unit.ts';
 import type { RunRecord } from './store.ts';
 
@@ -24,7 +24,8 @@ export function startEvents(run: {
   return events;
 }
 
-// Positions in one `queue.updated`. With a queue of a thousand every change would be a large event.
+// Limit of positions in one `queue.updated`. Without it every change of a queue of a
+// thousand would be a large event.
 export const maxQueueItemsShown = 200;
 
 /** The new positions of the waiting runs. */

@@ -1,5 +1,5 @@
-// The answer to a caller that waited for a run in another process and reads its failure from the log: the same code and
-// status as from the process that executed it.
+// The error for a caller whose run was executed by another process, rebuilt from the
+// log: the same code and status as from the process that executed it.
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 import type { ProblemCode } from '../../../contract/problem-code.gen.ts';
 import type { RunRecord } from './store.ts';
@@ -24,7 +24,7 @@ const kinds = {
   upstream_timeout: 'upstream_timeout',
 } as const satisfies Partial<Record<ProblemCode, ProblemKind>>;
 
-/** Null is a run that is gone. */
+/** Null for a deleted run. */
 export function runFailure(run: Pick<RunRecord, 'status' | 'error'> | null, runId: string): Problem {
   const message = `${run?.error?.message ?? 'The run did not end well.'} (${runId})`;
   if (run?.status === 'cancelled') return new Problem('conflict', 'run_cancelled', message);

@@ -1,16 +1,18 @@
-// Executes one run, from its start to its settlement. Whatever happens on the way ends in a settlement; nothing throws.
+// Executes one run, from its start to its settlement. Every outcome is a settlement; nothing throws.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
-import type { RunOutcome } from '../event-log/events.ts';
-import { compact } from '../model-loop/compaction.ts';
+import type { RunOutcome, SessionEvent } from '../event-log/events.ts';
+import { compact, planWhole } from '../model-loop/compaction.ts';
 import type { LoopResult } from '../model-loop/loop.ts';
 import { modelProblem } from '../model-loop/model-problem.ts';
+import { createPatience } from '../model-loop/patience.ts';
 import { createRunWriter, runLost } from '../model-loop/run-writer.ts';
 import { endSpan, runSpan } from '../model-loop/spans.ts';
 import type { ActiveRun, CompletedRun, RunHandle, RunnerOptions, RunResult } from './active-run.ts';
 import type { StartedRun } from './submission.ts';
 import { answer } from './answer.ts';
+import { untilAvailable } from './database-wait.ts';
 import { noUsage, type Settlement } from './settlement.ts';
 
 export type ExecuteRun = (started: StartedRun, handle: RunHandle) => Promise<RunResult>;
@@ -46,6 +48,8 @@ async function execute(options: RunnerOptions, started: StartedRun, handle: RunH
     runId,
     log: eventLog,
     clock,
+    startSeq: started.seq,
+    signal: handle.abort.signal,
     onFailure: (error) => handle.abort.abort(asProblem(error)),
   });
   if (messageId !== null) writer.setMessage(messageId);
@@ -54,6 +58,7 @@ async function execute(options: RunnerOptions, started: StartedRun, handle: RunH
     handle,
     writer,
     messageId,
+    seq: started.seq,
     createdAt: clock.now().toISOString(),
     runLog: log.child({ runId, sessionId: session.id }),
   };
@@ -80,25 +85,35 @@ async function produceResult(options: RunnerOptions, run: ActiveRun): Promise<Lo
 }
 
 async function compactConversation(
-  { eventLog, modelLoop }: RunnerOptions,
+  { eventLog, modelLimits, limits, clock }: RunnerOptions,
   { started: { session, seq }, handle, writer }: ActiveRun,
   model: LanguageModelV3,
 ): Promise<LoopResult> {
-  const conversation = await eventLog.conversation(session, seq, null);
+  const { signal } = handle.abort;
+  const conversation = await untilAvailable(() => eventLog.conversation(session, seq, null), {
+    clock,
+    signal,
+  });
   if (conversation.messages.length === 0)
     throw new Problem(
       'conflict',
       'nothing_to_compact',
       'There is nothing to compact: no message has come since the last compaction.',
     );
+  const record = (events: SessionEvent[]) => writer.record(events);
+  const { modelRetries, modelWaitMs } = limits;
+  const patience = createPatience({ modelRetries, modelWaitMs, record, clock, signal });
   const { summary, usage } = await compact({
     writer,
     model,
-    conversation,
-    toModelMessages: modelLoop.toModelMessages,
-    summarize: modelLoop.summarize,
+    plan: planWhole(conversation),
+    earlier: conversation.summary,
+    contextTokens: (await modelLimits.of(model.modelId)).contextTokens,
     reason: 'asked',
-    signal: handle.abort.signal,
+    signal,
+    async recover(error) {
+      if (!(await patience.recover(error, 1))) throw error;
+    },
   });
   return { parts: [], text: summary, usage, finishReason: 'stop', problem: null };
 }

@@ -1,5 +1,5 @@
-// Runs from their acceptance to their outcome. Every accepted run is settled once, by the process that executes it or,
-// after a crash, by the next sweep; then the next run of its session starts.
+// Runs from their acceptance to their outcome. Every accepted run is settled once, by the process
+// that executes it or, after a crash, by the next sweep; then the next run of its session starts.
 import { createLruCache, type LruCache } from '../../../kernel/cache.ts';
 import { createBatcher, retry, settlesWithin } from '../../../kernel/async.ts';
 import { id } from '../../../kernel/ids.ts';
@@ -11,6 +11,7 @@ import type { SessionRecord } from '../event-log/session-store.ts';
 import { runLost } from '../model-loop/run-writer.ts';
 import type { CompletedRun, RunnerOptions } from './active-run.ts';
 import { admitInputs } from './admission.ts';
+import { databaseWaitMs } from './database-wait.ts';
 import { createLocalRuns, type LocalRun, type LocalRuns } from './local-runs.ts';
 import { createRunRecovery, type RunRecovery } from './recovery.ts';
 import { createRunner, type ExecuteRun } from './runner.ts';
@@ -41,15 +42,23 @@ export interface RunLimits {
   maxWaiting: number;
   toolTimeoutMs: number;
   modelRetries: number;
+  /** How long a run may wait for models at their limit. */
+  modelWaitMs: number;
   leaseMs: number;
   /** Retention of `execute` sessions. */
   keptDays: number;
 }
 
 export interface Runs {
-  /** Resolves once the input is durable; throws a Problem when it is refused. `settled` is that of a run that started. */
+  /**
+   * Resolves once the input is durable; throws a Problem when it is refused.
+   * `settled` is that of a run that started.
+   */
   submit(submission: Submission): Promise<Admission & { settled: Promise<CompletedRun | Problem> | null }>;
-  /** Waits for a run of any process: the settled run, `waiting` when the time is over, `gone` when there is no such run. */
+  /**
+   * Waits for a run of any process: the settled run, `waiting` when the time is
+   * over, `gone` when there is no such run.
+   */
   wait(
     run: RunKey,
     options: { timeoutMs: number; signal: AbortSignal },
@@ -58,7 +67,9 @@ export interface Runs {
   cancel(session: SessionRecord, target: { runId?: string; queue?: boolean }): Promise<string[]>;
   /** Removes one input from the queue; empty when it has started. */
   cancelWaiting(session: SessionRecord, runId: string): Promise<string[]>;
-  /** Settles what dead processes have left, and starts the background loops. Called once, before any submission. */
+  /**
+   * Settles the runs of dead processes and starts the background loops. Called once, before any submission.
+   */
   recover(): Promise<void>;
   /** Aborted after this process has settled its last run. */
   readonly closed: AbortSignal;
@@ -66,24 +77,27 @@ export interface Runs {
   close(drainMs: number): Promise<void>;
 }
 
-// A settlement that the database does not take is retried for so long; then the sweep settles the run as interrupted.
-const settleRetryMs = 30_000;
+// A failed settlement is retried for this long; then the sweep settles the run as interrupted.
+const settleRetryMs = databaseWaitMs;
 const settleRetryDelayMs = 1_000;
 // Inputs that are accepted in one commit.
 const maxBatchInputs = 64;
 const cancelTimeoutMs = 10_000;
 
-/** What the functions of this file share. */
+/** State shared by the functions of this file. */
 interface Context {
   options: RunsOptions;
   rules: SettlementRules;
   localRuns: LocalRuns;
-  /** `traceparent` of the requests of runs that have not started. A run that another process starts has no link. */
+  /**
+   * `traceparent` of the requests of runs that have not started. A run that another
+   * process starts has no link.
+   */
   requests: LruCache<string, string>;
   gate: AdmissionGate;
-  /** `draining`: takes no input, while runs still end. */
+  /** `draining`: new inputs are refused, and running runs may end. */
   phase: () => 'open' | 'draining';
-  /** Aborted when the background loops have to end. */
+  /** Aborted to end the background loops. */
   closing: AbortSignal;
   execute: ExecuteRun;
   recovery: RunRecovery;
@@ -205,7 +219,7 @@ async function executeAndContinue(
   return end;
 }
 
-// The answer to the caller follows the settlement, so a database that is away for a moment is waited for.
+// The caller's answer follows the settlement, so a short outage of the database is waited for.
 async function settleWithRetries(
   { options, rules, closing, recovery }: Context,
   { run, settlement, runLog }: { run: RunKey; settlement: Settlement; runLog: Log },
@@ -245,7 +259,8 @@ async function submit(
     admission = await admitWithRetries(context, admit, submission);
   } catch (error) {
     localRuns.release(submission.runId);
-    // After a lost connection the input may be accepted all the same, and its run is an orphan of this process.
+    // After a lost connection the input may be accepted all the same, and its run is
+    // an orphan of this process.
     if (!(error instanceof Problem) || error.kind === 'unavailable') recovery.requestSweep();
     throw error;
   } finally {
@@ -272,7 +287,7 @@ async function admitWithRetries(
   });
 }
 
-/** Starts the run, or tells the active run about the input. */
+/** Starts the run, or notifies the active run of the input. */
 function applyAdmission(
   context: Context,
   { runId, expiresInMs }: Submission,
@@ -289,7 +304,7 @@ function applyAdmission(
   return started && start(context, started);
 }
 
-// Bounded, because runs that are cancelled in the queue never ask for theirs.
+// Bounded, because a run that is cancelled in the queue never uses its entry.
 const maxRequests = 10_000;
 
 function rememberRequest({ requests, options }: Context, runId: string): void {
@@ -352,7 +367,7 @@ function startReplicaPoll({ options, localRuns, closing }: Context): Promise<voi
   return [pollReplicas({ feed: eventLog, events, isLocal: localRuns.isExecuting, clock, log }, closing)];
 }
 
-/** Lets admissions go before runs: their callers wait for less time than those of a run do. */
+/** Delays runs while inputs are being admitted: admissions are short, and their callers wait. */
 interface AdmissionGate {
   enter(): void;
   leave(): void;

@@ -1,5 +1,5 @@
-// How a run ends and how the next one of its session starts: in one commit, so that a queue never stops between the two
-// and a run never ends twice.
+// Settles a run and starts the next one of its session in one commit, so that a
+// queue never stops between the two and no run is settled twice.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
 import { pendingApprovals, resolveApproval, type ApprovalRecord } from '../approvals/store.ts';
@@ -71,7 +71,9 @@ export async function settleRun(
   return result === 'stale' ? null : (result ?? null);
 }
 
-/** Settles in a transaction of the caller. `make` runs under the session's lock; null from it writes nothing. */
+/**
+ * Settles in a transaction of the caller. `make` runs under the session's lock; null from it writes nothing.
+ */
 export async function settleLocked(
   unit: UnitOfWork,
   run: RunKey,
@@ -147,6 +149,9 @@ async function writeSettlement(
     approvals: -approvals.length,
     inputTokens: usage.inputTokens,
     outputTokens: usage.outputTokens,
+    cachedInputTokens: usage.cachedInputTokens ?? 0,
+    reasoningTokens: usage.reasoningTokens ?? 0,
+    credits: usage.credits ?? 0,
   };
   const runUpdates = advanceRuns(unit.tx, {
     ended: { runIds: [runId, ...steeredRunIds], end: endOf(settlement) },
@@ -254,7 +259,10 @@ const removalErrors = {
   expired: { code: 'run_expired', message: 'The input did not start before its time limit.' },
 } as const;
 
-/** Settles waiting inputs without starting them; returns their runs. Those that have started or ended stay as they are. */
+/**
+ * Settles waiting inputs without starting them; returns their runs. Those that have
+ * started or ended stay as they are.
+ */
 export async function removeFromQueue(
   unit: UnitOfWork,
   agentId: string,

@@ -1,32 +1,32 @@
-// Steering: inputs with the delivery `steer` go to the model with the next step of the run that is under way. The message
-// so far ends, and the answer continues in a new one behind the inputs.
-import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
+// Steering: inputs with the delivery `steer` go to the model with the next step of the active
+// run. The current message ends, and the answer continues in a new one behind the inputs.
+import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
-import { readEvent } from '../event-log/events.ts';
-import { lockSession, segmentsOf, type SessionRecord } from '../event-log/session-store.ts';
-import type { EventStore } from '../event-log/store.ts';
+import { lockSession } from '../event-log/session-store.ts';
 import type { LogEntry } from '../event-log/unit.ts';
-import type { ModelMessage } from '../model-loop/loop.ts';
 import type { ActiveRun, RunnerOptions } from './active-run.ts';
+import { untilAvailable } from './database-wait.ts';
 import { queueUpdated } from './run-events.ts';
 import { moveMessage, steerRun, waitingRuns, type RunRecord } from './store.ts';
 
 const isSteer = ({ delivery }: RunRecord): boolean => delivery === 'steer';
 
-/** Empty when no input waits for the run. */
+/** False when no input waits for the run. */
 export async function takeSteers(
-  { events, runStore, modelLoop, hasReplicas }: RunnerOptions,
+  { runStore, hasReplicas, clock }: RunnerOptions,
   run: ActiveRun,
   parts: UiMessagePart[],
-): Promise<ModelMessage[]> {
+): Promise<boolean> {
   const { handle, writer } = run;
   const { session } = run.started;
-  // Another process sets no flag here, so with replicas every step looks.
+  // Another process cannot set the flag here, so with replicas every step queries the database.
   if (!hasReplicas) handle.hasSteer = false;
-  if (!(await runStore.queue(session.key)).some(isSteer)) return [];
+  const { signal } = handle.abort;
+  const queue = await untilAvailable(() => runStore.queue(session.key), { clock, signal });
+  if (!queue.some(isSteer)) return false;
   const nextMessageId = id('msg');
   let steers: RunRecord[] = [];
-  await writer.recordFrom(async (unit) => {
+  const seq = await writer.recordFrom(async (unit) => {
     const locked = await lockSession(unit, session.agentId, { key: session.key });
     const waiting = await waitingRuns(unit, session.key);
     steers = locked?.activeRunId === run.started.runId ? waiting.filter(isSteer) : [];
@@ -38,19 +38,16 @@ export async function takeSteers(
       change: { queue: -steers.length, messages: 1 },
     };
   });
-  if (steers.length === 0) return [];
+  if (seq === null || steers.length === 0) return false;
   handle.hasTakenSteers = true;
   run.messageId = nextMessageId;
+  run.seq = seq;
   writer.setMessage(nextMessageId);
-  const messages = await readInputs(events, session, steers);
-  return modelLoop.toModelMessages({
-    summary: null,
-    messages: messages.map((message) => ({ seq: 0, message })),
-  });
+  return true;
 }
 
 function steerEvents(
-  { started: { runId }, messageId, createdAt }: ActiveRun,
+  { started: { runId, model }, messageId, createdAt }: ActiveRun,
   {
     parts,
     steers,
@@ -66,7 +63,7 @@ function steerEvents(
   },
 ): LogEntry[] {
   const endedId = messageId as string;
-  const metadata = { runId, createdAt, status: 'completed' };
+  const metadata = { runId, createdAt, status: 'completed', model };
   const rest = waiting.filter((waitingRun) => !isSteer(waitingRun));
   return [
     {
@@ -85,21 +82,4 @@ function steerEvents(
       : [{ ...queueUpdated(rest, rest.length, (position) => position + 1), runId: null }]),
     { type: 'message.created', messageId: nextMessageId, role: 'assistant', index },
   ];
-}
-
-async function readInputs(
-  events: EventStore,
-  session: SessionRecord,
-  steers: readonly RunRecord[],
-): Promise<UiMessage[]> {
-  const messages: UiMessage[] = [];
-  for (const { inputMessageId } of steers) {
-    const ofMessage = await events.messageEvents(
-      segmentsOf(session, Number.MAX_SAFE_INTEGER),
-      inputMessageId ?? '',
-    );
-    const completed = ofMessage.find(({ type }) => type === 'message.completed');
-    if (completed) messages.push((readEvent(completed) as { message: UiMessage }).message);
-  }
-  return messages;
 }

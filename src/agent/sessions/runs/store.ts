@@ -1,4 +1,5 @@
-// Runs and the queue as rows. Rows are written in the statement of an append to the log, or under the lock of the session.
+// Runs and the queue as rows. Rows are written in the statement of an append to the
+// log, or under the lock of the session.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, type RunError, type RunOutcome } from '../event-log/events.ts';
@@ -128,7 +129,10 @@ function runOf(row: RunRow): RunRecord {
   };
 }
 
-/** Statements beside an append. The order of the rows is that of their acceptance; a run with `begins` starts in this process. */
+/**
+ * Statements beside an append. The order of the rows is that of their acceptance; a
+ * run with `begins` starts in this process.
+ */
 export function insertRuns(
   tx: Sql,
   runs: readonly NewRun[],
@@ -205,8 +209,8 @@ export async function steeredRuns({ tx }: UnitOfWork, into: string): Promise<str
 }
 
 /**
- * Whether a run is still abandoned: its process may have renewed the lease since `abandonedRuns`. Called under the
- * session's lock. FOR UPDATE, so that no renewal comes in between.
+ * Whether a run is still abandoned: its process may have renewed the lease since `abandonedRuns`.
+ * Called under the session's lock. FOR UPDATE, so that no renewal comes in between.
  */
 export async function isAbandoned(
   { tx }: UnitOfWork,
@@ -228,8 +232,8 @@ export interface RunEnd {
 }
 
 /**
- * Statements beside an append that end runs and start the next one. Runs that have ended already stay as they are.
- * `checkpointsOf` is the run whose open text is in the appended events.
+ * Statements beside an append that end runs and start the next one. Runs that have ended already
+ * stay as they are. `checkpointsOf` is the run whose open text is in the appended events.
  */
 export function advanceRuns(
   tx: Sql,
@@ -270,8 +274,8 @@ export interface RunStore {
   /** Runs of this process for which a cancellation was requested. */
   cancelRequests(instanceId: string): Promise<string[]>;
   /**
-   * Running runs whose lease has expired, all of them where leases do not count (`trustLeases`), and those of this
-   * process, of which the caller knows which it executes.
+   * Running runs whose lease has expired (without `trustLeases` all running runs),
+   * and those of this process; the caller filters out the runs that it executes.
    */
   abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
   /** Inputs whose time limit is over, by session. */

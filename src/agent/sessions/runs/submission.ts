@@ -1,4 +1,4 @@
-// An input on its way into a session: what is submitted, what the caller gets, and the run that starts.
+// Types of the admission of an input: the submission, the caller's receipt, and the run that starts.
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { DecodedAttachment } from '../attachments/files.ts';
@@ -25,12 +25,12 @@ export interface Submission {
   messageId: string | null;
   model: string | null;
   reasoningEffort: string | null;
-  /** The caller's idempotency key, and the hash of the content that it stands for. */
+  /** The caller's idempotency key, and the hash of the input's content. */
   promptId: string | null;
   promptHash: string | null;
   /** How long the input may wait; null for ever. */
   expiresInMs: number | null;
-  /** The call with an Idempotency-Key that this input came with. */
+  /** The request id of the call with an Idempotency-Key. */
   requestId: string | null;
 }
 
@@ -55,7 +55,7 @@ export interface StartedRun {
   reasoningEffort: string | null;
   delivery: Delivery;
   origin: string;
-  /** The whole conversation, where nothing was said before; null when the log has to be read. */
+  /** The whole conversation when the input is the first of its session; null when the log has to be read. */
   input: UiMessage | null;
   /** Of the last event of its start. */
   seq: number;

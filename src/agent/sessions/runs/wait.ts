@@ -1,4 +1,4 @@
-// Waits for the end of a run, whichever process executes it.
+// Waits for the end of a run of any process.
 import { settlesWithin } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { watchChange, type LiveFeed } from '../event-log/live-feed.ts';

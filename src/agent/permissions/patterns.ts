@@ -1,0 +1,107 @@
+// The patterns of permission rules. Commands: `*` stands for any characters. Paths: `*` and `?`
+// stay within one folder, `**` goes through all below. A backslash takes a character as it is.
+
+/** Whether a simple command, in the form of `simpleCommands`, matches. */
+export function matchesCommand(pattern: string, command: string): boolean {
+  const pieces =
+    pattern
+      .trim()
+      .replaceAll(/[ \t]+/g, ' ')
+      .match(/\\[^]|\*+|[^]/gu) ?? [];
+  return matchesPieces(pieces, [...command]);
+}
+
+// A regular expression with several `*` backtracks for seconds on a command that a
+// model wrote. Here a mismatch goes back to the last `*` only, so the work is at
+// most the length of the pattern times that of the command.
+function matchesPieces(pieces: readonly string[], characters: readonly string[]): boolean {
+  let [piece, character] = [0, 0];
+  let restart: { piece: number; character: number } | undefined;
+  while (character < characters.length) {
+    const shape = pieces[piece];
+    if (shape?.startsWith('*')) {
+      piece += 1;
+      restart = { piece, character };
+    } else if (shape !== undefined && matchesOne(shape, characters[character])) {
+      piece += 1;
+      character += 1;
+    } else if (restart !== undefined) {
+      restart.character += 1;
+      ({ piece, character } = restart);
+    } else return false;
+  }
+  return pieces.slice(piece).every((shape) => shape.startsWith('*'));
+}
+
+function matchesOne(shape: string, character: string | undefined): boolean {
+  if (shape === '?') return true;
+  return (shape.length > 1 && shape.startsWith('\\') ? shape.slice(1) : shape) === character;
+}
+
+/**
+ * Whether a path matches; both are relative to the workspace. `isLoose` is for rules
+ * that forbid: it ignores letter case, and `x/**` matches `x`.
+ */
+export function matchesPath(pattern: string, path: string, isLoose: boolean): boolean {
+  const [shape, names] = [normalizePath(pattern), normalizePath(path)];
+  const compiled = compile(shape, pathWildcards);
+  if (!isLoose) return compiled.test(names);
+  const loose = new RegExp(compiled.source, 'ui');
+  return loose.test(names) || loose.test(`${names}/`);
+}
+
+/** Whether a pattern of paths may match something below the folder, in any letter case. */
+export function mayMatchBelow(pattern: string, folder: string): boolean {
+  const shapes = normalizePath(pattern).split('/');
+  const names = normalizePath(folder).split('/');
+  if (names[0] === '') return true;
+  const deep = shapes.findIndex((shape) => shape.includes('**'));
+  const count = deep === -1 ? shapes.length - 1 : deep;
+  if (deep === -1 && names.length > count) return false;
+  return names
+    .slice(0, count)
+    .every((name, index) => new RegExp(compile(shapes[index] ?? '', pathWildcards).source, 'ui').test(name));
+}
+
+/** Whether the text has no wildcard, so that it names one thing only. */
+export function isLiteral(pattern: string): boolean {
+  return !/(?<!\\)(?:\\\\)*[*?]/.test(pattern);
+}
+
+/** The pattern that matches this text alone. */
+export function literalPattern(text: string): string {
+  return text.replaceAll(/[\\*?]/g, String.raw`\$&`);
+}
+
+function normalizePath(path: string): string {
+  return path
+    .split('/')
+    .filter((name) => name !== '' && name !== '.')
+    .join('/');
+}
+
+interface Wildcards {
+  any: string;
+  one: string;
+  deep?: boolean;
+}
+
+const pathWildcards: Wildcards = { any: '[^/]*', one: '[^/]', deep: true };
+
+function compile(pattern: string, wildcards: Wildcards): RegExp {
+  const pieces = pattern.match(/\\[^]|\*\*\/?|\*|\?|[^]/gu) ?? [];
+  return new RegExp(`^${pieces.map((piece) => compilePiece(piece, wildcards)).join('')}$`, 'u');
+}
+
+function compilePiece(piece: string, { any, one, deep = false }: Wildcards): string {
+  if (piece.length > 1 && piece.startsWith('\\')) return escape(piece.slice(1));
+  if (piece === '?') return one;
+  if (piece === '*') return any;
+  if (piece === '**') return deep ? '[^]*' : any;
+  if (piece === '**/') return deep ? '(?:[^]*/)?' : `${any}/`;
+  return escape(piece);
+}
+
+function escape(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`);
+}

@@ -1,0 +1,128 @@
+// Decides whether a tool call runs at once, waits for an approval or is refused: by the rules
+// of the configuration, and by rules that were granted over the API or with an approval.
+import { id as makeId } from '../../kernel/ids.ts';
+import type { Tool } from '../plugins/index.ts';
+import { literalPattern } from './patterns.ts';
+import { decide, type Effect, type Permission, type PermissionRule } from './rules.ts';
+import { simpleCommands } from './shell-commands.ts';
+import type { GrantedRule, NewRule, PermissionStore } from './store.ts';
+
+/** A rule of the configuration; times are those of its file. */
+export interface ConfiguredRule {
+  tool: string;
+  pattern?: string;
+  effect: Effect;
+  expiresAt?: string;
+}
+
+export interface ToolCall {
+  tool: Tool;
+  input: unknown;
+}
+
+export interface Decision {
+  effect: Effect;
+  /** The explanation for the model when the call is refused. */
+  reason: string;
+}
+
+export interface GrantRequest {
+  /** Null for all sessions. */
+  session: { key: string; id: string } | null;
+  effect: Effect;
+  /** The pattern for the call in place of one that matches exactly it. */
+  pattern?: string | undefined;
+  expiresInMs?: number | undefined;
+  createdBy: string;
+}
+
+export interface Permissions {
+  /**
+   * The decision for a call in a session; without a matching rule the tool itself
+   * decides between allow and ask.
+   */
+  decide(sessionKey: string, call: ToolCall): Promise<Decision>;
+  /** Adds the rules that decide calls like this one. */
+  grantLike(call: ToolCall, request: GrantRequest): Promise<void>;
+  /** Granted rules that have not expired; with a session, its own and those of the project. */
+  granted(sessionKey?: string): Promise<GrantedRule[]>;
+  /** Adds a rule, or gives one like it a new expiry; undefined when its session is gone. */
+  grant(rule: Omit<NewRule, 'ruleId' | 'agentId'>): Promise<GrantedRule | undefined>;
+  /** Whether there was such a rule. */
+  revoke(ruleId: string): Promise<boolean>;
+  /** Rules of the configuration that have not expired. */
+  configured(): (ConfiguredRule & { ruleId: string })[];
+}
+
+export interface PermissionsOptions {
+  agentId: string;
+  store: PermissionStore;
+  configured: readonly ConfiguredRule[];
+  now(): Date;
+}
+
+export function createPermissions({ agentId, store, configured, now }: PermissionsOptions): Permissions {
+  const numbered = configured.map((rule, index) => ({ ...rule, ruleId: `config-${index + 1}` }));
+  const current = () =>
+    numbered.filter(({ expiresAt }) => expiresAt === undefined || new Date(expiresAt) > now());
+  return {
+    configured: current,
+    granted: (sessionKey) => store.list(agentId, sessionKey),
+    async grant(rule) {
+      const ruleId = await store.upsert({ ...rule, ruleId: makeId('prm'), agentId });
+      return (await store.list(agentId)).find((one) => one.ruleId === ruleId);
+    },
+    revoke: (ruleId) => store.remove(agentId, ruleId),
+    async decide(sessionKey, { tool, input }) {
+      const granted: GrantedRule[] = await store.list(agentId, sessionKey);
+      const rules: PermissionRule[] = [
+        ...current().map((rule) => ({ ...rule, pattern: rule.pattern ?? null })),
+        ...granted,
+      ];
+      const verdict = decide(await permissionsOf(tool, input), rules);
+      if (verdict.effect !== 'default') return { effect: verdict.effect, reason: describeRule(verdict.rule) };
+      return { effect: tool.needsApproval(input) ? 'ask' : 'allow', reason: '' };
+    },
+    async grantLike({ tool, input }, { session, effect, pattern, expiresInMs = null, createdBy }) {
+      const rules = rulesLike(await permissionsOf(tool, input), pattern);
+      for (const rule of rules)
+        await store.upsert({
+          ...rule,
+          ruleId: makeId('prm'),
+          agentId,
+          session,
+          effect,
+          createdBy,
+          expiresInMs,
+        });
+    },
+  };
+}
+
+async function permissionsOf(tool: Tool, input: unknown): Promise<Permission[]> {
+  const needs = await tool.permissions(input);
+  return needs.map(({ right, ...need }) => ({
+    ...need,
+    tool: `${tool.plugin}.${right ?? tool.action}`,
+    isFurther: right !== undefined,
+  }));
+}
+
+// No pattern matches an unparsable command line, so no rule is granted and the next
+// call needs an approval again.
+function rulesLike(
+  permissions: readonly Permission[],
+  pattern: string | undefined,
+): { tool: string; pattern: string | null }[] {
+  return permissions.flatMap(({ tool, command, path }): { tool: string; pattern: string | null }[] => {
+    if (command === undefined && path === undefined) return [{ tool, pattern: null }];
+    if (pattern !== undefined) return [{ tool, pattern }];
+    const texts = path === undefined ? simpleCommands(command ?? '') : [path];
+    return (texts ?? []).map((text) => ({ tool, pattern: literalPattern(text) }));
+  });
+}
+
+function describeRule({ tool, pattern }: PermissionRule): string {
+  const label = pattern === null ? tool : `${tool}: ${pattern}`;
+  return `The permission rule ${JSON.stringify(label)} of this agent refuses the call.`;
+}

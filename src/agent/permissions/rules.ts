@@ -1,0 +1,91 @@
+// Decides one call by the rules: deny wins over ask, ask over allow. A call may need
+// several permissions, such as each command of a command line; the strictest answer counts.
+import { isLiteral, matchesCommand, matchesPath, mayMatchBelow } from './patterns.ts';
+import { simpleCommands } from './shell-commands.ts';
+
+export type Effect = 'allow' | 'ask' | 'deny';
+
+export interface PermissionRule {
+  /** `plugin` or `plugin.action`; `*` stands for any characters. */
+  tool: string;
+  /** Of commands or paths, as the tool has them; null matches every call. */
+  pattern: string | null;
+  effect: Effect;
+}
+
+/** One permission that a call needs. */
+export interface Permission {
+  /** `plugin.action`, or `plugin.` and the name of a further right such as `network`. */
+  tool: string;
+  /** Whether it is a further right, which only a rule that names it allows. */
+  isFurther?: boolean;
+  /** A command line of sh. */
+  command?: string;
+  /** Relative to the workspace. */
+  path?: string;
+  /** Whether the call reads what is below the path as well. */
+  includesBelow?: boolean;
+  /** Whether only a rule without a wildcard in its pattern may allow it. */
+  isProtected?: boolean;
+}
+
+export type Verdict = { effect: Effect; rule: PermissionRule } | { effect: 'default' };
+
+/** The verdict of the rules on a call; `default` when no rule matches all of it. */
+export function decide(permissions: readonly Permission[], rules: readonly PermissionRule[]): Verdict {
+  const verdicts = permissions.flatMap((permission) =>
+    split(permission).map((part) => decidePart(part, rules)),
+  );
+  return (
+    verdicts.find(({ effect }) => effect === 'deny') ??
+    verdicts.find(({ effect }) => effect === 'ask') ??
+    verdicts.find(({ effect }) => effect === 'default') ??
+    verdicts[0] ?? { effect: 'default' }
+  );
+}
+
+type Part = Permission & { isUnreadable?: boolean };
+
+// Each simple command needs a rule of its own. Patterns never match a command line that cannot be parsed.
+function split(permission: Permission): Part[] {
+  if (permission.command === undefined) return [permission];
+  const commands = simpleCommands(permission.command);
+  return commands === undefined
+    ? [{ ...permission, isUnreadable: true }]
+    : commands.map((command) => ({ ...permission, command }));
+}
+
+function decidePart(part: Part, rules: readonly PermissionRule[]): Verdict {
+  const candidates = rules.filter(({ tool }) => matchesTool(tool, part));
+  const find = (effect: Effect): PermissionRule | undefined =>
+    candidates.find((rule) => rule.effect === effect && matches(rule, part));
+  const denying = find('deny');
+  if (denying !== undefined) return { effect: 'deny', rule: denying };
+  const asking = find('ask') ?? candidates.find((rule) => isUnclear(rule, part));
+  if (asking !== undefined) return { effect: 'ask', rule: asking };
+  const allowing = find('allow');
+  return allowing === undefined ? { effect: 'default' } : { effect: 'allow', rule: allowing };
+}
+
+// A rule against some commands cannot say whether an unreadable one is among them,
+// and one against some paths may lie below a folder that is read as a whole.
+function isUnclear({ pattern, effect }: PermissionRule, part: Part): boolean {
+  if (pattern === null || effect === 'allow') return false;
+  if (part.isUnreadable === true) return true;
+  return part.includesBelow === true && part.path !== undefined && mayMatchBelow(pattern, part.path);
+}
+
+/** `shell` covers `shell.run`, but no further right: `shell.network` needs a rule that names it. */
+function matchesTool(pattern: string, { tool, isFurther = false }: Part): boolean {
+  if (pattern.includes('.')) return matchesCommand(pattern, tool);
+  return !isFurther && matchesCommand(`${pattern}.*`, tool);
+}
+
+function matches({ pattern, effect }: PermissionRule, part: Part): boolean {
+  const allows = effect === 'allow';
+  if (allows && part.isProtected === true && (pattern === null || !isLiteral(pattern))) return false;
+  if (pattern === null) return true;
+  if (part.isUnreadable === true) return false;
+  if (part.command !== undefined) return matchesCommand(pattern, part.command);
+  return part.path !== undefined && matchesPath(pattern, part.path, !allows);
+}

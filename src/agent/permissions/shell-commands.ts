@@ -1,0 +1,110 @@
+// Splits a command line of sh into its simple commands, for rules that allow some
+// commands only. It parses a small part of the language on purpose: it rejects
+// everything that could run other words than the literal ones.
+
+const operators = /^(?:&&|\|\||[;|&\n])/;
+// Discards output or joins the two outputs; no other redirection is read, since it could write any file.
+const harmlessRedirection =
+  /^(?:[12]?>{1,2} ?\/dev\/null|&>{1,2} ?\/dev\/null|2>&1|1>&2|>&2)(?=[ \t\n;|&]|$)/;
+const reservedWords: ReadonlySet<string> = new Set([
+  '!',
+  '[[',
+  'case',
+  'coproc',
+  'do',
+  'done',
+  'elif',
+  'else',
+  'esac',
+  'fi',
+  'for',
+  'function',
+  'if',
+  'in',
+  'select',
+  'then',
+  'time',
+  'until',
+  'while',
+]);
+const plainWord = /^[\w@%+=:,./~*?[\]^-]+$/;
+
+/**
+ * The simple commands in one form: words separated by single spaces, words with
+ * other characters in single quotes. Undefined for anything with expansions,
+ * redirections, assignments, groups, comments or control structures.
+ */
+export function simpleCommands(text: string): string[] | undefined {
+  const commands: string[][] = [[]];
+  let rest = text;
+  while (rest !== '') {
+    const space = /^[ \t]+/.exec(rest)?.[0];
+    if (space !== undefined) {
+      rest = rest.slice(space.length);
+      continue;
+    }
+    const redirection = harmlessRedirection.exec(rest)?.[0];
+    if (redirection !== undefined) {
+      rest = rest.slice(redirection.length);
+      continue;
+    }
+    const operator = operators.exec(rest)?.[0];
+    if (operator !== undefined) {
+      commands.push([]);
+      rest = rest.slice(operator.length);
+      continue;
+    }
+    const word = readWord(rest);
+    if (word === undefined) return undefined;
+    commands.at(-1)?.push(word.text);
+    rest = rest.slice(word.length);
+  }
+  const simple = commands.filter((words) => words.length > 0);
+  const isReadable = simple.length > 0 && simple.every(([first = '']) => isCommandName(first));
+  return isReadable ? simple.map((words) => words.map(quoteWord).join(' ')) : undefined;
+}
+
+function isCommandName(word: string): boolean {
+  return word !== '' && !reservedWords.has(word) && !/^\w+\+?=/.test(word);
+}
+
+/** One word with its quotes removed, and its length in the text; undefined when it is not supported. */
+function readWord(text: string): { text: string; length: number } | undefined {
+  let word = '';
+  let length = 0;
+  while (length < text.length) {
+    const rest = text.slice(length);
+    const piece = readPiece(rest);
+    if (piece === undefined) return undefined;
+    if (piece === null) break;
+    word += piece.text;
+    length += piece.length;
+  }
+  return { text: word, length };
+}
+
+/** A quoted or plain piece of a word; null at its end, undefined for an unsupported character. */
+function readPiece(text: string): { text: string; length: number } | null | undefined {
+  const [first = ''] = text;
+  if (/[ \t\n;|&]/.test(first)) return null;
+  if (first === "'") {
+    const end = text.indexOf("'", 1);
+    return end === -1 ? undefined : { text: text.slice(1, end), length: end + 1 };
+  }
+  if (first === '"') {
+    const content = /^"((?:[^"\\$`]|\\["\\])*)"/.exec(text);
+    return content === null
+      ? undefined
+      : { text: (content[1] ?? '').replaceAll(/\\(["\\])/g, '$1'), length: content[0].length };
+  }
+  if (first === '\\') {
+    const escaped = /^\\([^\n])/u.exec(text);
+    return escaped === null ? undefined : { text: escaped[1] ?? '', length: escaped[0].length };
+  }
+  const plain = /^[^\s;|&'"\\$`(){}<>#!\u0000-\u001f\u007f]+/.exec(text)?.[0];
+  return plain === undefined ? undefined : { text: plain, length: plain.length };
+}
+
+function quoteWord(word: string): string {
+  return plainWord.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+}

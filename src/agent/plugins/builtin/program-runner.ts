@@ -1,0 +1,155 @@
+// Starts programs in the sandbox over a workspace: hides its secrets and keeps its protected files. What a
+// command leaves under a protected name gets another name, under which no other program runs or obeys it.
+import { randomUUID } from 'node:crypto';
+import { lstat, rename } from 'node:fs/promises';
+import { basename, dirname, join, relative, sep } from 'node:path';
+import { Problem } from '../../../kernel/problem.ts';
+import type { Sandbox, SandboxedProgram, SandboxSettings } from '../../processes/index.ts';
+import { withFolder, type FolderHandle } from './folder-handle.ts';
+import { createSharedLock } from './shared-lock.ts';
+import type { Workspace } from './workspace.ts';
+import { errorCode } from './workspace-paths.ts';
+import { makeUsable, type ProtectedEntry, type WorkspaceScan } from './workspace-scan.ts';
+
+export interface ProgramRequest {
+  command: readonly string[];
+  /** Absolute; the workspace itself when absent. */
+  folder?: string | undefined;
+  /** Of the program's own configuration. */
+  ownEnv?: Readonly<Record<string, string>> | undefined;
+  settings?: SandboxSettings | undefined;
+}
+
+export interface ProgramRunner {
+  sandbox: Sandbox;
+  /**
+   * For a long-running program: its new protected files are not renamed. Throws a
+   * Problem when a sandbox is required and unavailable.
+   */
+  prepare(request: ProgramRequest): Promise<SandboxedProgram>;
+  /** For one command, which has ended with all of its processes when `execute` resolves. */
+  run<T>(
+    request: ProgramRequest & { mayChangeProtected: boolean },
+    execute: (program: SandboxedProgram) => Promise<T>,
+  ): Promise<{ result: T; renamed: RenamedFile[] }>;
+}
+
+/** A file that needs an approval under its name; both are relative to the workspace. */
+export interface RenamedFile {
+  from: string;
+  to: string;
+}
+
+const suffix = '.needs-approval';
+
+export function createProgramRunner(options: {
+  sandbox: Sandbox;
+  workspace: Workspace;
+  /** The environment of all programs; none of the agent's secrets are in it. */
+  env: Readonly<Record<string, string>>;
+}): ProgramRunner {
+  const { sandbox, workspace, env } = options;
+  const lock = createSharedLock();
+
+  async function scan(settings: SandboxSettings | undefined): Promise<WorkspaceScan> {
+    const isConfined = settings !== false && !sandbox.isOff && sandbox.missing === undefined;
+    return isConfined ? workspace.scan() : { hidden: [], protected: [] };
+  }
+
+  function confine(
+    { command, folder = workspace.root, ownEnv, settings }: ProgramRequest,
+    paths: { hidden: readonly string[]; readOnly: readonly string[] },
+  ): SandboxedProgram {
+    return sandbox.prepare({ command, folder, env, ownEnv, settings, paths });
+  }
+
+  return {
+    sandbox,
+    async prepare(request) {
+      const before = await scan(request.settings);
+      return confine(request, { hidden: before.hidden, readOnly: readOnlyPaths(before) });
+    },
+    async run({ mayChangeProtected, ...request }, execute) {
+      // A command that may change protected files runs alone; otherwise those files
+      // could be attributed to another command.
+      return (mayChangeProtected ? lock.exclusive : lock.shared)(async () => {
+        const before = await scan(request.settings);
+        const readOnly = mayChangeProtected ? [] : readOnlyPaths(before);
+        const program = confine(request, { hidden: before.hidden, readOnly });
+        const result = await execute(program);
+        const isChecked = program.isSandboxed && !mayChangeProtected;
+        return { result, renamed: isChecked ? await renameNew(workspace, before) : [] };
+      });
+    },
+  };
+}
+
+// A mount over a link would cover its target.
+function readOnlyPaths(scan: WorkspaceScan): string[] {
+  return scan.protected.filter(({ target }) => target === null).map(({ path }) => path);
+}
+
+/** Throws a Problem when one keeps its name. */
+async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<RenamedFile[]> {
+  // The command may have taken the rights to its folders in order to keep the scan out.
+  await makeUsable(workspace.root);
+  const after = await workspace.scan((folder) => !before.hidden.includes(folder));
+  const renamed: RenamedFile[] = [];
+  const failures: string[] = [];
+  for (const { path } of newEntries(before.protected, after.protected)) {
+    const from = relative(workspace.root, path);
+    try {
+      const name = await withFolder(workspace.root, namesOf(dirname(from)), (folder) =>
+        renameEntry(folder, basename(path)),
+      );
+      renamed.push({ from, to: join(dirname(from), name) });
+    } catch (cause) {
+      // It went with a folder that was renamed before.
+      if (errorCode(cause) !== 'ENOENT') failures.push(from);
+    }
+  }
+  if (failures.length > 0)
+    throw new Problem(
+      'impossible',
+      'action_refused',
+      `The command created files that other programs run or obey without "protected": true, and they cannot be renamed: ${failures.slice(0, 20).join(', ')}. Remove them.`,
+    );
+  return renamed;
+}
+
+/** The new name. */
+async function renameEntry(folder: FolderHandle, name: string): Promise<string> {
+  const usual = `${name}${suffix}`;
+  const isFree = await lstat(folder.entry(usual)).then(
+    () => false,
+    (error: unknown) => errorCode(error) === 'ENOENT',
+  );
+  const newName = isFree ? usual : `${randomUUID()}${suffix}`;
+  // The command may have taken the right to write from its folder.
+  await makeUsable(folder.path);
+  await rename(folder.entry(name), folder.entry(newName));
+  return newName;
+}
+
+// An entry is new when its path was free, or when its whole folder was replaced. A mount keeps
+// a command from replacing an entry in its folder, so one with a new identity there comes from
+// a program outside of the sandbox, such as an editor. A link has no mount, and a file in its
+// place may get its inode: only its path and target say that it is the one before.
+function newEntries(before: readonly ProtectedEntry[], after: readonly ProtectedEntry[]): ProtectedEntry[] {
+  const mounts = before.filter(({ target }) => target === null);
+  const identities = new Set(mounts.map(({ identity }) => identity));
+  const folders = new Map(mounts.map(({ path, folderIdentity }) => [path, folderIdentity]));
+  const links = new Set(before.map(linkOf));
+  return after.filter((entry) => {
+    if (entry.target !== null && links.has(linkOf(entry))) return false;
+    return !identities.has(entry.identity) && folders.get(entry.path) !== entry.folderIdentity;
+  });
+}
+
+function linkOf({ path, folderIdentity, target }: ProtectedEntry): string {
+  return JSON.stringify([path, folderIdentity, target]);
+}
+
+function namesOf(path: string): string[] {
+  return path.split(sep).filter((name) => name !== '' && name !== '.');
+}

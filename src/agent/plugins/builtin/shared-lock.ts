@@ -1,0 +1,26 @@
+// A readers-writer lock within one process. Requests are granted in their order.
+
+export interface SharedLock {
+  /** Runs beside other shared work. */
+  shared<T>(work: () => Promise<T>): Promise<T>;
+  /** Runs alone. */
+  exclusive<T>(work: () => Promise<T>): Promise<T>;
+}
+
+export function createSharedLock(): SharedLock {
+  let lastExclusive: Promise<unknown> = Promise.resolve();
+  const running = new Set<Promise<unknown>>();
+  return {
+    shared(work) {
+      const result = lastExclusive.then(work);
+      const settled = result.catch(() => {}).then(() => void running.delete(settled));
+      running.add(settled);
+      return result;
+    },
+    exclusive(work) {
+      const result = Promise.all([lastExclusive, ...running]).then(work);
+      lastExclusive = result.catch(() => {});
+      return result;
+    },
+  };
+}

@@ -1,0 +1,143 @@
+// Finds the entries of a workspace that a program in the sandbox must not see or change.
+// The names decide, so a scan before each start also covers what was created since.
+import { access, chmod, constants, lstat, readdir, readlink, stat } from 'node:fs/promises';
+import type { Dirent } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { Problem } from '../../../kernel/problem.ts';
+import { isPackageFile, isEnvironmentFile, type SecretPlaces } from './secret-places.ts';
+import { isProtectedName, isProtectedPath, repositoryParts } from './protected-files.ts';
+import { errorCode } from './workspace-paths.ts';
+
+export interface WorkspaceScan {
+  /** Absolute paths of secrets; no link is among them. */
+  hidden: readonly string[];
+  /**
+   * Absolute paths of files and folders that other programs run or read as
+   * configuration; a repository's folder is listed with its parts.
+   */
+  protected: readonly ProtectedEntry[];
+}
+
+export interface ProtectedEntry {
+  path: string;
+  /** Device and inode, and those of its folder. */
+  identity: string;
+  folderIdentity: string;
+  /** Of a link, else null. */
+  target: string | null;
+}
+
+// Reading so many entries takes about two seconds; packages do not count, since their entries are skipped.
+const maxEntries = 200_000;
+
+/**
+ * Throws a Problem when the workspace has too many files to be looked at. A folder whose
+ * mode keeps it from being read is hidden, unless `makesUsable` accepts its absolute path.
+ */
+export async function scanWorkspace(
+  root: string,
+  secrets: SecretPlaces,
+  programs: ReadonlySet<string>,
+  makesUsable: (folder: string) => boolean = () => false,
+): Promise<WorkspaceScan> {
+  const hidden: string[] = [];
+  const entries: ProtectedEntry[] = [];
+  let count = 0;
+
+  async function add(path: string): Promise<void> {
+    const paths = [path, dirname(path)];
+    const [stats, folder] = await Promise.all(paths.map((one) => lstat(one).catch(() => undefined)));
+    if (stats === undefined || folder === undefined) return;
+    entries.push({
+      path,
+      identity: identityOf(stats),
+      folderIdentity: identityOf(folder),
+      target: stats.isSymbolicLink() ? await readlink(path).catch(() => '') : null,
+    });
+  }
+
+  async function addRepository(folder: string): Promise<void> {
+    for (const part of repositoryParts) await add(join(folder, part));
+  }
+
+  // Inside a protected folder (`isInside`) the scan collects only secrets, because
+  // the folder protects the other entries.
+  async function visit(folder: string, dirent: Dirent, isInside: boolean): Promise<void> {
+    const path = join(folder, dirent.name);
+    if (!dirent.isSymbolicLink()) {
+      const isSecret =
+        (await secrets.hides(folder, dirent)) || (dirent.isFile() && isEnvironmentFile(dirent.name));
+      if (isSecret) {
+        hidden.push(path);
+        return;
+      }
+    }
+    const isProtected =
+      isProtectedName(dirent.name) ||
+      isProtectedPath(relative(root, path)) ||
+      (dirent.isFile() && programs.has(path));
+    if (isProtected && !isInside) await add(path);
+    if (!dirent.isDirectory() || isPackageFile(path)) return;
+    if (dirent.name === '.git') await addRepository(path);
+    else await walk(path, isInside || isProtected);
+  }
+
+  async function walk(folder: string, isInside: boolean): Promise<void> {
+    let dirents = await readFolder(root, folder);
+    if (dirents === null && makesUsable(folder)) {
+      await makeUsable(folder);
+      dirents = await readFolder(root, folder);
+    }
+    if (dirents === null) {
+      // A program of the same user could change the mode back.
+      hidden.push(folder);
+      return;
+    }
+    count += dirents.length;
+    if (count > maxEntries)
+      throw new Problem(
+        'impossible',
+        'action_refused',
+        `The workspace holds more than ${maxEntries} files outside of node_modules, too many to find its secrets; choose a smaller folder.`,
+      );
+    if (dirents.some(({ name }) => name === 'HEAD') && dirents.some(({ name }) => name === 'objects'))
+      await addRepository(folder);
+    for (const dirent of dirents) await visit(folder, dirent, isInside);
+  }
+
+  await walk(root, false);
+  return { hidden, protected: entries };
+}
+
+/**
+ * Null for a folder whose mode keeps its entries from being read; throws a Problem for the workspace itself.
+ */
+async function readFolder(root: string, folder: string): Promise<Dirent[] | null> {
+  try {
+    const dirents = await readdir(folder, { withFileTypes: true });
+    if (dirents.length > 0) await access(folder, constants.X_OK);
+    return dirents;
+  } catch (cause) {
+    const code = errorCode(cause);
+    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
+    if ((code === 'EACCES' || code === 'EPERM') && folder !== root) return null;
+    const name = relative(root, folder) || '.';
+    throw new Problem(
+      'impossible',
+      'action_refused',
+      `The folder ${JSON.stringify(name.slice(0, 200))} of the workspace cannot be read (${code ?? 'unknown'}), so its secrets cannot be found; make it readable.`,
+      { cause },
+    );
+  }
+}
+
+/** Gives a folder the rights of its owner. */
+export async function makeUsable(folder: string): Promise<void> {
+  const { mode } = await stat(folder);
+  // A folder of another user keeps its mode; what that prevents fails afterwards.
+  if ((mode & 0o700) !== 0o700) await chmod(folder, (mode & 0o7777) | 0o700).catch(() => {});
+}
+
+function identityOf({ dev, ino }: { dev: number; ino: number }): string {
+  return `${dev}:${ino}`;
+}

@@ -1,0 +1,175 @@
+// The arguments of bubblewrap for one program: its visible folders and their access
+// rights. Every path that is not listed here is absent in the sandbox. Later mounts
+// cover earlier ones, so the order is part of the rules.
+import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
+import { isAbsolute, sep } from 'node:path';
+
+/** The file system and network of a sandboxed program; all paths are absolute. */
+export interface SandboxView {
+  /** Writable. */
+  workspace: string;
+  /** Folders and files beside the system's own that may be read. */
+  read: readonly string[];
+  /** Folders outside the workspace that may be written. */
+  write: readonly string[];
+  /** These appear empty, wherever they are. */
+  hidden: readonly string[];
+  /** These are in the workspace, and may be read but neither changed nor moved. */
+  readOnly: readonly string[];
+  /** The network of the host, its loopback addresses included; without it there is none at all. */
+  hasNetwork: boolean;
+  /** Whether the program may not create user namespaces of its own. */
+  disablesUserNamespaces: boolean;
+}
+
+const systemFolders = ['/usr', '/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32'];
+// Names of users, hosts and time zones, certificates, and links to the programs that
+// Debian's alternatives select. No file here holds a secret, and /etc as a whole is absent.
+const systemFiles = [
+  '/etc/passwd',
+  '/etc/group',
+  '/etc/hosts',
+  '/etc/nsswitch.conf',
+  '/etc/protocols',
+  '/etc/services',
+  '/etc/localtime',
+  '/etc/timezone',
+  '/etc/mime.types',
+  '/etc/ld.so.cache',
+  '/etc/ld.so.conf',
+  '/etc/ld.so.conf.d',
+  '/etc/alternatives',
+  '/etc/ssl/certs',
+  '/etc/ssl/openssl.cnf',
+  '/etc/ca-certificates',
+  '/etc/pki/tls/certs',
+];
+// An agent that runs as root owns these files, so their permission bits allow writing even without a
+// capability: core_pattern, for example, names a program that the kernel runs outside of the sandbox.
+const kernelSettings = [
+  '/proc/sys',
+  '/proc/sysrq-trigger',
+  '/proc/irq',
+  '/proc/bus',
+  '/proc/fs',
+  '/proc/driver',
+  '/proc/mtrr',
+  '/proc/pressure',
+];
+const kernelSecrets = [
+  '/proc/acpi',
+  '/proc/asound',
+  '/proc/kcore',
+  '/proc/keys',
+  '/proc/kmsg',
+  '/proc/scsi',
+  '/proc/timer_list',
+  '/proc/vmallocinfo',
+];
+const temporaryBytes = 1024 * 1024 * 1024;
+/** The home of sandboxed programs; it is empty and ends with them. */
+export const sandboxHome = '/tmp/home';
+
+/** All arguments before the program itself. */
+export function sandboxArguments(view: SandboxView, folder: string): string[] {
+  return [
+    '--unshare-all',
+    '--unshare-user',
+    ...(view.disablesUserNamespaces ? ['--disable-userns'] : []),
+    ...(view.hasNetwork ? ['--share-net'] : []),
+    '--die-with-parent',
+    '--new-session',
+    '--cap-drop',
+    'ALL',
+    '--hostname',
+    'sandbox',
+    ...systemFolders.flatMap(bindSystemFolder),
+    ...systemFiles.flatMap((path) => ['--ro-bind-try', path, path]),
+    // A resolver's file often is a link into /run, which is absent here.
+    ...(view.hasNetwork ? bindResolved('/etc/resolv.conf') : []),
+    '--proc',
+    '/proc',
+    ...kernelSettings.flatMap((path) => ['--ro-bind-try', path, path]),
+    ...kernelSecrets.flatMap(mask),
+    '--dev',
+    '/dev',
+    '--size',
+    String(temporaryBytes),
+    '--tmpfs',
+    '/tmp',
+    '--dir',
+    sandboxHome,
+    ...view.read.flatMap((path) => ['--ro-bind-try', path, path]),
+    ...view.write.flatMap((path) => ['--bind-try', path, path]),
+    ...outsideMasks(view),
+    '--bind',
+    view.workspace,
+    view.workspace,
+    // Mount points cannot be renamed or removed: a repository's folder is bound onto itself for that alone.
+    ...view.readOnly.filter(isRepositoryFolder).flatMap((path) => ['--bind-try', path, path]),
+    ...view.readOnly
+      .filter((path) => !isRepositoryFolder(path))
+      .flatMap((path) => ['--ro-bind-try', path, path]),
+    ...topmost(view.hidden.filter((path) => isBelow(path, view.workspace))).flatMap(mask),
+    '--remount-ro',
+    '/',
+    '--chdir',
+    folder,
+    '--',
+  ];
+}
+
+function outsideMasks({ hidden, workspace, read, write }: SandboxView): string[] {
+  const visible = [...systemFolders, ...read, ...write];
+  return topmost(
+    hidden.filter((path) => !isBelow(path, workspace) && visible.some((folder) => isBelow(path, folder))),
+  ).flatMap((path) => (isBelow(workspace, path) ? ['--tmpfs', path] : mask(path)));
+}
+
+// Covers a path with an empty folder or with a device that cannot be opened.
+function mask(path: string): string[] {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return [];
+  return stats.isDirectory()
+    ? ['--size', '4096', '--tmpfs', path, '--remount-ro', path]
+    : ['--ro-bind', '/dev/null', path];
+}
+
+// With merged /usr, /bin and others are links into it.
+function bindSystemFolder(path: string): string[] {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return [];
+  return stats.isSymbolicLink() ? ['--symlink', readlinkSync(path), path] : ['--ro-bind', path, path];
+}
+
+function bindResolved(path: string): string[] {
+  try {
+    return ['--ro-bind', realpathSync(path), path];
+  } catch {
+    return [];
+  }
+}
+
+function isRepositoryFolder(path: string): boolean {
+  return path.endsWith(`${sep}.git`) && lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}
+
+// A mask within a masked folder would have no mount point.
+function topmost(paths: readonly string[]): string[] {
+  return paths.filter((path) => !paths.some((other) => other !== path && isBelow(path, other)));
+}
+
+/** Whether a path is the folder or lies below it. */
+export function isBelow(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
+}
+
+/** The search path of sandboxed programs: the system's folders, and those of `path` that they can see. */
+export function sandboxPath(path: string, read: readonly string[]): string {
+  const visible = [...systemFolders, ...read];
+  const system = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
+  const own = path
+    .split(':')
+    .filter((entry) => isAbsolute(entry) && visible.some((folder) => isBelow(entry, folder)));
+  return [...new Set([...own, ...system])].join(':');
+}

@@ -1,0 +1,194 @@
+// Runs programs in a sandbox of bubblewrap: own namespaces, the workspace writable,
+// the system read-only, nothing else. Where bubblewrap cannot be used, programs are
+// refused unless the operator has turned the sandbox off.
+import { execFile } from 'node:child_process';
+import { accessSync, constants, statSync } from 'node:fs';
+import { isAbsolute, join } from 'node:path';
+import { promisify } from 'node:util';
+import { Problem } from '../../kernel/problem.ts';
+import {
+  isBelow,
+  sandboxArguments,
+  sandboxHome,
+  sandboxPath,
+  type SandboxView,
+} from './sandbox-arguments.ts';
+
+/** Rights of a program beyond the defaults; `false` runs it without a sandbox. */
+export type SandboxSettings = false | { network?: boolean; read?: string[]; write?: string[] };
+
+/** Paths of a workspace with special treatment, collected just before a program starts. */
+export interface SandboxedPaths {
+  /** Absolute; they appear empty. */
+  hidden: readonly string[];
+  /** Absolute; they cannot be changed. */
+  readOnly: readonly string[];
+}
+
+export interface SandboxedProgram {
+  command: readonly string[];
+  /** The whole environment. */
+  env: Record<string, string>;
+  /**
+   * The working folder of the spawned command; inside a sandbox the program runs in
+   * the folder of its options.
+   */
+  folder: string;
+  isSandboxed: boolean;
+}
+
+export interface ProgramOptions {
+  command: readonly string[];
+  /** Absolute. */
+  folder: string;
+  /** Search path, language and time zone of the agent; in a sandbox its home and user are left out. */
+  env: Readonly<Record<string, string>>;
+  /** Of the program's own configuration. */
+  ownEnv?: Readonly<Record<string, string>> | undefined;
+  settings?: SandboxSettings | undefined;
+  paths: SandboxedPaths;
+}
+
+export interface Sandbox {
+  /**
+   * Why no program can be confined; undefined when programs are confined, or run without a sandbox by choice.
+   */
+  readonly missing: string | undefined;
+  /** Whether the operator has turned it off. */
+  readonly isOff: boolean;
+  /** Throws a Problem when the program would need a sandbox that is missing. */
+  prepare(program: ProgramOptions): SandboxedProgram;
+}
+
+export interface SandboxOptions {
+  /** Absolute and without links. */
+  workspace: string;
+  /** Absolute paths that no program may see. */
+  hidden: readonly string[];
+  /** Further absolute paths that programs may read. */
+  read: readonly string[];
+  isOff: boolean;
+  /** The search path for bubblewrap. */
+  path: string | undefined;
+}
+
+const remedy =
+  'Install bubblewrap 0.8 or newer and allow this user to create namespaces, or start with --unsafe-shell to run programs without a sandbox.';
+
+/** Tries bubblewrap once. Never throws: a failure is stored as the reason. */
+export async function openSandbox(options: SandboxOptions): Promise<Sandbox> {
+  if (options.isOff) return { missing: undefined, isOff: true, prepare: withoutSandbox };
+  const bubblewrap = findBubblewrap(options.path);
+  if (bubblewrap === undefined) return missingSandbox(`The program bwrap is not installed. ${remedy}`);
+  const attempts = await attemptSandbox(bubblewrap, options);
+  if ('reason' in attempts)
+    return missingSandbox(`bubblewrap does not work here: ${attempts.reason} ${remedy}`);
+  const { disablesUserNamespaces } = attempts;
+  return {
+    missing: undefined,
+    isOff: false,
+    prepare: (program) =>
+      program.settings === false
+        ? withoutSandbox(program)
+        : confine(program, { ...options, bubblewrap, disablesUserNamespaces }),
+  };
+}
+
+function missingSandbox(missing: string): Sandbox {
+  return {
+    missing,
+    isOff: false,
+    prepare(program) {
+      if (program.settings === false) return withoutSandbox(program);
+      throw new Problem('impossible', 'action_refused', missing);
+    },
+  };
+}
+
+function withoutSandbox({ command, env, ownEnv, folder }: ProgramOptions): SandboxedProgram {
+  return { command, env: { ...env, ...ownEnv }, folder, isSandboxed: false };
+}
+
+function confine(
+  { command, folder, env, ownEnv, settings, paths }: ProgramOptions,
+  options: SandboxOptions & { bubblewrap: string; disablesUserNamespaces: boolean },
+): SandboxedProgram {
+  const { network = false, read = [], write = [] } = settings === false ? {} : (settings ?? {});
+  const { workspace } = options;
+  const [file = ''] = command;
+  const visible = [...options.read, ...read, ...write];
+  const view: SandboxView = {
+    workspace,
+    read: [
+      ...options.read,
+      ...read,
+      ...(isBelow(folder, workspace) ? [] : [folder]),
+      ...(isAbsolute(file) ? [file] : []),
+    ],
+    write,
+    hidden: [...options.hidden, ...paths.hidden],
+    readOnly: paths.readOnly,
+    hasNetwork: network,
+    disablesUserNamespaces: options.disablesUserNamespaces,
+  };
+  const { HOME: _home, USER: _user, LOGNAME: _login, SHELL: _shell, TMPDIR: _temporary, ...rest } = env;
+  return {
+    command: [options.bubblewrap, ...sandboxArguments(view, folder), ...command],
+    env: { ...rest, PATH: sandboxPath(env['PATH'] ?? '', visible), HOME: sandboxHome, ...ownEnv },
+    folder: '/',
+    isSandboxed: true,
+  };
+}
+
+// Relative entries of a search path could select a program from the current folder.
+function findBubblewrap(path = '/usr/bin:/bin'): string | undefined {
+  return path
+    .split(':')
+    .filter((entry) => isAbsolute(entry))
+    .map((entry) => join(entry, 'bwrap'))
+    .find((file) => {
+      try {
+        accessSync(file, constants.X_OK);
+        return statSync(file).isFile();
+      } catch {
+        return false;
+      }
+    });
+}
+
+const run = promisify(execFile);
+
+// Some containers forbid the limit on user namespaces, which is one defence of several.
+async function attemptSandbox(
+  bubblewrap: string,
+  { workspace, hidden, read }: SandboxOptions,
+): Promise<{ disablesUserNamespaces: boolean } | { reason: string }> {
+  let reason = '';
+  for (const disablesUserNamespaces of [true, false]) {
+    const view = {
+      workspace,
+      hidden,
+      read,
+      write: [],
+      readOnly: [],
+      hasNetwork: false,
+      disablesUserNamespaces,
+    };
+    try {
+      await run(bubblewrap, [...sandboxArguments(view, workspace), '/bin/sh', '-c', ':'], {
+        timeout: 10_000,
+        env: {},
+        cwd: '/',
+      });
+      return { disablesUserNamespaces };
+    } catch (error) {
+      reason ||= firstLine(String((error as { stderr?: unknown }).stderr ?? error));
+    }
+  }
+  return { reason };
+}
+
+function firstLine(text: string): string {
+  const line = (text.trim().split('\n')[0] ?? '').slice(0, 300);
+  return line.endsWith('.') ? line : `${line}.`;
+}

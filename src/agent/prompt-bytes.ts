@@ -1,0 +1,56 @@
+// Counts the bytes of a prompt as JSON without serializing it, which would take a second
+// for a session of some hundred megabytes. The gateway rejects longer bodies with 413.
+import { nextTurn } from '../kernel/async.ts';
+
+/** Longest prompt that the gateway accepts, in bytes of JSON. */
+export const maxPromptBytes = 10 * 1024 * 1024;
+
+/** Whether the prompt is longer than this share of the gateway's limit. */
+export async function exceedsGatewayLimit(prompt: unknown, share = 1): Promise<boolean> {
+  const maxBytes = maxPromptBytes * share;
+  // The upper bound nearly always suffices. The exact count takes a nanosecond per byte;
+  // a separate turn of the event loop lets other requests run before the serializer.
+  if (promptBytes(prompt, maxBytes, maxEscapedBytes) <= maxBytes) return false;
+  await nextTurn();
+  const bytes = promptBytes(prompt, maxBytes, escapedBytes);
+  await nextTurn();
+  return bytes > maxBytes;
+}
+
+/** The bytes of all texts and files in the value; stops counting beyond `limit`. */
+function promptBytes(
+  value: unknown,
+  limit: number,
+  textBytes: (text: string, limit: number) => number,
+): number {
+  if (typeof value === 'string') return textBytes(value, limit);
+  if (typeof value !== 'object' || value === null) return 0;
+  // Files are sent in base64.
+  if (ArrayBuffer.isView(value)) return Math.ceil(value.byteLength / 3) * 4;
+  let bytes = 0;
+  for (const member of Object.values(value)) {
+    bytes += promptBytes(member, limit - bytes, textBytes);
+    if (bytes > limit) break;
+  }
+  return bytes;
+}
+
+// An upper bound: JSON writes a control character as \u0000, six bytes.
+function maxEscapedBytes(text: string): number {
+  return text.length * 6;
+}
+
+// Length of each UTF-8 byte in JSON: two characters for \b, \t, \n, \f, \r, \" and
+// \\, six for other control characters.
+const escapedLengths = Uint8Array.from({ length: 256 }, (_, byte) =>
+  ['\b', '\t', '\n', '\f', '\r', '"', '\\'].includes(String.fromCharCode(byte)) ? 2 : byte < 0x20 ? 6 : 1,
+);
+
+function escapedBytes(text: string, limit: number): number {
+  const length = Buffer.byteLength(text);
+  if (length > limit) return length;
+  const utf8 = Buffer.from(text);
+  let bytes = 0;
+  for (let at = 0; at < utf8.length; at += 1) bytes += escapedLengths[utf8[at] as number] as number;
+  return bytes;
+}

@@ -1,0 +1,41 @@
+// Clips texts that would fill the context window on their own. The result depends on
+// the texts and the limit only, so every request clips the same texts in the same way.
+import { estimateText } from './estimate.ts';
+
+/**
+ * Max-min fair share: the length limit per text so that all fit into `maxTokens`
+ * together; only the longest texts are cut.
+ */
+export function shareTokens(sizes: readonly number[], maxTokens: number): number {
+  let limit = maxTokens;
+  let rest = maxTokens;
+  for (const [index, size] of [...sizes].sort((a, b) => a - b).entries()) {
+    limit = rest / (sizes.length - index);
+    if (size > limit) return Math.floor(limit);
+    rest -= size;
+  }
+  return Number.POSITIVE_INFINITY;
+}
+
+export interface ClippedText {
+  text: string;
+  /** Characters that were left out. */
+  omitted: number;
+}
+
+// The head of a text says what it is, and its tail has the result.
+const headShare = 0.7;
+
+/** Leaves out the middle of a text of more than `maxTokens`. `hint` says how to read the rest. */
+export function clipText(text: string, maxTokens: number, hint = ''): ClippedText {
+  const tokens = maxTokens === Number.POSITIVE_INFINITY ? 0 : estimateText(text);
+  if (tokens <= maxTokens) return { text, omitted: 0 };
+  const length = Math.max(0, Math.floor((text.length * maxTokens) / tokens));
+  const head = text.slice(0, Math.floor(length * headShare)).toWellFormed();
+  const tail = text.slice(text.length - (length - Math.floor(length * headShare))).toWellFormed();
+  const omitted = text.length - length;
+  return {
+    text: `${head}\n[${omitted} characters are left out here, because the context of the model is too short for them.${hint}]\n${tail}`,
+    omitted,
+  };
+}

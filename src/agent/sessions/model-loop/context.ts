@@ -1,0 +1,285 @@
+// Builds the prompt of each step and keeps it within the model's limits: old tool outputs become notes first,
+// then the past is summarized. Both are events, so the next run, a restart and a fork send the same bytes.
+import type { LanguageModelV3, LanguageModelV3Message } from '@ai-sdk/provider';
+import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
+import { exceedsGatewayLimit } from '../../prompt-bytes.ts';
+import type { Conversation } from '../event-log/conversation.ts';
+import type { SessionEvent } from '../event-log/events.ts';
+import { compact, planWithinRun } from './compaction.ts';
+import { estimateJson, estimateMessages } from './estimate.ts';
+import type { Limits, ModelLimits } from './model-limits.ts';
+import { renderParts, type Omission, type PromptView, type RenderConversation } from './prompt.ts';
+import { isPrunable, minPrunedCharacters, splitSteps } from './prompt-answer.ts';
+
+export interface RunContext {
+  /** The prompt of the next step, without the system's. */
+  prompt(parts: readonly UiMessagePart[]): LanguageModelV3Message[];
+  /** For the call as a whole. */
+  callOptions(): { providerOptions?: Record<string, Record<string, never>> };
+  /** Shortens a prompt that would not fit the model. */
+  fit(parts: readonly UiMessagePart[], step: number): Promise<void>;
+  /** Shortens after the model found the prompt too long. False when nothing is left to shorten. */
+  shorten(parts: readonly UiMessagePart[], step: number): Promise<boolean>;
+  /** Leaves out the files after a refusal. False when there are none. */
+  leaveOutFiles(): Promise<boolean>;
+  /** Records that the model accepts no files, after it has accepted the request without them. */
+  learnNoFiles(): void;
+  /** Sets the number of tokens that the model reported for the last step, its answer included. */
+  countTokens(tokens: number): void;
+  /** Reads the conversation again, after an input was taken into the run. */
+  reload(): Promise<void>;
+}
+
+export interface RunContextOptions {
+  model: LanguageModelV3;
+  system: string;
+  /** The definitions of the tools, for counting. */
+  tools(): unknown;
+  limits: ModelLimits;
+  render: RenderConversation;
+  /** The conversation at a seq or later, as this run sees it. */
+  readConversation(seq: number): Promise<Conversation>;
+  startSeq: number;
+  messageId(): string;
+  record(events: SessionEvent[]): Promise<number>;
+  addUsage(usage: RunUsage): void;
+  /** Waits before another attempt of a summary; throws the error when there is none. */
+  recover(error: unknown, step: number): Promise<void>;
+  signal: AbortSignal;
+}
+
+// Shares of the context window.
+const fullShare = 0.8;
+const keepOutputsShare = 0.2;
+const keepTurnsShare = 0.25;
+const minFreedShare = 0.1;
+const maxTextShare = 0.35;
+// For models without a known window: the tokens that remain after shortening.
+const usualWindow = 128_000;
+// Without a known window only the gateway's limit of bytes makes the loop clip texts.
+const maxUnknownTextTokens = Number.POSITIVE_INFINITY;
+// A rejected prompt gives no exact limit, so the next prompt is sized well below it.
+const belowRefused = 0.7;
+// The gateway accepts 4,096 messages in a prompt.
+const maxMessages = 4_000;
+const bytesShare = 0.95;
+
+interface ContextState {
+  conversation: Conversation;
+  messages: LanguageModelV3Message[];
+  messageTokens: number[];
+  limits: Limits;
+  view: PromptView;
+  hasFiles: boolean;
+  leavesOutFiles: boolean;
+  /** Of this run alone, after a prompt of too many bytes. */
+  maxTokens: number | null;
+  /** As the model counted them; 0 after what was counted has changed. */
+  countedTokens: number;
+  reported: Set<string>;
+  seq: number;
+}
+
+type Context = RunContextOptions & { state: ContextState };
+
+export async function createRunContext(options: RunContextOptions): Promise<RunContext> {
+  const state = {
+    reported: new Set<string>(),
+    seq: options.startSeq,
+    leavesOutFiles: false,
+    maxTokens: null,
+  } as ContextState;
+  const context: Context = { ...options, state };
+  await load(context);
+  return {
+    prompt: (parts) => promptOf(context, parts),
+    callOptions: () => callOptions(context),
+    async fit(parts, step) {
+      await refreshLimits(context);
+      if (!(await isFull(context, parts))) return;
+      const { contextTokens } = state.limits;
+      const minFreed = Math.ceil((contextTokens ?? usualWindow) * minFreedShare);
+      if ((await prune(context, parts, minFreed)) && !(await isFull(context, parts))) return;
+      await sumUp(context, parts, step);
+    },
+    async shorten(parts, step) {
+      const before = estimateMessages(promptOf(context, parts));
+      await lowerLimit(context, parts);
+      const isPruned = await prune(context, parts, 1);
+      if (!isPruned || (await isFull(context, parts))) await sumUp(context, parts, step);
+      return estimateMessages(promptOf(context, parts)) < before;
+    },
+    async leaveOutFiles() {
+      if (!state.hasFiles || state.leavesOutFiles) return false;
+      state.leavesOutFiles = true;
+      await load(context);
+      return true;
+    },
+    learnNoFiles: () => options.limits.learnNoFiles(options.model.modelId),
+    countTokens(tokens) {
+      state.countedTokens = tokens;
+    },
+    reload: () => load(context),
+  };
+}
+
+/** Reads and renders the conversation anew. */
+async function load(context: Context): Promise<void> {
+  const { state, model } = context;
+  state.limits = await readLimits(context);
+  const { contextTokens } = state.limits;
+  state.conversation = await context.readConversation(state.seq);
+  state.view = {
+    model: model.modelId,
+    takes: (kind) => kind === 'text' || (!state.leavesOutFiles && state.limits.takes(kind)),
+    maxTextTokens: contextTokens === null ? maxUnknownTextTokens : Math.floor(contextTokens * maxTextShare),
+  };
+  const { messages, messageTokens, omissions } = await context.render(state.conversation, state.view);
+  state.messages = messages;
+  state.messageTokens = messageTokens;
+  state.hasFiles = messages.some(
+    ({ content }) => typeof content !== 'string' && content.some(({ type }) => type === 'file'),
+  );
+  state.countedTokens = 0;
+  await reportOmissions(context, omissions);
+}
+
+async function readLimits({ limits, model, state }: Context): Promise<Limits> {
+  const { contextTokens, ...rest } = await limits.of(model.modelId);
+  const limitsOfTokens = [contextTokens, state.maxTokens].filter((tokens) => tokens !== null);
+  return { ...rest, contextTokens: limitsOfTokens.length === 0 ? null : Math.min(...limitsOfTokens) };
+}
+
+/**
+ * Lowers the limit after a prompt that was too long. It holds for this run alone
+ * where the refusal may have another reason: the gateway's limit of bytes, a file
+ * that is too large, or a prompt far below the window of the catalog.
+ */
+async function lowerLimit(context: Context, parts: readonly UiMessagePart[]): Promise<void> {
+  const { state, limits, model } = context;
+  const promptTokens = countTokens(context, parts);
+  const tokens = Math.floor(promptTokens * belowRefused);
+  const { contextTokens } = await limits.of(model.modelId);
+  const isFarBelow = contextTokens !== null && promptTokens < contextTokens / 2;
+  if (state.hasFiles || isFarBelow || (await exceedsGatewayLimit(promptOf(context, parts))))
+    state.maxTokens = tokens;
+  else limits.learnWindow(model.modelId, tokens);
+  await load(context);
+}
+
+async function refreshLimits(context: Context): Promise<void> {
+  const { state } = context;
+  const current = await readLimits(context);
+  if (current.contextTokens !== state.limits.contextTokens) await load(context);
+}
+
+/** Reports each omission once per run. */
+async function reportOmissions({ state, record }: Context, omissions: readonly Omission[]): Promise<void> {
+  const fresh = omissions.filter(({ message }) => !state.reported.has(message));
+  if (fresh.length === 0) return;
+  for (const { message } of fresh) state.reported.add(message);
+  await record(fresh.map(({ code, message }) => ({ type: 'run.warning', code, message })));
+}
+
+function promptOf(context: Context, parts: readonly UiMessagePart[]): LanguageModelV3Message[] {
+  const { state, messageId } = context;
+  const answer = { messageId: messageId(), isOwn: true };
+  return [...state.messages, ...renderParts(parts, answer, state.conversation, state.view)];
+}
+
+// Anthropic caches prompts only on request; the other providers ignore the option.
+// It is an option of the call, so that the messages stay the same from step to step.
+function callOptions({ state, model }: Context): ReturnType<RunContext['callOptions']> {
+  const isAnthropic = state.limits.provider === 'anthropic' || /anthropic|claude/i.test(model.modelId);
+  if (!isAnthropic) return {};
+  return { providerOptions: { anthropic: { cacheControl: { type: 'ephemeral' } as never } } };
+}
+
+function countTokens(context: Context, parts: readonly UiMessagePart[]): number {
+  const { system, tools, state } = context;
+  const fixed = estimateJson(system) + estimateJson(tools());
+  return Math.max(state.countedTokens, fixed + estimateMessages(promptOf(context, parts)));
+}
+
+async function isFull(context: Context, parts: readonly UiMessagePart[]): Promise<boolean> {
+  const { contextTokens } = context.state.limits;
+  if (contextTokens !== null && countTokens(context, parts) > contextTokens * fullShare) return true;
+  const messages = promptOf(context, parts);
+  return messages.length > maxMessages || (await exceedsGatewayLimit(messages, bytesShare));
+}
+
+/** Replaces old outputs of tools by notes, if that frees `minFreed` tokens. Outputs of the last step stay. */
+async function prune(context: Context, parts: readonly UiMessagePart[], minFreed: number): Promise<boolean> {
+  const { state, record } = context;
+  const keepTokens = (state.limits.contextTokens ?? usualWindow) * keepOutputsShare;
+  const outputs = prunableOutputs(context, parts);
+  const lastStep = new Set<unknown>(splitSteps(parts).at(-1));
+  let newerTokens = 0;
+  const old = outputs.reverse().filter(({ part, tokens }) => {
+    newerTokens += tokens;
+    return newerTokens > keepTokens && !lastStep.has(part);
+  });
+  const tokens = old.reduce((sum, output) => sum + output.tokens, 0);
+  const newest = old[0];
+  if (newest === undefined || tokens < minFreed) return false;
+  state.seq = await record([
+    {
+      type: 'context.pruned',
+      upToSeq: newest.seq,
+      minCharacters: minPrunedCharacters,
+      outputs: old.length,
+      tokens,
+    },
+  ]);
+  await load(context);
+  return true;
+}
+
+/** The oldest first. */
+function prunableOutputs({ state }: Context, parts: readonly UiMessagePart[]) {
+  const { messages, prunedUpToSeq } = state.conversation;
+  return [...messages.flatMap(({ message }) => message.parts), ...parts]
+    .flatMap((part) => {
+      if (part.type !== 'dynamic-tool' || !isPrunable(part)) return [];
+      const seq = part.outputSeq as number;
+      return seq <= prunedUpToSeq ? [] : [{ part, seq, tokens: estimateJson(part.output) }];
+    })
+    .sort((a, b) => a.seq - b.seq);
+}
+
+/** Replaces the past by a summary. False when nothing is left to sum up. */
+async function sumUp(context: Context, parts: readonly UiMessagePart[], step: number): Promise<boolean> {
+  const { state, model, messageId, signal } = context;
+  const { conversation, messageTokens, limits } = state;
+  const keepTokens = Math.floor((limits.contextTokens ?? usualWindow) * keepTurnsShare);
+  const past = {
+    conversation,
+    messageTokens,
+    messageId: messageId(),
+    parts,
+    stepTokens: stepTokensOf(context, parts),
+  };
+  const plan = planWithinRun(past, keepTokens);
+  if (plan === null) return false;
+  const { usage, seq } = await compact({
+    writer: { record: context.record },
+    model,
+    plan,
+    earlier: conversation.summary,
+    contextTokens: limits.contextTokens,
+    reason: 'full',
+    signal,
+    recover: (error) => context.recover(error, step),
+  });
+  context.addUsage(usage);
+  state.seq = seq;
+  await load(context);
+  return true;
+}
+
+function stepTokensOf({ state }: Context, parts: readonly UiMessagePart[]): number[] {
+  const { conversation, view } = state;
+  return splitSteps(parts).map((step) =>
+    estimateMessages(renderParts(step, { messageId: null, isOwn: true }, conversation, view)),
+  );
+}

@@ -1,0 +1,79 @@
+// Decides whether a failed model call is repeated, and waits until then. A broken stream or a
+// failing provider is retried a few times; a rate limit or an open circuit breaker is waited for.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Problem } from '../../../kernel/problem.ts';
+import type { SessionEvent } from '../event-log/events.ts';
+import { modelProblem, retryAfterMs } from './model-problem.ts';
+
+export interface PatienceLimits {
+  /** Retries of one step. */
+  modelRetries: number;
+  /** How long a run may wait for models in all. */
+  modelWaitMs: number;
+}
+
+export interface Patience {
+  /** Resolves with true when the call should be made again, and with false when its failure is final. */
+  recover(error: unknown, step: number): Promise<boolean>;
+}
+
+interface PatienceOptions extends PatienceLimits {
+  record(events: SessionEvent[]): Promise<unknown>;
+  clock: Clock;
+  signal: AbortSignal;
+}
+
+const firstDelayMs = 500;
+const maxRetryDelayMs = 8_000;
+const maxWaitDelayMs = 30_000;
+// Failures that a retry cannot fix.
+const finalCodes = new Set<string>(['provider_credentials', 'upstream_refused']);
+
+/** For one run. Retries are counted per step, waits over the whole run. */
+export function createPatience(options: PatienceOptions): Patience {
+  const { modelRetries, modelWaitMs, record, clock, signal } = options;
+  let step = 0;
+  let retries = 0;
+  let waits = 0;
+  let waitedMs = 0;
+
+  async function wait(problem: Problem, delayMs: number): Promise<boolean> {
+    if (waitedMs + delayMs > modelWaitMs) return false;
+    waits += 1;
+    waitedMs += delayMs;
+    const until = new Date(clock.now().getTime() + delayMs).toISOString();
+    const reason = problem.kind === 'rate_limited' ? 'rate_limited' : 'model_unavailable';
+    await record([{ type: 'run.waiting', step, reason, until, code: problem.code }]);
+    await clock.sleep(delayMs, signal);
+    return true;
+  }
+
+  async function retry(problem: Problem): Promise<boolean> {
+    if (retries >= modelRetries) return false;
+    retries += 1;
+    const delayMs = backoff(retries, maxRetryDelayMs);
+    await record([{ type: 'run.retrying', step, attempt: retries, delayMs, code: problem.code }]);
+    await clock.sleep(delayMs, signal);
+    return true;
+  }
+
+  return {
+    async recover(error, ofStep) {
+      if (signal.aborted) return false;
+      if (ofStep !== step) [step, retries, waits] = [ofStep, 0, 0];
+      const problem = modelProblem(error);
+      if (finalCodes.has(problem.code)) return false;
+      const requestedMs = retryAfterMs(error);
+      const isLimit = problem.kind === 'rate_limited' || problem.kind === 'unavailable';
+      const isFailure = problem.kind === 'upstream_failed' || problem.kind === 'upstream_timeout';
+      // An open breaker returns the error of a failed provider, with the time at which it closes.
+      if (isLimit || (isFailure && requestedMs !== undefined))
+        return wait(problem, Math.max(requestedMs ?? 0, backoff(waits + 1, maxWaitDelayMs)));
+      return isFailure && retry(problem);
+    },
+  };
+}
+
+function backoff(attempt: number, maxMs: number): number {
+  return Math.min(maxMs, firstDelayMs * 2 ** (attempt - 1));
+}

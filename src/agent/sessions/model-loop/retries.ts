@@ -1,0 +1,62 @@
+// Repeats a step until it has an answer: a broken stream is continued, a prompt that
+// is too long is shortened, and files that the model refuses are left out.
+import type { Problem } from '../../../kernel/problem.ts';
+import type { StepContext } from './loop-state.ts';
+import { isContextOverflow, isRefusal, modelProblem, saysUnsupported } from './model-problem.ts';
+import { takeStep } from './step.ts';
+
+// Each attempt shortens the prompt by a third or more.
+const maxShortenings = 5;
+
+/**
+ * Whether the model has called tools and waits for another step. A final failure is left in `state.failure`.
+ */
+export async function takeStepWithRetries(run: StepContext, step: number): Promise<boolean> {
+  const { state, context, signal } = run;
+  const attempts: Attempts = { shortenings: 0, refusal: null };
+  state.message.startStep();
+  for (;;) {
+    const { wantsMore, hasOutput } = await takeStep(run, step);
+    if (state.failure === undefined && attempts.refusal !== null && saysUnsupported(attempts.refusal))
+      context.learnNoFiles();
+    if (state.failure === undefined || signal.aborted) return wantsMore;
+    const error = state.failure;
+    state.failure = undefined;
+    if (!(await recover(run, { step, error, hasOutput, attempts }))) {
+      state.failure ??= error;
+      return wantsMore;
+    }
+    // Events fold the same from a `run.retrying` or a `run.waiting`; without output this changes nothing.
+    state.message.retryStep();
+  }
+}
+
+interface Attempts {
+  shortenings: number;
+  /** The refusal after which the files were left out. */
+  refusal: Problem | null;
+}
+
+interface FailedAttempt {
+  step: number;
+  error: unknown;
+  hasOutput: boolean;
+  attempts: Attempts;
+}
+
+async function recover(
+  { state, context, patience }: StepContext,
+  { step, error, hasOutput, attempts }: FailedAttempt,
+): Promise<boolean> {
+  const problem = modelProblem(error);
+  const parts = state.message.parts();
+  if (!hasOutput && isContextOverflow(problem) && attempts.shortenings < maxShortenings) {
+    attempts.shortenings += 1;
+    if (await context.shorten(parts, step)) return true;
+  }
+  if (!hasOutput && isRefusal(problem) && (await context.leaveOutFiles())) {
+    attempts.refusal = problem;
+    return true;
+  }
+  return patience.recover(error, step);
+}
