@@ -1,5 +1,5 @@
-// The console's connection to its agent: a client of each variant. The token file is read for every call, so a new token
-// takes effect at once. The agent itself tells which variant it serves.
+// The console's connection to its agent, with a client for each variant. The token file is read for
+// every call, so a new token takes effect at once. The agent itself reports its variant.
 import { readFile } from 'node:fs/promises';
 import { createAgentClient, AgentError, type AgentClient } from '@townhall/agent';
 import {
@@ -14,11 +14,11 @@ export interface AgentLink {
   classic: ClassicClient;
   /** Cached until `forgetVariant`. */
   variant(signal: AbortSignal): Promise<Variant>;
-  /** To be called when the agent was away: it may come back in the other variant. */
+  /** Call it after the agent was away: it may restart in the other variant. */
   forgetVariant(): void;
 }
 
-/** The token file cannot be used; the message is for the user of the console. */
+/** The token file is unusable; the message is for the user of the console. */
 export class TokenFileError extends Error {
   override name = 'TokenFileError';
 }
@@ -30,12 +30,12 @@ export function linkAgent({ agentUrl, tokenFile }: { agentUrl: string; tokenFile
   const token = async (): Promise<string> => {
     const text = await readFile(tokenFile, 'utf8').catch((cause: unknown) => {
       throw new TokenFileError(
-        `The agent's token file ${tokenFile} cannot be read. Start the agent, or name its files with --data-dir or --token-file.`,
+        `The agent's token file ${tokenFile} cannot be read. Start the agent, or locate its files with --data-dir or --token-file.`,
         { cause },
       );
     });
     if (!/^[\x21-\x7e]{1,512}\s*$/.test(text))
-      throw new TokenFileError(`The file ${tokenFile} does not hold a token.`);
+      throw new TokenFileError(`The file ${tokenFile} does not contain a token.`);
     return text.trim();
   };
   const options = { baseUrl: agentUrl, token, timeoutMs: callTimeoutMs };

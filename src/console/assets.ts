@@ -1,4 +1,5 @@
-// The files of the pages, read once. TypeScript files are served with their types stripped, which keeps line numbers.
+// The files of the pages, each read once. TypeScript files are served with their
+// types stripped, which keeps line numbers.
 import { stripTypeScriptTypes } from 'node:module';
 import { extname } from 'node:path';
 import { listFiles, readText } from '../kernel/assets.ts';
@@ -16,22 +17,53 @@ const mediaTypes: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** By the path they are served under. A `.ts` module is served as `.js` too, its name in a built package. */
-export async function readAssets(folder: string): Promise<ReadonlyMap<string, Asset>> {
-  const assets = new Map<string, Asset>();
-  for (const name of await listFiles(folder)) {
-    const kind = extname(name);
-    const mediaType = mediaTypes[kind];
-    if (mediaType === undefined || name.endsWith('.d.ts')) continue;
-    const text = await readText(`${folder}/${name}`);
-    const asset = { content: Buffer.from(kind === '.ts' ? withoutTypes(text) : text), mediaType };
-    assets.set(name === 'index.html' ? '/' : `/${name}`, asset);
-    if (kind === '.ts') assets.set(`/${name.slice(0, -3)}.js`, asset);
-  }
-  return assets;
+export interface Assets {
+  /** The file that is served under the path; undefined when there is none. */
+  get(path: string): Promise<Asset | undefined>;
 }
 
-// Hides Node's experimental warning for this function, which says nothing to a user of the console.
+/**
+ * Lists the folder. A file is read, and its types are stripped, at its first
+ * request: all of them would take 0.3 s.
+ */
+export async function openAssets(folder: string): Promise<Assets> {
+  const names = namesByPath(await listFiles(folder));
+  const cached = new Map<string, Asset>();
+
+  async function read(name: string): Promise<Asset> {
+    const text = await readText(`${folder}/${name}`);
+    const kind = extname(name);
+    return {
+      content: Buffer.from(kind === '.ts' ? withoutTypes(text) : text),
+      mediaType: mediaTypes[kind] ?? '',
+    };
+  }
+
+  return {
+    async get(path) {
+      const name = names.get(path);
+      if (name === undefined) return undefined;
+      const asset = cached.get(name) ?? (await read(name));
+      cached.set(name, asset);
+      return asset;
+    },
+  };
+}
+
+// A `.ts` module is served as `.js` too, its name in a built package.
+function namesByPath(files: readonly string[]): ReadonlyMap<string, string> {
+  const names = new Map<string, string>();
+  for (const name of files) {
+    const kind = extname(name);
+    if (!(kind in mediaTypes) || name.endsWith('.d.ts')) continue;
+    names.set(name === 'index.html' ? '/' : `/${name}`, name);
+    if (kind === '.ts') names.set(`/${name.slice(0, -3)}.js`, name);
+  }
+  return names;
+}
+
+// Suppresses Node's experimental warning for this function, which does not help a user of the
+// console.
 function withoutTypes(text: string): string {
   const { emitWarning } = process;
   process.emitWarning = () => {};

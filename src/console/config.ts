@@ -1,10 +1,10 @@
-// The settings of the console: where it listens, and which agent it serves.
+// The settings of the console: its own address, and that of its agent.
 import { join, resolve } from 'node:path';
 import { integer, optionalText, readSettings, SettingError, text } from '../kernel/settings.ts';
 
 /** Every setting of `townhall console`; its `--help` is generated from this table. */
 export const consoleSettings = {
-  port: integer('CONSOLE_PORT', 5315, 'Port to listen on, at 127.0.0.1 alone; 0 takes any free one.', {
+  port: integer('CONSOLE_PORT', 5315, 'Port to listen on, at 127.0.0.1 only; 0 takes any free one.', {
     flag: 'port',
     min: 0,
     max: 65535,
@@ -42,7 +42,7 @@ export interface ConsoleConfig {
   sessionTtlMs: number;
 }
 
-/** Throws a SettingError that names the setting at fault. */
+/** Throws a SettingError that names the wrong setting. */
 export function readConsoleConfig(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,

@@ -1,6 +1,7 @@
-// The server of the console. It keeps the agent's token to itself: a page exchanges a one-time code for a key, sends the
-// key with every call, and the server calls the agent for it, by a list of operations. There is no cookie, since browsers
-// send cookies to every port of a host (docs/decisions/2026-11-22-console-key.md).
+// The server of the console. The agent's token stays in the server: a page exchanges a one-time
+// code for a key and sends the key with every call, and the server makes the call, if it is on a
+// list of operations. There is no cookie, since browsers send cookies to every port of a host
+// (docs/decisions/2026-11-22-console-key.md).
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { assetPath } from '../kernel/assets.ts';
@@ -9,7 +10,7 @@ import { id } from '../kernel/ids.ts';
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import { linkAgent } from './agent-link.ts';
-import { readAssets } from './assets.ts';
+import { openAssets } from './assets.ts';
 import type { ConsoleConfig } from './config.ts';
 import { sendProblem, setHeaders } from './http.ts';
 import { createOneTimeLogin } from './one-time-login.ts';
@@ -22,13 +23,13 @@ export interface ConsoleOptions {
 
 export interface Console {
   listen(): Promise<{ url: string; port: number }>;
-  /** An address that signs one browser in, once; it must not be logged. */
+  /** A login address for one browser, valid once; it must not be logged. */
   loginUrl(): string;
   /** Ends the streams and closes the port. */
   close(): Promise<void>;
 }
 
-/** Reads the pages; nothing listens yet. */
+/** Lists the pages; nothing listens yet. */
 export async function createConsole(config: ConsoleConfig, options: ConsoleOptions): Promise<Console> {
   const { log, clock = systemClock } = options;
   const login = createOneTimeLogin({
@@ -39,7 +40,7 @@ export async function createConsole(config: ConsoleConfig, options: ConsoleOptio
   const closing = new AbortController();
   let url = '';
   const serve = createRoutes({
-    assets: await readAssets(assetPath('src/console/pages')),
+    assets: await openAssets(assetPath('src/console/pages')),
     link: linkAgent(config),
     login,
     closing: closing.signal,

@@ -4,17 +4,20 @@ import { Problem } from '../kernel/problem.ts';
 import { TokenFileError } from './agent-link.ts';
 import type { AgentView } from './pages/views.ts';
 
-/** The agent accepted the connection and did not answer in time. */
+/** The agent has accepted the connection and not answered in time. */
 export class AgentSilentError extends Error {
   override name = 'AgentSilentError';
   constructor(afterMs: number, isRead: boolean) {
     super(
-      `The agent did not answer within ${afterMs / 1_000} seconds.${isRead ? '' : ' It may have taken the call all the same.'}`,
+      `The agent did not answer within ${afterMs / 1_000} seconds.${isRead ? '' : ' It may have executed the call.'}`,
     );
   }
 }
 
-/** The agent's refusal as the console answers it. Passed on as it is, except a 401, which a page would take for its own. */
+/**
+ * The agent's error as the console answers it. It is returned unchanged, except a 401, which a page
+ * would take for its own.
+ */
 export function describeFailure(error: unknown, requestId: string): { status: number; body: object } {
   if (error instanceof AgentSilentError)
     return { status: 504, body: errorBody('agent_silent', error.message, requestId) };
@@ -30,7 +33,7 @@ export function describeFailure(error: unknown, requestId: string): { status: nu
       status: 502,
       body: errorBody(
         'agent_refused',
-        'The agent does not accept the token of the console.',
+        'The agent does not accept the console’s token.',
         error.requestId ?? requestId,
       ),
     };
@@ -53,7 +56,7 @@ function errorBody(code: string, message: string, requestId: string): object {
   return { error: { code, message, param: null, request_id: requestId } };
 }
 
-/** Why the agent cannot be used now. Throws any other error. */
+/** Why the agent is unavailable now. Throws any other error. */
 export function describeLoss(error: unknown, url: string): AgentView {
   if (error instanceof AgentSilentError) return { state: 'silent', url, message: error.message };
   if (error instanceof TokenFileError) return { state: 'refused', url, message: error.message };
@@ -62,7 +65,7 @@ export function describeLoss(error: unknown, url: string): AgentView {
     return {
       state: 'refused',
       url,
-      message: 'The agent does not accept the token of the console. Is the token file that of another agent?',
+      message: 'The agent does not accept the console’s token. Does the token file belong to another agent?',
     };
   return { state: 'away', url, message: error.status === 0 ? 'The agent does not answer.' : error.message };
 }

@@ -25,13 +25,21 @@ export async function readMembers(
   maxBytes: number,
 ): Promise<Record<string, unknown>> {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
-    throw new Problem('unsupported_media', 'unsupported_media_type', 'A call is application/json.');
+    throw new Problem(
+      'unsupported_media',
+      'unsupported_media_type',
+      'The content type of a call must be application/json.',
+    );
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request) {
     bytes += (chunk as Buffer).length;
     if (bytes > maxBytes)
-      throw new Problem('too_large', 'request_too_large', `This call has at most ${maxBytes / 1024} KiB.`);
+      throw new Problem(
+        'too_large',
+        'request_too_large',
+        `The body of this call is limited to ${maxBytes / 1024} KiB.`,
+      );
     chunks.push(chunk as Buffer);
   }
   try {
@@ -39,9 +47,9 @@ export async function readMembers(
     if (typeof members === 'object' && members !== null && !Array.isArray(members))
       return members as Record<string, unknown>;
   } catch {
-    // The Problem below covers this too.
+    // The Problem below covers invalid JSON, too.
   }
-  throw new Problem('bad_request', 'invalid_json', 'A call is an object in JSON.');
+  throw new Problem('bad_request', 'invalid_json', 'The body of a call must be a JSON object.');
 }
 
 export function sendJson(response: ServerResponse, status: number, body: unknown): void {
@@ -54,7 +62,7 @@ export function send(response: ServerResponse, status: number, content: Buffer, 
   response.end(content);
 }
 
-/** Closes the connection, since what is unread of the body would be parsed as the next request. */
+/** Closes the connection, since an unread rest of the body would be parsed as the next request. */
 export function sendProblem(response: ServerResponse, problem: Problem, requestId: string): void {
   for (const [name, value] of Object.entries(problem.headers)) response.setHeader(name, value);
   response.setHeader('connection', 'close');
@@ -64,6 +72,7 @@ export function sendProblem(response: ServerResponse, problem: Problem, requestI
 // Concatenated as text: resolved as a reference, `//name` would be another host and `//[` not a URL.
 export function parseTarget(target: string, base: string): URL {
   const url = URL.parse(target.startsWith('/') ? `${base}${target}` : target);
-  if (url === null) throw new Problem('bad_request', 'invalid_path', 'The address of the request is no URL.');
+  if (url === null)
+    throw new Problem('bad_request', 'invalid_path', 'The address of the request is not a URL.');
   return url;
 }

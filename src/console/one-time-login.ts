@@ -1,5 +1,5 @@
-// One-time login of browsers: a code in an address is exchanged for a key, which the pages send as a bearer token. Only
-// the digests of both are stored, in memory, so neither outlives the process.
+// One-time login of browsers: a code in an address is exchanged for a key, which the pages send as
+// a bearer token. Only digests of both are stored, in memory, so neither outlives the process.
 import { randomText, tokenDigest } from '../kernel/secrets/secret.ts';
 import type { Clock } from '../kernel/clock.ts';
 
@@ -14,7 +14,7 @@ export interface OneTimeLogin {
   isValidKey(key: string | undefined): boolean;
 }
 
-// More than a few people use; beyond it the oldest entry is dropped.
+// More than a few users need; beyond it the oldest entry is dropped.
 const maxCodes = 32;
 const maxKeys = 32;
 
@@ -27,7 +27,8 @@ export function createOneTimeLogin({
   sessionTtlMs: number;
   clock: Clock;
 }): OneTimeLogin {
-  // By digest, with the expiry: a lookup compares digests only, so its duration says nothing about the secret.
+  // Digest to expiry. A lookup compares digests only, so its duration reveals nothing about the
+  // secret.
   const codes = new Map<string, number>();
   const keys = new Map<string, number>();
   const digestOf = (secret: string): string => tokenDigest(secret).toString('base64');

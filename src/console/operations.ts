@@ -1,5 +1,6 @@
-// The operations that a page may call on the agent through the console: this list and no other. Most are operations of the
-// agent's contract under their own names; those of `console` combine what a page shows at once, in either variant.
+// The operations that a page may call on the agent through the console: only those of this list.
+// Most are operations of the agent's contract under their own names; those of `console` combine the
+// data of a page, in either variant.
 import { withTimeout } from '../kernel/async.ts';
 import type { AgentLink } from './agent-link.ts';
 import { AgentSilentError, describeLoss } from './failures.ts';
@@ -24,15 +25,17 @@ const contractOperations = [
   'sessions.removeQueueItem',
   'sessions.listApprovals',
   'sessions.decideApproval',
+  'permissions.list',
+  'permissions.remove',
   'services.controlService',
   'services.callCommand',
   'services.callAction',
 ] as const;
 
-// A stopped process (SIGSTOP) still accepts connections, so only a deadline notices it. Operations that run code of
-// plugins have the long deadline of the link.
+// A stopped process (SIGSTOP) still accepts connections, so only a deadline detects it. Operations
+// that run code of plugins have the long deadline of the link.
 const deadlinesMs: Readonly<Record<string, number>> = {
-  // Has a deadline of its own, after which it answers that the agent is silent.
+  // It has its own deadline, after which it reports that the agent does not answer.
   'console.overview': Infinity,
   'services.controlService': 60_000,
   'services.callCommand': Infinity,
@@ -41,7 +44,7 @@ const deadlinesMs: Readonly<Record<string, number>> = {
 };
 const defaultDeadlineMs = 15_000;
 const overviewDeadlineMs = 6_000;
-// The sessions whose approvals the overview lists; a person answers them one by one.
+// The overview lists the approvals of this many sessions; a person answers them one by one.
 const maxSessions = 50;
 
 export function agentOperations(link: AgentLink): ReadonlyMap<string, Operation> {
@@ -74,7 +77,7 @@ function contractOperation({ client }: AgentLink, name: string): Operation {
   return async (members, signal) => services[service]?.[method]?.(members, { signal });
 }
 
-// Answers for an agent that is away as well: the state of the connection is part of the overview.
+// Also answers while the agent is away: the state of the connection is part of the overview.
 function overviewOperation(link: AgentLink): Operation {
   const read = withDeadline((_members, signal) => readOverview(link, signal), {
     ms: overviewDeadlineMs,

@@ -1,8 +1,9 @@
-// The routes of the console: the pages, the exchange of a code for a key, calls of the agent, and event streams.
+// The routes of the console: pages, the exchange of a code for a key, calls to the agent, and event
+// streams.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Problem } from '../kernel/problem.ts';
 import type { AgentLink } from './agent-link.ts';
-import type { Asset } from './assets.ts';
+import type { Asset, Assets } from './assets.ts';
 import { describeFailure } from './failures.ts';
 import { parseTarget, readMembers, send, sendJson } from './http.ts';
 import { readBearer, type OneTimeLogin } from './one-time-login.ts';
@@ -17,7 +18,7 @@ export interface Exchange {
 }
 
 export interface RouteOptions {
-  assets: ReadonlyMap<string, Asset>;
+  assets: Assets;
   link: AgentLink;
   login: OneTimeLogin;
   /** Aborted when the console closes. */
@@ -26,14 +27,14 @@ export interface RouteOptions {
   baseUrl(): string;
 }
 
-// The agent's own limit, which admits attachments in base64.
+// The agent's own limit, which allows attachments in base64.
 const maxBodyBytes = 16 * 1024 * 1024;
 // This body is read before the caller has shown a key.
 const maxCodeBytes = 1024;
-// A page has one while it shows a session.
+// A page has one stream while it shows a session.
 const maxStreams = 64;
 
-/** Serves one request; throws a Problem for one that is refused. */
+/** Serves one request; throws a Problem for a refused one. */
 export function createRoutes(options: RouteOptions): (exchange: Exchange) => Promise<void> {
   const { assets, link, login, closing, baseUrl } = options;
   const operations = agentOperations(link);
@@ -42,11 +43,11 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
   async function redeemCode({ request, response }: Exchange): Promise<void> {
     const { code } = await readMembers(request, maxCodeBytes);
     const key = typeof code === 'string' ? login.redeem(code) : null;
-    if (key === null) throw unauthenticated('This code was used already, or it has expired.');
+    if (key === null) throw unauthenticated('This code was already used, or it has expired.');
     sendJson(response, 200, { key });
   }
 
-  // Pages hold no secret, and a page without a key must load to fetch one.
+  // Pages contain no secret, and a page without a key must load to fetch one.
   function sendAsset({ request, response }: Exchange, asset: Asset, { pathname, searchParams }: URL): void {
     const isLogin = pathname === '/open';
     requireMethod(request, ['GET', 'HEAD', ...(isLogin ? ['POST'] : [])]);
@@ -57,7 +58,7 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
   async function callOperation({ request, response, requestId }: Exchange, name: string): Promise<void> {
     const operation = operations.get(name);
     if (operation === undefined)
-      throw new Problem('not_found', 'route_not_found', 'The console does not pass this on.');
+      throw new Problem('not_found', 'route_not_found', 'The console does not forward this operation.');
     const members = await readMembers(request, maxBodyBytes);
     const disconnected = new AbortController();
     response.once('close', () => disconnected.abort());
@@ -77,7 +78,7 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
       throw new Problem(
         'rate_limited',
         'rate_limited',
-        'As many pages as the console serves are open already.',
+        'The console already serves its maximum number of open pages.',
         { headers: { 'retry-after': '5' } },
       );
     streams += 1;
@@ -94,7 +95,7 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
     const url = parseTarget(request.url ?? '/', baseUrl());
     const { pathname, searchParams } = url;
     if (pathname === '/open' && request.method === 'POST') return redeemCode(exchange);
-    const asset = assets.get(pathname === '/open' ? '/' : pathname);
+    const asset = await assets.get(pathname === '/open' ? '/' : pathname);
     if (asset !== undefined) return sendAsset(exchange, asset, url);
     const isCall = pathname.startsWith('/call/');
     if (!isCall && pathname !== '/events')
@@ -115,14 +116,14 @@ function readStreamQuery(query: URLSearchParams): { sessionId: string; after: nu
     throw new Problem(
       'bad_request',
       'invalid_request',
-      'A stream takes the id of a session and the sequence number of one of its events.',
+      'A stream needs the id of a session and the sequence number of one of its events.',
     );
   return { sessionId, after };
 }
 
 function requireMethod({ method = '' }: IncomingMessage, methods: readonly string[]): void {
   if (methods.includes(method)) return;
-  throw new Problem('method_not_allowed', 'method_not_allowed', 'This path does not take this method.', {
+  throw new Problem('method_not_allowed', 'method_not_allowed', 'This path does not support this method.', {
     headers: { allow: methods.join(', ') },
   });
 }

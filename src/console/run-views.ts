@@ -1,10 +1,10 @@
-// The states of runs that a session's messages name. A fork has the messages of its ancestors, but their runs stay with
-// the session that ran them, so the search walks up the ancestors.
+// The states of runs that a session's messages name. A fork has the messages of its ancestors, but
+// their runs belong to the session that executed them, so the search walks up the ancestors.
 import { AgentError, type AgentClient, type Run } from '@townhall/agent';
 import type { RunView } from './pages/views.ts';
 
 const maxRuns = 100;
-// Few at a time, to leave the agent capacity for other callers.
+// Few at a time, to leave capacity of the agent to other callers.
 const runsAtOnce = 8;
 const maxAncestors = 8;
 
@@ -33,7 +33,7 @@ async function findRun(
     try {
       const run: Run = await client.sessions.getRun({ sessionId: owner, runId }, { signal });
       const { status, error, startedAt } = run;
-      // A prompt that was still queued when the fork was made has no outcome in the fork.
+      // A prompt that was still queued when the fork was created has no outcome in the fork.
       return owner !== sessionId && startedAt === null
         ? null
         : { runId, status, reason: error?.message ?? null, startedAt };
@@ -53,7 +53,7 @@ async function findParent(
   try {
     return (await client.sessions.get({ sessionId }, { signal })).parentSessionId;
   } catch (error) {
-    // A removed ancestor; its messages stay with the fork.
+    // A removed ancestor; its messages stay in the fork.
     if (AgentError.isInstance(error) && error.status === 404) return null;
     throw error;
   }

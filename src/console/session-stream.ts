@@ -1,5 +1,6 @@
-// Streams the events of one session to one page. Back pressure reaches the agent: it is read at the pace of the page. The
-// client reconnects to the agent by itself, so the page does not notice an interruption there.
+// Streams the events of one session to one page. Backpressure reaches the agent: its stream is read
+// at the pace of the page. The client reconnects to the agent by itself, so the page does not
+// notice such an interruption.
 import type { ServerResponse } from 'node:http';
 import type { SessionEvent } from '@townhall/agent';
 import type { SseEvent } from '../kernel/contract/operation.ts';
@@ -8,8 +9,8 @@ import type { AgentLink } from './agent-link.ts';
 import { describeFailure } from './failures.ts';
 
 /**
- * Resolves when the stream has ended. A page reconnects by itself after an end, except after the event `failed`, which says
- * why the stream cannot go on.
+ * Resolves when the stream has ended. A page reconnects by itself, except after the event `failed`,
+ * which contains the reason.
  */
 export async function streamSession(
   response: ServerResponse,

@@ -1,6 +1,6 @@
-// A real page of another origin against a running agent: what a browser can send without being asked for permission, by
-// a script, a form, an image and a socket, and under a name that has been pointed at this machine. Nothing gets in.
-// Where there is no Chromium this is skipped, loudly.
+// Requests of a real web page of another origin to a running agent: by script, form and image, and
+// under a DNS-rebound name. The agent refuses all of them. Skipped with a warning where Chromium is
+// absent.
 import { existsSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -28,7 +28,7 @@ beforeAll(async () => {
     response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>evil</title>');
   });
   await new Promise<void>((resolve) => pages.listen(0, '127.0.0.1', resolve));
-  // The name of the attacker leads to this machine, as after a rebinding of its address.
+  // The attacker's name resolves to this machine, as after DNS rebinding.
   if (hasChromium)
     browser = await chromium.launch({
       executablePath,
@@ -46,7 +46,7 @@ afterAll(async () => {
 });
 
 test.skipIf(!hasChromium)(
-  'a page of another site or origin, or under a rebound name, reaches nothing',
+  'refuses pages of another site, another origin or a rebound name',
   async () => {
     const agentPort = new URL(agent.url).port;
     const pagePort = (pages.address() as AddressInfo).port;
@@ -84,7 +84,7 @@ test.skipIf(!hasChromium)(
             headers: { 'content-type': 'text/plain' },
             body,
           });
-          // Even with the token, which a page cannot know.
+          // A page cannot know the token; the origin check refuses it anyway.
           await attempt('token', '/api/execute', {
             method: 'POST',
             headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
@@ -94,13 +94,13 @@ test.skipIf(!hasChromium)(
         },
         { url: agent.url, token: agent.token },
       );
-      // An opaque answer has status 0: it was sent, and what was answered is looked at below.
+      // An opaque answer has status 0. The real statuses are checked below.
       expect([origin, results]).toEqual([
         origin,
         { health: 'refused', opaque: 'opaque 0', simple: 'opaque 0', token: 'refused' },
       ]);
     }
-    // By a form, which navigates: the page is left with the agent's refusal.
+    // A form navigates, so the page shows the agent's refusal.
     await page.goto(`http://evil.test:${pagePort}`);
     await page.setContent(
       `<form method="post" enctype="text/plain" action="${agent.url}/api/execute"><input name='{"instructions":"' value='"}'></form>`,
@@ -112,7 +112,7 @@ test.skipIf(!hasChromium)(
     ]);
     expect(navigated.status()).toBe(403);
 
-    // Under a rebound name the page is of the agent's own origin, as far as the browser knows.
+    // Under a rebound name the browser considers the page to be of the agent's own origin.
     for (const host of ['evil.test', 'localhost.evil.test']) {
       const rebound = await page.goto(`http://${host}:${agentPort}/health`);
       expect([host, rebound?.status()]).toEqual([host, 403]);
@@ -124,7 +124,8 @@ test.skipIf(!hasChromium)(
       expect([host, status]).toEqual([host, 403]);
     }
     expect(answers.length).toBeGreaterThan(8);
-    // Also to a page on another port of this very address, which a browser calls the same site and sends without an Origin.
+    // Includes the page on another port of 127.0.0.1: same site for the browser, and sent without
+    // an Origin.
     expect(answers.filter((answer) => !answer.endsWith(' 403'))).toEqual([]);
     expect(gateway.requests).toEqual([]);
     expect(await agent.sql`select count(*)::int as events from agent.sessions_events`).toEqual(before);

@@ -1,4 +1,4 @@
-// The order of a conversation in a real Chromium, and the end of runs that did not complete.
+// The order of a conversation in a real Chromium, and how runs that did not complete end.
 import type { Page } from 'playwright-core';
 import type { Session } from '@townhall/agent';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support
 import { says, type ScriptedAnswer, type StreamRequest } from '../support/scripted-gateway.ts';
 import { holdAnswer, type Held } from '../support/session-world.ts';
 
-/** The text of the newest input of the model. */
+/** The text of the model's newest input. */
 function lastInput({ prompt }: StreamRequest): string {
   const { content } = prompt.findLast(({ role }) => role === 'user') ?? { content: '' };
   return typeof content === 'string'
@@ -40,6 +40,8 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     page = await world.open();
     await send(first);
     await slow.asked;
+    // A new chat gets the page of its session; a key that is pressed meanwhile reaches neither page.
+    await page.locator('.conversation .pill', { hasText: 'works' }).waitFor();
     return slow;
   }
   async function send(text: string): Promise<void> {
@@ -106,7 +108,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     ).toBe(1);
   });
 
-  test('puts an urgent question before those that wait', { timeout: 120_000 }, async () => {
+  test('puts an urgent question before those in the queue', { timeout: 120_000 }, async () => {
     const session = await world.agent.client.sessions.create({ title: 'Urgent' });
     const slow = holdAnswer();
     const before = world.gateway.requests.length;
@@ -132,32 +134,28 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     expect(await page.getByText('The run was stopped.').count()).toBe(1);
   });
 
-  test(
-    'shows after a reload why a run failed, and sends the prompt again',
-    { timeout: 120_000 },
-    async () => {
-      const slow = await begin('Summarise the log.', answerTo);
-      await slow.asked.then((response) =>
-        response.end(
-          `data: ${JSON.stringify({ type: 'error', error: { error: { type: 'upstream_error', code: 'upstream_failed', message: 'The provider closed the connection.', param: null, request_id: 'req_1' } } })}\n\n`,
-        ),
-      );
-      const reason = page.locator('.message.assistant .outcome');
-      await reason.waitFor();
-      const reasonText = (await reason.locator('p').first().textContent()) ?? '';
-      expect(reasonText.length).toBeGreaterThan(10);
-      await reload();
-      await reason.waitFor();
-      expect(await reason.locator('p').first().textContent()).toBe(reasonText);
-      await reason.getByRole('button', { name: 'Retry' }).click();
-      await page.getByText('Answer to Summarise the log.').waitFor();
-      await isIdle();
-      await bothWays(['Summarise the log.', '', 'Summarise the log.', 'Answer to Summarise the log.']);
-      expect(lastInput(world.gateway.requests.at(-1) as StreamRequest)).toBe('Summarise the log.');
-    },
-  );
+  test('shows after a reload why a run failed and resends the prompt', { timeout: 120_000 }, async () => {
+    const slow = await begin('Summarise the log.', answerTo);
+    await slow.asked.then((response) =>
+      response.end(
+        `data: ${JSON.stringify({ type: 'error', error: { error: { type: 'upstream_error', code: 'upstream_failed', message: 'The provider closed the connection.', param: null, request_id: 'req_1' } } })}\n\n`,
+      ),
+    );
+    const reason = page.locator('.message.assistant .outcome');
+    await reason.waitFor();
+    const reasonText = (await reason.locator('p').first().textContent()) ?? '';
+    expect(reasonText.length).toBeGreaterThan(10);
+    await reload();
+    await reason.waitFor();
+    expect(await reason.locator('p').first().textContent()).toBe(reasonText);
+    await reason.getByRole('button', { name: 'Retry' }).click();
+    await page.getByText('Answer to Summarise the log.').waitFor();
+    await isIdle();
+    await bothWays(['Summarise the log.', '', 'Summarise the log.', 'Answer to Summarise the log.']);
+    expect(lastInput(world.gateway.requests.at(-1) as StreamRequest)).toBe('Summarise the log.');
+  });
 
-  test('shows the reason of a failure in a fork, too', { timeout: 120_000 }, async () => {
+  test('shows the reason of a failure in a fork too', { timeout: 120_000 }, async () => {
     world.gateway.answer(() => failure);
     const session = await world.agent.client.sessions.create({ title: 'Fails' });
     await world.agent.client.sessions.prompt(

@@ -1,4 +1,4 @@
-// Where the keyboard is after what it pressed has gone, in every room of the console.
+// Keyboard focus after the focused element disappears, on every page of the console.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
@@ -32,7 +32,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     await page.getByText('here', { exact: true }).waitFor();
   });
 
-  /** Id or name of the element that has the focus. */
+  /** Id or accessible name of the focused element. */
   const focus = () =>
     page.evaluate(
       () =>
@@ -62,7 +62,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
       .waitFor();
   }
 
-  test('goes from an answered card to the next one, and then to the composer', async () => {
+  test('moves from an answered card to the next, then to the composer', async () => {
     await ask('echo 1', 'echo 2');
     const next = await cards().nth(1).getAttribute('data-approval');
     await cards().first().getByRole('button', { name: 'Approve' }).focus();
@@ -76,7 +76,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     expect(await focus()).toBe('composer');
   });
 
-  test('goes from the last card of the room for approvals to the room', async () => {
+  test('moves from the last approval card to the page', async () => {
     await ask('echo 3', 'echo 4');
     await page.getByRole('link', { name: 'Approvals' }).click();
     await cards().nth(1).waitFor();
@@ -91,7 +91,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     expect(await focus()).toBe('main');
   });
 
-  test('stays in a reason while another question arrives', async () => {
+  test('stays in a reason field when another question arrives', async () => {
     await ask('echo 5');
     await page.getByRole('link', { name: 'Approvals' }).click();
     await cards().first().getByLabel('Reason').fill('Because');
@@ -101,10 +101,10 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     expect(await cards().first().getByLabel('Reason').inputValue()).toBe('Because');
     expect(await focus()).toContain('reason-');
     for (const card of [1, 0]) await cards().nth(card).getByRole('button', { name: 'Deny' }).click();
-    await page.getByRole('heading', { name: 'Nobody asks anything' }).waitFor();
+    await page.getByRole('heading', { name: 'No approvals are waiting' }).waitFor();
   });
 
-  test('stays on a link of a list that is drawn again', async () => {
+  test('stays on a link of a list that is redrawn', async () => {
     await page.getByRole('link', { name: 'Sessions', exact: true }).click();
     await page.locator('tbody a').first().focus();
     const name = await focus();
@@ -114,7 +114,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     expect(await focus()).toBe(name);
   });
 
-  test('goes to the composer from a button that its press removes', async () => {
+  test('moves to the composer when a pressed button disappears', async () => {
     const slow = holdAnswer();
     world.gateway.answer(() => slow.answer);
     await page.getByRole('textbox', { name: 'Message' }).fill('Slowly');
@@ -132,7 +132,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     expect(await focus()).toBe('composer');
   });
 
-  test('goes from a button of a service that disappears to the service', async () => {
+  test('moves from a disappearing service button to its service', async () => {
     await page.getByRole('link', { name: 'Services' }).click();
     const card = page.getByRole('region', { name: 'oven' });
     await card.getByRole('button', { name: 'Stop' }).focus();

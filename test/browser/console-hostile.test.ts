@@ -1,4 +1,5 @@
-// What a model may write: markup, addresses that run code, invisible characters, and very much of it.
+// Hostile model output in the console: markup, script addresses, invisible characters and very long
+// texts.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
@@ -7,7 +8,7 @@ import { calls, says } from '../support/scripted-gateway.ts';
 const megabyte = 1024 * 1024;
 const filled = (piece: string): string => piece.repeat(Math.ceil(megabyte / piece.length)).slice(0, megabyte);
 
-/** What the pages' own module for text exports. */
+/** Exports of the pages' markdown module. */
 interface MarkdownModule {
   createMarkdown(root: HTMLElement): { update(text: string): void };
   renderMarkdown(content: string): HTMLElement;
@@ -39,7 +40,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
       ),
     );
 
-  test('is text and never markup, also in links', async () => {
+  test('is shown as text and never as markup, also in links', async () => {
     const markup = '<img src=x onerror="document.title=1"><script>document.title=2</script>';
     world.gateway.answer(() =>
       says(
@@ -93,7 +94,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     expect(await fits()).toBe(true);
   });
 
-  test('leaves every column of the table within reach at 390 pixels', async () => {
+  test('lets every table column scroll into view at 390 pixels', async () => {
     await page.setViewportSize({ width: 390, height: 800 });
     await page.goto(`${world.served.url}/#/sessions`);
     const rows = page.locator('.rows');
@@ -106,7 +107,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     expect(await fits()).toBe(true);
   });
 
-  // As text, since the test runner rewrites imports of its own modules.
+  // As a string, since vitest rewrites dynamic imports in test code.
   const markdownModule = () => page.evaluateHandle<MarkdownModule>("import('/markdown.js')");
   const shapes = [
     'word ',
@@ -131,7 +132,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     '\u202E',
     '😀',
   ];
-  test.each(shapes)('of a megabyte of %j is drawn with a bounded number of elements', async (piece) => {
+  test.each(shapes)('draws a megabyte of %j with a bounded number of elements', async (piece) => {
     const content = filled(piece);
     const elements = await page.evaluate(
       ({ module: { renderMarkdown }, text }) => {
@@ -145,7 +146,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   });
 
   test.each(['word ', 'x', '**a** ', 'a line\n', '```\n', '- item\n', '[a](https://a.test) '])(
-    'of many pieces of %j costs no more than its length',
+    'draws many pieces of %j in linear work',
     async (piece) => {
       const content = filled(piece).slice(0, 64 * 1024);
       const { added, same } = await page.evaluate(
@@ -168,7 +169,8 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
         { module: await markdownModule(), text: content },
       );
       expect(same).toBe(true);
-      // Each character is drawn once for good, and again while its line is unfinished: at most 8 KiB with each of the pieces.
+      // Each character is drawn once for good, and again while its line is unfinished: at most 8
+      // KiB per update.
       expect(added).toBeLessThan(content.length * 60);
     },
   );

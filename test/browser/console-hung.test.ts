@@ -1,4 +1,5 @@
-// An agent whose process is stopped while the console is open: it still takes connections and answers none.
+// The console while the agent's process is stopped: the agent still accepts connections and answers
+// none.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -83,7 +84,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
   };
 
-  test('says that the agent does not answer, and that it is back', async () => {
+  test('shows that the agent does not answer, and when it is back', async () => {
     agent.kill('SIGSTOP');
     await isSilent();
     agent.kill('SIGCONT');
@@ -96,11 +97,11 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     agent.kill('SIGSTOP');
     await message().fill('Write this down.');
     await page.keyboard.press('Enter');
-    // While it is on its way it stays in sight.
+    // The message stays visible while it is being sent.
     await page.getByRole('list', { name: 'Being sent' }).getByText('Write this down.').waitFor();
     await page.locator('.composer [role=alert]', { hasText: 'did not answer within 15 seconds' }).waitFor();
     expect(await message().inputValue()).toBe('Write this down.');
-    // Neither another room nor a reload loses it.
+    // The draft survives another page and a reload.
     await page.getByRole('link', { name: 'Services' }).click();
     await page.goBack();
     agent.kill('SIGCONT');
@@ -112,7 +113,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await expect.poll(() => message().inputValue()).toBe('');
   });
 
-  test('takes a prompt of a session once although it is sent twice', async () => {
+  test('accepts a session prompt once although it is sent twice', async () => {
     await page.getByRole('link', { name: 'Sessions' }).click();
     await page.getByRole('button', { name: 'New session' }).click();
     await begin('First.');
@@ -129,15 +130,15 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
   });
 
   test.each(['sessions', 'plugins', 'services', 'approvals', 'chat'])(
-    'shows it in the room %s and fills the room afterwards',
-    async (room) => {
+    'shows it on the page %s and loads the page afterwards',
+    async (name) => {
       agent.kill('SIGSTOP');
       await isSilent();
-      await page.goto(`${consoleServer.url}/#/${room}`);
+      await page.goto(`${consoleServer.url}/#/${name}`);
       await page.reload();
       await isSilent();
-      expect(await page.getByRole('navigation', { name: 'Rooms' }).isVisible()).toBe(true);
-      if (room !== 'chat')
+      expect(await page.getByRole('navigation', { name: 'Pages' }).isVisible()).toBe(true);
+      if (name !== 'chat')
         await page.locator('main .empty', { hasText: 'The agent does not answer' }).waitFor();
       agent.kill('SIGCONT');
       const content = {
@@ -146,7 +147,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
         services: '[data-service]',
         approvals: 'main .empty',
         chat: 'nav.list a, nav.list p',
-      }[room] as string;
+      }[name] as string;
       await page.locator(content).first().waitFor();
       await page.locator('main', { hasText: 'The agent does not answer' }).waitFor({ state: 'detached' });
     },

@@ -1,4 +1,5 @@
-// The credential of a console page in a real Chromium: which page has it, and what a neighbour on this machine can see.
+// The credential of a console page in a real Chromium: which pages hold it, and what another server
+// on this machine can see of it.
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -60,7 +61,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     );
     expect(received.length).toBeGreaterThan(0);
     const cookies = received.map(({ cookie = '' }) => cookie);
-    // Whatever arrives there, in headers or in the storage of its pages, is worth nothing at the console.
+    // Cookies and storage that reach the other port open nothing at the console.
     for (const cookie of ['', ...cookies]) {
       for (const secret of [...cookie.split(/[;=]\s*/), ...carried.split('"')]) {
         for (const [method, path] of [
@@ -87,7 +88,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     await second.getByText('here', { exact: true }).waitFor();
   });
 
-  test('is useless after the console that issued it', async () => {
+  test('is refused by a later console process', async () => {
     const key = await page.evaluate(() => Object.values({ ...localStorage })[0]);
     expect((await replay('/call/console.overview', 'POST', { authorization: `Bearer ${key}` })).status).toBe(
       200,
@@ -102,7 +103,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     expect(answer.status).toBe(401);
   });
 
-  test('survives cookies that a neighbour sets', async () => {
+  test('survives cookies that another port sets', async () => {
     const { port } = new URL(world.served.url);
     await context.addCookies(
       ['/', '/call'].map((path) => ({
@@ -114,14 +115,14 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     );
     await page.reload();
     await page.getByText('here', { exact: true }).waitFor();
-    expect(await page.getByText('You are not let in').count()).toBe(0);
+    expect(await page.getByText('You are not signed in').count()).toBe(0);
   });
 
-  test('is missing in a profile without a code, which says what to do', async () => {
+  test('is missing in a profile without a code, and the page says what to do', async () => {
     const stranger = await world.browser.newContext();
     const other = await stranger.newPage();
     await other.goto(`${world.served.url}/#/sessions`);
-    await other.getByRole('heading', { name: 'You are not let in' }).waitFor();
+    await other.getByRole('heading', { name: 'You are not signed in' }).waitFor();
     await other.getByText('Press Enter in the terminal').waitFor();
     expect(await other.evaluate(() => localStorage.length)).toBe(0);
     await stranger.close();

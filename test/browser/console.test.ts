@@ -1,6 +1,6 @@
-// The console in a real Chromium, against a real agent whose model says what the test wrote: a chat whose text grows, a
-// tool that is approved, a fork, a form out of a schema, a service that is stopped. Pictures of it are kept in
-// build/console. Where there is no Chromium this is skipped, loudly.
+// The console in a real Chromium against a real agent with a scripted model: streaming, approvals,
+// forks, forms from schemas and services. Screenshots are kept in build/console. Skipped with a
+// warning where Chromium is absent.
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -93,7 +93,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await mkdir(join(folder, 'workspace'));
       gateway = await scriptedGateway();
       own = await testDatabase();
-      // One that it still has when it comes back.
+      // A fixed port, so that a restarted agent has the same address.
       agent = await start(await freePort());
       consoleServer = await startConsole(agent);
       browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
@@ -104,7 +104,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       page.setDefaultTimeout(60_000);
       page.on('pageerror', (error) => mistakes.push(String(error)));
       page.on('console', (message) => {
-        // What a server refuses is told to the page, and the browser notes it as well.
+        // The page reports refusals of the server itself; the browser logs them too.
         if (message.type() === 'error' && !message.text().includes('Failed to load resource'))
           mistakes.push(message.text());
       });
@@ -133,24 +133,24 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     });
 
     const picture = (name: string) => page.screenshot({ path: join(pictures, `${variant}-${name}.png`) });
-    const room = (name: string) =>
-      page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name }).click();
+    const openPage = (name: string) =>
+      page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name }).click();
 
-    test('opens once, and greets', async () => {
+    test('opens its login address once and shows the first page', async () => {
       const address = consoleServer.console.loginUrl();
       await page.goto(address);
       expect(page.url()).toBe(`${consoleServer.url}/`);
-      await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
+      await page.getByRole('heading', { name: 'What should the agent do?' }).waitFor();
       await page.getByText('here', { exact: true }).waitFor();
       await picture('1-first');
       const stranger = await browser.newContext();
       const other = await stranger.newPage();
       expect((await other.goto(address))?.status()).toBe(401);
-      await other.getByRole('heading', { name: 'You are not let in' }).waitFor();
+      await other.getByRole('heading', { name: 'You are not signed in' }).waitFor();
       await stranger.close();
-      // Browsers send cookies to every port of a host; the key of the page goes to its own.
+      // Browsers send cookies to every port of a host, so the page's key is not a cookie.
       expect(await page.context().cookies()).toEqual([]);
-      // The token of the agent is nowhere that the page could see it.
+      // No part of the page contains the agent's token.
       expect(
         await page.evaluate(
           () =>
@@ -161,7 +161,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       ).not.toContain(agent.token);
     });
 
-    test('streams an answer while the next message waits in the queue', async () => {
+    test('streams an answer while the next message is queued', async () => {
       const slow = holdAnswer();
       gateway.answer((_, index) =>
         index === 0 ? slow.answer : says('Here is a list:\n\n- **bread**\n- `salt`\n\n```\nwater\n```\n'),
@@ -198,7 +198,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(await page.locator('.message').count()).toBeGreaterThanOrEqual(4);
     });
 
-    test('stops what runs, and goes on where it was after a reload', async () => {
+    test('resumes a streaming run after a reload and stops it', async () => {
       const endless = holdAnswer();
       gateway.answer(() => endless.answer);
       await page.getByRole('textbox', { name: 'Message' }).fill('Count to a million.');
@@ -207,7 +207,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       endless.say('one, two, three');
       await page.getByText('one, two, three').waitFor();
       await page.reload();
-      // What had come before the page was there.
+      // The text from before the reload is shown again.
       await page.getByText('one, two, three').waitFor();
       endless.say(', four');
       await page.getByText('one, two, three, four').waitFor();
@@ -217,7 +217,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(await page.getByText('one, two, three, four').count()).toBe(1);
     });
 
-    test('asks for approval in the chat and on the page of approvals', async () => {
+    test('asks for approval in the chat and on the approvals page', async () => {
       gateway.answer((request) => {
         const results = toolResults(request);
         const lastMessage = JSON.stringify(request.prompt.at(-1));
@@ -246,20 +246,22 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await card.getByText('echo second > second.txt').waitFor();
       expect(await readFile(join(agent.workspace, 'first.txt'), 'utf8')).toBe('first\n');
 
-      await room('Approvals');
+      await openPage('Approvals');
+      await page.getByRole('heading', { name: 'Approvals', exact: true }).waitFor();
       const far = page.getByRole('region', { name: 'Approval of shell_run' });
+      await far.getByText('echo first > first.txt').waitFor({ state: 'detached' });
       await far.getByText('echo second > second.txt').waitFor();
       await picture('5-approvals');
       await far.getByLabel('Reason').fill('One is enough.');
       await far.getByRole('button', { name: 'Deny' }).click();
-      await page.getByRole('heading', { name: 'Nobody asks anything' }).waitFor();
+      await page.getByRole('heading', { name: 'No approvals are waiting' }).waitFor();
       expect(existsSync(join(agent.workspace, 'second.txt'))).toBe(false);
       await expect.poll(() => JSON.stringify(gateway.requests.at(-1)?.prompt)).toContain('One is enough.');
       await page.locator('.badge').waitFor({ state: 'detached' });
     });
 
     test('forks a session at a message and continues in the fork', async () => {
-      await room('Sessions');
+      await openPage('Sessions');
       await page.getByRole('link', { name: 'Tell me a story about a town hall.' }).click();
       await page.getByText('One of two was made.').waitFor();
       await picture('6-session');
@@ -278,8 +280,8 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.getByText('archived', { exact: true }).waitFor();
     });
 
-    test('makes a form out of a schema and shows errors at their members', async () => {
-      await room('Plugins');
+    test('builds a form from a schema and shows errors at its members', async () => {
+      await openPage('Plugins');
       await page.getByRole('link', { name: /Kitchen/ }).click();
       await page.locator('[data-action=cook] summary').click();
       await page.getByLabel('dish').fill('soup');
@@ -302,13 +304,13 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(await page.locator('.result').first().textContent()).toContain('pepper');
       expect(await page.locator('.fault:visible').count()).toBe(0);
       await picture('8-form-result');
-      // Why a plugin is not available.
+      // The reason why a plugin is not available.
       await page.getByRole('link', { name: /MCP servers/ }).click();
       await page.getByText('No MCP server is configured.').waitFor();
     });
 
-    test('shows services as they are, and stops and starts one', async () => {
-      await room('Services');
+    test('shows services and starts and stops one', async () => {
+      await openPage('Services');
       const oven = page.getByRole('region', { name: 'oven' });
       await oven.getByText('running').waitFor();
       await oven.getByRole('button', { name: 'Stop' }).click();
@@ -316,14 +318,14 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(
         (await agent.client.services.listServices()).services.find(({ name }) => name === 'oven'),
       ).toMatchObject({ state: 'stopped' });
-      // The work of another client shows up too.
+      // Changes by another client appear too.
       await agent.client.services.controlService({ serviceName: 'chat', action: 'stop' });
       await page.getByRole('region', { name: 'chat' }).getByText('stopped').waitFor();
       await agent.client.services.controlService({ serviceName: 'chat', action: 'start' });
       await picture('9-services');
       await oven.locator('summary').click();
       await oven.getByRole('button', { name: 'Run the command' }).click();
-      // While it is stopped the agent says so, in words and with the request to quote.
+      // While the service is stopped, the agent's error appears with its code and request id.
       await oven.getByText(/Request req_\w+, service_stopped/).waitFor();
       await oven.getByRole('button', { name: 'Start' }).click();
       await oven.getByText('running').waitFor();
@@ -331,10 +333,10 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await oven.getByText('220').waitFor();
     });
 
-    test('is used by keyboard, and fits a small screen', async () => {
+    test('works by keyboard and fits a small screen', async () => {
       await page.setViewportSize({ width: 390, height: 800 });
       await page.goto(`${consoleServer.url}/`);
-      await page.getByRole('heading', { name: 'What shall the agent do?' }).waitFor();
+      await page.getByRole('heading', { name: 'What should the agent do?' }).waitFor();
       expect(await page.evaluate(() => document.activeElement?.id)).toBe('composer');
       await picture('10-small');
       expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
@@ -358,7 +360,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       agent = await start(Number(port));
       gateway.answer(() => says('I am back.'));
       await page.getByText('here', { exact: true }).waitFor();
-      // Another client writes; the page only displays it.
+      // Another client writes; the page only displays the message.
       await agent.client.chat.sendMessage({ chatId: items[0]?.chatId ?? '', text: 'Are you there?' });
       await page.getByText('I am back.').waitFor();
       expect(await page.getByText('One of two was made.').count()).toBe(1);
@@ -368,7 +370,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.goto(`${consoleServer.url}/`);
       await page.getByText('here', { exact: true }).waitFor();
       await writeFile(agent.tokenFile, 'th_agt_wrong\n');
-      await page.getByText('The agent does not accept the token', { exact: false }).waitFor();
+      await page.getByText('The agent does not accept the console’s token', { exact: false }).waitFor();
       await picture('11-refused');
       await writeFile(agent.tokenFile, `${agent.token}\n`);
       await page.getByText('here', { exact: true }).waitFor();

@@ -1,5 +1,5 @@
-// The portal is not built from what is wrong: a link to nowhere, a sample that its example does not have, a sample that
-// does not compile, an error code without words.
+// Errors that stop the build of the portal: a broken link, a sample that differs from its example
+// or does not compile, an error code without a text.
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -21,7 +21,7 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('the build of the portal', () => {
-  test('fails for a broken link in a guide, and names it', { timeout: 400_000 }, async () => {
+  test('fails for a broken link in a guide and names it', { timeout: 400_000 }, async () => {
     const guide = path.join(folder, 'docs/guides/errors.md');
     const text = readFileSync(guide, 'utf8');
     writeFileSync(guide, `${text}\nSee [this](nowhere.md) and [that](agent.md#no-such-heading).\n`);
@@ -53,18 +53,18 @@ describe('the build of the portal', () => {
   });
 });
 
-describe('a sample', () => {
+describe('a sample of a guide', () => {
   const render = (body: string) =>
     `# A guide\n<!-- example: first-five-minutes.sh#health -->\n\`\`\`sh\n${body}\n\`\`\`\n`;
 
-  test('is a region of an example, written anew when it is told to', () => {
+  test('equals a region of an example and is rewritten on request', () => {
     const right = readSample(path.join(examples, 'first-five-minutes.sh'), 'health');
     expect(checkSamples(render(right), examples)).toEqual([]);
     expect(checkSamples(render('curl nowhere'), examples)).toMatchObject([{ line: 2 }]);
     expect(updateSamples(render('curl nowhere'), examples)).toBe(render(right));
   });
 
-  test('is refused when there is no such example, no such region, or no block', () => {
+  test('is refused without its example, its region or a fenced block', () => {
     expect(checkSamples('<!-- example: absent.ts -->\n```ts\nx\n```', examples)[0]?.message).toMatch(
       /no example absent\.ts/,
     );
@@ -76,7 +76,7 @@ describe('a sample', () => {
     );
   });
 
-  test('of TypeScript is typechecked, with the place in the guide', { timeout: 400_000 }, () => {
+  test('is type-checked, with errors at the line of the guide', { timeout: 400_000 }, () => {
     const fences = fencesOf(
       '# A guide\n\n```ts\nawait client.ai.listModels();\n```\n\n```ts\nawait client.ai.listMoodels();\n```\n',
       'docs/guides/a.md',
@@ -87,7 +87,7 @@ describe('a sample', () => {
   });
 });
 
-test('a link is broken when its page, its heading or its script is not there', () => {
+test('findBrokenLinks reports a missing page, heading and script', () => {
   const pages = new Map([
     ['a.html', '<a href="b.html#there">x</a><a href="b.html#gone">x</a><a href="https://a.test/">x</a>'],
     ['b.html', '<h2 id="there">x</h2><script src="c.js"></script>'],
@@ -98,7 +98,7 @@ test('a link is broken when its page, its heading or its script is not there', (
   ]);
 });
 
-test('an error code without words is named', () => {
+test('writeProblemCodes names an error code without a text', () => {
   const schema = {
     enum: ['known', 'silent'],
     'x-codes': { known: { status: [400], means: 'It is known.', do: 'Nothing.' } },

@@ -1,5 +1,5 @@
-// Builds the reference portal and reads it as a person would, in a real Chromium that reaches nothing but this machine.
-// Where there is no Chromium the browser's part is skipped, loudly.
+// Builds the reference portal and uses it in a real Chromium that reaches only this machine. The
+// browser part is skipped with a warning where Chromium is absent.
 
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -17,12 +17,12 @@ const root = path.join(import.meta.dirname, '../..');
 const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-'));
 const names = ['gateway', 'agent', 'agent-classic'];
-/** Every page, by its path in the portal. */
+/** All pages, by their paths in the portal. */
 const pages = () =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.html'))
     .sort();
-/** Those of our own: guides, error codes, examples, the first page. */
+/** Our own pages: guides, error codes, examples and the first page. The rest is made by Redoc. */
 const ownPages = () => pages().filter((name) => !names.includes(name.slice(0, -5)));
 let server: Server;
 let origin = '';
@@ -53,12 +53,12 @@ afterAll(() => {
 });
 
 describe('a page of the portal', () => {
-  test('loads nothing from another host, as far as its text can tell', () => {
+  test('references no asset of another host', () => {
     for (const page of pages())
       expect(findForeignAssets(readFileSync(path.join(folder, page), 'utf8')), page).toEqual([]);
   });
 
-  test('carries a policy that lets the browser refuse the rest', () => {
+  test('carries a content security policy that allows nothing else', () => {
     for (const page of pages()) {
       const html = readFileSync(path.join(folder, page), 'utf8');
       expect(html, page).toMatch(
@@ -75,7 +75,7 @@ describe('a page of the portal', () => {
     }
   });
 
-  test('is refused when it would load from another host', () => {
+  test('is refused when it loads from another host', () => {
     const bad = [
       '<script src="https://a.test/x.js">',
       '<img alt="" src=http://a.test/x.png>',
@@ -90,7 +90,7 @@ describe('a page of the portal', () => {
     );
   });
 
-  test('is refused when the tool that makes it has changed, or reports its use', () => {
+  test('is refused when Redoc’s page changes or telemetry is on', () => {
     const page =
       '<head></head><body>`https://cdn.redoc.ly/redoc/logo-mini.svg` API docs by {"disableTelemetry":true}';
     expect(sealPage(page)).toContain('API docs by Redoc');
@@ -117,7 +117,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
   afterAll(() => browser?.close());
 
-  test('leads from its first page to every document', async () => {
+  test('links every document from its first page', async () => {
     const { page, outside, complaints } = await open(browser);
     await page.goto(`${origin}/index.html`);
     expect(await page.locator('h1').innerText()).toBe('Townhall');
@@ -134,22 +134,23 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test.each(names)(
-    'holds every operation of %s, shows those of each service and asks for nothing elsewhere',
+    'shows every operation and service of %s without a foreign request',
     async (name) => {
       const { page, outside, complaints } = await open(browser);
       const operations = operationsOf(
         JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document,
       );
       await page.goto(`${origin}/${name}.html`);
-      // The overview of each tag lists its operations, each a link to its own place.
+      // The overview of each tag lists its operations with links.
       await showOverview(page);
-      // Every operation is in the page; of a long list it shows the first ones, and the rest when it is asked to.
+      // The page source holds every operation; a long list shows only its first ones at once.
       const source = await page.content();
       expect(operations.filter(({ id }) => !source.includes(id)).map(({ id }) => id)).toEqual([]);
-      // The page fills itself as it is scrolled.
+      // Redoc renders operations as the page scrolls.
       const serviceOf = (id: string) => id.split('.')[0] as string;
       const services = new Set(operations.map(({ id }) => serviceOf(id)));
-      // In steps shorter than a screen's worth of a small service, which the page lets go of again once it is passed.
+      // Scroll in steps shorter than the operations of a small service: Redoc removes them again
+      // once they are out of view.
       const scrollOn = async () => {
         for (let step = 0; step < 5; step += 1) {
           const text = (await page.innerText('body')).replaceAll(/\s+/g, ' ');
@@ -164,7 +165,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
         return [...services];
       };
       await expect.poll(scrollOn, { timeout: 200_000 }).toEqual([]);
-      // Leaving the page is when a page would send what it has gathered.
+      // Leave the page: telemetry would be sent at this moment.
       await page.goto('about:blank');
       expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
       await page.close();
@@ -183,7 +184,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
   }, 120_000);
 
-  test('shows every guide, example and list without asking for anything elsewhere', async () => {
+  test('shows every guide, example and list without a foreign request', async () => {
     const { page, outside, complaints } = await open(browser);
     expect(ownPages()).toEqual(
       expect.arrayContaining([
@@ -196,7 +197,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     for (const name of ownPages()) {
       await page.goto(`${origin}/${name}`);
       expect((await page.locator('main h1').innerText()).length, name).toBeGreaterThan(2);
-      // The style has come: without it the bar would not stick.
+      // The style is loaded: without it the bar would not stick.
       expect(await page.locator('header').evaluate((header) => getComputedStyle(header).position), name).toBe(
         'sticky',
       );
@@ -238,7 +239,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.close();
   }, 120_000);
 
-  test('shows an operation with a sample a language', async () => {
+  test('shows one sample per language for an operation', async () => {
     const { page, outside, complaints } = await open(browser);
     await page.goto(`${origin}/operations/gateway/ai.createChatCompletion.html`);
     const tabs = page.getByRole('tab');
@@ -248,7 +249,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await tabs.first().focus();
     await page.keyboard.press('ArrowRight');
     expect(await panel.innerText()).toContain('client.ai.createChatCompletion(');
-    // The next operation begins with the same language.
+    // The next operation opens with the same language.
     await page.goto(`${origin}/operations/agent/sessions.prompt.html`);
     expect(await panel.innerText()).toContain('client.sessions.prompt(');
     await page.close();
@@ -291,7 +292,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.close();
   }, 120_000);
 
-  test('shows the same samples on the reference page, which leads back', async () => {
+  test('shows the same samples on the reference page, with a link back', async () => {
     const { page } = await open(browser);
     await page.goto(`${origin}/gateway.html#/ai/ai.generatetext`);
     await page.getByRole('button', { name: 'curl', exact: true }).first().click();
@@ -304,7 +305,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.close();
   }, 120_000);
 
-  test('is read from a disk as well, search and all', async () => {
+  test('works from a disk, including search', async () => {
     const page = await browser.newPage();
     await page.goto(`file://${folder}/guides/error-codes.html`);
     await page.locator('#search').fill('idempotency');
@@ -316,7 +317,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.close();
   }, 120_000);
 
-  test('fits a small screen, where the list of pages opens by its button', async () => {
+  test('fits a small screen, where a button opens the list of pages', async () => {
     const { page } = await open(browser);
     await page.setViewportSize({ width: 360, height: 700 });
     for (const name of [
@@ -336,7 +337,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
     await page.close();
   }, 120_000);
 
-  test('would be caught asking elsewhere', async () => {
+  test('detects a foreign request', async () => {
     const { page, outside } = await open(browser);
     await page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
     await page.close();
@@ -346,9 +347,9 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
 
 interface OpenPage {
   page: Page;
-  /** Every address off this machine that was asked for; the request itself is refused. */
+  /** Requested addresses outside this machine; the requests are aborted. */
   outside: string[];
-  /** Errors of the page and of the browser about it, such as what its policy refused. */
+  /** Errors of the page and of the browser about it, such as policy violations. */
   complaints: string[];
 }
 
@@ -369,7 +370,10 @@ async function open(browser: Browser): Promise<OpenPage> {
   return { page, outside, complaints };
 }
 
-/** Scrolls past the introduction, which may be longer than the screen: the page fills itself as it is scrolled. */
+/**
+ * Scrolls past the introduction, which may be longer than the screen: Redoc renders the rest on
+ * scroll.
+ */
 async function showOverview(page: Page): Promise<void> {
   await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
   await page.mouse.move(700, 400);

@@ -1,5 +1,5 @@
-// The login of a web page from an origin of its own, in a real Chromium that reaches nothing but this machine: only the
-// browser decides here whether a page may read an answer. Where there is no Chromium this is skipped, loudly.
+// Login from a web page of another origin, in a real Chromium that reaches only this machine: CORS
+// is enforced by the browser alone. Skipped with a warning where Chromium is absent.
 import { existsSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -64,7 +64,7 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
     await page.goto(origin);
     return page;
   }
-  /** What the page reads; null where the browser keeps the answer from it. */
+  /** The answer as the page reads it; null when the browser withholds it. */
   const ask = (page: Page, path: string, json?: object, token?: string): Promise<Seen | null> =>
     page.evaluate(
       async ({ url, body, bearer }) => {
@@ -87,7 +87,7 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
       },
     );
 
-  test('logs a person in from an origin of its own', async () => {
+  test('logs a user in from an origin of its own', async () => {
     const page = await open(shop.origin);
     await expect
       .poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop'))
@@ -115,13 +115,13 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
     await page.close();
   });
 
-  test('reads nothing of operations beyond the login', async () => {
+  test('reads no answers of operations outside the login', async () => {
     const page = await open(shop.origin);
     expect(await ask(page, '/v1/accounts/me', undefined, world.userToken)).toBeNull();
     await page.close();
   });
 
-  test('of another origin reads no answer', async () => {
+  test('reads no answer from another origin', async () => {
     const page = await open(stranger.origin);
     expect(await ask(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
     expect(
@@ -130,7 +130,7 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
     await page.close();
   });
 
-  test('reads nothing any more once its Bureau is paused', async () => {
+  test('reads no answer once its Bureau is paused', async () => {
     const page = await open(shop.origin);
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
     await expect.poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();

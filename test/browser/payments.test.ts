@@ -1,6 +1,7 @@
-// A person buys credits: from the product's button to the page at the provider, back to our result page, which turns
-// by itself when the money is there. In a real Chromium that reaches nothing but this machine; the provider's page is
-// played by a server of the test. Where there is no Chromium this is skipped, loudly.
+// Buying credits in a real Chromium that reaches only this machine: from the product's button to
+// the provider's page and back to our result page, which updates itself once the credits are
+// booked. A server of the test plays the provider's page. Skipped with a warning where Chromium is
+// absent.
 import { existsSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -11,7 +12,7 @@ import { startPayments, type PaymentsWorld } from '../gateway/payments/world.ts'
 vi.setConfig({ testTimeout: 180_000 });
 const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 
-describe.skipIf(isAbsent())('a person who buys credits', () => {
+describe.skipIf(isAbsent())('a user who buys credits', () => {
   let world: PaymentsWorld;
   let browser: Browser;
   let provider: { server: Server; origin: string };
@@ -39,7 +40,7 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
   });
 
   test.each(['stripe', 'creem'] as const)(
-    'through %s comes back to a page that tells when the credits are there, once',
+    'sees the result page of %s report the credits once',
     async (method) => {
       const { userId, client } = await world.newUser();
       const checkout = await client.payments.createCheckout({
@@ -58,7 +59,7 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
 
       const event = world[method].pay(id);
       expect(await world.deliver(method, event)).toMatchObject({ outcome: 'accepted' });
-      // The page polls by itself.
+      // The result page polls by itself.
       await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 60_000 });
       expect(await page.locator('main').innerText()).toContain(
         method === 'stripe'
@@ -69,7 +70,7 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
         `http://127.0.0.1:43127/account?tab=credits#payment_id=${checkout.payment_id}`,
       );
       expect(await page.locator('meta[http-equiv="refresh"]').count()).toBe(0);
-      // The page's own style is let through by its policy.
+      // The page's policy allows its own style.
       expect(await page.locator('main').evaluate((main) => getComputedStyle(main).borderRadius)).toBe('12px');
       expect(await world.deliver(method, event)).toMatchObject({ outcome: 'duplicate' });
       expect([await world.balance(userId), await world.postings(userId)]).toEqual([
@@ -81,7 +82,7 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
     },
   );
 
-  test('and goes back without paying is told that nothing was paid', async () => {
+  test('sees that nothing was paid after leaving the checkout', async () => {
     const { userId, client } = await world.newUser();
     const checkout = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
     const { page, outside, complaints } = await open(browser);
@@ -94,7 +95,9 @@ describe.skipIf(isAbsent())('a person who buys credits', () => {
   });
 });
 
-/** The providers' pages as far as a person sees them: two links, to where we asked to be sent. */
+/**
+ * A stand-in for the providers' pages: two links, to the success and cancel addresses that we sent.
+ */
 async function startPage(world: PaymentsWorld): Promise<{ server: Server; origin: string }> {
   const server = createServer((request, response) => {
     const [, method, id = ''] = (request.url ?? '').split('/');
@@ -125,7 +128,7 @@ async function open(browser: Browser): Promise<{ page: Page; outside: string[]; 
   });
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => {
-    // A browser asks for an icon by itself, and these pages have none.
+    // Browsers request /favicon.ico by themselves, and these pages have none.
     if (message.type() === 'error' && !message.location().url.endsWith('/favicon.ico'))
       complaints.push(message.text());
   });

@@ -1,4 +1,4 @@
-// `townhall console` as its user starts it: what it prints, what it lets in, how it ends.
+// `townhall console`: its output, its access rules and its exit.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -41,7 +41,7 @@ describe('townhall console', () => {
     expect(second.screen()).toContain('is in use');
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(0);
-    // Nothing but that line and what is missing, no warning of the runtime either.
+    // Exactly that line and the missing agent, without a Node warning.
     expect(run.screen().trimEnd().split('\n')).toEqual([
       line,
       expect.stringMatching(/^The agent's token is not at .*agent\.token yet: start the agent/),
@@ -61,7 +61,7 @@ describe('townhall console', () => {
     expect(await run.ended).toBe(0);
   });
 
-  test('has help, and says which option cannot be', async () => {
+  test('has help and names a wrong option', async () => {
     const help = townhall(['console', '--help'], { cwd: folder });
     expect(await help.ended).toBe(0);
     expect(help.screen()).toMatch(

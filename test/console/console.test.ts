@@ -1,4 +1,4 @@
-// The console's server: who is let in, which calls it passes on, and what it answers while the agent is away.
+// The console's server: authentication, forwarded calls, and its answers while the agent is away.
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, request as send } from 'node:http';
@@ -20,10 +20,10 @@ interface AgentRequest {
   body: string;
 }
 
-/** What an agent would be asked, and answers that a test chooses. */
+/** A scripted agent: records requests and sends the answers that a test sets. */
 async function standIn() {
   const requests: AgentRequest[] = [];
-  let answer: (asked: AgentRequest) => {
+  let answer: (request: AgentRequest) => {
     status: number;
     body?: object;
     hang?: true;
@@ -52,7 +52,7 @@ async function standIn() {
           if (!response.write(event)) await Promise.race([once(response, 'drain'), disconnected.promise]);
           if (response.destroyed) return;
         }
-        // As an agent's stream, it has no end of its own.
+        // Like an agent's event stream, this one never ends.
         return;
       }
       response
@@ -64,11 +64,11 @@ async function standIn() {
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked: requests,
-    gone: disconnected.promise,
-    /** Of events, in all. */
+    requests,
+    disconnected: disconnected.promise,
+    /** Bytes of events written so far. */
     written: () => bytesWritten,
-    answers(next: typeof answer) {
+    setAnswer(next: typeof answer) {
       answer = next;
     },
     async close() {
@@ -99,7 +99,7 @@ afterEach(async () => {
   await agent.close();
 });
 
-// node:http, because fetch sets Host and Origin by itself and sends no header twice.
+// node:http, because fetch sets Host and Origin itself and sends no header twice.
 async function raw(
   method: string,
   path: string,
@@ -148,7 +148,7 @@ describe('the login', () => {
     expect((await fetch(address)).status).toBe(401);
   });
 
-  test('gives a key to one of many that redeem a code at once', async () => {
+  test('gives one key to many that redeem a code at once', async () => {
     const address = testConsole.console.loginUrl();
     const answers = await Promise.all(Array.from({ length: 20 }, () => redeem(address)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
@@ -166,7 +166,7 @@ describe('the login', () => {
     },
   );
 
-  test('forgets codes and keys when they expire', () => {
+  test('expires codes and keys', () => {
     let nowMs = 0;
     const login = createOneTimeLogin({
       codeTtlMs: 60_000,
@@ -218,20 +218,20 @@ describe('the login', () => {
       expect([path, answer.status, answer.headers.get('www-authenticate')]).toEqual([path, 401, 'Bearer']);
       expect(await answer.json()).toMatchObject({ error: { code: 'authentication_required' } });
     }
-    expect(agent.asked).toEqual([]);
+    expect(agent.requests).toEqual([]);
   });
 
-  test('serves pages without a key, since they hold nothing secret', async () => {
+  test('serves pages without a key, since they contain no secret', async () => {
     for (const path of ['/', '/main.js', '/console.css', '/mark.svg']) {
       const answer = await fetch(`${testConsole.url}${path}`);
       expect([path, answer.status]).toEqual([path, 200]);
       expect(await answer.text()).not.toContain(agentToken);
     }
-    expect(agent.asked).toEqual([]);
+    expect(agent.requests).toEqual([]);
   });
 });
 
-describe('the door', () => {
+describe('the request guard', () => {
   test('refuses foreign hosts, origins and sites on every path, even with a key', async () => {
     const key = await testConsole.enter();
     const { port, host } = new URL(testConsole.url);
@@ -289,7 +289,7 @@ describe('the door', () => {
           ],
           '{}',
         );
-        // Without a Host node itself says 400.
+        // Node itself answers 400 without a Host.
         expect([name, method, path, answer.status]).toEqual([
           name,
           method,
@@ -303,12 +303,12 @@ describe('the door', () => {
         ).toEqual([]);
       }
     }
-    expect(agent.asked).toEqual([]);
-    // The code was not used up by them.
+    expect(agent.requests).toEqual([]);
+    // The refused requests have not used up the code.
     expect((await redeem(code.href)).status).toBe(200);
   });
 
-  test('takes a call only from a page of its own', async () => {
+  test('accepts a call only from its own page', async () => {
     const key = await testConsole.enter();
     const { host } = new URL(testConsole.url);
     const base: [string, string][] = [
@@ -322,7 +322,7 @@ describe('the door', () => {
     expect(
       (await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'none']], '{}')).status,
     ).toBe(403);
-    expect(agent.asked).toEqual([]);
+    expect(agent.requests).toEqual([]);
     expect(
       (await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'same-origin']], '{}')).status,
     ).toBe(200);
@@ -332,7 +332,7 @@ describe('the door', () => {
     expect((await testConsole.call('sessions.list', {}, '')).status).toBe(401);
   });
 
-  test('takes the address of a request for a path and never for another host', async () => {
+  test('reads a request target as a path and never as another host', async () => {
     const { host } = new URL(testConsole.url);
     for (const [target, status] of [
       ['//[', 404],
@@ -353,7 +353,7 @@ describe('the door', () => {
     }
   });
 
-  test('sends its security headers with every response', async () => {
+  test('sends security headers with every response', async () => {
     const key = await testConsole.enter();
     for (const path of ['/', '/main.js', '/nothing', '/open?code=x']) {
       const { headers } = await fetch(`${testConsole.url}${path}`, { headers: bearer(key) });
@@ -380,19 +380,19 @@ describe('the door', () => {
   });
 });
 
-describe('a call', () => {
-  test('carries the agent’s present token, which no response shows', async () => {
+describe('a forwarded call', () => {
+  test('carries the agent’s current token, which no response contains', async () => {
     const key = await testConsole.enter();
-    agent.answers(() => ({ status: 200, body: { items: [], nextCursor: null } }));
+    agent.setAnswer(() => ({ status: 200, body: { items: [], nextCursor: null } }));
     const answer = await testConsole.call('sessions.list', { limit: 3 }, key);
     expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
-    expect(agent.asked).toMatchObject([
+    expect(agent.requests).toMatchObject([
       { method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` },
     ]);
     const next = token('agt');
     await writeFile(tokenFile, `${next}\n`);
     await testConsole.call('sessions.list', {}, key);
-    expect(agent.asked[1]?.authorization).toBe(`Bearer ${next}`);
+    expect(agent.requests[1]?.authorization).toBe(`Bearer ${next}`);
     for (const path of ['/', '/main.js'])
       expect(await (await fetch(`${testConsole.url}${path}`, { headers: bearer(key) })).text()).not.toContain(
         next.slice(0, 20),
@@ -410,13 +410,13 @@ describe('a call', () => {
     'sessions.list/x',
     '..%2fmain.js',
     '',
-  ])('that is not on the list is refused: %s', async (operation) => {
+  ])('is refused when it is not on the list: %s', async (operation) => {
     const key = await testConsole.enter();
     expect((await testConsole.call(operation, {}, key)).status).toBe(404);
-    expect(agent.asked).toEqual([]);
+    expect(agent.requests).toEqual([]);
   });
 
-  test('is an object in JSON, by POST, and cannot leave its path', async () => {
+  test('is a JSON object by POST that cannot leave its path', async () => {
     const key = await testConsole.enter();
     expect((await testConsole.call('sessions.get', { sessionId: '..' }, key)).status).toBe(400);
     expect((await testConsole.call('sessions.get', {}, key)).status).toBe(400);
@@ -424,14 +424,14 @@ describe('a call', () => {
     expect((await testConsole.call('sessions.list', {}, key, { 'content-type': 'text/plain' })).status).toBe(
       415,
     );
-    expect(agent.asked).toEqual([]);
+    expect(agent.requests).toEqual([]);
     await testConsole.call('sessions.get', { sessionId: '../../status?x=1' }, key);
-    expect(agent.asked[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
+    expect(agent.requests[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
     const wrong = await fetch(`${testConsole.url}/call/sessions.list`, { headers: bearer(key) });
     expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'POST']);
   });
 
-  test('passes on the agent’s error with details and request id', async () => {
+  test('returns the agent’s error with details and request id', async () => {
     const key = await testConsole.enter();
     const error = {
       type: 'invalid_request_error',
@@ -441,7 +441,7 @@ describe('a call', () => {
       request_id: 'req_agent',
       details: [{ path: 'payload.times', message: 'must be integer' }],
     };
-    agent.answers(() => ({ status: 400, body: { success: false, error } }));
+    agent.setAnswer(() => ({ status: 400, body: { success: false, error } }));
     const answer = await testConsole.call('services.callCommand', { serviceName: 'web', command: 'x' }, key);
     expect([answer.status, await answer.json()]).toEqual([
       400,
@@ -455,8 +455,8 @@ describe('a call', () => {
         },
       },
     ]);
-    // 401 would tell the page that it is not let in itself.
-    agent.answers(() => ({ status: 401, body: { error: { ...error, code: 'invalid_token' } } }));
+    // The console answers 502: with 401 the page would take its own key for invalid.
+    agent.setAnswer(() => ({ status: 401, body: { error: { ...error, code: 'invalid_token' } } }));
     const response = await testConsole.call('sessions.list', {}, key);
     expect([response.status, await response.json()]).toMatchObject([
       502,
@@ -464,9 +464,9 @@ describe('a call', () => {
     ]);
   });
 
-  test('ends at the agent when the page goes', async () => {
+  test('is aborted at the agent when the page disconnects', async () => {
     const key = await testConsole.enter();
-    agent.answers(() => ({ status: 200, hang: true }));
+    agent.setAnswer(() => ({ status: 200, hang: true }));
     const page = new AbortController();
     const { host } = new URL(testConsole.url);
     const call = fetch(`${testConsole.url}/call/sessions.list`, {
@@ -475,10 +475,10 @@ describe('a call', () => {
       headers: { host, ...bearer(key), origin: testConsole.url, 'content-type': 'application/json' },
       body: '{}',
     }).catch(() => 'gone');
-    await expect.poll(() => agent.asked.length).toBe(1);
+    await expect.poll(() => agent.requests.length).toBe(1);
     page.abort();
     expect(await call).toBe('gone');
-    await agent.gone;
+    await agent.disconnected;
   });
 });
 
@@ -490,9 +490,9 @@ describe('the stream of a session', () => {
   const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) =>
     fetch(`${testConsole.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
 
-  test('passes events on from where the page was and ends with the page', async () => {
+  test('resumes at the page’s position and ends with the page', async () => {
     const key = await testConsole.enter();
-    agent.answers(() => ({ status: 200, events: [ready(7, 8), updated(8, 'New')] }));
+    agent.setAnswer(() => ({ status: 200, events: [ready(7, 8), updated(8, 'New')] }));
     const page = new AbortController();
     const { body, headers } = await open('session=s&after=7', bearer(key), page.signal);
     expect(headers.get('content-type')).toContain('text/event-stream');
@@ -501,15 +501,15 @@ describe('the stream of a session', () => {
       text += Buffer.from(chunk).toString();
       if (text.includes('"New"')) break;
     }
-    expect(agent.asked[0]?.url).toBe('/api/sdk/sessions/s/events?after=7');
+    expect(agent.requests[0]?.url).toBe('/api/sdk/sessions/s/events?after=7');
     expect(text).toMatch(/data: \{"type":"stream\.ready"[\s\S]*\ndata: \{"type":"session\.updated"/);
     page.abort();
-    await agent.gone;
+    await agent.disconnected;
   });
 
-  test('says with its last event why it will not go on', async () => {
+  test('ends with an event that gives the reason', async () => {
     const key = await testConsole.enter();
-    agent.answers(() => ({
+    agent.setAnswer(() => ({
       status: 404,
       body: {
         error: {
@@ -529,16 +529,16 @@ describe('the stream of a session', () => {
       expect([query, (await open(query, bearer(key))).status]).toEqual([query, 400]);
   });
 
-  test('is read from the agent no faster than the page reads it', async () => {
+  test('reads from the agent no faster than the page reads', async () => {
     const key = await testConsole.enter();
     const title = 'x'.repeat(64 * 1024);
     const events = function* () {
       yield ready(0, 4_000);
       for (let seq = 1; seq <= 4_000; seq += 1) yield updated(seq, title);
     };
-    agent.answers(() => ({ status: 200, events: events() }));
+    agent.setAnswer(() => ({ status: 200, events: events() }));
     const { port, host } = new URL(testConsole.url);
-    // A page that asks and then reads nothing.
+    // A page that sends the request and then reads nothing.
     const page = connect(Number(port), '127.0.0.1');
     page.pause();
     page.write(`GET /events?session=s HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n\r\n`);
@@ -553,24 +553,24 @@ describe('the stream of a session', () => {
         { timeout: 20_000, interval: 500 },
       )
       .toBe(true);
-    // Of 256 MB only what the sockets on the way hold.
+    // Of 256 MB, only what the socket buffers hold.
     expect(agent.written()).toBeLessThan(32 * 1024 * 1024);
     page.destroy();
-    await agent.gone;
+    await agent.disconnected;
   });
 });
 
-describe('the overview', () => {
+describe('console.overview', () => {
   test('tells why the agent cannot be reached, and when it is back', async () => {
     const key = await testConsole.enter();
-    const look = async () =>
+    const readOverview = async () =>
       (await (await testConsole.call('console.overview', {}, key)).json()) as {
         agent: { state: string; message?: string; variant?: string };
       };
     const problem = (code: string) => ({
       error: { type: 't', code, message: 'No.', param: null, request_id: 'r' },
     });
-    agent.answers(({ url }) => {
+    agent.setAnswer(({ url }) => {
       if (url === '/api/plugins/catalog') return { status: 404, body: problem('route_not_found') };
       if (url === '/api/status')
         return {
@@ -579,26 +579,29 @@ describe('the overview', () => {
         };
       return { status: 200, body: { success: true, services: [], items: [], nextCursor: null } };
     });
-    expect((await look()).agent).toEqual({
+    expect((await readOverview()).agent).toEqual({
       state: 'here',
       url: agent.url,
       name: 'clerk',
       status: 'running',
       variant: 'classic',
     });
-    agent.answers(() => ({ status: 401, body: problem('invalid_token') }));
-    expect((await look()).agent).toMatchObject({
+    agent.setAnswer(() => ({ status: 401, body: problem('invalid_token') }));
+    expect((await readOverview()).agent).toMatchObject({
       state: 'refused',
       message: expect.stringContaining('token'),
     });
     await rm(tokenFile);
-    expect((await look()).agent).toMatchObject({
+    expect((await readOverview()).agent).toMatchObject({
       state: 'refused',
       message: expect.stringContaining(tokenFile),
     });
     await writeFile(tokenFile, `${agentToken}\n`);
     await agent.close();
-    expect((await look()).agent).toMatchObject({ state: 'away', message: 'The agent does not answer.' });
+    expect((await readOverview()).agent).toMatchObject({
+      state: 'away',
+      message: 'The agent does not answer.',
+    });
     const response = await testConsole.call('sessions.list', {}, key);
     expect([response.status, await response.json()]).toMatchObject([
       503,
@@ -607,7 +610,7 @@ describe('the overview', () => {
   });
 });
 
-describe('the runs of a session', () => {
+describe('console.runs', () => {
   const run = (runId: string, startedAt: string | null) => ({
     runId,
     status: 'failed',
@@ -619,9 +622,9 @@ describe('the runs of a session', () => {
     error: { type: 't', code: 'run_not_found', message: 'No.', param: 'runId', request_id: 'r' },
   };
 
-  test('are told with their reason, from an ancestor where a fork has them', async () => {
+  test('returns the reasons of runs, also from an ancestor of a fork', async () => {
     const key = await testConsole.enter();
-    agent.answers(({ url }) => {
+    agent.setAnswer(({ url }) => {
       if (url === '/api/sdk/sessions/fork') return { status: 200, body: { parentSessionId: 'parent' } };
       if (url === '/api/sdk/sessions/parent') return { status: 200, body: { parentSessionId: null } };
       if (url === '/api/sdk/sessions/fork/runs/a')
@@ -652,14 +655,14 @@ describe('the runs of a session', () => {
     { sessionId: 's', runIds: 'a' },
     { sessionId: 's', runIds: [1] },
     { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') },
-  ])('refuse a request of another form %#', async (members) => {
+  ])('refuses a request of another form %#', async (members) => {
     const answer = await testConsole.call('console.runs', members, await testConsole.enter());
     expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'invalid_request' } }]);
-    expect(agent.asked).toEqual([]);
+    expect(agent.requests).toEqual([]);
   });
 });
 
-describe('the settings', () => {
+describe('readConsoleConfig', () => {
   test.each([
     'http://example.com',
     'ftp://127.0.0.1',
@@ -667,11 +670,11 @@ describe('the settings', () => {
     'http://127.0.0.1.evil.test',
     'nothing',
     'http://127.0.0.1/?x=1',
-  ])('do not send the token to %s', (url) => {
+  ])('refuses to send the token to %s', (url) => {
     expect(() => readConsoleConfig({ 'agent-url': url }, {})).toThrow(/--agent-url takes/);
   });
 
-  test('find the token file where the agent puts it', () => {
+  test('finds the token file where the agent writes it', () => {
     expect(readConsoleConfig({ 'data-dir': '/data/agent' }, {}).tokenFile).toBe('/data/agent/agent.token');
     expect(readConsoleConfig({ 'data-dir': '/data/agent', 'token-file': '/else' }, {})).toMatchObject({
       tokenFile: '/else',

@@ -1,4 +1,5 @@
-// The order of messages, from the logs that leave it open: prompts are logged when accepted, answers when completed.
+// The order of messages, derived from logs that leave it open: prompts are logged when accepted,
+// answers when completed.
 import { describe, expect, test } from 'vitest';
 import { orderMessages } from '../../src/console/pages/message-order.ts';
 import type { Message } from '../../src/console/pages/thread-state.ts';
@@ -43,13 +44,13 @@ describe('orderMessages', () => {
     ]);
   });
 
-  test('puts the running prompt before the queue, and the queue in its order', () => {
+  test('puts the running prompt before the queue in its order', () => {
     expect(order([prompt('1'), prompt('2'), prompt('3'), prompt('4'), answer('1')], ['4', '3'], '2')).toEqual(
       ['Q-1', 'A-1', 'Q-2', 'Q-4', 'Q-3'],
     );
   });
 
-  test('keeps a prompt that was taken out behind the one before it', () => {
+  test('keeps a removed prompt behind the one before it', () => {
     expect(order([prompt('1'), prompt('2'), prompt('3'), answer('1'), answer('3')])).toEqual([
       'Q-1',
       'A-1',
@@ -77,7 +78,7 @@ describe('orderMessages', () => {
     ).toEqual(['Q-1', 'A-1a', 'Q-s', 'A-1b']);
   });
 
-  test('leaves messages without a run where the log has them', () => {
+  test('leaves messages without a run at their place in the log', () => {
     expect(order([prompt(null, 'a'), answer(null, 'b'), prompt(null, 'c'), answer(null, 'd')])).toEqual([
       'a',
       'b',
@@ -86,7 +87,7 @@ describe('orderMessages', () => {
     ]);
   });
 
-  test('loses and repeats no message of a long random log', () => {
+  test('neither loses nor repeats a message of a long random log', () => {
     const runs = Array.from({ length: 2_000 }, (_, index) => String(index));
     const messages = [
       ...runs.map((run) => prompt(run)),

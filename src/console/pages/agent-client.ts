@@ -1,8 +1,9 @@
-// Calls of the pages to the console, and how an error is shown: the agent's message, with the request id for support.
+// Calls of the pages to the console, and the display of errors: the agent's message, with the
+// request id for support.
 import { fill, h } from './elements.ts';
 import { keyHeaders } from './key.ts';
 
-/** A call that was refused. `details` name the invalid members, such as `payload.times`. */
+/** A refused call. `details` name the invalid members, such as `payload.times`. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly status: number;
@@ -27,7 +28,8 @@ export class Refusal extends Error {
   }
 }
 
-// The console's own deadlines for the agent are shorter; these end a call when the console itself does not answer.
+// The console's own deadlines for the agent are shorter; these end a call when the console itself
+// does not answer.
 const deadlinesMs: Readonly<Record<string, number>> = {
   'console.overview': 10_000,
   'services.controlService': 65_000,
@@ -53,7 +55,7 @@ export async function ask<Answer>(operation: string, members: object = {}): Prom
   } catch {
     throw new Refusal(0, {
       code: 'console_away',
-      message: 'The console does not answer. Does `townhall console` still run?',
+      message: 'The console does not answer. Is `townhall console` still running?',
     });
   }
   if (!response.ok) throw new Refusal(response.status, body.error ?? {});
@@ -91,7 +93,7 @@ export function showError(error: unknown): void {
     errorView(error),
     h(
       'button',
-      { type: 'button', class: 'plain', 'aria-label': 'Close this notice', onclick: () => hideError() },
+      { type: 'button', class: 'plain', 'aria-label': 'Dismiss this message', onclick: () => hideError() },
       '×',
     ),
   );

@@ -1,9 +1,12 @@
-// A tool call that waits for a decision: its exact input, and the buttons to approve or deny it.
+// A tool call that needs a decision: its exact input, and the buttons to approve or deny it.
 import { ask, trying } from './agent-client.ts';
 import { button, focusHome, h, json, showControls } from './elements.ts';
 import type { PendingApproval } from './thread-state.ts';
 
-/** `more` is shown under the name, such as the session. `onDecided` is called after the agent has accepted the decision. */
+/**
+ * `more` is shown below the name, such as the session. `onDecided` is called once the agent has
+ * accepted the decision.
+ */
 export function approvalCard(
   approval: PendingApproval,
   {
@@ -19,13 +22,17 @@ export function approvalCard(
     autocomplete: 'off',
     placeholder: 'told to the model with a denial',
   });
-  const decide = async (decision: 'approve' | 'deny'): Promise<void> => {
+  const decide = async (
+    decision: 'approve' | 'deny',
+    scope: 'once' | 'session' | 'project' = 'once',
+  ): Promise<void> => {
     const text = reason.value.trim();
     const isDecided = await trying(() =>
       ask('sessions.decideApproval', {
         sessionId,
         approvalId: approval.approvalId,
         decision,
+        ...(scope === 'once' ? {} : { scope }),
         ...(decision === 'deny' && text !== '' ? { reason: text } : {}),
       }),
     );
@@ -53,14 +60,17 @@ export function approvalCard(
       { class: 'row' },
       button('Approve', () => decide('approve'), { class: 'primary' }),
       button('Deny', () => decide('deny'), { class: 'danger' }),
+      button('Always in this session', () => decide('approve', 'session')),
+      button('Always in this project', () => decide('approve', 'project')),
       h('label', { class: 'grow', for: reason.id }, h('span', { class: 'hidden' }, 'Reason'), reason),
     ),
   );
 }
 
 /**
- * Draws a card for each approval and keeps the cards of those that stay, with a reason that is being typed. Focus in a
- * card that goes moves to the next card or home, never to a button, which the next Enter would press.
+ * Draws a card for each approval and keeps unchanged cards together with a reason that is being
+ * typed. When a focused card is removed, focus moves to the next card or home, and never to a
+ * button, which the next Enter would press.
  */
 export function createApprovalCards<Item extends PendingApproval>(
   parent: HTMLElement,

@@ -1,6 +1,7 @@
-// The page of approvals: every tool call that waits for a decision, over all sessions.
+// The page of approvals: every pending tool call of all sessions.
 import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { loading, showAway } from './connection-notice.ts';
+import { createPermissionList } from './permission-list.ts';
 import { empty, fill, fillWhenChanged, h, showControls } from './elements.ts';
 import type { Overview } from './views.ts';
 import type { OpenPage } from './page.ts';
@@ -8,7 +9,11 @@ import type { OpenPage } from './page.ts';
 export const openApprovals: OpenPage = (root, _path, frame) => {
   const rows = h('div', { class: 'cards' });
   const state = h('div', {}, loading());
-  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Approvals'), state, rows));
+  const permissions = createPermissionList();
+  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Approvals'), state, rows, permissions.element));
+  void permissions.refresh();
+  // The last overview may be older than a decision made in a chat.
+  void frame.refresh();
   const draw = createApprovalCards(rows, (approval: Overview['approvals'][number]) =>
     approvalCard(approval, {
       sessionId: approval.sessionId,
@@ -26,7 +31,10 @@ export const openApprovals: OpenPage = (root, _path, frame) => {
           new Date(approval.requestedAt).toLocaleTimeString(),
         ),
       ],
-      onDecided: () => void frame.refresh(),
+      onDecided() {
+        void frame.refresh();
+        void permissions.refresh();
+      },
     }),
   );
   return {
@@ -43,12 +51,8 @@ export const openApprovals: OpenPage = (root, _path, frame) => {
 
 function nothing(): HTMLElement {
   const view = empty(
-    'Nobody asks anything',
-    h(
-      'p',
-      {},
-      'Tools that need a person’s word show up here, from all sessions in which you said that you attend.',
-    ),
+    'No approvals are waiting',
+    h('p', {}, 'Tool calls that need your approval appear here, from all sessions that you attend.'),
   );
   view.classList.add('placeholder');
   return view;

@@ -81,16 +81,16 @@ function openNewChat(content: HTMLElement, go: (hash: string) => void): void {
     h(
       'div',
       { class: 'first' },
-      h('h1', {}, 'What shall the agent do?'),
+      h('h1', {}, 'What should the agent do?'),
       h(
         'p',
         { class: 'quiet' },
-        'It works in its own folder, with the tools of its plugins. What you write waits its turn while it works.',
+        'It works in its own folder with the tools of its plugins. Messages that you write meanwhile are queued.',
       ),
       composer,
       h(
         'div',
-        { class: 'suggestions', role: 'group', 'aria-label': 'To begin with' },
+        { class: 'suggestions', role: 'group', 'aria-label': 'Examples' },
         suggestions.map((text) =>
           h('button', { type: 'button', class: 'plain', onclick: () => submit(text) }, text),
         ),

@@ -1,5 +1,5 @@
-// The composer of a conversation. Enter sends, Shift+Enter starts a new line. A text leaves the composer for good only once
-// the agent has accepted it; a refused one comes back with the reason.
+// The composer of a conversation. Enter sends, Shift+Enter starts a new line. The text is discarded
+// only once the agent has accepted it; a refused text comes back with the reason.
 import type { Session } from '@townhall/agent';
 import { ask, errorView, Refusal, trying } from './agent-client.ts';
 import { readDraft, writeDraft } from './drafts.ts';
@@ -24,7 +24,7 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
   const { area, attendedBox, attachments, delivery, problem } = fields;
   const draftName = sessionId ?? 'new';
   area.value = readDraft(draftName);
-  // Kept to be recognized when the same text is sent again.
+  // Kept to detect that the same text is sent again.
   let refusedMessage: Outgoing | undefined;
 
   const outbox = createOutbox({
@@ -35,6 +35,7 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     },
     onAccepted(acceptedBy) {
       refusedMessage = undefined;
+      if (sessionId === undefined && area.isConnected) moveDraft(acceptedBy);
       onSent(acceptedBy);
     },
     onRefused: restore,
@@ -42,6 +43,13 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
 
   function saveDraft(): void {
     writeDraft(draftName, joinTexts([...outbox.messages().map(({ text }) => text), area.value]));
+  }
+
+  // Text typed while the first message creates its session belongs to the composer of that session's page.
+  function moveDraft(newSessionId: string): void {
+    writeDraft(newSessionId, area.value);
+    area.value = '';
+    saveDraft();
   }
 
   function submit(): void {
@@ -65,15 +73,15 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     saveDraft();
     const mayHaveArrived = chatId !== null && isUnanswered(error);
     const advice = mayHaveArrived
-      ? 'Your message is kept here. If it shows up above it has arrived; otherwise send it again.'
-      : 'Your message is kept here and was not sent.';
+      ? 'Your message is kept here. If it appears above, it has arrived; otherwise send it again.'
+      : 'Your message was not sent and is kept here.';
     fill(problem, errorView(error), h('p', {}, advice));
     problem.hidden = false;
   }
 
   area.addEventListener('input', saveDraft);
   area.addEventListener('keydown', (event) => {
-    // During composition Enter belongs to the input method.
+    // During composition, Enter belongs to the input method.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     submit();
@@ -116,9 +124,9 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
   const attendedBox = h('input', { type: 'checkbox', id: 'asks', checked: isAttended });
   const attachments = createAttachmentField();
   const delivery = h('select', { id: 'delivery', 'aria-label': 'When the agent is busy' }, [
-    h('option', { value: 'queue' }, 'wait in line'),
-    h('option', { value: 'steer' }, 'tell it at its next step'),
-    h('option', { value: 'interrupt' }, 'stop it and take this'),
+    h('option', { value: 'queue' }, 'queue it'),
+    h('option', { value: 'steer' }, 'send it with the next step'),
+    h('option', { value: 'interrupt' }, 'stop it and run this'),
   ]);
   const problem = h('div', { class: 'problem', role: 'alert', hidden: true });
   const sending = h('ol', { class: 'pending', 'aria-label': 'Being sent', hidden: true });
@@ -140,7 +148,7 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
   return { area, send, attendedBox, attachments, delivery, problem, sending, showSending };
 }
 
-/** A field for files, whose names stand beside it. */
+/** A file field with the names of the chosen files beside it. */
 function createAttachmentField() {
   const input = h('input', { type: 'file', id: 'files', multiple: true, class: 'hidden' });
   const names = h('span', { class: 'quiet' });
@@ -178,7 +186,7 @@ function layOut(
       { class: 'row' },
       h(
         'label',
-        { class: 'check', for: 'asks', title: 'Otherwise the policy of the agent decides at once' },
+        { class: 'check', for: 'asks', title: 'Otherwise the agent’s policy decides at once' },
         attendedBox,
         ' Ask me before a tool that needs approval',
       ),
@@ -195,7 +203,7 @@ function joinTexts(texts: readonly string[]): string {
   return texts.filter((text) => text !== '').join('\n');
 }
 
-// A text that is sent again keeps its id, so that the session takes it once.
+// A repeated text keeps its id, so that the session accepts it once.
 function isSameMessage(
   refusedMessage: Outgoing | undefined,
   { text, files, delivery }: Omit<Outgoing, 'id'>,

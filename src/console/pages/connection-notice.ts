@@ -1,4 +1,4 @@
-// What a page shows before it has content: that it is loading, or why it cannot.
+// The state of a page without content: it is loading, or the reason why it cannot load.
 import type { AgentView } from './views.ts';
 import { empty, fillWhenChanged, h } from './elements.ts';
 
@@ -12,14 +12,14 @@ export function loading(): HTMLElement {
   return h('p', { class: 'quiet placeholder' }, 'Reading …');
 }
 
-/** Shows why there is no content. Content that was read before the agent went away stays. */
+/** Shows why there is no content. Content that was loaded before stays. */
 export function showAway(parent: HTMLElement, agent: Exclude<AgentView, { state: 'here' }>): void {
   if ([...parent.children].some((child) => !child.classList.contains('placeholder'))) return;
   fillWhenChanged(parent, ['away', agent], () => {
     const view = empty(
       titles[agent.state],
       agent.message !== `${titles[agent.state]}.` && h('p', {}, agent.message),
-      h('p', {}, 'This page fills by itself once the agent is back.'),
+      h('p', {}, 'This page loads by itself once the agent is back.'),
     );
     view.classList.add('placeholder');
     return view;

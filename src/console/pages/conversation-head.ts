@@ -1,4 +1,4 @@
-// The head of a conversation: title, status, and what can be done with the session as a whole.
+// The head of a conversation: title, status, and actions on the whole session.
 import type { Session } from '@townhall/agent';
 import { ask, trying } from './agent-client.ts';
 import { button, fillWhenChanged, h, pill, showControls } from './elements.ts';
@@ -47,16 +47,16 @@ function sessionButtons(
     isBusy &&
       button('Stop', () => void call('sessions.cancel')(), {
         class: 'danger',
-        title: 'Ends the present run; queued messages run next',
+        title: 'Ends the running run; queued messages run next',
       }),
-    button('Fork', fork, { title: 'A new session that shares all of this one so far' }),
+    button('Fork', fork, { title: 'Creates a session that shares this one up to now' }),
     button('Compact', call('sessions.compact'), {
-      title: 'Has the model summarize the conversation, so that it fills less of its context',
+      title: 'Lets the model summarize the conversation to free context',
     }),
     isArchived
       ? button('Take back', call('sessions.update', { archived: false }))
       : button('Archive', call('sessions.update', { archived: true }), {
-          title: 'Takes no more input; it can be taken back',
+          title: 'Accepts no more messages; can be undone',
         }),
   ];
 }

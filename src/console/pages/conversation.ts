@@ -1,4 +1,4 @@
-// A conversation on the page, of a chat and of any other session alike: head, messages, pending approvals, queue, composer.
+// A conversation of a chat or another session: head, messages, pending approvals, queue, composer.
 import type { Session } from '@townhall/agent';
 import { ask, showError, trying } from './agent-client.ts';
 import { approvalCard, createApprovalCards } from './approval-card.ts';
@@ -114,8 +114,8 @@ function followEnd(log: HTMLElement): { scrollDown(): void; keepAtEnd(): void; s
   return { scrollDown, keepAtEnd, stop: () => observer.disconnect() };
 }
 
-// Redraws take at most a quarter of the time, so that a slow page stays usable. A timer and not requestAnimationFrame,
-// which stops in a page that is not visible.
+// Limits redraws to a quarter of the time, so that a slow page stays usable. Uses a timer, because
+// requestAnimationFrame stops in a hidden page.
 function throttle(draw: () => void): () => void {
   let isDue = false;
   let lastMs = 0;

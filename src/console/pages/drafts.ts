@@ -14,6 +14,6 @@ export function writeDraft(name: string, text: string): void {
     if (text === '') sessionStorage.removeItem(prefix + name);
     else sessionStorage.setItem(prefix + name, text);
   } catch {
-    // A browser without storage, or with a full one: the text stays in the composer alone.
+    // Storage is absent or full: the text stays in the composer only.
   }
 }

@@ -1,9 +1,12 @@
-// How the pages are put together: elements from values, text always as text. Nothing here takes markup.
+// Creates the elements of the pages. Text is always set as text; nothing here accepts markup.
 
 type Child = Node | string | number | null | undefined | false | readonly Child[];
 type Attributes = Readonly<Record<string, unknown>>;
 
-/** Makes an element. Attributes that are null, undefined or false are left out, functions become listeners (`onclick`). */
+/**
+ * Creates an element. Attributes that are null, undefined or false are omitted; functions become
+ * listeners (`onclick`).
+ */
 export function h<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   attributes: Attributes = {},
@@ -28,7 +31,7 @@ function append(element: Element, children: readonly Child[]): void {
   }
 }
 
-/** Puts the children in the place of whatever was there. */
+/** Replaces the children. */
 export function fill(element: Element, ...children: Child[]): void {
   element.replaceChildren();
   append(element, children);
@@ -37,8 +40,8 @@ export function fill(element: Element, ...children: Child[]): void {
 const shownKeys = new WeakMap<Element, string>();
 
 /**
- * As `fill`, but only when `key` is another one than before. Focus inside the element goes to the control of the same
- * name among the new children; where there is none, to the composer or the content of the page.
+ * Like `fill`, but only when `key` has changed. Focus within the element moves to the control of
+ * the same name among the new children, else to the composer or the content of the page.
  */
 export function fillWhenChanged(element: HTMLElement, key: unknown, make: () => Child): void {
   const text = JSON.stringify(key) ?? '';
@@ -68,19 +71,21 @@ function nameOf(control: Element): string {
   return control.id || `${control.tagName} ${control.getAttribute('href') ?? label.slice(0, 100)}`;
 }
 
-/** Moves focus that its element took along when it went: to the place to write, or to the content. */
+/** Moves focus of a removed element to the composer or the content. */
 export function focusHome(): void {
   const home =
     document.querySelector<HTMLElement>('#composer') ?? document.querySelector<HTMLElement>('#main');
   home?.focus({ preventScroll: true });
 }
 
-/** Brings the current entry of a list into view, where the list is longer than its place. */
+/** Scrolls the current entry of a list into view. */
 export function showCurrent(list: Element): void {
   list.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 }
 
-/** Characters that cannot be seen and change what is seen, such as those for the direction of writing, as their codes. */
+/**
+ * Replaces invisible characters that change the display, such as directional ones, by their codes.
+ */
 export function showControls(text: string): string {
   return text.replace(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu,
@@ -88,7 +93,10 @@ export function showControls(text: string): string {
   );
 }
 
-/** The same for those alone that reorder the text around them; marks that some scripts need stay. */
+/**
+ * Does the same only for characters that reorder the text around them; joiners that some scripts
+ * need stay.
+ */
 export function showOverrides(text: string): string {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, codeOf);
 }
@@ -97,7 +105,7 @@ function codeOf(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }
 
-/** A button that cannot be pressed again while what it does is under way. */
+/** A button that ignores presses while its action runs. */
 export function button(
   label: Child,
   onPress: () => Promise<void> | void,
@@ -106,7 +114,7 @@ export function button(
   const element = h('button', { type: 'button', ...attributes }, label);
   element.addEventListener('click', () => {
     if (element.getAttribute('aria-disabled') === 'true') return;
-    // Not `disabled`, which takes the focus away.
+    // Not `disabled`, which would remove the focus.
     element.setAttribute('aria-busy', 'true');
     element.setAttribute('aria-disabled', 'true');
     void Promise.resolve()
@@ -119,17 +127,17 @@ export function button(
   return element;
 }
 
-/** A word on the state of something, with a colour of its own. */
+/** A colored word about a state. */
 export function pill(text: string, tone: 'good' | 'busy' | 'bad' | 'wait' | 'plain' = 'plain'): HTMLElement {
   return h('span', { class: `pill ${tone}` }, text);
 }
 
-/** What stands where there is nothing yet. */
+/** The placeholder of an empty list or page. */
 export function empty(title: string, ...rest: Child[]): HTMLElement {
   return h('div', { class: 'empty' }, h('h2', {}, title), ...rest);
 }
 
-/** A value as readable JSON, with every character that it holds. */
+/** A value as readable JSON, with invisible characters shown. */
 export function json(value: unknown): HTMLElement {
   return h(
     'pre',

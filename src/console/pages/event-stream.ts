@@ -1,4 +1,5 @@
-// Server-sent events over fetch, because EventSource can send neither a header nor notice a connection that is silent.
+// Server-sent events over fetch, because EventSource can neither send headers nor detect a silent
+// connection.
 import { keyHeaders } from './key.ts';
 
 export interface ServerEvent {
@@ -8,9 +9,12 @@ export interface ServerEvent {
 
 export interface EventStreamOptions {
   onEvent(event: ServerEvent): void;
-  /** Called once when the stream is over and `close` was not called: `status` is that of a refusal, 0 for a loss. */
+  /**
+   * Called once at the end of the stream unless `close` was called: `status` is that of a refusal,
+   * 0 for a lost connection.
+   */
   onEnd(status: number): void;
-  /** The longest time without a byte; the server writes at least every 15 seconds. */
+  /** The longest silence; the server writes at least every 15 seconds. */
   silenceMs?: number;
   fetch?: typeof fetch;
 }
@@ -67,9 +71,13 @@ export function openEventStream(
   };
 }
 
-/** Takes text in pieces of any size. Knows what the console writes: `event` and one `data` line, ended by an empty line. */
+/**
+ * Parses text in pieces of any size. It supports the console's format only: `event` and one `data`
+ * line, then an empty line.
+ */
 export function createEventParser(onEvent: (event: ServerEvent) => void): (text: string) => void {
-  // Pieces of the unfinished line, joined once it is complete: a large event comes in many pieces.
+  // Pieces of the unfinished line, joined once it is complete: a large event arrives in many
+  // pieces.
   let pieces: string[] = [];
   let name = 'message';
   let data: string[] = [];

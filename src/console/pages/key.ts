@@ -1,5 +1,6 @@
-// The key of this browser: exchanged once for the code in the address, then sent with every call. It lies in localStorage,
-// whose origin includes the port: unlike a cookie it is never sent to another server of this machine.
+// The key of this browser: exchanged once for the code in the address, then sent with every call.
+// It is in localStorage, whose origin includes the port: unlike a cookie it is never sent to
+// another server of this machine.
 const storageName = 'townhall-console-key';
 
 let key = readStorage();
@@ -24,14 +25,14 @@ export async function fetchKey(): Promise<boolean> {
   return key !== null;
 }
 
-/** The headers that admit a call. */
+/** The headers with the key. */
 export function keyHeaders(): Record<string, string> {
   return key === null ? {} : { authorization: `Bearer ${key}` };
 }
 
 /** Removes a key that the console refuses. */
 export function dropKey(): void {
-  // Another tab may have fetched a new one meanwhile.
+  // Another tab may have fetched a new key meanwhile.
   if (key !== null && readStorage() === key) localStorage.removeItem(storageName);
   key = null;
 }

@@ -1,5 +1,5 @@
-// The frame of the console: navigation, state of the agent, number of pending approvals. It reads the overview every 1.5
-// seconds while the page is visible.
+// The frame of the console: navigation, state of the agent, number of pending approvals. It polls
+// the overview every 1.5 seconds while the page is visible.
 import type { Overview } from './views.ts';
 import { openApprovals } from './approvals.ts';
 import { ask, hideError, Refusal } from './agent-client.ts';
@@ -21,7 +21,7 @@ const pages: Readonly<Record<string, { title: string; open: OpenPage }>> = {
 const refreshMs = 1_500;
 
 const main = find('#main');
-const navigation = find('#rooms');
+const navigation = find('#pages');
 const agent = find('#agent');
 let page: Page = {};
 let pageName = '';
@@ -53,7 +53,7 @@ function open(): void {
   document.title = `${title} · Townhall console`;
   drawNavigation();
   if (overview !== null) page.update?.(overview);
-  // Keyboard and screen reader users are moved to the new content.
+  // Moves keyboard and screen reader users to the new content.
   if (isOther && document.activeElement instanceof HTMLAnchorElement) main.focus({ preventScroll: true });
 }
 
@@ -86,7 +86,7 @@ function drawAgent({ agent: view }: Overview): void {
           pill(view.status === 'running' ? 'here' : view.status, view.status === 'running' ? 'good' : 'wait'),
         ]
       : [
-          h('span', { title: view.url }, `${view.message} The console goes on asking.`),
+          h('span', { title: view.url }, `${view.message} The console keeps trying.`),
           ' ',
           pill(view.state === 'silent' ? 'not answering' : view.state, 'bad'),
         ],
@@ -141,13 +141,13 @@ function signOut(): void {
   fill(
     main,
     empty(
-      'You are not let in',
+      'You are not signed in',
       h(
         'p',
         {},
-        'This page needs an address with a new one-time code. Press Enter in the terminal in which ',
+        'Sign in with a new one-time address. Press Enter in the terminal in which ',
         h('code', {}, 'townhall console'),
-        ' runs, and open the address that it shows.',
+        ' runs, and open the address that it prints.',
       ),
     ),
   );

@@ -1,10 +1,10 @@
-// Writes lines of Markdown into an element as blocks: paragraphs, lists, headings, code. The last line can be a preview,
-// which is discarded when more of it has arrived.
+// Writes lines of Markdown into an element as blocks: paragraphs, lists, headings, code. The last
+// line may be a preview, which is discarded when more of it has arrived.
 import { h, showControls, showOverrides } from './elements.ts';
 
 export interface Blocks {
   addLine(line: string): void;
-  /** The rest of a line whose beginning is final. */
+  /** Adds the rest of a line whose start is final. */
   addRest(rest: string): void;
   /** Nodes that `write` adds stay until `discardPreview`. */
   preview(write: () => void): void;
@@ -19,13 +19,13 @@ type State =
   | { mode: 'fence'; element: HTMLElement; marker: string }
   | { mode: 'plain'; element: HTMLElement };
 
-// Beyond this the text is shown without Markdown: more elements make the page slow.
+// Above this number the text is shown without Markdown: more elements make the page slow.
 const maxElements = 20_000;
 
 export function createBlocks(root: HTMLElement): Blocks {
   const output = createOutput();
   let state: State = { mode: 'none' };
-  /** Where the rest of an unfinished line goes. */
+  /** The parent of the rest of an unfinished line. */
   let lineParent = root;
 
   function addInline(parent: HTMLElement, line: string): void {
@@ -101,7 +101,7 @@ export function createBlocks(root: HTMLElement): Blocks {
   };
 }
 
-/** Appends nodes, counts them, and can remove those of a preview again. */
+/** Appends nodes, counts them, and can remove those of a preview. */
 function createOutput() {
   let elements = 0;
   let preview: { nodes: Set<ChildNode>; elementsBefore: number } | null = null;
@@ -162,7 +162,8 @@ function listMarker(line: string): Marker | null {
     : { isOrdered: match[1] === undefined, start: Number(match[2] ?? 1), rest: match[3] ?? '' };
 }
 
-// Each repetition is bounded and stops at the character that begins the next match, so the search is linear.
+// Each repetition is bounded and stops at the character that starts the next match, so the search
+// is linear.
 const spans =
   /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
 
@@ -174,8 +175,8 @@ function spanOf(match: RegExpExecArray): HTMLElement {
   return link(target ?? bare ?? whole, label ?? bare ?? whole);
 }
 
-// `noopener noreferrer` keeps this page secret from the linked one. The title shows the real address, since the label may
-// claim another.
+// `noopener noreferrer` hides this page from the linked one. The title shows the real address,
+// since the label may differ.
 function link(target: string, label: string): HTMLElement {
   return h(
     'a',

@@ -1,14 +1,15 @@
-// Renders the Markdown that models write most: paragraphs, lists, headings, code, emphasis, links. Anything else stays
-// plain text. Each line of a growing text is parsed once, so a long answer costs no more than its length.
+// Renders the most common Markdown of models: paragraphs, lists, headings, code, emphasis, links.
+// Anything else stays plain text. Each line of a growing text is parsed once, so the work is linear
+// in its length.
 import { h } from './elements.ts';
 import { createBlocks } from './markdown-blocks.ts';
 
 export interface Markdown {
-  /** Shows the text. Only what was appended since the last call is parsed. Never throws. */
+  /** Shows the text. Only the part after the last call's text is parsed. Never throws. */
   update(text: string): void;
 }
 
-// An unfinished line is parsed again with each piece; beyond this length its beginning is final.
+// An unfinished line is parsed again with each piece; beyond this length its start is final.
 const maxOpenLine = 8 * 1024;
 
 export function createMarkdown(root: HTMLElement): Markdown {
@@ -56,7 +57,7 @@ export function renderMarkdown(content: string): HTMLElement {
   return root;
 }
 
-// Not between the halves of a surrogate pair.
+// Avoids a cut within a surrogate pair.
 function cutBefore(content: string, at: number): number {
   const unit = content.charCodeAt(at - 1);
   return unit >= 0xd800 && unit <= 0xdbff ? at - 1 : at;

@@ -1,4 +1,4 @@
-// The messages of a conversation in the page: a view each, kept while the message stays, in reading order.
+// The messages of a conversation on the page: a view for each, in reading order.
 import { button, h } from './elements.ts';
 import { createMessageView, type MessageActions, type MessageView } from './message-view.ts';
 import type { Message } from './thread-state.ts';
@@ -53,7 +53,7 @@ export function createMessageList(
       const earlierCount = messages.length - visible.length;
       showEarlier.textContent = `Show ${Math.min(moreCount, earlierCount)} of ${earlierCount} earlier messages`;
       if (earlierCount > 0) children.push(showEarlier);
-      if (messages.length === 0) children.push(h('p', { class: 'quiet' }, 'Nothing was said yet.'));
+      if (messages.length === 0) children.push(h('p', { class: 'quiet' }, 'No messages yet.'));
       for (const message of visible) {
         const view = viewOf(message, changed);
         const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;
@@ -72,7 +72,7 @@ export function createMessageList(
   };
 }
 
-// Moves only children that are not in their place, since moving an element loses its focus and selection.
+// Moves only children that are out of place, since moving an element loses its focus and selection.
 function arrange(log: HTMLElement, children: readonly Element[]): void {
   for (const [index, child] of children.entries()) {
     const current = log.children[index];

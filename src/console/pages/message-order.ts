@@ -1,7 +1,7 @@
-// The order in which messages are drawn. The log has them as they were completed: six queued prompts stand there before
-// the first answer. Here each prompt stands above the answer of its own run, and those that wait come last.
+// The display order of messages. The log orders them by completion: six queued prompts precede the
+// first answer. Here each prompt precedes the answer of its own run, and queued prompts come last.
 
-/** What the order of a message depends on. */
+/** The inputs of the order. */
 interface Placed {
   id: string;
   role: 'system' | 'user' | 'assistant';
@@ -82,8 +82,8 @@ function createTurns<Message extends Placed>(messages: readonly Message[]): Map<
   return turns;
 }
 
-// A prompt that was given to a running model ends the message at that point: the run goes on with another one. Returns
-// the id of the message that it ended.
+// A steering prompt ends the current message of a running model: the run continues with another
+// message. Returns the id of the ended message.
 function steeredInto(
   messages: readonly Placed[],
   index: number,

@@ -1,14 +1,14 @@
-// One message on the page. Only parts that have changed are drawn again, so that a growing text leaves the selection and
-// opened details above it alone.
+// One message on the page. Only changed parts are redrawn, so that a growing text does not affect a
+// selection or opened details above it.
 import type { UiMessagePart } from '@townhall/agent';
 import { ago, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
 import { createMarkdown, type Markdown } from './markdown.ts';
 import type { Message, Outcome } from './thread-state.ts';
 
 export interface MessageState {
-  /** The tool calls that wait for a decision. */
+  /** Ids of the tool calls with pending approvals. */
   pendingCalls: ReadonlySet<string>;
-  /** How many prompts are ahead of a queued one; null for any other message. */
+  /** The number of prompts before a queued one; null for any other message. */
   queuePosition: number | null;
   outcome: Outcome | undefined;
 }
@@ -74,7 +74,7 @@ export function createMessageView(role: Message['role'], { fork, retry }: Messag
       h('span', { class: 'quiet' }, facts.join(' · ')),
       button('Fork here', () => fork(id), {
         class: 'plain small',
-        title: 'A new session that shares the past up to and with this message',
+        title: 'Creates a session that shares the past up to and including this message',
       }),
     ];
   }
@@ -106,7 +106,7 @@ function outcomeView({ status, reason, hasStarted }: Outcome, retry: () => Promi
 
 interface DrawnPart {
   key: string;
-  /** Of a text part, which grows in place. */
+  /** Set for a text part, which grows in place. */
   markdown: Markdown | null;
 }
 
@@ -196,7 +196,7 @@ function drawFixedPart(
   }
 }
 
-// An address of another scheme, such as `javascript:`, is shown as text and not linked.
+// A URL of another scheme, such as `javascript:`, is shown as text without a link.
 function sourceView({ url, title }: Extract<UiMessagePart, { type: 'source-url' }>): HTMLElement {
   const label = showControls(title ?? url);
   if (!/^https?:\/\//i.test(url)) return h('code', {}, showControls(url));

@@ -1,10 +1,10 @@
-// Messages on their way to the agent: sent one after the other, in the order in which they were written.
+// Messages being sent to the agent: one after the other, in the order in which they were written.
 
 export interface Outgoing {
   text: string;
   files: File[];
   delivery: string;
-  /** The same for a text that is sent again, so that a session takes it once. */
+  /** Stays the same for a repeated text, so that a session accepts it once. */
   id: string;
 }
 
@@ -23,7 +23,9 @@ export function createOutbox({
   deliver(message: Outgoing): Promise<string>;
   onChange(): void;
   onAccepted(sessionId: string): void;
-  /** Gets all unsent messages: those after the refused one would arrive without their context. */
+  /**
+   * Receives all unsent messages: those after the refused one would arrive without their context.
+   */
   onRefused(error: unknown, unsent: readonly Outgoing[]): void;
 }): Outbox {
   const messages: Outgoing[] = [];

@@ -1,8 +1,8 @@
-// The interface between the frame of the console and each of its pages.
+// The interface between the frame of the console and its pages.
 import type { Overview } from './views.ts';
 
 export interface Page {
-  /** Called with each new overview, and after the start when there is one already. */
+  /** Called with each new overview, and after the start if there is one. */
   update?(overview: Overview): void;
   /** Called when the agent is back after it was away. */
   rejoin?(): void;
@@ -11,7 +11,7 @@ export interface Page {
 
 export interface Frame {
   go(hash: string): void;
-  /** The newest one; null before the first. */
+  /** The newest overview; null before the first. */
   overview(): Overview | null;
   /** Reads a new overview now. */
   refresh(): Promise<void>;

@@ -1,4 +1,4 @@
-// The page of plugins: the state of each, and a form for each of its actions.
+// The page of plugins: their states, and a form for each action.
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from './views.ts';
 import { ask, Refusal, showError, trying } from './agent-client.ts';
@@ -26,17 +26,15 @@ export const openPlugins: OpenPage = (root, [selectedName]) => {
       ),
     );
     showCurrent(list);
-    if (plugins.length === 0) return fill(place, empty('No plugins', h('p', {}, 'This agent has none.')));
+    if (plugins.length === 0)
+      return fill(place, empty('No plugins', h('p', {}, 'This agent has no plugins.')));
     if (selectedName === undefined)
       return fill(
         place,
-        empty(
-          'What the agent can do',
-          h('p', {}, 'Choose a plugin to see its actions, and to call them yourself.'),
-        ),
+        empty('Plugins', h('p', {}, 'Choose a plugin to see its actions and to call them.')),
       );
     const plugin = plugins.find(({ name }) => name === selectedName);
-    fill(place, plugin === undefined ? empty('There is no such plugin') : pluginView(plugin));
+    fill(place, plugin === undefined ? empty('This plugin does not exist') : pluginView(plugin));
   }
   void trying(refresh);
   return {
@@ -67,7 +65,7 @@ function pluginView(plugin: PluginView): Node[] {
       { class: 'quiet' },
       h('code', {}, plugin.name),
       managed !== null && [' · changed ', ago(managed.since)],
-      plugin.hasSystem && ' · tells the model something of its own',
+      plugin.hasSystem && ' · adds a text to the prompt',
     ),
     ...(reasons.length === 0
       ? []

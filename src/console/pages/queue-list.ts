@@ -1,4 +1,4 @@
-// The prompts that wait in the queue of a session.
+// The queued prompts of a session.
 import { ask, trying } from './agent-client.ts';
 import { button, fillWhenChanged, h, showControls } from './elements.ts';
 import type { QueuedPrompt } from './thread-state.ts';
@@ -11,7 +11,7 @@ export function drawQueue(parent: HTMLElement, sessionId: string, queue: readonl
       : h(
           'section',
           { class: 'queue', 'aria-label': 'Waiting' },
-          h('h2', {}, queue.length === 1 ? 'One message waits' : `${queue.length} messages wait`),
+          h('h2', {}, queue.length === 1 ? 'One message is queued' : `${queue.length} messages wait`),
           h(
             'ol',
             {},
@@ -27,7 +27,7 @@ function queueItem(sessionId: string, { queueItemId, queuePosition, text }: Queu
     { 'data-queue-item': queueItemId },
     h(
       'span',
-      { class: 'place', title: 'How many are ahead of it, the running one included' },
+      { class: 'place', title: 'How many are before it, including the running one' },
       `${queuePosition}`,
     ),
     h('span', { class: 'grow', title: showControls(text) }, showControls(text)),

@@ -1,12 +1,14 @@
-// Generates a form from a JSON Schema: a widget for each member, a JSON field where no widget fits. The server validates
-// the input; its errors are shown at their members.
+// Generates a form from a JSON Schema: a control for each member, a JSON field where no control
+// fits. The server validates the input; its errors are shown at their members.
 import { button, fill, h } from './elements.ts';
 
 export interface SchemaForm {
   element: HTMLElement;
-  /** The input without empty members. Throws a FieldError for a JSON field that does not hold JSON. */
+  /** The input without empty members. Throws a FieldError for a JSON field with invalid JSON. */
   read(): Record<string, unknown>;
-  /** Replaces the errors, by path such as `times` or `edits[0].text`. Returns those without a field. */
+  /**
+   * Replaces the errors, by path such as `times` or `edits[0].text`. Returns those without a field.
+   */
   showErrors(errors: readonly { path: string; message: string }[]): { path: string; message: string }[];
 }
 
@@ -41,7 +43,10 @@ interface Field {
   element: HTMLElement;
   /** Undefined for an empty field. */
   read(): unknown;
-  /** The path is relative to this field; empty for the field itself. False when it leads to no field. */
+  /**
+   * The path is relative to this field; empty for the field itself. False when it leads to no
+   * field.
+   */
   setError(path: string, message: string): boolean;
   clear(): void;
 }
@@ -70,7 +75,7 @@ export function createSchemaForm(schema: Schema, name: string): SchemaForm {
 
 function emptyField(): Field {
   return {
-    element: h('p', { class: 'quiet' }, 'It takes nothing.'),
+    element: h('p', { class: 'quiet' }, 'It has no input.'),
     read: () => undefined,
     setError: () => false,
     clear: () => {},
@@ -182,7 +187,8 @@ function numberWidget(
   const bounds = minimum !== undefined && maximum !== undefined ? `${minimum} to ${maximum}` : '';
   const control = h('input', {
     ...shared,
-    // A control of type `number` drops text that is not a number, and the server could not name the error.
+    // A control of type `number` would drop text that is not a number, and the server could not
+    // report it.
     type: 'text',
     inputmode: type === 'integer' ? 'numeric' : 'decimal',
     placeholder: placeholder || bounds,
@@ -248,7 +254,7 @@ function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control
         'label',
         { for: control.id },
         schema.title ?? name,
-        isRequired && h('span', { class: 'required', title: 'It has to be given' }, ' *'),
+        isRequired && h('span', { class: 'required', title: 'Required' }, ' *'),
       ),
       control,
       schema.description !== undefined && help,
@@ -342,7 +348,7 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
   };
 }
 
-// `edits[0].text` is `edits`, then `0`, then `text`.
+// Splits `edits[0].text` into `edits`, `0` and `text`.
 function split(path: string): { name: string; rest: string } {
   const [, name = '', rest = ''] = /^\[?([^.[\]]*)\]?\.?(.*)$/s.exec(path) ?? [];
   return { name, rest };

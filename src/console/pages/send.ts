@@ -21,7 +21,10 @@ export interface Recipient {
   chatId: string | null;
 }
 
-/** Resolves to the id of the session that accepted the prompt. `options` are further members of the operation. */
+/**
+ * Resolves to the id of the session that accepted the prompt. `options` are further members of the
+ * operation.
+ */
 export async function sendPrompt(
   { sessionId, chatId }: Recipient,
   prompt: Prompt,
@@ -48,7 +51,7 @@ export async function sendPrompt(
 export async function readAttachment(file: File): Promise<Attachment> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = '';
-  // In chunks, since a call takes a limited number of arguments.
+  // In chunks, since the number of arguments of a call is limited.
   for (let index = 0; index < bytes.length; index += 8_192)
     text += String.fromCharCode(...bytes.subarray(index, index + 8_192));
   return {

@@ -1,11 +1,11 @@
-// The page of services: their states, the buttons that change them, and their commands.
+// The page of services: states, controls and commands.
 import type { ServiceState } from '@townhall/agent';
 import { ask, Refusal, showError, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, json, pill } from './elements.ts';
 import type { OpenPage } from './page.ts';
 
-export const openServices: OpenPage = (root, _path, rooms) => {
+export const openServices: OpenPage = (root, _path, frame) => {
   const rows = h('div', { class: 'cards' }, loading());
   fill(
     root,
@@ -13,7 +13,7 @@ export const openServices: OpenPage = (root, _path, rooms) => {
       'div',
       { class: 'page' },
       h('h1', {}, 'Services'),
-      h('p', { class: 'quiet' }, 'What runs beside the agent.'),
+      h('p', { class: 'quiet' }, 'Long-running parts of the agent.'),
       rows,
     ),
   );
@@ -28,10 +28,10 @@ export const openServices: OpenPage = (root, _path, rooms) => {
         if (services.length === 0)
           return empty(
             'No services',
-            h('p', {}, 'Plugins bring them, and the configuration can name programs.'),
+            h('p', {}, 'Plugins add them, and the configuration can list programs.'),
           );
         return services.map((service) => {
-          const card = createCard(service.name, rooms.refresh);
+          const card = createCard(service.name, frame.refresh);
           cards.set(service.name, card);
           return card.element;
         });

@@ -1,5 +1,5 @@
-// Reads a session and follows its events. A browser has few connections for one host, so a hidden page closes its stream
-// after a while and opens it again when it is visible.
+// Reads a session and follows its events. A browser has few connections per host, so a hidden page
+// closes its stream after a while and opens it again when it is visible.
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
 import { ask, Refusal, showError } from './agent-client.ts';
 import { openEventStream, type EventStream, type ServerEvent } from './event-stream.ts';
@@ -7,9 +7,10 @@ import type { RunView } from './views.ts';
 import { createThread, unexplainedRuns, type Thread } from './thread.ts';
 
 export interface SessionSource {
-  session: Session;
+  /** As it was last read. */
+  readonly session: Session;
   thread(): Thread;
-  /** Opens the stream again at once, such as when the agent is back. */
+  /** Reconnects at once, for example when the agent is back. */
   rejoin(): void;
   close(): void;
 }
@@ -53,7 +54,7 @@ export async function openSession(sessionId: string, changed: () => void): Promi
 
   function reconnect(status: number): void {
     stream = null;
-    // After a 401 the frame of the page asks for a new login.
+    // After a 401 the frame of the page shows the login.
     if (status !== 401) timer = setTimeout(join, reconnectMs);
   }
 
@@ -64,7 +65,7 @@ export async function openSession(sessionId: string, changed: () => void): Promi
       changed();
       join();
     } catch {
-      // The agent is away: try again as after a lost stream.
+      // The agent is away: retry as after a lost stream.
       if (!isClosed) timer = setTimeout(() => void readAgain(), reconnectMs);
     }
   }
@@ -77,7 +78,9 @@ export async function openSession(sessionId: string, changed: () => void): Promi
   document.addEventListener('visibilitychange', onVisibility);
   join();
   return {
-    session,
+    get session() {
+      return session;
+    },
     thread: () => thread,
     rejoin: join,
     close() {
@@ -104,7 +107,7 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
       ...(cursor === undefined ? {} : { cursor }),
     });
     messages.push(...items);
-    // The first page has the oldest sequence number; events that are applied twice do no harm.
+    // The first page has the oldest sequence number; applying events twice is harmless.
     if (page === 0) seq = upTo;
     if (nextCursor === null) break;
     cursor = nextCursor;

@@ -1,4 +1,4 @@
-// The page of sessions of every kind: the list, or one session.
+// The page of sessions of all kinds: the list, or one session.
 import type { Session } from '@townhall/agent';
 import { ask, trying } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
@@ -9,7 +9,7 @@ import type { OpenPage, Page } from './page.ts';
 
 const kinds = ['sdk', 'chat', 'dashboard', 'execute'] as const;
 
-// The most that the list shows; further sessions are found by their kind.
+// Maximum length of the list; a filter by kind finds further sessions.
 const maxListed = 500;
 const pageSize = 50;
 
@@ -91,7 +91,7 @@ function createForm(go: (hash: string) => void): HTMLFormElement {
   const title = h('input', {
     type: 'text',
     id: 'title',
-    placeholder: 'a title, if you like',
+    placeholder: 'an optional title',
     maxlength: 500,
     autocomplete: 'off',
   });
@@ -126,7 +126,7 @@ function drawRows(rows: HTMLElement, items: readonly Session[]): void {
     items.length === 0
       ? empty(
           'No sessions here',
-          h('p', {}, 'Begin one above, or ', h('a', { href: '#/chat' }, 'write to the agent'), '.'),
+          h('p', {}, 'Create one above, or ', h('a', { href: '#/chat' }, 'write to the agent'), '.'),
         )
       : table(items),
   );

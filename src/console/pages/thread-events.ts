@@ -1,5 +1,5 @@
-// Applies the events of a session to its state. Every handler is idempotent, so an event that comes twice or late leads to
-// the same state.
+// Applies the events of a session to its state. Every handler is idempotent, so a repeated or late
+// event leads to the same state.
 import type { SessionEvent } from '@townhall/agent';
 import {
   addRemark,
@@ -79,7 +79,7 @@ const toolHandlers: Handlers = {
   'tool.denied': (state, event) =>
     endToolCall(state, event, { state: 'output-error', errorText: event.reason }),
   'approval.requested': (state, event) => {
-    // Without an expiry the policy has decided it at once.
+    // Without an expiry the policy has decided at once.
     if (event.expiresAt !== null) state.approvals.set(event.approvalId, event);
     markRun(state, event.runId);
   },
@@ -117,14 +117,27 @@ const runHandlers: Handlers = {
   'run.settled': settleRun,
   'run.retrying': (state, { runId, code }) =>
     addRemark(state, runId, `The model did not answer (${code}); it is asked again.`),
+  'run.waiting': (state, { runId, reason, until }) =>
+    addRemark(
+      state,
+      runId,
+      `${reason === 'rate_limited' ? 'The model is at its limit' : 'The model is out of order'}; it is asked again at ${new Date(until).toLocaleTimeString()}.`,
+    ),
+  'run.warning': (state, { runId, message }) => addRemark(state, runId, message, 'bad'),
+  'context.pruned': (state, { runId, outputs, tokens }) =>
+    addRemark(
+      state,
+      runId,
+      `${outputs} old outputs of tools were removed from the context: about ${tokens} tokens.`,
+    ),
   'compaction.ended': (state, { runId, outcome, tokensBefore, tokensAfter }) =>
     outcome === 'completed'
       ? addRemark(
           state,
           runId,
-          `The conversation so far was summed up: ${tokensBefore} tokens became ${tokensAfter}.`,
+          `The conversation was summarized: ${tokensBefore} tokens became ${tokensAfter}.`,
         )
-      : addRemark(state, runId, 'The conversation could not be summed up.', 'bad'),
+      : addRemark(state, runId, 'The conversation could not be summarized.', 'bad'),
 };
 
 const handlers: Handlers = {
@@ -135,9 +148,9 @@ const handlers: Handlers = {
   ...runHandlers,
 };
 
-/** False when the session has to be read anew. Unknown events are ignored. */
+/** False when the session has to be read again. Unknown events are ignored. */
 export function applyEvent(state: ThreadState, event: SessionEvent): boolean {
-  // Text and tools change no order; queue, runs and messages do.
+  // Events of text and tools do not change the order; those of queue, runs and messages do.
   if (!/^(?:part|tool)\./.test(event.type)) state.ordered = undefined;
   if ('seq' in event) {
     if (event.seq <= state.seq) return true;

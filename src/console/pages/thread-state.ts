@@ -1,4 +1,5 @@
-// The state of a session on a page, as its events build it up, and the changes that several events share.
+// The state of a session on a page, built from its events, and the changes that several events
+// share.
 import type { QueueItem, Session, SessionEvent, UiMessage, UiMessagePart } from '@townhall/agent';
 import type { RunView } from './views.ts';
 import { orderMessages } from './message-order.ts';
@@ -13,7 +14,7 @@ export interface Message {
   isOpen: boolean;
 }
 
-/** A tool call that waits for a decision. */
+/** A tool call with a pending approval. */
 export interface PendingApproval {
   approvalId: string;
   toolCallId: string;
@@ -30,7 +31,7 @@ export interface QueuedPrompt {
   text: string;
 }
 
-/** How a run ended that did not complete. */
+/** The end of a run that did not complete. */
 export interface Outcome {
   status: 'failed' | 'cancelled' | 'interrupted' | 'expired';
   /** Null where the agent gave none. */
@@ -39,7 +40,7 @@ export interface Outcome {
   hasStarted: boolean;
 }
 
-/** A line between messages, such as about a compaction. */
+/** A line between messages, for example about a compaction. */
 export interface Remark {
   afterMessageId: string | null;
   tone: 'plain' | 'bad';
@@ -64,11 +65,11 @@ export interface ThreadState {
   activeRunId: string | null;
   title: string | null;
   isArchived: boolean;
-  /** The sequence number of the last event that is included. */
+  /** The sequence number of the last applied event. */
   seq: number;
-  /** Messages that look different since they were drawn. */
+  /** Ids of messages whose view has to be redrawn. */
   changed: Set<string>;
-  /** The messages in reading order; undefined when they have to be sorted anew. */
+  /** The messages in reading order; undefined when they have to be sorted again. */
   ordered: Message[] | undefined;
 }
 
@@ -78,7 +79,7 @@ export interface ThreadStart {
   seq: number;
   queue: readonly QueueItem[];
   approvals: readonly PendingApproval[];
-  /** Those whose outcome the messages do not tell. */
+  /** Runs whose outcome the messages do not contain. */
   runs: readonly RunView[];
 }
 
@@ -112,7 +113,10 @@ export function createState({ session, messages, seq, queue, approvals, runs }: 
   return state;
 }
 
-/** Adds or replaces a message; a completed one moves to its place in the log, where a reload would read it. */
+/**
+ * Adds or replaces a message; a completed one moves to its place in the log, where a reload would
+ * show it.
+ */
 export function putMessage(
   state: ThreadState,
   { id, role, parts, metadata = {} }: UiMessage,
@@ -147,7 +151,7 @@ export function answerOf(state: ThreadState, runId: string): Message | undefined
   );
 }
 
-/** The part, created when it is new; undefined when its message is complete and holds it already. */
+/** The part, created if it is new; undefined when its message is complete and contains it. */
 export function ensureTextPart(
   state: ThreadState,
   { messageId, partId, partType }: { messageId: string; partId: string; partType: TextPart['type'] },
@@ -178,7 +182,9 @@ export function endToolCall(
   state.changed.add(message.id);
 }
 
-/** Adds a line after the run's answer or, without one, after the last message that is not queued. */
+/**
+ * Adds a line after the run's answer or, without one, after the last message that is not queued.
+ */
 export function addRemark(
   state: ThreadState,
   runId: string | undefined,
@@ -192,12 +198,12 @@ export function addRemark(
   state.remarks.push({ afterMessageId: answer?.id ?? last?.id ?? null, text, tone });
 }
 
-/** Marks the messages of a run, whose place in the queue or whose approval has changed. */
+/** Marks the messages of a run whose queue position or approval has changed. */
 export function markRun(state: ThreadState, runId: string | undefined): void {
   for (const message of state.messages.values()) if (message.runId === runId) state.changed.add(message.id);
 }
 
-/** Removes what the run left open and records how it ended. */
+/** Removes the open parts of a run and records its outcome. */
 export function settleRun(
   state: ThreadState,
   { runId, outcome: status, error }: Extract<SessionEvent, { type: 'run.settled' }>,

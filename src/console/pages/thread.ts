@@ -1,4 +1,5 @@
-// A session as a page shows it: messages, queue, pending approvals, status. It has no DOM; events go in, views come out.
+// A session for display: messages, queue, pending approvals, status. It has no DOM; events go in,
+// views come out.
 import type { QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
 import { applyEvent } from './thread-events.ts';
 import {
@@ -28,11 +29,11 @@ export interface Thread {
   activeRunId(): string | null;
   title(): string | null;
   isArchived(): boolean;
-  /** The sequence number of the last event that is included. */
+  /** The sequence number of the last applied event. */
   seq(): number;
-  /** The messages that look different since the last call. */
+  /** Ids of messages that changed since the last call. */
   takeChanged(): Set<string>;
-  /** False when the session has to be read anew. */
+  /** False when the session has to be read again. */
   apply(event: SessionEvent): boolean;
 }
 
@@ -62,7 +63,7 @@ export function createThread(start: ThreadStart): Thread {
   };
 }
 
-// An answer tells its own early end; a prompt tells that of a run that never started.
+// An answer shows its own early end; a prompt shows that of a run that never started.
 function outcomeOf(state: ThreadState, { role, runId, metadata }: Message): Outcome | undefined {
   const runOutcome = runId === null ? undefined : state.outcomes.get(runId);
   if (role === 'user') return runOutcome?.hasStarted === false ? runOutcome : undefined;
@@ -71,7 +72,7 @@ function outcomeOf(state: ThreadState, { role, runId, metadata }: Message): Outc
   return { status, reason: runOutcome?.reason ?? null, hasStarted: true };
 }
 
-/** The runs whose outcome the messages and the queue do not tell, newest first. */
+/** Runs whose outcome is in neither messages nor queue, newest first. */
 export function unexplainedRuns({
   messages,
   queue,

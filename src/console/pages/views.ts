@@ -1,23 +1,26 @@
-// What the console's own operations return to the pages, and the arguments of a plugin call.
+// Results of the console's own operations, and the arguments of a plugin call.
 import type { Approval, ManagedPluginState, PluginSummary, RunStatus, ServiceState } from '@townhall/agent';
 
 /** Which of its two contracts the agent serves. */
 export type Variant = 'current' | 'classic';
 
-/** What every page shows; the pages poll it. */
+/** The data of every page; the pages poll it. */
 export interface Overview {
   agent: AgentView;
-  /** Of all sessions that wait for an answer, the newest fifty. */
+  /** Pending approvals of all sessions, the newest fifty. */
   approvals: (Approval & { sessionTitle: string | null })[];
   services: ServiceState[];
 }
 
-/** `away` cannot be reached; `silent` takes connections and does not answer; `refused` does not accept the token. */
+/**
+ * `away`: unreachable; `silent`: accepts connections and does not answer; `refused`: does not
+ * accept the token.
+ */
 export type AgentView =
   | { state: 'here'; url: string; name: string; status: string; variant: Variant }
   | { state: 'away' | 'silent' | 'refused'; url: string; message: string };
 
-/** A plugin as the page shows it; only the current variant has `managed`. */
+/** A plugin for display; only the current variant has `managed`. */
 export type PluginView = PluginSummary & { managed: ManagedPluginState | null };
 
 /** The state of a run, without its output. */

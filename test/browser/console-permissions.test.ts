@@ -1,0 +1,61 @@
+// Permission rules in the console: an approval creates one, and the page of approvals lists and removes it.
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
+import { calls, says } from '../support/scripted-gateway.ts';
+
+const pictures = join(import.meta.dirname, '../../build/console-permissions');
+
+describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }, () => {
+  let world: ConsoleBrowser;
+  let page: Page;
+  beforeAll(async () => {
+    await mkdir(pictures, { recursive: true });
+    world = await openConsoleBrowser({});
+    page = await world.open();
+  });
+  afterAll(async () => {
+    expect(world?.mistakes).toEqual([]);
+    await world?.close();
+  });
+
+  test('allow a command always and ask again after their removal', async () => {
+    let turn = 0;
+    world.gateway.answer((request) => {
+      if (request.prompt.at(-1)?.role === 'tool') return says(`Run ${turn}.`);
+      turn += 1;
+      return calls({ name: 'shell_run', input: { command: 'echo yes' }, id: `call_${turn}` });
+    });
+    const send = async (text: string): Promise<void> => {
+      await page.getByRole('textbox', { name: 'Message' }).fill(text);
+      await page.keyboard.press('Enter');
+    };
+    const card = page.getByRole('region', { name: 'Approval of shell_run' });
+    await page.goto(`${world.served.url}/#/chat`);
+    await page.getByText('here', { exact: true }).waitFor();
+    await send('First.');
+    await card.getByRole('button', { name: 'Always in this project' }).click();
+    await page.getByText('Run 1.').waitFor();
+    await send('Second.');
+    await page.getByText('Run 2.').waitFor();
+    expect(await card.count()).toBe(0);
+
+    await page.goto(`${world.served.url}/#/approvals`);
+    const rule = page.locator('[data-permission]');
+    await rule.getByText('shell.run: echo yes').waitFor();
+    for (const width of [1280, 390]) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.screenshot({ path: join(pictures, `permissions-${width}.png`) });
+    }
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await rule.getByRole('button', { name: 'Remove' }).click();
+    await rule.waitFor({ state: 'detached' });
+
+    await page.goto(`${world.served.url}/#/chat`);
+    await send('Third.');
+    await card.getByRole('button', { name: 'Deny' }).click();
+    await page.getByText('Run 3.').waitFor();
+  });
+});
