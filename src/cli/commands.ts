@@ -1,5 +1,5 @@
-// The list of commands. Each file is loaded only when its command is called, so that the overview does not wait for the
-// code of a server. To add a command, add its file and one entry here.
+// The list of commands. Each file is loaded only when its command runs, so that the overview does
+// not load a server's code. To add a command, add its file and one entry here.
 import type { CommandEntry } from './command-line/command.ts';
 
 /** In the order of the overview. */
@@ -22,17 +22,17 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'init',
-    summary: 'Create a project with a service of its own, ready to deploy.',
+    summary: 'Create a project with one service, ready to deploy.',
     load: () => import('./commands/init.ts'),
   },
   {
     name: 'deploy',
-    summary: 'Deploy the project in this folder without refusing a request.',
+    summary: 'Deploy the project in this folder without downtime.',
     load: () => import('./commands/deploy.ts'),
   },
   {
     name: 'city',
-    summary: 'Look after what was deployed: status, rollback, stop, start, logs.',
+    summary: 'Operate the deployed project: status, rollback, stop, start, logs.',
     load: () => import('./commands/city.ts'),
   },
   {
@@ -62,22 +62,22 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'env',
-    summary: 'Seal stored secrets under a new master key, and list the keys in use.',
+    summary: 'Seal stored secrets with a new master key, and list the keys in use.',
     load: () => import('./commands/env.ts'),
   },
   {
     name: 'db',
-    summary: 'Back the database up, restore it, or bring it up to date.',
+    summary: 'Back up, restore or migrate the database.',
     load: () => import('./commands/db.ts'),
   },
   {
     name: 'doctor',
-    summary: 'Check the machine, the settings and the data, and say what to do about each problem.',
+    summary: 'Check the machine, the settings and the data, with advice for each problem.',
     load: () => import('./commands/doctor.ts'),
   },
   {
     name: 'completions',
-    summary: 'Print completions for bash, zsh or fish.',
+    summary: 'Print shell completions for bash, zsh or fish.',
     load: async () => ({
       command: (await import('./commands/completions.ts')).completionsCommand(commands),
     }),

@@ -1,9 +1,10 @@
-// The process of the command line: its streams, its environment and its end. run.ts runs the command.
+// The process of the command line: streams, environment and exit. run.ts runs the command.
 import type { CommandContext } from './command-line/command.ts';
 import { errorMessage } from './command-line/error-message.ts';
 import { runTownhall } from './run.ts';
 
-// A reader may close the pipe (`| head -1`). Servers and deployments go on; their output is dropped.
+// A reader may close the pipe (`| head -1`). Servers and deployments keep running; their output is
+// dropped.
 let outputError: NodeJS.ErrnoException | undefined;
 process.stdout.on('error', (error) => {
   outputError ??= error;
@@ -32,8 +33,8 @@ function exitCodeOf(code: number): number {
   return code === 0 ? 1 : code;
 }
 
-// A command closes what it opened before it returns. If something still keeps the process alive, end it after this, so
-// that a service manager sees an exit.
+// A command closes everything before it returns. If something still keeps the process alive, end it
+// after this time, so that a service manager sees an exit.
 const exitTimeoutMs = 10_000;
 
 function exitAfterTimeout(): void {
@@ -44,7 +45,7 @@ function exitAfterTimeout(): void {
 }
 
 void runTownhall(process.argv.slice(2), context).then((code) => {
-  // The empty write calls back once everything before it was written or refused.
+  // The empty write calls back once all earlier writes have ended.
   process.stdout.write('', (error) => {
     outputError ??= error ?? undefined;
     process.exitCode = exitCodeOf(code);

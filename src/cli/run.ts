@@ -1,4 +1,5 @@
-// Runs one command line: finds the command, runs it, and turns an error into a line and an exit code.
+// Runs one command line: finds the command, runs it, and converts an error into a line and an exit
+// code.
 import { SettingError } from '../kernel/settings.ts';
 import { enableCodeCache } from './command-line/code-cache.ts';
 import type { CommandContext } from './command-line/command.ts';
@@ -9,7 +10,10 @@ import { suggestion } from './command-line/suggestion.ts';
 import { version } from './command-line/version.ts';
 import { commands } from './commands.ts';
 
-/** Resolves with the exit code: 0 is success, 1 a failure, 2 an unknown command or option or an unreadable setting. */
+/**
+ * Resolves with the exit code: 0 is success, 1 a failure, 2 an unknown command or
+ * option or an unreadable setting.
+ */
 export async function runTownhall(words: readonly string[], context: CommandContext): Promise<number> {
   const [name, ...rest] = words;
   const { print, printError } = context;

@@ -1,4 +1,4 @@
-// `townhall call` as an operator uses it: another process, beside a running gateway and a running agent.
+// `townhall call` in a process of its own, beside a running gateway and a running agent.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -43,7 +43,7 @@ async function call(
 }
 const hasScript = spawnSync('script', ['--version']).status === 0;
 
-/** A server that would be paid for every request. */
+/** A server that counts requests: a call to it would be a paid one. */
 async function countingServer(): Promise<{ url: string; requests(): number; close(): void }> {
   let requests = 0;
   const server = createServer((_request, response) => {
@@ -61,7 +61,7 @@ const gateway = (words: string[], from?: Parameters<typeof call>[1]) =>
   call(['gateway', ...words, '--url', world.url], from);
 
 describe('townhall call', () => {
-  test.each(['', '.', '..'])('refuses %j for a part of the path before anything is sent', async (value) => {
+  test.each(['', '.', '..'])('refuses %j as a path parameter before sending anything', async (value) => {
     const server = await countingServer();
     try {
       const outcome = await call(['agent', 'sessions.get', `sessionId=${value}`, '--url', server.url]);
@@ -75,7 +75,7 @@ describe('townhall call', () => {
     }
   });
 
-  test('logs an administrator in by a body from standard input, and does with the session what the contract has', async () => {
+  test('logs in with a body from standard input and uses the session', async () => {
     const login = await gateway(['admin.login', '--body', '-', '--json'], {
       input: JSON.stringify({ admin_id: testAdministrator.adminId, password: testAdministrator.password }),
     });
@@ -109,7 +109,7 @@ describe('townhall call', () => {
     expect(page.next_cursor).toEqual(expect.any(String));
   });
 
-  test('prints an answer for reading, and a stream as it comes', async () => {
+  test('prints an answer for reading and a stream as it arrives', async () => {
     const token = world.userToken;
     const answer = await gateway(['ai.generateText', 'model=local/echo', 'prompt=How do I log in?'], {
       token,
@@ -137,7 +137,7 @@ describe('townhall call', () => {
     JSON.stringify({ model: 'local/flite', text: 'A town hall.', format: 'wav' }),
   ];
 
-  test('writes sound into a new file for its owner alone', async () => {
+  test('writes audio into a new file readable by its owner only', async () => {
     const token = world.userToken;
     const file = join(folder, 'speech.wav');
     expect(await gateway([...speech, '--output', file], { token })).toMatchObject({ code: 0, screen: '' });
@@ -145,7 +145,7 @@ describe('townhall call', () => {
     expect((await stat(file)).mode & 0o777).toBe(0o600);
   });
 
-  test('writes sound into a pipe', async () => {
+  test('writes audio into a pipe', async () => {
     const { code, screen } = await gateway(speech, { token: world.userToken });
     expect(code).toBe(0);
     expect(screen.slice(0, 4)).toBe('RIFF');
@@ -160,20 +160,20 @@ describe('townhall call', () => {
     expect(existsSync(file)).toBe(false);
   });
 
-  test('makes no call for an output file that is there', async () => {
+  test('makes no call when the output file exists', async () => {
     const paid = await countingServer();
     const file = join(folder, 'there.wav');
     await writeFile(file, 'kept');
     expect(await call(['gateway', ...speech, '--url', paid.url, '--output', file])).toMatchObject({
       code: 1,
-      screen: expect.stringContaining('there.wav: it is there already'),
+      screen: expect.stringContaining('there.wav: it exists already'),
     });
     expect(paid.requests()).toBe(0);
     expect(await readFile(file, 'utf8')).toBe('kept');
     paid.close();
   });
 
-  test.skipIf(!hasScript)('makes no call for sound on a terminal', async () => {
+  test.skipIf(!hasScript)('makes no call for audio on a terminal', async () => {
     const paid = await countingServer();
     const words = [
       process.execPath,
@@ -228,7 +228,7 @@ describe('townhall call', () => {
     });
   });
 
-  test('says what the server refuses: the code, the message, the member, the request', async () => {
+  test('prints the code, message, member and request id of an error', async () => {
     const refusal = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi'], {
       token: world.userToken,
     });
@@ -258,14 +258,14 @@ describe('townhall call', () => {
       ['gateway', 'ai.createChatCompletion', 'messages=hello'],
       'messages takes array',
     ],
-    ['two bodies', ['gateway', 'env.upsertVariable', 'key=A', '--body', '{}'], 'not as both'],
-    ['a body where none belongs', ['gateway', 'accounts.getMe', '--body', '{}'], 'takes no body'],
+    ['two bodies', ['gateway', 'env.upsertVariable', 'key=A', '--body', '{}'], 'not by both'],
+    ['a body where none belongs', ['gateway', 'accounts.getMe', '--body', '{}'], 'has no body'],
     ['an address that is none', ['gateway', 'accounts.getMe', '--url', 'localhost'], '--url'],
   ])('refuses %s without calling the server', async (_what, words, sentence) => {
     expect(await call(words)).toMatchObject({ code: 2, screen: expect.stringContaining(sentence) });
   });
 
-  test('sends the credential of a local edition to this machine alone', async () => {
+  test('sends the credential of a local edition to this machine only', async () => {
     await mkdir(join(folder, 'data'), { recursive: true });
     await writeFile(join(folder, 'data/local.token'), 'th_usr_local\n');
     const authorizations: (string | undefined)[] = [];
@@ -290,7 +290,7 @@ describe('townhall call', () => {
     });
   });
 
-  test('lists every operation of the contract, and says what one takes without calling it', async () => {
+  test('lists every operation and describes one without calling it', async () => {
     const listed = await call(['gateway']);
     const operations = await readOperations('gateway');
     expect(
@@ -301,7 +301,7 @@ describe('townhall call', () => {
     ).toEqual(operations.map(({ operationId }) => operationId));
     const described = await call(['gateway', 'credits.grantCredits', '--describe']);
     expect(described.screen).toMatch(
-      /POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required: A user/,
+      /POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required: The id of a user/,
     );
     const asJson = await call(['gateway', 'credits.grantCredits', '--describe', '--json']);
     expect(JSON.parse(asJson.screen)).toMatchObject({
@@ -313,9 +313,9 @@ describe('townhall call', () => {
     });
   });
 
-  // What the command reads from the document by itself is held here for all of it.
+  // The command derives this from the document itself, so check it for every operation.
   test.each(['gateway', 'agent'] as const)(
-    'knows of each operation of the %s where its members go',
+    'finds the location of each member of the %s operations',
     async (surface) => {
       for (const { operationId, path, members, bodyType, isBodyOpen } of await readOperations(surface)) {
         const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name);

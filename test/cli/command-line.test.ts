@@ -1,4 +1,4 @@
-// Parsing and help as they follow from a command's table entry, without a process.
+// Parsing and help of a command, as derived from its table entry, without a process.
 import { describe, expect, test } from 'vitest';
 import { action, type Command } from '../../src/cli/command-line/command.ts';
 import { renderHelp } from '../../src/cli/command-line/help.ts';
@@ -78,13 +78,13 @@ describe('runCommand', () => {
     [['item', 'ad'], 'Did you mean "townhall box item add"?'],
     [['item', 'add'], 'say "townhall box item add NAME [KEY=VALUE ...]"; see --help.'],
     [['item', 'color', 'gren'], 'Did you mean "townhall box item color green"?'],
-    [['item', 'color', 'red', 'twice'], '"twice" has no meaning here'],
-    [['itm'], '"itm" has no meaning here; see --help. Did you mean "townhall box item"?'],
+    [['item', 'color', 'red', 'twice'], '"twice" is not part of this command'],
+    [['itm'], '"itm" is not part of this command; see --help. Did you mean "townhall box item"?'],
     [['item', 'add', 'vase', '--coats', '2'], '--coats belongs to "townhall box item color red|green"'],
     [['--siz', '4'], 'there is no option --siz here; see --help. Did you mean --size?'],
     [['--size'], 'the option --size takes a value.'],
     [['item', 'add', 'vase', '--fragile=yes'], 'the option --fragile takes no value.'],
-    [['--size', '1', '--size', '2'], 'the option --size is given twice.'],
+    [['--size', '1', '--size', '2'], 'the option --size is set twice.'],
   ])('refuses %j and says what to type', async (words, sentence) => {
     const refusal = runBox(...words);
     await expect(refusal).rejects.toThrow(SettingError);
@@ -95,12 +95,12 @@ describe('runCommand', () => {
 describe('renderHelp', () => {
   const help = renderHelp('box', boxCommand([]));
 
-  test('lists the actions with what they take', () => {
+  test('lists the actions with their arguments', () => {
     expect(help).toMatch(/^Usage: townhall box \[OPTIONS\]\n {7}townhall box COMMAND \[OPTIONS\]\n/);
     expect(help).toMatch(/^ {2}townhall box item color red\|green +Paint the items\.$/m);
   });
 
-  test('names the actions of an option that not all take', () => {
+  test('names the actions of an option that only some accept', () => {
     expect(help).toContain('  --coats NUMBER  item color: how many coats.');
   });
 

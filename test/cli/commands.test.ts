@@ -1,4 +1,5 @@
-// What every command promises: help, usage errors with 2, failures with 1, and the listening line.
+// Common behaviour of every command: help, exit code 2 for usage errors and 1 for failures, and the
+// listening line.
 import { execFile } from 'node:child_process';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -39,9 +40,9 @@ describe('the command line', () => {
     }
   });
 
-  // A server logs JSON anyway, and a completion script is no result.
+  // A server always logs JSON, and a completion script is no result.
   test.each(commands.filter(({ name }) => !['start', 'gateway', 'completions'].includes(name)))(
-    'prints the result of $name as JSON when asked',
+    'prints the result of $name as JSON on request',
     async ({ load }) => {
       const { command } = await load();
       expect(command.actions.flatMap((entry) => [...optionsOf(entry).keys()])).toContain('json');
@@ -55,7 +56,7 @@ describe('the command line', () => {
     [['admin', 'setpu'], 'Did you mean "townhall admin setup"?'],
     [['agent', 'token', 'crate'], 'Did you mean "townhall agent token create"?'],
     [['completions', 'bahs'], 'Did you mean "townhall completions bash"?'],
-  ])('suggests for %j what was probably meant', async (words, sentence) => {
+  ])('suggests the probable word for %j', async (words, sentence) => {
     const { code, screen } = await runCommandLine(words);
     expect(code).toBe(2);
     expect(screen).toContain(sentence);
@@ -77,10 +78,10 @@ describe('the command line', () => {
     [['gateway', 'now'], '"now"'],
     [['start', 'now'], '"now"'],
     [['doctor', 'now'], '"now"'],
-    [['gateway', '--port', '1', '--port', '2'], '--port is given twice'],
+    [['gateway', '--port', '1', '--port', '2'], '--port is set twice'],
     [['admin', 'promote'], 'townhall admin setup'],
     [[], 'Usage'],
-  ])('refuses %j with 2 and names what is wrong', async (words, sentence) => {
+  ])('refuses %j with 2 and names the wrong part', async (words, sentence) => {
     const { code, screen } = await runCommandLine(words);
     expect(code).toBe(2);
     expect(screen).toContain(sentence);
@@ -90,7 +91,7 @@ describe('the command line', () => {
   test.each([
     [0, ['gateway', '--help'], 'townhall gateway'],
     [2, ['gateway', '--nonsense', '1'], '--nonsense'],
-  ])('ends its process with the code %i of %j', async (code, words, sentence) => {
+  ])('exits with the code %i for %j', async (code, words, sentence) => {
     const run = townhall(words, { cwd: folder });
     expect(await run.ended).toBe(code);
     expect(run.screen()).toContain(sentence);
@@ -98,7 +99,7 @@ describe('the command line', () => {
 });
 
 describe('standard output', () => {
-  /** Runs the command in a shell; returns its exit code and what it wrote to standard error. */
+  /** Runs the command in a shell; returns its exit code and its standard error. */
   const printed = async (words: string, into: string): Promise<{ code: number; complaints: string }> => {
     const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${into}`;
     const ended = await shell('bash', ['-c', script], { cwd: folder }).catch(
@@ -165,7 +166,7 @@ describe('townhall gateway', () => {
   });
   afterAll(() => place?.remove());
 
-  test('logs one listening line and ends with 0 on SIGTERM', async () => {
+  test('logs one listening line and exits with 0 on SIGTERM', async () => {
     const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
     const [, url] = await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
     expect((await fetch(`${url}/ready`)).status).toBe(200);
@@ -179,7 +180,7 @@ describe('townhall gateway', () => {
     expect(lines.filter(({ msg }) => msg === 'listening')).toEqual([expect.objectContaining({ url })]);
   });
 
-  test('ends with 1 for a port in use and names the setting', async () => {
+  test('exits with 1 for a port in use and names the setting', async () => {
     const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
     const [, port = ''] = await run.waitFor(/"url":"http:\/\/127\.0\.0\.1:(\d+)"/);
     const cwd = await mkdtemp(join(folder, 'second-'));

@@ -1,5 +1,5 @@
-// The completion scripts, each loaded by its own shell and asked as with the tab key. A shell that is not installed is
-// skipped with a warning.
+// The completion scripts, each loaded by its own shell and triggered as by the Tab key. A shell
+// that is not installed is skipped with a warning.
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -27,7 +27,7 @@ function inShell(shell: Shell, args: readonly string[]): string[] {
     .filter((line) => line !== '');
 }
 
-// In a terminal of its own, where what the completion finds is printed where it would be shown.
+// zsh needs a terminal of its own; the overridden `compadd` prints each match.
 const zshProgram = `
 zmodload zsh/zpty
 zpty asked zsh -f -i
@@ -53,15 +53,15 @@ while zpty -r asked line; do
 done
 `;
 
-/** What the tab key offers after the line. */
-const offered: Record<Shell, (line: string) => string[]> = {
+/** Words that the Tab key offers after the line. */
+const completionsOf: Record<Shell, (line: string) => string[]> = {
   bash(line) {
     const words = line.split(' ');
     const program = `source ./townhall.bash; COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _townhall; printf '%s\\n' "\${COMPREPLY[@]}"`;
     return inShell('bash', ['-c', program]);
   },
   zsh: (line) => inShell('zsh', ['-c', zshProgram, 'zsh', line]),
-  // A word and what it means, with a tab between.
+  // fish prints a word and its description, separated by a tab.
   fish: (line) =>
     inShell('fish', ['-c', `source ./townhall.fish; complete -C '${line}'`]).map(
       (word) => word.split('\t')[0] ?? '',
@@ -90,13 +90,13 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
     ['townhall db backup FILE --da', ['--data-dir', '--database-path', '--database-url']],
     ['townhall --', ['--help', '--version']],
   ])('completes "%s"', (line, words) => {
-    expect(offered[shell](line).sort()).toEqual([...words].sort());
+    expect(completionsOf[shell](line).sort()).toEqual([...words].sort());
   });
 
-  // In bash it is an option of the function, which only a terminal looks at.
+  // In bash, files are an option of `complete` that only a terminal applies.
   test.skipIf(!isHere || shell === 'bash')('offers files where no fixed word follows', () => {
-    expect(offered[shell]('townhall db backup a-f')).toEqual(['a-file']);
-    expect(offered[shell]('townhall db a-f')).toEqual([]);
+    expect(completionsOf[shell]('townhall db backup a-f')).toEqual(['a-file']);
+    expect(completionsOf[shell]('townhall db a-f')).toEqual([]);
   });
 
   test.runIf(isHere && shell === 'zsh')('works after "source" too', () => {

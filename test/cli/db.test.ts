@@ -1,5 +1,6 @@
-// A backup of the gateway's database, or of an agent's, and its restore on a fresh host, on both engines: everything is
-// there again under the same master key, and under a wrong one or none nothing starts and nothing is changed.
+// Backup of a gateway's or an agent's database and its restore on a fresh host, on both engines.
+// With the same master key everything is back; with a wrong key or none nothing starts and nothing
+// changes.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -15,7 +16,7 @@ import { silentLog } from '../support/databases.ts';
 import { startInstalledPostgres, type InstalledPostgres } from '../support/installed-postgres.ts';
 import { townhall } from './townhall.ts';
 
-// Several servers, one after the other.
+// Each test starts several servers, one after the other.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 const isPostgres = inject('databaseSource')?.engine === 'postgres';
@@ -37,7 +38,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** The environment by which a host finds its database; a fresh one each. */
+/** The environment of a new host, with a database of its own. */
 async function host(name: string): Promise<Record<string, string>> {
   if (installed === null) return { DATABASE_PATH: join(folder, name, 'townhall.db') };
   const admin = await connect({ url: installed.url }, { log: silentLog });
@@ -74,7 +75,7 @@ async function serve(env: Record<string, string>) {
   };
 }
 
-/** Where an agent of that host keeps its data. */
+/** The agent's data folder on that host. */
 async function agentHost(name: string): Promise<Record<string, string>> {
   const { DATABASE_URL } = await host(name);
   return {
@@ -97,7 +98,7 @@ async function serveAgent(env: Record<string, string>) {
   };
 }
 
-/** A digest over every row of the gateway's tables, without opening anything that a server would. */
+/** A digest of every row of the gateway's tables, read without starting a server. */
 async function contents(env: Record<string, string>): Promise<string> {
   const options =
     env['DATABASE_URL'] === undefined ? { path: env['DATABASE_PATH'] ?? '' } : { url: env['DATABASE_URL'] };
@@ -120,7 +121,7 @@ async function contents(env: Record<string, string>): Promise<string> {
 }
 
 describe.skipIf(isPostgres && installed === null)('townhall db', () => {
-  test('a restored host works under the same key; under a wrong key or none nothing is restored, started or changed', async () => {
+  test('restores a host with the same key and refuses a wrong one', async () => {
     const first = { ...(await host('first')), TOWNHALL_MASTER_KEY: masterKey };
     const server = await serve(first);
     await server.admin.env.upsertVariable({ key: 'SHOP_KEY', value: 'CANARY-shop-key' });
@@ -143,11 +144,11 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     });
     expect(beside.screen).toContain('…');
     expect((await stat(file)).mode & 0o777).toBe(0o600);
-    // The server goes on, and a backup is never written over.
+    // The source server runs on, and a second backup must not overwrite the first.
     expect((await server.admin.bureaus.listBureaus()).items.map(({ bureau_id: id }) => id)).toContain('shop');
     expect(await run(['db', 'backup', file], first)).toMatchObject({
       code: 1,
-      screen: expect.stringContaining('is there already'),
+      screen: expect.stringContaining('exists already'),
     });
     await server.stop();
     const dump =
@@ -178,7 +179,7 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
       screen: expect.stringContaining('already'),
     });
 
-    // What the start of a server refuses, it has not touched.
+    // A refused start must leave the database unchanged.
     const before = await contents(fresh);
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
       const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...fresh, ...key });
@@ -196,7 +197,7 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     await again.stop();
   });
 
-  test("an agent's sessions and tokens are there again on a fresh host, and neither database is restored as the other", async () => {
+  test("restores an agent's sessions and tokens, and refuses the other kind", async () => {
     const first = await agentHost('helper');
     const agent = await serveAgent(first);
     const issued = await run(['agent', 'token', 'create', '--json'], first);
@@ -239,13 +240,13 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     if (!isPostgres) expect((await stat(fresh['AGENT_DATA_DIR'] ?? '')).mode & 0o077).toBe(0);
   });
 
-  test('refuses what is no backup, a backup of the other engine, and a broken one, and leaves nothing behind', async () => {
+  test('refuses broken files and backups of the other engine, and leaves nothing behind', async () => {
     const fresh = { ...(await host('other')), TOWNHALL_MASTER_KEY: masterKey };
     const file = join(folder, 'foreign.backup');
     await writeFile(file, 'a letter');
     expect(await run(['db', 'restore', file], fresh)).toMatchObject({
       code: 1,
-      screen: expect.stringContaining('no backup'),
+      screen: expect.stringContaining('not a backup'),
     });
     await writeFile(file, isPostgres ? Buffer.from([0x1f, 0x8b, 8, 0]) : 'PGDMP and more');
     expect(await run(['db', 'restore', file], fresh)).toMatchObject({
@@ -261,7 +262,7 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     if (!isPostgres) expect(await readdir(join(folder, 'other'))).toEqual([]);
   });
 
-  test('migrate brings a database up to date without serving, and says that it is', async () => {
+  test('migrate updates a database without serving and reports it', async () => {
     const fresh = { ...(await host('migrated')), TOWNHALL_MASTER_KEY: masterKey };
     if (isPostgres) {
       expect(await run(['db', 'migrate'], fresh)).toMatchObject({
@@ -302,10 +303,10 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
       DATABASE_URL: url,
       PATH: tools,
     });
-    // Unless the client programs that are installed here are as new as the server of the tests.
+    // Skip this when the installed client programs are as new as the test server.
     expect(
       ended.code === 0 ||
-        /pg_dump is (?:not here|of version \d+).*Install the client programs/.test(ended.screen),
+        /pg_dump (?:is not installed|has version \d+).*Install the client programs/.test(ended.screen),
     ).toBe(true);
   });
 

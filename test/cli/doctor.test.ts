@@ -1,4 +1,4 @@
-// The doctor finds what is wrong, says what to do about it, changes nothing, and shows no secret.
+// `townhall doctor` finds problems, says how to solve them, changes nothing and shows no secret.
 import { createHash } from 'node:crypto';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
@@ -71,13 +71,13 @@ describe('checkJournalDisk', () => {
     ['ramfs', 0x858458f6, 'fail'],
     ['overlayfs', 0x794c7630, 'warn'],
     ['ext4', 0xef53, 'ok'],
-  ])('judges a journal on %s', async (_name, type, state) => {
+  ])('reports a journal on %s', async (_name, type, state) => {
     expect(await checkJournalDisk(folder, async () => type)).toMatchObject({ check: 'journal', state });
   });
 });
 
 describe('townhall doctor', () => {
-  test('finds everything well beside a running server', async () => {
+  test('reports no problem beside a running server', async () => {
     await world.admin.env.upsertVariable({ key: 'ANTHROPIC_API_KEY', value: 'CANARY-anthropic-key' });
     const { code, findings, of } = await examine([]);
     expect(findings.filter(({ state }) => state === 'fail')).toEqual([]);
@@ -98,15 +98,15 @@ describe('townhall doctor', () => {
     for (const { state, next } of findings) expect(state === 'ok').toBe(next === null);
   });
 
-  test('says on the screen what is well and what is not, with what to do', async () => {
+  test('prints each check with its state and advice', async () => {
     const run = townhall(['doctor', '--port', '0'], {
       cwd: folder,
       env: { ...env, AGENT_PORT: '0', MODELS_FILE: join(folder, 'absent.json') },
     });
     expect(await run.ended).toBe(1);
     expect(run.screen()).toMatch(/^ok {4}node {13}Node v\d+/m);
-    expect(run.screen()).toMatch(/^fail {2}providers[^\n]*\n {20,}Look at MODELS_FILE/m);
-    expect(run.screen()).toMatch(/1 to mend, \d to look at\.\n$/);
+    expect(run.screen()).toMatch(/^fail {2}providers[^\n]*\n {20,}Check MODELS_FILE/m);
+    expect(run.screen()).toMatch(/1 failed, \d with a warning\.\n$/);
   });
 
   test('names a taken port and whether a Townhall holds it', async () => {
@@ -128,7 +128,7 @@ describe('townhall doctor', () => {
     stranger.close();
   });
 
-  test('tells a wrong master key and a missing one, with the server stopped, and changes nothing', async () => {
+  test('tells a wrong master key from a missing one and changes nothing', async () => {
     await world.close();
     const before = await foldersDigest();
     expect((await examine([])).of('master key')).toMatchObject({ state: 'ok' });
@@ -143,7 +143,7 @@ describe('townhall doctor', () => {
     expect(await foldersDigest()).toBe(before);
   });
 
-  test('tells a database that is away from one that refuses the login, without the password', async () => {
+  test('tells an unreachable database from a refused login, without the password', async () => {
     const away = await examine([], { DATABASE_URL: 'postgres://someone:CANARY-password@127.0.0.1:1/none' });
     expect(away).toMatchObject({ code: 1 });
     expect(away.of('database')).toMatchObject({
@@ -152,7 +152,7 @@ describe('townhall doctor', () => {
     });
   });
 
-  test('finds a folder that others can read and a file in the place of one, and makes none', async () => {
+  test('finds a readable folder and a file in place of one, and creates none', async () => {
     const open = join(folder, 'open');
     await mkdir(open);
     await chmod(open, 0o755);
@@ -172,7 +172,7 @@ describe('townhall doctor', () => {
     await expect(stat(join(folder, 'absent'))).rejects.toThrow('ENOENT');
   });
 
-  test('refuses an option that it does not have with 2', async () => {
+  test('refuses an unknown option with 2', async () => {
     expect(await townhall(['doctor', '--cure'], { cwd: folder, env }).ended).toBe(2);
   });
 });
@@ -192,7 +192,7 @@ async function portFinding(port: string): Promise<Finding | undefined> {
   return findings.find(({ check }) => check === 'port gateway');
 }
 
-/** Of what an operator would miss: the key and the media. The engine's own files change when it is opened. */
+/** A digest of the key and the media. The engine's own files change whenever it is opened. */
 async function foldersDigest(): Promise<string> {
   const path = env['DATABASE_PATH'];
   if (path === undefined) return '';

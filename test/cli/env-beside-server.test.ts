@@ -1,4 +1,5 @@
-// `townhall env rewrap` beside a running local edition: the command asks the server, which holds the embedded database.
+// `townhall env rewrap` with a running local edition: the command asks the server, which holds the
+// embedded database.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +10,7 @@ import { townhall } from './townhall.ts';
 
 const keys = [newMasterKey(), newMasterKey()] as const;
 
-test('a rewrap with a key that the server lacks is refused', { timeout: 180_000 }, async () => {
+test('refuses a rewrap with a key that the server lacks', { timeout: 180_000 }, async () => {
   const cwd = await mkdtemp(join(tmpdir(), 'townhall-cli-env-'));
   const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
     cwd,

@@ -1,4 +1,4 @@
-// `townhall env rewrap`, beside a running server and without one.
+// `townhall env rewrap`, with a running server and without one.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { listKeys } from './env-keys.ts';
 import { townhall } from './townhall.ts';
 
-// Six processes one after the other, on a machine that is busy with other tests.
+// Starts six processes one after the other; the limit allows for a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
 const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
@@ -36,7 +36,7 @@ const rewrap = async (env: Record<string, string>): Promise<{ rewrapped: number;
 };
 
 describe('townhall env rewrap', () => {
-  test('moves the stored values to the new key while a server serves, and again without one', async () => {
+  test('moves stored values to the new key with and without a server', async () => {
     const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
     const first = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
@@ -65,7 +65,7 @@ describe('townhall env rewrap', () => {
     expect(third.rewrapped).toBe(2);
   });
 
-  test('fails without the key, and says so', async () => {
+  test('fails without the key and says so', async () => {
     const run = townhall(['env', 'rewrap'], { cwd: folder, env: { ...where, TOWNHALL_MASTER_KEY: keys[0] } });
     expect(await run.ended).toBe(2);
     expect(run.screen()).toContain('Nothing was changed');

@@ -1,4 +1,4 @@
-// Runs a command within the test's process, which saves the second that a process takes to start. Only for commands that
+// Runs a command in the test's own process, which saves a second per run. Only for commands that
 // neither read standard input nor keep running.
 import { runCommand } from '../../src/cli/command-line/parse.ts';
 import { commands } from '../../src/cli/commands.ts';
@@ -6,13 +6,13 @@ import { runTownhall } from '../../src/cli/run.ts';
 
 export interface CommandResult {
   code: number;
-  /** The lines of standard output. */
+  /** Lines of standard output. */
   output: string[];
-  /** The lines of standard error. */
+  /** Lines of standard error. */
   errors: string[];
 }
 
-/** `words` are those behind `townhall`. Rejects with what the command throws. */
+/** `words` are the arguments after `townhall`. Rejects with the command's error. */
 export async function runInProcess(
   [name, ...words]: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
@@ -33,8 +33,9 @@ export async function runInProcess(
 }
 
 /**
- * Runs a whole command line: an error becomes a line on the screen and an exit code, as in a process. With `cwd` the
- * process of the tests is in that folder meanwhile, so such calls must not overlap.
+ * Runs a whole command line: an error becomes a line of output and an exit code, as in a process.
+ * `cwd` changes the working directory of the test process meanwhile, so such calls must not
+ * overlap.
  */
 export async function runCommandLine(
   words: readonly string[],

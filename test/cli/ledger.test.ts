@@ -1,4 +1,4 @@
-// `townhall ledger show` and `townhall ledger journal`, beside a running gateway.
+// `townhall ledger show` and `townhall ledger journal` with a running gateway.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +29,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** An allotment of 300 credits for a new key of the local user; the user's id. */
+/** Opens an allotment of 300 credits for a new key of the local user; returns the user's id. */
 async function openAllotment(): Promise<string> {
   const store = sqlAllotmentStore(world.database);
   const [user] = await world.sql<{ userId: string; bureauId: string }[]>`
@@ -49,7 +49,7 @@ async function openAllotment(): Promise<string> {
   return user.userId;
 }
 
-/** A journal of another ledger that was put aside; its name. */
+/** Puts a journal of another ledger aside; returns its name. */
 async function leaveAside(): Promise<string> {
   const directory = journalDirectory({ path: join(folder, 'journal'), log: silentLog });
   const journal = await directory.open('gen-former');
@@ -85,7 +85,7 @@ describe('townhall ledger show', () => {
 });
 
 describe('townhall ledger journal', () => {
-  test('lists what was put aside', async () => {
+  test('lists journals that were put aside', async () => {
     expect((await runInProcess(['ledger', 'journal', 'list'], env)).output).toEqual([
       'No journal was put aside.',
     ]);
@@ -109,7 +109,7 @@ describe('townhall ledger journal', () => {
     expect(abandoned).toMatchObject({ journalId, generation });
   });
 
-  test('discards a journal with --yes alone', async () => {
+  test('discards a journal only with --yes', async () => {
     const name = await leaveAside();
     await expect(runInProcess(['ledger', 'journal', 'discard', name], env)).rejects.toThrow('--yes');
     await runInProcess(['ledger', 'journal', 'discard', name, '--yes'], env);

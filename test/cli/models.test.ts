@@ -1,4 +1,5 @@
-// `townhall models check`: what it says of providers that are well, ill, and not configured, beside a server and without.
+// `townhall models check`: its report on working, failing and unconfigured providers, with a server
+// and without.
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -56,7 +57,7 @@ describe('townhall models check', () => {
     await writeFile(join(folder, 'models.json'), JSON.stringify({ providers, models }));
   }
 
-  test('is content when all that is configured answers, and names what is not configured', async () => {
+  test('exits with 0 when all configured providers answer', async () => {
     await declare({ acme: 'ok' });
     const run = townhall(['models', 'check'], { cwd: folder, env });
     expect(await run.ended, run.screen()).toBe(0);
@@ -65,7 +66,7 @@ describe('townhall models check', () => {
     expect(run.screen()).toContain('openai (OPENAI_API_KEY is not set)');
   });
 
-  test('says with 1 what is wrong with each, never its key', async () => {
+  test('exits with 1 and names each failure, never a key', async () => {
     await declare(
       {
         well: 'ok',
@@ -105,7 +106,7 @@ describe('townhall models check', () => {
     });
     expect(of('idle')).toMatchObject({ state: 'not_configured' });
     expect(run.screen()).not.toContain(key);
-    // Once each: a check that tries again would hide what it is there to show.
+    // Called once each: a retry would hide the failure that the check looks for.
     expect(provider.calls.length - before).toBe(5);
   });
 
@@ -120,7 +121,7 @@ describe('townhall models check', () => {
     await server.ended;
   });
 
-  test('needs no database before the first start, and makes none', async () => {
+  test('creates no database before the first start', async () => {
     await declare({ acme: 'ok' });
     const empty = await mkdtemp(join(folder, 'empty-'));
     const run = townhall(['models', 'check'], {
@@ -132,7 +133,7 @@ describe('townhall models check', () => {
     expect(await readdir(empty)).toEqual([]);
   });
 
-  test('refuses with 2 what it does not know', async () => {
+  test('refuses unknown names with 2', async () => {
     const run = townhall(['models', 'list'], { cwd: folder, env });
     expect(await run.ended).toBe(2);
     expect(run.screen()).toContain('townhall models check');

@@ -1,4 +1,4 @@
-// The commands of operators: machine credentials and the audit log, beside a running server and without.
+// Commands for machine credentials and the audit log, with a running server and without.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ afterAll(async () => {
 const run = (...words: string[]) => runCommandLine(words, { cwd: folder, env });
 
 describe('townhall admin token', () => {
-  test('makes a credential that works at once, lists it and revokes it', async () => {
+  test('creates, lists and revokes a credential that works at once', async () => {
     const creation = await run(
       'admin',
       'token',
@@ -79,7 +79,7 @@ describe('townhall admin token', () => {
     [['revoke'], 2, 'revoke ID'],
     [['revoke', 'adm_nobody'], 1, 'no such machine credential'],
     [['renew'], 2, 'admin token create'],
-  ])('%j ends with %i', async (words, code, sentence) => {
+  ])('%j exits with %i', async (words, code, sentence) => {
     const ended = await run('admin', 'token', ...words);
     expect(ended).toMatchObject({ code });
     expect(ended.screen).toContain(sentence);
@@ -87,7 +87,7 @@ describe('townhall admin token', () => {
 });
 
 describe('townhall audit verify', () => {
-  test('passes a whole log beside the running server, and by itself', async () => {
+  test('passes an intact log with and without a running server', async () => {
     await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     expect(await run('audit', 'verify')).toMatchObject({
@@ -105,7 +105,7 @@ describe('townhall audit verify', () => {
     expect(await run('audit', 'verify', '--head', 'short')).toMatchObject({ code: 2 });
   });
 
-  test('ends with 1 and names the entry that was altered', async () => {
+  test('exits with 1 and names the altered entry', async () => {
     const database = await connect(place.options, { log: silentLog });
     const [entry] = await database.sql<
       { entryId: string }[]

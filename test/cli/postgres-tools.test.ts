@@ -1,4 +1,4 @@
-// The environment in which pg_dump and pg_restore find a database.
+// The environment variables by which pg_dump and pg_restore find a database.
 import { describe, expect, test } from 'vitest';
 import { connectionVariables } from '../../src/cli/data/postgres-tools.ts';
 
@@ -10,7 +10,7 @@ describe('connectionVariables', () => {
     ['?ssl=true', 'verify-full', 'system'],
     ['?sslmode=verify-full&sslrootcert=/etc/ca.pem', 'verify-full', '/etc/ca.pem'],
     ['?sslrootcert=system', 'verify-full', 'system'],
-  ])('asks for TLS as the gateway does with %j', (query, mode, root) => {
+  ])('uses TLS as the gateway does with %j', (query, mode, root) => {
     const variables = connectionVariables(`postgres://user:p%40ss@db.example/town${query}`);
     expect(variables).toMatchObject({
       PGHOST: 'db.example',

@@ -1,4 +1,5 @@
-// Every start that is refused: it ends by itself, with a code and a line that names the setting, and holds nothing.
+// Every start that is refused: the process exits by itself with a code and a line that names the
+// setting, and holds no resources.
 import { once } from 'node:events';
 import { existsSync, globSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -22,7 +23,7 @@ interface RefusedStart {
   env: Record<string, string>;
   code: 1 | 2;
   says: RegExp;
-  /** Written below the working directory before the start. */
+  /** Files to write into the working directory before the start. */
   files?: Record<string, string>;
   folders?: readonly string[];
 }
@@ -210,7 +211,7 @@ const refusedStarts: readonly RefusedStart[] = [
     commands: ['gateway'],
     env: { TOWNHALL_PROJECT: '/nonexistent' },
     code: 1,
-    says: /\/nonexistent is no project/,
+    says: /\/nonexistent is not a project/,
   },
   {
     title: 'a HOST of another machine',
@@ -358,7 +359,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Runs the command to its own end; one that hangs is killed and shows up as the signal's name. */
+/** Runs the command to its end; a hanging one is killed and reported by its signal. */
 async function refusedScreen(
   command: string,
   env: Record<string, string>,
@@ -371,7 +372,7 @@ async function refusedScreen(
   return { code, screen: run.screen() };
 }
 
-/** The screen has no stack, no secret and not the line of the exit's deadline; no data folder is held. */
+/** The output has no stack, no secret and no exit-deadline line; no data folder is locked. */
 function expectClean(screen: string, cwd: string): void {
   expect(screen).not.toMatch(/\n {4}at |CANARY|was still open/);
   expect(globSync('**/townhall.pid', { cwd })).toEqual([]);
@@ -379,7 +380,7 @@ function expectClean(screen: string, cwd: string): void {
 
 describe('a refused start', () => {
   test.each(rows)(
-    'ends "$command" with $code for $title',
+    'exits "$command" with $code for $title',
     async ({ command, env, files = {}, folders = [], ...expected }) => {
       const cwd = await mkdtemp(join(folder, 'start-'));
       for (const path of folders) await mkdir(join(cwd, path), { recursive: true });
@@ -402,7 +403,7 @@ describe('a refused start', () => {
     ['agent', 'AGENT_PORT'],
     ['agent', 'AGENT_METRICS_PORT'],
     ['console', 'CONSOLE_PORT'],
-  ] as const)('ends "%s" with 1 for a taken %s before data is made', async (command, setting) => {
+  ] as const)('exits "%s" with 1 for a taken %s before it creates data', async (command, setting) => {
     const cwd = await mkdtemp(join(folder, 'port-'));
     const { port } = server.address() as AddressInfo;
     const { code, screen } = await refusedScreen(command, { ...token, [setting]: String(port) }, cwd);
@@ -415,7 +416,7 @@ describe('a refused start', () => {
   });
 
   test.each(['gateway', 'start'] as const)(
-    'ends "%s" over a database that another process holds',
+    'exits "%s" for a database that another process holds',
     async (command) => {
       const cwd = await mkdtemp(join(folder, 'held-'));
       const holder = townhall(['gateway'], { cwd, env: anyPort });
@@ -440,9 +441,9 @@ describe('a refused start', () => {
 });
 
 describe('a wrong value', () => {
-  // Text of any form is right for these; whether it can be used shows when the start uses it.
+  // These settings accept any text; a wrong value fails when the start uses it.
   const free =
-    /(?:HOST|PATH|DIR|FILE|WORKSPACE|PLUGINS|PLUGIN_CONFIG|PROJECT|SERVICE_NAME|OTLP_HEADERS|ALLOW_HOST|ADMIN_PASSWORD|MASTER_KEY|MASTER_KEY_PREVIOUS)$/;
+    /(?:HOST|PATH|DIR|FILE|WORKSPACE|PLUGINS|PLUGIN_CONFIG|PROJECT|SANDBOX_READ|SERVICE_NAME|OTLP_HEADERS|ALLOW_HOST|ADMIN_PASSWORD|MASTER_KEY|MASTER_KEY_PREVIOUS)$/;
   const tables: [
     string,
     Readonly<Record<string, Setting<unknown>>>,

@@ -1,4 +1,4 @@
-// docs/guides/settings.md lists every setting as its table has it.
+// docs/guides/settings.md lists every setting as its table defines it.
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -9,7 +9,7 @@ import type { SettingsTable } from '../../src/cli/command-line/command.ts';
 
 const guide = readFileSync(path.join(import.meta.dirname, '../../docs/guides/settings.md'), 'utf8');
 
-/** The lines of the table under a heading of the guide. */
+/** Lines of the table below a heading of the guide. */
 function tableUnder(heading: string): string[] {
   const [section = ''] = guide.split(`\n## ${heading}\n`)[1]?.split('\n## ', 1) ?? [];
   return section.split('\n').filter((line) => line.startsWith('| `'));

@@ -1,4 +1,4 @@
-// The newcomer's door: one command, and what its screen says to paste.
+// `townhall start`: the first command of a new user and the call and the link that it prints.
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -16,7 +16,7 @@ import type { Run } from './townhall.ts';
 const shell = promisify(execFile);
 const hasCurl = existsSync('/usr/bin/curl');
 
-test('a start that comes to nothing leaves the first password to the next', async () => {
+test('prints the first password at the next start after a failed one', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
   const busy = createServer();
   busy.listen(0, '127.0.0.1');
@@ -28,12 +28,12 @@ test('a start that comes to nothing leaves the first password to the next', asyn
       env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: String(port) },
     });
     expect(await first.ended).toBe(1);
-    expect(first.screen()).toContain('give another port with AGENT_PORT');
+    expect(first.screen()).toContain('set another port with AGENT_PORT');
     const second = townhall(['start'], {
       cwd: folder,
       env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0' },
     });
-    await second.waitFor(/administrator +admin, password \S+ \(shown only now\)/);
+    await second.waitFor(/admin +admin, password \S+ \(shown only now\)/);
     second.process.kill('SIGINT');
     expect(await second.ended).toBe(0);
   } finally {
@@ -42,7 +42,29 @@ test('a start that comes to nothing leaves the first password to the next', asyn
   }
 });
 
-test('keeps the secrets of the gateway from an agent that works in the same folder', async () => {
+test('refuses a taken or wrong port of the console before it opens data', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+  const busy = createServer();
+  busy.listen(0, '127.0.0.1');
+  await once(busy, 'listening');
+  const { port } = busy.address() as AddressInfo;
+  const start = (consolePort: string) =>
+    townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: consolePort } });
+  try {
+    const second = start(String(port));
+    expect(await second.ended).toBe(1);
+    expect(second.screen()).toContain('set another port with CONSOLE_PORT');
+    const wrong = start('many');
+    expect(await wrong.ended).toBe(2);
+    expect(wrong.screen()).toContain('CONSOLE_PORT');
+    expect(existsSync(join(folder, 'data'))).toBe(false);
+  } finally {
+    busy.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('hides the gateway’s secrets from an agent in the same folder', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
   const masterKeyFile = join(folder, 'keys', 'sealing');
   await mkdir(join(folder, 'keys'));
@@ -60,8 +82,8 @@ test('keeps the secrets of the gateway from an agent that works in the same fold
     },
   });
   try {
-    const [, token] = await run.waitFor(/AGENT=(\S+)/);
     const [, url] = await run.waitFor(/agent +(http\S+)/);
+    const token = (await readFile(join(folder, 'data', 'agent', 'agent.token'), 'utf8')).trim();
     await mkdir(join(folder, 'pictures'), { recursive: true });
     await writeFile(join(folder, 'pictures', 'a.txt'), 'a picture');
     await writeFile(join(folder, 'data', 'townhall.db', 'master.key'), 'an older key');
@@ -115,14 +137,14 @@ test('refuses a workspace within the data folder of the gateway', async () => {
   }
 });
 
-// The local edition is the embedded database; a PostgreSQL has nothing to add here.
+// The local edition uses the embedded database; PostgreSQL would add nothing here.
 describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start', () => {
   let folder: string;
   let run: Run;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
     run = townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0' } });
-    await run.waitFor(/Ctrl-C ends it/);
+    await run.waitFor(/How do I add/);
   });
   afterAll(async () => {
     run?.process.kill('SIGKILL');
@@ -130,45 +152,62 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('says what it is busy with before it serves', () => {
+  test('prints its progress before it serves', () => {
     expect(run.screen()).toMatch(
-      /opening the embedded database …[\s\S]*starting the agent …[\s\S]*Paste these/,
+      /opening the embedded database …[\s\S]*starting the agent …[\s\S]*is running/,
     );
   });
 
-  test.skipIf(!hasCurl)('shows calls that work as pasted', async () => {
-    const lines = run.screen().split('\n');
-    const calls = lines.filter((line) => line.startsWith('curl '));
-    const names = lines.filter((line) => /^(TOKEN|AGENT)=/.test(line)).join('\n');
-    expect(calls).toHaveLength(5);
-    const answers = await Promise.all(
-      calls.map(
-        async (call) =>
-          (await shell('bash', ['-c', `${names}\n${call.replace(/^curl/, 'curl -sS --fail-with-body')}`]))
-            .stdout,
-      ),
-    );
-    expect(JSON.parse(answers[0] ?? '')).toMatchObject({ ok: true });
-    const catalog = JSON.parse(answers[1] ?? '') as { items: { id: string }[] };
-    expect(catalog.items.map(({ id }) => id)).toContain('local/guide');
-    const message = JSON.parse(answers[2] ?? '') as { parts: { text: string }[] };
+  test.skipIf(!hasCurl)('prints a call that works as pasted', async () => {
+    const [call = ''] = /curl [\s\S]*?(?=\n$)/.exec(run.screen()) ?? [];
+    const { stdout } = await shell('bash', ['-c', call.replace(/^curl/, 'curl -sS --fail-with-body')], {
+      cwd: folder,
+    });
+    const message = JSON.parse(stdout) as { parts: { text: string }[] };
     expect(message.parts.at(-1)?.text).toContain('MODELS_FILE');
-    expect(answers[3]).toMatch(/^data: \{[\s\S]*data: \[DONE\]\n\n$/);
-    expect(JSON.parse(answers[4] ?? '')).toMatchObject({ success: true, finishReason: 'stop' });
   });
 
-  test('keeps the tokens in files for their owner alone', async () => {
-    const tokens = { 'local.token': /TOKEN=(\S+)/, 'agent/agent.token': /AGENT=(\S+)/ };
-    for (const [name, pattern] of Object.entries(tokens)) {
+  test('fits its screen into 80 columns and fifteen lines', () => {
+    const lines = run.screen().trimEnd().split('\n');
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80);
+    expect(lines.slice(lines.findIndex((line) => line.includes('is running'))).length).toBeLessThan(15);
+  });
+
+  test('prints a link that opens the console signed in, once', async () => {
+    const [link = ''] = /http\S+\/open\?code=\S+/.exec(run.screen()) ?? [];
+    const { origin, searchParams } = new URL(link);
+    const redeem = () =>
+      fetch(`${origin}/open`, {
+        method: 'POST',
+        headers: { origin, 'content-type': 'application/json' },
+        body: JSON.stringify({ code: searchParams.get('code') }),
+      });
+    const first = await redeem();
+    expect(first.status).toBe(200);
+    const { key } = (await first.json()) as { key: string };
+    const overview = await fetch(`${origin}/call/console.overview`, {
+      method: 'POST',
+      headers: { origin, 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      body: '{}',
+    });
+    expect(await overview.json()).toMatchObject({ agent: { state: 'here' } });
+    expect((await redeem()).ok).toBe(false);
+  });
+
+  test('stores the tokens in files readable by their owner only', async () => {
+    for (const [name, prefix] of Object.entries({
+      'local.token': 'th_usr_',
+      'agent/agent.token': 'th_agt_',
+    })) {
       const path = join(folder, 'data', name);
       expect((await stat(path)).mode & 0o777, name).toBe(0o600);
-      expect(await readFile(path, 'utf8')).toBe(`${run.screen().match(pattern)?.[1]}\n`);
+      expect(await readFile(path, 'utf8')).toMatch(new RegExp(`^${prefix}\\w+\n$`));
     }
   });
 
-  test('makes the first administrator once, and one that can log in', async () => {
+  test('creates the first administrator, who can log in', async () => {
     const [, url] = await run.waitFor(/gateway +(http\S+)/);
-    const [, adminId, password] = await run.waitFor(/administrator +(\S+), password (\S+) /);
+    const [, adminId, password] = await run.waitFor(/admin +(\S+), password (\S+) /);
     const answer = await fetch(`${url}/v1/admin/login`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -177,17 +216,18 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     expect(answer.status).toBe(200);
   });
 
-  test('ends with 0 on an interrupt, keeps its data, and comes back with the same token', async () => {
-    const before = run.screen().match(/TOKEN=(\S+)/)?.[1];
+  test('exits with 0 on SIGINT and restarts with the same token', async () => {
+    const readToken = () => readFile(join(folder, 'data', 'local.token'), 'utf8');
+    const before = await readToken();
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(0);
     run = townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0' } });
-    await run.waitFor(/Ctrl-C ends it/);
-    expect(run.screen().match(/TOKEN=(\S+)/)?.[1]).toBe(before);
-    expect(run.screen()).not.toContain('administrator');
+    await run.waitFor(/How do I add/);
+    expect(await readToken()).toBe(before);
+    expect(run.screen()).toMatch(/admin +a new password: \S.* admin reset/);
   });
 
-  test('says which port is taken and ends with 1', async () => {
+  test('names the taken port and exits with 1', async () => {
     const [, port] = await run.waitFor(/gateway +http:\/\/\S+:(\d+)/);
     const second = await mkdtemp(join(tmpdir(), 'townhall-start-'));
     const start = townhall(['start'], { cwd: second, env: { PORT: port ?? '', AGENT_PORT: '0' } });

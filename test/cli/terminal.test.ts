@@ -1,4 +1,4 @@
-// The commands that ask a person, on a real terminal: `script` of util-linux gives them one.
+// Commands that ask questions, on a real terminal made by `script` of util-linux.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { entry } from './townhall.ts';
 const hasScript = spawnSync('script', ['--version']).status === 0;
 if (!hasScript) console.warn('SKIPPED: the terminal tests need `script` of util-linux, which is not here.');
 
-/** Runs a command on a terminal and types each answer once its question stands on the screen. */
+/** Runs a command on a terminal and types each answer once its question appears. */
 async function onTerminal(
   folder: string,
   words: readonly string[],
@@ -40,7 +40,7 @@ async function onTerminal(
   return { code, screen };
 }
 
-// The terminal is under test, not the database, so one engine is enough.
+// The terminal is under test and not the database, so one engine is enough.
 describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
   'townhall admin, on a terminal',
   () => {

@@ -9,15 +9,18 @@ export const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.
 
 export interface Run {
   process: ChildProcess;
-  /** All of standard output and standard error so far. */
+  /** Standard output and standard error so far. */
   screen(): string;
-  /** Resolves with the match once the output contains it; rejects when the process ends first, and after the timeout. */
+  /**
+   * Resolves with the match once the output contains it; rejects when the process ends first or the
+   * timeout expires.
+   */
   waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
   /** The exit code, or the signal's name. */
   ended: Promise<number | string>;
 }
 
-/** Starts `townhall …` in a folder. Of the test's environment it gets only PATH. */
+/** Starts `townhall …` in a folder. Of the test's environment it inherits only PATH. */
 export function townhall(
   words: readonly string[],
   options: { cwd: string; env?: Record<string, string>; input?: string },
@@ -50,10 +53,10 @@ export function townhall(
     ended,
     waitFor(pattern, timeoutMs = 80_000) {
       return new Promise<RegExpMatchArray>((resolve, reject) => {
-        const look = (): void => {
+        const check = (): void => {
           const match = screen.match(pattern);
           if (match === null) return;
-          listeners.delete(look);
+          listeners.delete(check);
           clearTimeout(timer);
           resolve(match);
         };
@@ -61,12 +64,12 @@ export function townhall(
           () => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)),
           timeoutMs,
         );
-        listeners.add(look);
+        listeners.add(check);
         void ended.then((code) => {
           clearTimeout(timer);
           reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`));
         });
-        look();
+        check();
       });
     },
   };

@@ -1,4 +1,4 @@
-// `townhall gateway --workers 2` as an operator runs it: two processes behind one port on one PostgreSQL.
+// `townhall gateway --workers 2`: two processes behind one port on one PostgreSQL.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -82,7 +82,7 @@ async function loginAdmin() {
   return createGatewayClient({ baseUrl: url, token: session });
 }
 
-/** The token of a new user with credits. */
+/** Creates a user with credits; returns its token. */
 async function makeCustomer(credits: number): Promise<string> {
   const admin = await loginAdmin();
   const bureau = await admin.bureaus.createBureau({ server_url: 'https://shop.example' });
@@ -91,7 +91,7 @@ async function makeCustomer(credits: number): Promise<string> {
   return user.user_token;
 }
 
-/** A call over a connection of its own. */
+/** Posts over a connection of its own. */
 async function post(path: string, token: string, body: object): Promise<Response> {
   const headers = {
     authorization: `Bearer ${token}`,
@@ -109,9 +109,10 @@ describe('townhall gateway --workers 2', () => {
     await expect.poll(isServed).toBe(true);
   });
 
-  test('lets exactly 25 of 200 parallel calls of 20 credits spend 500', async () => {
+  test('lets exactly 25 of 200 parallel calls spend 500 credits', async () => {
     const token = await makeCustomer(500);
-    // Four tokens at five credits each, the bound and the price alike. A connection each, so that both workers get calls.
+    // A call costs 20 credits (four tokens of five), bound and price alike. Each has a connection
+    // of its own, so that both workers get calls.
     const callOnce = async () =>
       (await post('/v1/ai/text', token, { model: 'acme/plain', prompt: 'hello', max_output_tokens: 4 }))
         .status;
@@ -134,7 +135,7 @@ describe('townhall gateway --workers 2', () => {
       return response.headers.get('x-townhall-attempts') ?? '';
     };
     await expect.poll(callFailing).toContain('breaker_open');
-    // A connection each: with two processes some of twelve reach the other one.
+    // Separate connections: of twelve, some reach the other process.
     const attempts = await Promise.all(Array.from({ length: 12 }, callFailing));
     expect(attempts.filter((each) => !each.includes('breaker_open'))).toEqual([]);
   });
@@ -159,7 +160,7 @@ describe('townhall gateway --workers 2', () => {
     await expect.poll(isServed).toBe(true);
   });
 
-  test('leaves no process after SIGTERM, even one that is starting', async () => {
+  test('leaves no process after SIGTERM, not even a starting one', async () => {
     const [first = 0] = await workerIds();
     process.kill(first, 'SIGKILL');
     await expect.poll(async () => (await workerIds()).filter((id) => id !== first)).toHaveLength(2);
@@ -168,7 +169,7 @@ describe('townhall gateway --workers 2', () => {
     server.process.kill('SIGTERM');
     expect(await server.ended).toBe(0);
     for (const id of ids) expect(() => process.kill(id, 0)).toThrow('ESRCH');
-    // A worker that does not hear of the stop is killed after 40 seconds.
+    // A worker that ignores the stop is killed after 40 seconds.
     expect(performance.now() - startedMs).toBeLessThan(30_000);
   });
 
@@ -185,7 +186,7 @@ describe('the connections of workers', () => {
     expect(divideConnections({ workers: 2, maxConnections: 100, hasProject: true })).toBe(10);
   });
 
-  test('are refused where two for each do not remain', () => {
+  test('are refused where fewer than two per worker remain', () => {
     expect(() => divideConnections({ workers: 20, maxConnections: 100, hasProject: false })).toThrow(
       'WORKERS 20 is too many for a database with 100 connections',
     );
@@ -193,7 +194,7 @@ describe('the connections of workers', () => {
 });
 
 describe('merged metrics', () => {
-  test('stand together by name with a label for each process', () => {
+  test('are grouped by name with a label for each process', () => {
     const text = '# HELP a Help.\n# TYPE a counter\na 1\n# HELP b Help.\n# TYPE b gauge\nb{kind="x"} 2\n';
     expect(
       mergeMetrics([

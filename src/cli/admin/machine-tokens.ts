@@ -21,11 +21,11 @@ const createCredential = action({
       placeholder: 'SCOPES',
       summary: 'What the credential may do: tokens.issue, bureaus.current.',
     },
-    bureau: { kind: 'value', placeholder: 'ID', summary: 'The one Bureau that it may act for.' },
+    bureau: { kind: 'value', placeholder: 'ID', summary: 'The one Bureau in which it is valid.' },
     ttl: {
       kind: 'value',
       placeholder: 'TIME',
-      summary: 'How long it is valid, such as 12h or 90d; 90d without it, 365d at most.',
+      summary: 'Lifetime such as 12h or 90d; default 90d, at most 365d.',
     },
     ...dataOptions,
   },
@@ -74,7 +74,7 @@ const revokeCredential = action({
   options: {
     'keep-tokens': {
       kind: 'switch',
-      summary: 'Revoke the credential and leave the user tokens that it issued.',
+      summary: 'Revoke the credential and keep the user tokens that it issued.',
     },
     ...dataOptions,
   },
@@ -87,7 +87,7 @@ const revokeCredential = action({
       (machines) => machines.revoke(credentialId, { keepTokens }),
     );
     if (options.json) context.print(JSON.stringify({ credential_id: credentialId, revoked }));
-    else context.print(revoked ? `${credentialId} is revoked.` : `${credentialId} was revoked already.`);
+    else context.print(revoked ? `${credentialId} is revoked.` : `${credentialId} was already revoked.`);
     return 0;
   },
 });

@@ -1,4 +1,4 @@
-// Reads a password: from a pipe when told to, else from the terminal without showing it.
+// Reads a password from standard input with --password-stdin, else from the terminal without echo.
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { SettingError } from '../../kernel/settings.ts';
@@ -25,7 +25,7 @@ export async function passwordFromTerminal(): Promise<string> {
 /** Asks for one line, shown while it is typed. */
 export async function lineFromTerminal(question: string): Promise<string> {
   if (!process.stdin.isTTY)
-    throw new SettingError(`There is no terminal to ask "${question.trim()}"; give it as an option.`);
+    throw new SettingError(`There is no terminal to ask "${question.trim()}"; set it as an option.`);
   return readLine(createInterface({ input: process.stdin, output: process.stdout }), question);
 }
 

@@ -1,4 +1,5 @@
-// The operations of a surface for `townhall call`, read from the bundled contract: what each takes and where it goes.
+// The operations of a server for `townhall call`, read from the bundled contract: their members,
+// and where each belongs in the request.
 import { readText, assetPath } from '../../kernel/assets.ts';
 
 export const surfaces = ['gateway', 'agent'] as const;
@@ -11,18 +12,20 @@ export interface CallableOperation {
   path: string;
   summary: string;
   description: string;
-  /** Who may call it: `userToken`, `adminSession`, `agentToken`; empty when anyone may. */
+  /**
+   * Who may call it with a bearer token: `userToken`, `adminSession`, `agentToken`; empty when anyone may.
+   */
   credentials: readonly string[];
   members: readonly Member[];
   /** The media types of its binary responses, such as `audio/wav`. */
   binaryTypes: readonly string[];
-  /** The media type of its body; undefined when it takes none. */
+  /** Media type of the body; undefined without one. */
   bodyType: string | undefined;
   /** The contract names no member of the body: a project's own service defines it. */
   isBodyOpen: boolean;
 }
 
-/** A part of the request that is given as `NAME=VALUE`. */
+/** A part of the request that is typed as `NAME=VALUE`. */
 export interface Member {
   name: string;
   place: 'path' | 'query' | 'header' | 'body';
@@ -56,6 +59,7 @@ interface Parameter {
 
 interface Operation {
   operationId: string;
+  'x-alias-of'?: string;
   summary?: string;
   description?: string;
   security?: Record<string, unknown>[];
@@ -78,7 +82,8 @@ export async function readOperations(surface: Surface): Promise<CallableOperatio
   return Object.entries(document.paths).flatMap(([path, item]) =>
     methods.flatMap((method) => {
       const operation = item[method];
-      return operation === undefined
+      // An alias is the same operation at a path for other clients.
+      return operation === undefined || operation['x-alias-of'] !== undefined
         ? []
         : [callableOperation({ path, method, operation, shared: item.parameters ?? [] }, resolve)];
     }),
@@ -114,11 +119,14 @@ function callableOperation(
   };
 }
 
-/** None where an empty requirement stands beside others: the credential is optional there. */
+/** Empty where an empty requirement stands beside others: the credential is optional there. */
 function credentialsOf({ security = [] }: Operation): string[] {
   const requirements = security.map((requirement) => Object.keys(requirement));
-  return requirements.some((schemes) => schemes.length === 0) ? [] : requirements.flat();
+  if (requirements.some((schemes) => schemes.length === 0)) return [];
+  return requirements.flat().filter((scheme) => !keyHeaderSchemes.includes(scheme));
 }
+
+const keyHeaderSchemes = ['xApiKey', 'apiKey', 'xGoogApiKey'];
 
 function parameterMember(
   { name, in: place, required, description, schema }: Parameter,
@@ -154,8 +162,8 @@ function targetOf(document: object, reference: string): unknown {
     );
 }
 
-// Members of all alternatives can be given; a member is required only where every alternative requires it. The server
-// validates the combination.
+// Members of all alternatives are accepted; a member is required only where every alternative
+// requires it. The server validates the combination.
 function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
   const schema = resolve(reference);
   const own = Object.entries(schema.properties ?? {}).map(([name, property]): Member => ({

@@ -1,5 +1,5 @@
-// Builds the request of `townhall call` from what was typed: each NAME=VALUE goes to the path, the query, the headers or
-// the body, as the contract has it.
+// Builds the request of `townhall call` from the command line: by the contract, each NAME=VALUE
+// belongs to the path, the query, the headers or the body.
 import { readFile } from 'node:fs/promises';
 import { agentSettings } from '../../agent/config.ts';
 import { consoleSettings } from '../../console/config.ts';
@@ -21,7 +21,7 @@ export interface RequestOptions {
   env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Throws a SettingError for a pair that the operation does not take, and for a missing part of its path. */
+/** Throws a SettingError for a pair that the operation lacks, and for a missing path parameter. */
 export async function buildRequest(
   operation: CallableOperation,
   pairs: readonly string[],
@@ -40,7 +40,7 @@ export async function buildRequest(
 }
 
 interface PlacedMembers {
-  /** The operation's path with all parts filled in. */
+  /** The operation's path with all parameters filled in. */
   path: string;
   query: [name: string, text: string][];
   headers: Headers;
@@ -52,9 +52,9 @@ function placeMembers(operation: CallableOperation, pairs: readonly string[]): P
   const names = new Set<string>();
   for (const pair of pairs) {
     const [, name = '', text = ''] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
-    if (name === '') throw new SettingError(`"${pair}" is no NAME=VALUE; see --help.`);
+    if (name === '') throw new SettingError(`"${pair}" is not of the form NAME=VALUE; see --help.`);
     const member = memberOf(operation, name);
-    if (names.has(member.name)) throw new SettingError(`${member.name} is given twice.`);
+    if (names.has(member.name)) throw new SettingError(`${member.name} is set twice.`);
     names.add(member.name);
     switch (member.place) {
       case 'path':
@@ -85,7 +85,7 @@ function memberOf({ members, isBodyOpen, operationId }: CallableOperation, typed
     typed,
     members.map(({ name }) => name),
   );
-  throw new SettingError(`${operationId} takes no "${typed}"; --describe says what it takes.${hint}`);
+  throw new SettingError(`${operationId} has no "${typed}"; --describe lists its members.${hint}`);
 }
 
 function fillPath(path: string, name: string, text: string, operation: CallableOperation): string {
@@ -95,7 +95,8 @@ function fillPath(path: string, name: string, text: string, operation: CallableO
   return path.replace(`{${name}}`, () => encodeURIComponent(text));
 }
 
-// `limit=5` is a number for a number and text for a text. A member that may be both is read as JSON where it is JSON.
+// `limit=5` becomes a number or a string by the member's type. A member of several types is read as
+// JSON if it is valid JSON.
 function parseValue({ name, types }: Member, text: string): unknown {
   if (types.length === 1 && types[0] === 'string') return text;
   try {
@@ -108,7 +109,7 @@ function parseValue({ name, types }: Member, text: string): unknown {
 
 function requireHttpUrl(text: string): string {
   if (!/^https?:$/.test(URL.parse(text)?.protocol ?? ''))
-    throw new SettingError('--url takes an address such as http://127.0.0.1:43127.');
+    throw new SettingError('--url needs an address such as http://127.0.0.1:43127.');
   return text;
 }
 
@@ -118,8 +119,8 @@ async function bodyOf(
   option: string | undefined,
 ): Promise<string | null> {
   if (option !== undefined && Object.keys(members).length > 0)
-    throw new SettingError('give the body as --body or as NAME=VALUE, not as both.');
-  if (option !== undefined && bodyType === undefined) throw new SettingError(`${operationId} takes no body.`);
+    throw new SettingError('set the body by --body or by NAME=VALUE, not by both.');
+  if (option !== undefined && bodyType === undefined) throw new SettingError(`${operationId} has no body.`);
   if (bodyType === undefined) return null;
   if (option === undefined) return JSON.stringify(members);
   if (option === '-') return readStandardInput();

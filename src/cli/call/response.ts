@@ -57,10 +57,11 @@ async function printBinary(
 ): Promise<void> {
   for await (const chunk of response.body ?? []) {
     if (!isOutputOpen()) break;
-    // Binary operations are refused on a terminal before the call; this server answers against its contract.
+    // Binary operations are refused on a terminal before the call, so this answer differs from the
+    // contract.
     if (output.isTerminal)
       throw new Error(
-        `the answer is ${type || 'of no known type'}, which is not for a terminal; say --output FILE.`,
+        `the answer is ${type || 'of no known type'} and cannot be printed on a terminal; use --output FILE.`,
       );
     await output.write(chunk);
   }
@@ -81,8 +82,8 @@ async function printLines(response: Response, { print, isOutputOpen }: Output): 
 }
 
 /**
- * Creates the file, readable by its owner only, before it calls, since the call may cost credits. The file contains the
- * whole response or is removed. Returns the exit code.
+ * Creates the file, readable by its owner only, before the call, since the call may cost credits.
+ * The file contains the whole response or is removed. Returns the exit code.
  */
 export async function callIntoFile(request: Request, path: string, output: Output): Promise<number> {
   const file = await open(path, 'wx', 0o600);

@@ -1,5 +1,6 @@
-// What the gateway's data looks like from here: the lock, the database with its settings and clock, the migrations and
-// the master key. A running gateway is asked; otherwise the database is opened. Nothing is changed.
+// Checks the gateway's data: the lock, the database with its settings and clock, the migrations and
+// the master key. A running gateway answers over its control socket; otherwise the command opens
+// the database. Nothing is changed.
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,7 +25,7 @@ interface DataFindings {
 export async function checkData(config: GatewayConfig): Promise<DataFindings> {
   const location = gatewayDatabase(config);
   if (!hasDatabase(location)) {
-    const database = ok('database', 'There is none yet; the first start makes one.');
+    const database = ok('database', 'There is none yet; the first start creates one.');
     return { findings: [database, await checkKeyWithoutDatabase(config)], storedKeys: [] };
   }
   try {
@@ -45,7 +46,7 @@ async function checkRunning(config: GatewayConfig, facts: GatewayFacts): Promise
   const holder = pid === '' ? '' : `, process ${pid}`;
   return {
     findings: [
-      ok('lock', `A gateway runs over the folder${holder}; it was asked.`),
+      ok('lock', `A gateway runs on the folder${holder}; it answered the checks below.`),
       ...checkFacts(facts, config),
       ok('master key', 'The running gateway was started with the right one.'),
     ],
@@ -79,11 +80,11 @@ function checkFacts(facts: GatewayFacts, { databaseUrl }: GatewayConfig): Findin
 }
 
 function checkDurability({ unsafeSettings }: GatewayFacts): Finding {
-  if (unsafeSettings.length === 0) return ok('durability', 'What is committed is on the disk.');
+  if (unsafeSettings.length === 0) return ok('durability', 'Commits are durable.');
   return fail(
     'durability',
-    `The server has ${unsafeSettings.join(' and ')} off: a power cut can take away what it acknowledged.`,
-    `Turn it on in postgresql.conf; the gateway does not start without.`,
+    `The server has ${unsafeSettings.join(' and ')} off: a power failure can lose acknowledged commits.`,
+    `Turn it on in postgresql.conf; the gateway does not start without it.`,
   );
 }
 
@@ -91,20 +92,20 @@ function checkMigrations({ migrations }: GatewayFacts): Finding {
   if (migrations.altered.length > 0)
     return fail(
       'migrations',
-      `${migrations.altered.join(', ')} differ from what was applied.`,
-      'Use the release that the database was made with, or the files as they were.',
+      `${migrations.altered.join(', ')} differ from the applied files.`,
+      'Use the release that created the database, or restore the files.',
     );
   if (migrations.unknown.length > 0)
     return warn(
       'migrations',
       `${migrations.unknown.length} were applied by a newer release.`,
-      'Use that release; an older one works beside it only for the time of an upgrade.',
+      'Use that release; an older one works beside it only during an upgrade.',
     );
   if (migrations.pending.length > 0)
     return warn(
       'migrations',
       `${migrations.applied} applied, ${migrations.pending.length} waiting.`,
-      'The next start applies them, or now: townhall db migrate',
+      'The next start applies them. To apply them now: townhall db migrate',
     );
   return ok('migrations', `All ${migrations.applied} are applied.`);
 }
@@ -118,7 +119,7 @@ function checkClock(clockAheadMs: number): Finding {
   const sentence = `The clock of the database is ${skewMs} ms ${direction} the one here.`;
   if (skewMs <= toleratedSkewMs) return ok('clock', sentence);
   const report = skewMs > maxSkewMs ? fail : warn;
-  return report('clock', sentence, 'Set both by NTP: tokens and webhooks are good for a time.');
+  return report('clock', sentence, 'Synchronize both with NTP: tokens and webhooks expire by the clock.');
 }
 
 async function checkKeyWithoutDatabase(config: GatewayConfig): Promise<Finding> {
@@ -126,7 +127,7 @@ async function checkKeyWithoutDatabase(config: GatewayConfig): Promise<Finding> 
     config.masterKey !== undefined ||
     config.masterKeyFile !== undefined ||
     existsSync(join(config.databasePath, 'master.key'));
-  if (!hasKey) return ok('master key', 'None yet; the first start makes one in the data folder.');
+  if (!hasKey) return ok('master key', 'None yet; the first start creates one in the data folder.');
   return checkKey(config, { canary: null, variables: 0 });
 }
 
@@ -134,19 +135,19 @@ async function checkKey(config: GatewayConfig, survey: SealSurvey): Promise<Find
   const { databaseUrl, masterKey, masterKeyFile } = config;
   try {
     if ((await checkMasterKey(config, survey)) === 'fits')
-      return ok('master key', 'It opens what is sealed in the database.');
+      return ok('master key', 'It opens the sealed values of the database.');
     if (databaseUrl !== undefined && masterKey === undefined && masterKeyFile === undefined)
       return fail(
         'master key',
         'TOWNHALL_MASTER_KEY is needed with DATABASE_URL.',
-        'Make one with "openssl rand -base64 32" and keep it apart from the database.',
+        'Create one with "openssl rand -base64 32" and keep it apart from the database.',
       );
     return ok('master key', 'Nothing is sealed in the database yet.');
   } catch (error) {
     return fail(
       'master key',
       error instanceof Error ? error.message : String(error),
-      'Give the key that the database was sealed with; it is not in the database or its backups.',
+      'Set the key that sealed the values; it is not in the database or its backups.',
     );
   }
 }
@@ -157,16 +158,16 @@ function unusableDatabase(error: unknown, { databaseUrl }: GatewayConfig): Findi
     return fail(
       'database',
       message,
-      'Stop the process that holds the folder, or look with its own settings: townhall doctor --database-path PATH.',
+      'Stop the process that holds the folder, or check it with its own settings: townhall doctor --database-path PATH.',
     );
   const host = URL.canParse(databaseUrl) ? new URL(databaseUrl).host : 'DATABASE_URL';
   const login = /password|authentication|role|database .* does not exist/i.test(message)
-    ? ' It refuses the login that DATABASE_URL gives.'
+    ? ' It refuses the login of DATABASE_URL.'
     : '';
   return fail(
     'database',
     `The PostgreSQL at ${host} cannot be used: ${withoutPassword(message, databaseUrl)}${login}`,
-    'See that the server runs and can be reached from here, and that DATABASE_URL names its user, password and database.',
+    'Check that the server runs and is reachable from here, and that DATABASE_URL has its user, password and database.',
   );
 }
 

@@ -1,4 +1,5 @@
-// What a server needs of the machine: Node, its folders, space on the disk, installed packages. No check changes anything.
+// What a server needs of the machine: Node, folders, disk space, installed packages. No check
+// changes anything.
 import { constants } from 'node:fs';
 import { access, stat, statfs } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -9,7 +10,7 @@ import { fail, ok, warn, type Finding } from './finding.ts';
 export function checkNode(version: string): Finding {
   const [major = 0, minor = 0] = version.replace(/^v/, '').split('.').map(Number);
   if (major >= 24) return ok('node', `Node ${version}.`);
-  if (major === 22 && minor >= 19) return ok('node', `Node ${version}; 24 is what it is tested with most.`);
+  if (major === 22 && minor >= 19) return ok('node', `Node ${version}; most tests run on 24.`);
   return fail('node', `Node ${version} is too old.`, 'Install Node 24 or newer.');
 }
 
@@ -22,7 +23,7 @@ export async function checkFolder(
   const stats = await stat(folder).catch(() => undefined);
   if (stats === undefined) return checkMissingFolder(name, folder);
   if (!stats.isDirectory())
-    return fail(name, `${folder} is no folder.`, 'Name another place, or move the file away.');
+    return fail(name, `${folder} is not a folder.`, 'Set another path, or move the file away.');
   const chown = `Give it to the user that runs the server: chown -R USER ${folder}`;
   if (!(await isAccessible(folder, constants.R_OK | constants.W_OK | constants.X_OK)))
     return fail(name, `This user may not write to ${folder}.`, chown);
@@ -30,18 +31,18 @@ export async function checkFolder(
   if (uid !== undefined && uid !== 0 && stats.uid !== uid)
     return warn(name, `${folder} belongs to another user.`, chown);
   if (isPrivate && (stats.mode & 0o077) !== 0)
-    return warn(name, `Other users of this machine can see into ${folder}.`, `chmod 700 ${folder}`);
-  return ok(name, `${folder} can be written.`);
+    return warn(name, `Other users of this machine can read ${folder}.`, `chmod 700 ${folder}`);
+  return ok(name, `${folder} is writable.`);
 }
 
 async function checkMissingFolder(name: string, folder: string): Promise<Finding> {
   const parent = await nearestFolder(folder);
   if (await isAccessible(parent, constants.W_OK | constants.X_OK))
-    return ok(name, `${folder} is not there yet; the first start makes it.`);
+    return ok(name, `${folder} does not exist yet; the first start creates it.`);
   return fail(
     name,
-    `${folder} is not there and cannot be made in ${parent}.`,
-    'Make the folder and give it to the user that runs the server, or name another one.',
+    `${folder} does not exist and cannot be created in ${parent}.`,
+    'Create the folder for the user that runs the server, or set another path.',
   );
 }
 
@@ -67,14 +68,15 @@ export async function checkDisk(path: string): Promise<Finding> {
   const folder = await nearestFolder(resolve(path, 'x'));
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;
-  const sentence = `${(free / 1e9).toFixed(1)} GB are free where ${folder} is.`;
+  const sentence = `${(free / 1e9).toFixed(1)} GB are free in ${folder}.`;
   if (free < minimumFreeBytes)
-    return fail('disk', sentence, 'Make room: without it the database stops taking writes.');
-  if (free < lowFreeBytes) return warn('disk', sentence, 'Make room before it is needed.');
+    return fail('disk', sentence, 'Free space: on a full disk the database stops writing.');
+  if (free < lowFreeBytes) return warn('disk', sentence, 'Free space before the disk is full.');
   return ok('disk', sentence);
 }
 
-// statfs(2): file systems whose files are gone with the machine's memory, or with the container.
+// statfs(2) magic numbers of file systems that are lost with the machine's memory or with the
+// container.
 const memoryTypes: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 const overlayType = 0x794c7630;
 
@@ -88,13 +90,13 @@ export async function checkJournalDisk(
   if (memoryTypes.has(type))
     return fail(
       'journal',
-      `${folder} is in memory: charges that are not in the database yet are gone when the machine stops.`,
+      `${folder} is in memory: charges that are not in the database yet are lost when the machine stops.`,
       'Set JOURNAL_PATH to a folder on a disk.',
     );
   if (type === overlayType)
     return warn(
       'journal',
-      `${folder} is in a container: charges that are not in the database yet are gone with it.`,
+      `${folder} is in a container: charges that are not in the database yet are lost with it.`,
       'Mount a volume and set JOURNAL_PATH to a folder on it.',
     );
   return checkFolder('journal', folder, { isPrivate: false });
@@ -105,9 +107,9 @@ export async function checkContract(): Promise<Finding> {
     const bundle = JSON.parse(await readText(assetPath('src/contract/gateway/bundle.json'))) as {
       paths: object;
     };
-    return ok('contract', `The contract is there, with ${Object.keys(bundle.paths).length} paths.`);
+    return ok('contract', `The contract is present, with ${Object.keys(bundle.paths).length} paths.`);
   } catch {
-    return fail('contract', 'The generated contract is not there.', 'In a checkout run: npm run generate');
+    return fail('contract', 'The generated contract is missing.', 'In a checkout run: npm run generate');
   }
 }
 
@@ -118,16 +120,16 @@ const optionalPackages: Readonly<Record<string, string>> = {
   '@opentelemetry/sdk-trace': 'traces',
 };
 
-/** Which optional packages are missing, and which feature with each. */
+/** Reports missing optional packages with the feature that each one provides. */
 export function checkPackages(): Finding {
-  if (isSingleExecutable) return ok('packages', 'All that belongs to the single executable is in it.');
+  if (isSingleExecutable) return ok('packages', 'The single executable contains all of them.');
   const missing = Object.entries(optionalPackages).filter(([name]) => !canResolve(name));
-  if (missing.length === 0) return ok('packages', 'All optional packages are there.');
+  if (missing.length === 0) return ok('packages', 'All optional packages are installed.');
   const names = missing.map(([name]) => name).join(' ');
   return warn(
     'packages',
     `Without ${missing.map(([name, feature]) => `${name} there is no ${feature}`).join('; without ')}.`,
-    `If you want that: npm install ${names}`,
+    `To install: npm install ${names}`,
   );
 }
 

@@ -1,15 +1,15 @@
-// Whether a server could listen on a port, and if not, which process holds it.
+// Checks whether a server could listen on a port, and which process holds it otherwise.
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { fail, ok, type Finding } from './finding.ts';
 
-/** A port that a Townhall server holds is fine: the doctor may run beside it. */
+/** A port that a Townhall server holds is fine, since the doctor may run beside it. */
 export async function checkPort(
   name: string,
   { host, port, setting }: { host: string; port: number; setting: string },
 ): Promise<Finding> {
   const check = `port ${name}`;
-  if (port === 0) return ok(check, `Any free port is taken, as ${setting} is 0.`);
+  if (port === 0) return ok(check, `Any free port is used, since ${setting} is 0.`);
   const errorCode = await tryPort(host, port);
   switch (errorCode) {
     case undefined:
@@ -17,14 +17,14 @@ export async function checkPort(
     case 'EACCES':
       return fail(
         check,
-        `Port ${port} may not be opened by this user.`,
-        `Take a port above 1023 with ${setting}, or give the program the right (CAP_NET_BIND_SERVICE).`,
+        `This user may not open port ${port}.`,
+        `Set a port above 1023 with ${setting}, or grant the program CAP_NET_BIND_SERVICE.`,
       );
     case 'EADDRNOTAVAIL':
       return fail(
         check,
-        `${host} is no address of this machine.`,
-        `Give one of its addresses, or 0.0.0.0 for all.`,
+        `${host} is not an address of this machine.`,
+        `Set one of its addresses, or 0.0.0.0 for all.`,
       );
     case 'EADDRINUSE':
       return checkHeldPort(check, port, setting);
@@ -32,7 +32,7 @@ export async function checkPort(
       return fail(
         check,
         `${host}:${port} cannot be opened (${errorCode}).`,
-        `Look at ${setting} and at the address beside it.`,
+        `Check ${setting} and the address beside it.`,
       );
   }
 }
@@ -45,7 +45,7 @@ async function checkHeldPort(check: string, port: number, setting: string): Prom
   return fail(
     check,
     `Port ${port} is held by ${program}.`,
-    `Stop that program, or take another port with ${setting}.`,
+    `Stop that program, or set another port with ${setting}.`,
   );
 }
 
@@ -68,7 +68,7 @@ async function isTownhall(port: number): Promise<boolean> {
   }
 }
 
-/** The process that listens on a port. On Linux only, and only for processes of the same user. */
+/** The process that listens on a port; on Linux only, and only for processes of the same user. */
 async function holderOf(port: number): Promise<{ pid: number; name: string } | undefined> {
   const sockets = await listeningSockets(port);
   if (sockets.size === 0) return undefined;
@@ -83,7 +83,7 @@ async function holderOf(port: number): Promise<{ pid: number; name: string } | u
   return undefined;
 }
 
-/** As /proc/PID/fd links to them: `socket:[INODE]`. */
+/** Listening sockets in the form of the links in /proc/PID/fd: `socket:[INODE]`. */
 async function listeningSockets(port: number): Promise<Set<string>> {
   const hexPort = port.toString(16).toUpperCase().padStart(4, '0');
   const listenState = '0A';

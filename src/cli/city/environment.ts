@@ -1,5 +1,6 @@
-// Which environment variables of the operator a deployed gateway gets: its own settings, the keys that providers and
-// services declare, and what any program needs. Nothing else of a shell goes into a long-running process.
+// The operator's environment variables that a deployed gateway gets: its own settings, the keys
+// that providers and services declare, and basic ones such as PATH. Other variables of a shell do
+// not reach a long-running process.
 import { isSingleExecutable } from '../../kernel/assets.ts';
 import { isStartupKey } from '../../gateway/config.ts';
 import type { Runner } from '../../deploy/index.ts';
@@ -17,7 +18,7 @@ const systemKeys = new Set([
   'UV_THREADPOOL_SIZE',
 ]);
 const featureKeys = new Set(['SMTP_URL', 'MAIL_FROM', 'CREDITS_PER_UNIT']);
-// How the keys of model providers, payment providers and logins are named.
+// Name patterns of the keys of model providers, payment providers and logins.
 const providerKeyShape =
   /_(?:API_KEY|BASE_URL|SECRET_KEY|WEBHOOK_SECRET|WEBHOOK_SECRET_PREVIOUS|CLIENT_ID|CLIENT_SECRET|ISSUER|PRODUCT_ID|CURRENCY)$/;
 

@@ -1,5 +1,5 @@
-// What `townhall deploy` and `townhall city` share: the plan of a project, whose entry runs in a process of its own, and
-// the progress lines of a deployment.
+// Shared by `townhall deploy` and `townhall city`: the plan of a project, whose entry runs in a
+// process of its own, and the progress lines of a deployment.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { makePlan } from '../../deploy/index.ts';
@@ -13,7 +13,7 @@ import { isForwarded, ownRunner } from './environment.ts';
 // An entry that never finishes would block the deployment.
 const inspectTimeoutMs = 30_000;
 
-/** The plan of a project, or of a version of it that the City in `cityDirectory` keeps. */
+/** The plan of a project, or of a stored version of it in `cityDirectory`. */
 export function planOf(
   directory: string,
   { env }: Pick<CommandContext, 'env'>,
@@ -22,7 +22,10 @@ export function planOf(
   return makePlan({ directory, cityDirectory, env, isForwarded, inspect, log: stderrLog().log });
 }
 
-/** Runs the project's entry in its own process, since it may crash or hang. Throws with what it wrote to standard error. */
+/**
+ * Runs the project's entry in its own process, since it may crash or hang. Throws with the
+ * process's standard error.
+ */
 async function inspect(
   directory: string,
   env: Readonly<Record<string, string>>,
@@ -42,7 +45,7 @@ async function inspect(
   clearTimeout(timer);
   if (signal === 'SIGKILL')
     throw new Error(
-      `The entry did not come to an end within ${inspectTimeoutMs / 1_000} seconds; it must export its services and wait for nothing.`,
+      `The entry did not finish within ${inspectTimeoutMs / 1_000} seconds; it must export its services without waiting for anything.`,
     );
   // The entry may print lines of its own before the result.
   const lastLine = output.trimEnd().split('\n').at(-1) ?? '';
@@ -53,7 +56,10 @@ async function inspect(
   );
 }
 
-/** The options of a deployment run by this process. The first Ctrl-C stops it before its next step, which undoes it. */
+/**
+ * The options of a deployment run by this process. The first Ctrl-C stops it before
+ * its next step, which undoes it.
+ */
 export function deployOptions(printProgress: (line: string) => void, startMs: number): DeployOptions {
   let isStopped = false;
   // A second Ctrl-C ends the command at once; the supervisor then undoes the deployment later.

@@ -1,4 +1,5 @@
-// `townhall city run`: the supervisor of a City, in the foreground for a service manager or detached for a deployment.
+// `townhall city run`: the supervisor of a City, in the foreground for a service
+// manager or detached for a deployment.
 import { cityFolder, openLogFile, startSupervisor, supervisorClient } from '../../deploy/index.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
@@ -26,10 +27,11 @@ export async function runSupervisor({
   const folder = cityFolder(directory);
   const state = isForDeployment ? null : await folder.readState();
   if (state === null && !isForDeployment)
-    throw new Error('Nothing was deployed from here yet; run: townhall deploy');
+    throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
   if ((await supervisorClient(folder).status()) !== null)
     throw new Error('A supervisor of this City runs already.');
-  // Plan before anything is opened: a version that can no longer be served ends this process with the reason.
+  // Plan first: a version that can no longer run ends this process with the reason before anything
+  // is opened.
   const plan =
     state === null
       ? undefined
@@ -43,7 +45,7 @@ export async function runSupervisor({
   stopOnSignals(() => supervisor.stop());
   if (state !== null && plan !== undefined) {
     const spec = { version: state.version, runner: ownRunner(), env: plan.gatewayEnv };
-    // When the address is taken, the open control socket would keep this process alive.
+    // If the address is in use, the open control socket would keep this process alive.
     await closingOnFailure(supervisor.resume(spec, state), () => supervisor.stop());
   }
   await supervisor.stopped;
@@ -60,6 +62,6 @@ function stopOnSignals(stop: () => Promise<void>): void {
       void stop();
     });
   }
-  // The terminal that started it may close.
+  // The terminal that started it may be closed.
   process.on('SIGHUP', () => {});
 }

@@ -1,5 +1,5 @@
-// `townhall city serve`: a gateway under a supervisor, controlled over the IPC channel that it was started with. It accepts
-// from the supervisor's listening socket when it is told to, and ends when the supervisor does.
+// `townhall city serve`: a gateway under a supervisor, controlled over its IPC channel. It accepts
+// connections from the supervisor's listening socket on request, and ends when the supervisor ends.
 import { listeningFd, openProject } from '../../deploy/index.ts';
 import type { GatewayMessage, GatewayReply, GatewayRequest, StartRequest } from '../../deploy/index.ts';
 import { createGateway } from '../../gateway/compose.ts';
@@ -30,9 +30,10 @@ export async function serveSupervised(env: Environment): Promise<number> {
         reply({ id: message.id, ok: false, message: error instanceof Error ? error.message : String(error) }),
     );
   });
-  // Without a supervisor no connections are handed over any more.
+  // Without a supervisor no more connections arrive.
   process.on('disconnect', () => server.close(0));
-  // A terminal or a service manager may signal the whole process group; only the supervisor decides when to end.
+  // A terminal or a service manager may signal the whole process group; only the supervisor decides
+  // about the end.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
   await server.closed;
   if (process.connected) process.disconnect();
@@ -79,7 +80,8 @@ function supervisedGateway(env: Environment): SupervisedGateway {
         case 'record':
           return requireGateway().recordCity(request.input);
         case 'leave':
-          // The reply means that it accepts no more; the supervisor waits for the process to finish its requests.
+          // The reply confirms that it accepts no more; the supervisor waits for the process to
+          // finish its requests.
           return close(request.input.lingerMs);
       }
     },

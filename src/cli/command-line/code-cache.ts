@@ -1,4 +1,4 @@
-// Turns on Node's compile cache in the user's cache folder: compiling the same code again is a quarter of a start.
+// Turns on Node's compile cache in the user's cache folder: compiling takes a quarter of a start.
 import { mkdirSync, statSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { isAbsolute, join } from 'node:path';
@@ -15,7 +15,7 @@ export function enableCodeCache(env: Readonly<Record<string, string | undefined>
     if (uid !== process.getuid?.() || (mode & 0o022) !== 0) return;
     enableCompileCache(folder);
   } catch {
-    // A home that cannot be written to must not prevent the start.
+    // A read-only home folder must not prevent the start.
   }
 }
 

@@ -1,6 +1,6 @@
 // Rows of text in aligned columns.
 
-/** One line a row; numbers are aligned to the right, all else to the left. */
+/** One line per row; numbers are aligned right, other cells left. */
 export function alignColumns(rows: readonly (readonly string[])[]): string[] {
   const widths: number[] = [];
   for (const row of rows)

@@ -1,32 +1,44 @@
-// What a command of `townhall` is: a table entry. Help, parsing, suggestions and completions are all derived from it.
+// A command of `townhall` is a table entry. Help, parsing, suggestions and completions are derived
+// from it.
 import type { Setting } from '../../kernel/settings.ts';
 
-/** What the process gives to a command. Commands read none of it from `process` themselves, so tests can replace it. */
+/**
+ * The process's streams and environment for a command. Commands do not use `process` themselves, so
+ * tests can replace it.
+ */
 export interface CommandContext {
   env: Readonly<Record<string, string | undefined>>;
   /** Writes one line to standard output. */
   print(line: string): void;
   /** Writes one line to standard error. */
   printError(line: string): void;
-  /** False once the reader of standard output has gone (`| head -1`), for commands that would print forever. */
+  /**
+   * False once the reader of standard output has closed it (`| head -1`), for commands that print
+   * forever.
+   */
   isOutputOpen(): boolean;
   /** Standard output for binary data. */
   output: BinaryOutput;
 }
 
 export interface BinaryOutput {
-  /** Images and sound are not written to a terminal. */
+  /** Images and audio are not written to a terminal. */
   isTerminal: boolean;
-  /** Resolves once the bytes were written, or the reader has gone. */
+  /** Resolves once the bytes are written or the reader has closed the pipe. */
   write(bytes: Uint8Array): Promise<void>;
 }
 
-/** `--name VALUE` or `--name`. Townhall itself passes internal switches; neither help nor completions name them. */
+/**
+ * `--name VALUE` or `--name`. Internal switches are passed by Townhall itself and absent from help
+ * and completions.
+ */
 export type Option =
   | { kind: 'value'; placeholder: string; summary: string; isRepeatable?: boolean }
   | { kind: 'switch'; summary: string; isInternal?: boolean };
 
-/** A word behind the command. With `choices` it is one of a few; with `isRest` it takes all words that are left. */
+/**
+ * A word after the command. `choices` limits it to a few words; `isRest` takes all remaining words.
+ */
 export interface Argument {
   placeholder: string;
   isOptional?: boolean;
@@ -51,7 +63,7 @@ type ArgumentValues<Table extends Arguments> = {
       : string;
 };
 
-/** One call of an action: what was typed, and the process around it. */
+/** One call of an action: its parsed arguments and the process around it. */
 export interface ActionCall<
   O extends Options = Options,
   A extends Arguments = Arguments,
@@ -64,29 +76,32 @@ export interface ActionCall<
 
 /** One form of a command, such as `townhall admin token create`. */
 export interface Action<O extends Options = Options, A extends Arguments = Arguments> {
-  /** The words behind the command's name, such as `token create`; absent for the command itself. */
+  /** The words after the command's name, such as `token create`; absent for the command itself. */
   path?: string;
   /** A sentence for the help of a command with several actions. */
   summary?: string;
   arguments?: A;
   options?: O;
-  /** Every setting of the table with a flag is an option too. With `sameAs` the help refers to another command's list. */
+  /**
+   * Every setting of the table with a flag becomes an option. With `sameAs` the help refers to
+   * another command's list.
+   */
   settings?: { table: SettingsTable; sameAs?: string };
-  /** Started by Townhall itself; neither help nor completions name it. */
+  /** Started by Townhall itself; absent from help and completions. */
   isInternal?: boolean;
-  /** Returns the exit code; a server returns when it was stopped. */
+  /** Returns the exit code; a server returns after it was stopped. */
   run(call: ActionCall<O, A>): Promise<number>;
 }
 
 /** A command's entry in the list of commands; the rest is loaded when it is called. */
 export interface CommandEntry {
   name: string;
-  /** The line of the overview. */
+  /** Its line in the overview. */
   summary: string;
   load(): Promise<{ command: Command }>;
 }
 
-/** What the file of a command declares. */
+/** The declaration in a command's file. */
 export interface Command {
   description: readonly string[];
   actions: readonly Action[];
@@ -94,14 +109,14 @@ export interface Command {
   notes?: readonly string[];
 }
 
-/** Gives `run` the types of the options and arguments that the action declares. */
+/** Infers the types of options and arguments for `run` from the action's declaration. */
 export function action<const O extends Options = Options, const A extends Arguments = Arguments>(
   definition: Action<O, A>,
 ): Action {
   return definition as Action;
 }
 
-/** The option of a setting: its flag, purpose and default are those of the settings table. */
+/** The option of a setting, with flag, purpose and default from the settings table. */
 export function settingOption(
   setting: Setting<unknown>,
   placeholder: string,
@@ -112,7 +127,7 @@ export function settingOption(
 
 export const jsonOption = { kind: 'switch', summary: 'Print the result as JSON.' } as const;
 
-/** Whether neither help nor completions name the option. */
+/** Whether help and completions omit the option. */
 export function isInternalOption(option: Option): boolean {
   return option.kind === 'switch' && option.isInternal === true;
 }
@@ -122,18 +137,22 @@ export function pathOf(entry: Action): string[] {
   return entry.path === undefined ? [] : entry.path.split(' ');
 }
 
-/** All options of an action, those of its settings included, in the order of the help. */
+/** All options of an action including its settings, in the order of the help. */
 export function optionsOf(entry: Action): Map<string, Option> {
   const options = new Map(Object.entries(entry.options ?? {}));
   for (const setting of Object.values(entry.settings?.table ?? {})) {
     if (setting.flag === null) continue;
+    if (setting.isSwitch === true) {
+      options.set(setting.flag, { kind: 'switch', summary: setting.description });
+      continue;
+    }
     const isRepeatable = setting.isRepeatable ?? false;
     options.set(setting.flag, { ...settingOption(setting, 'VALUE'), isRepeatable });
   }
   return options;
 }
 
-/** What is typed for an action, such as `townhall db backup FILE`. */
+/** The usage line of an action, such as `townhall db backup FILE`. */
 export function usageOf(name: string, entry: Action): string {
   const words = Object.values(entry.arguments ?? {}).map(({ placeholder, choices, isOptional, isRest }) => {
     const word = `${choices?.join('|') ?? placeholder}${isRest === true ? ' ...' : ''}`;
@@ -142,7 +161,7 @@ export function usageOf(name: string, entry: Action): string {
   return ['townhall', name, ...pathOf(entry), ...words].join(' ');
 }
 
-/** The fixed words that may follow `before`: parts of paths, and arguments that are one of a few words. */
+/** The fixed words that may follow `before`: parts of paths, and arguments with choices. */
 export function wordsAfter({ actions }: Command, before: readonly string[]): string[] {
   const next = new Set<string>();
   for (const entry of actions.filter(({ isInternal }) => isInternal !== true)) {

@@ -10,9 +10,9 @@ export interface NamedCommand {
   command: Command;
 }
 
-/** The words after which the shell is asked, and what may follow them. */
+/** A position on the command line, and the words that may follow it. */
 interface Position {
-  /** The words typed so far, behind `townhall`, such as `admin token`. */
+  /** The words typed so far after `townhall`, such as `admin token`. */
   typed: string;
   words: readonly string[];
 }
@@ -34,7 +34,7 @@ function positionsOf({ name, command }: NamedCommand): Position[] {
   return positions;
 }
 
-/** With their dashes. Options of all actions, since they may stand before the action's words. */
+/** The options of all actions with their dashes, since options may precede the action's words. */
 function flagsOf({ command }: NamedCommand): string[] {
   const visible = command.actions.filter(({ isInternal }) => isInternal !== true);
   const options = visible.flatMap((entry) => [...optionsOf(entry)]);
@@ -94,7 +94,8 @@ function zshScript(commands: readonly NamedCommand[], positions: readonly Positi
     '    *) _files ;;',
     '  esac',
     '}',
-    // Found in fpath, the file is called as the function itself; read with `source`, it has to register.
+    // zsh calls a file in fpath as the function itself; after `source` the function has to be
+    // registered.
     'if [[ $funcstack[1] == _townhall ]]; then _townhall "$@"; else compdef _townhall townhall; fi',
   ];
 }
@@ -106,7 +107,8 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
     'function __townhall_path',
     "    string match --invert -- '-*' (commandline --cut-at-cursor --tokenize --current-process)[2..] | string join ' '",
     'end',
-    // A command substitution without output is no argument at all, so its result goes through a variable.
+    // In fish a command substitution without output is no argument at all, so its result goes
+    // through a variable.
     'function __townhall_at',
     '    set --local typed (__townhall_path)',
     '    test "$typed" = "$argv"',

@@ -1,4 +1,4 @@
-// Durations as they are typed: seconds, or a number with its unit.
+// Durations of options: seconds, or a number with a unit.
 import { SettingError } from '../../kernel/settings.ts';
 
 const unitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };

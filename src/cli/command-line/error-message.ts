@@ -1,17 +1,18 @@
-// Error messages for the terminal. Those of the operating system name a call and a code; here they say what to do.
+// Error messages for the terminal. Errors of the operating system have a call and a code; here they
+// say what to do.
 
 const advice: Readonly<Record<string, string>> = {
   EACCES: 'this user may not use it; run the command as the user that owns it, or give another path.',
-  EPERM: 'this user may not use it; run the command as the user that owns it, or give another path.',
-  EROFS: 'the file system is read-only; give another path.',
+  EPERM: 'this user may not use it; run the command as the user that owns it, or set another path.',
+  EROFS: 'the file system is read-only; set another path.',
   ENOENT: 'it does not exist.',
   ENOTDIR: 'a part of this path is not a folder.',
-  EEXIST: 'it is there already; name a new file.',
+  EEXIST: 'it exists already; choose a new file.',
   EISDIR: 'it is a folder.',
   ENOSPC: 'the disk is full.',
 };
 
-/** The message of an error; of a system error about a file or a socket, its path and what to do. */
+/** The message of an error; for a system error about a file or socket, its path and what to do. */
 export function errorMessage(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code = '', path, address } = error as NodeJS.ErrnoException & { address?: string };

@@ -1,8 +1,9 @@
-// The help texts: the overview of all commands, and the page of one command, both rendered from the table entries.
+// The help texts: the overview of all commands, and one command's page, both rendered from the
+// table entries.
 import { describeSettings } from '../../kernel/settings.ts';
 import { isInternalOption, optionsOf, usageOf, type Action, type Command } from './command.ts';
 
-/** What `townhall --help` prints. */
+/** The text of `townhall --help`. */
 export function renderOverview(entries: readonly { name: string; summary: string }[]): string {
   return [
     'Townhall: a model gateway and an agent runtime.',
@@ -11,11 +12,11 @@ export function renderOverview(entries: readonly { name: string; summary: string
     '',
     ...columns(entries.map(({ name, summary }) => [name, summary])),
     '',
-    'townhall COMMAND --help shows what a command takes; townhall --version prints the version.',
+    'townhall COMMAND --help explains a command; townhall --version prints the version.',
   ].join('\n');
 }
 
-/** What `townhall NAME --help` prints. */
+/** The text of `townhall NAME --help`. */
 export function renderHelp(name: string, { description, actions, notes = [] }: Command): string {
   const visible = actions.filter(({ isInternal }) => isInternal !== true);
   const listed = visible.filter(({ summary }) => summary !== undefined);
@@ -29,7 +30,7 @@ export function renderHelp(name: string, { description, actions, notes = [] }: C
     ...tables.map(({ table, sameAs }) =>
       sameAs === undefined
         ? [describeSettings(table)]
-        : [`Also takes the options and the environment keys of "${sameAs}"; see its --help.`],
+        : [`Has also the options and environment keys of "${sameAs}"; see its --help.`],
     ),
     notes,
   ];
@@ -42,13 +43,16 @@ export function renderHelp(name: string, { description, actions, notes = [] }: C
 function usageLines(name: string, actions: readonly Action[]): string[] {
   const usageWithOptions = (entry: Action): string =>
     optionsOf(entry).size === 0 ? usageOf(name, entry) : `${usageOf(name, entry)} [OPTIONS]`;
-  // Actions with a summary have a list of their own below.
+  // Actions with a summary are listed below instead.
   const usages = actions.filter(({ summary }) => summary === undefined).map(usageWithOptions);
   if (actions.some(({ summary }) => summary !== undefined)) usages.push(`townhall ${name} COMMAND [OPTIONS]`);
   return usages.map((usage, index) => `${index === 0 ? 'Usage:' : '      '} ${usage}`);
 }
 
-/** An option that only some actions take is preceded by their paths. Those of a settings table are listed with it. */
+/**
+ * An option of only some actions is preceded by their paths. Options of a settings table are listed
+ * with it.
+ */
 function optionRows(actions: readonly Action[]): [string, string][] {
   const flags = new Set(
     actions.flatMap(({ settings }) => Object.values(settings?.table ?? {}).map(({ flag }) => flag)),

@@ -1,5 +1,5 @@
-// Parses the arguments of a command by its table entry and runs the action they name. Whatever the entry does not
-// declare is refused with a SettingError, for which the program exits with 2.
+// Parses a command's arguments by its table entry and runs their action. Anything undeclared is a
+// SettingError and exits with 2.
 import { parseArgs } from 'node:util';
 import { SettingError } from '../../kernel/settings.ts';
 import {
@@ -15,7 +15,7 @@ import {
 } from './command.ts';
 import { nearest, suggestion } from './suggestion.ts';
 
-/** `words` are those behind the command's name. Returns the exit code. */
+/** `words` are the words after the command's name. Returns the exit code. */
 export async function runCommand(
   name: string,
   command: Command,
@@ -34,7 +34,7 @@ export async function runCommand(
   });
 }
 
-/** Options may stand anywhere, so all of the command's are known before its action is. */
+/** Options may stand anywhere, so they are parsed for all actions before the action is known. */
 function parseOptions(
   command: Command,
   words: readonly string[],
@@ -52,9 +52,9 @@ function parseOptions(
       const spec = optionsByName.get(option);
       const isRepeatable = spec?.kind === 'value' && spec.isRepeatable === true;
       if (Array.isArray(texts) && texts.length > 1 && !isRepeatable)
-        throw new SettingError(`the option --${option} is given twice.`);
+        throw new SettingError(`the option --${option} is set twice.`);
     }
-    // A repeated option is one list, as in the environment.
+    // A repeated option is one comma-separated list, as in the environment.
     return {
       values: Object.fromEntries(Object.entries(values).map(([option, texts]) => [option, String(texts)])),
       positionals,
@@ -65,7 +65,7 @@ function parseOptions(
   }
 }
 
-// The messages of parseArgs address the programmer.
+// The messages of parseArgs are written for programmers.
 function explainParseError(error: unknown, words: readonly string[], names: readonly string[]): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
   const option = /'(-[^' ,]*)/.exec(String(message))?.[1] ?? '';
@@ -101,7 +101,7 @@ function sayOneOf(name: string, candidates: readonly Action[]): string {
   return `say ${usages.length === 0 ? last : `${usages.join(', ')} or ${last}`}; see --help.`;
 }
 
-/** The whole command that was probably meant when the word at `position` is mistyped. */
+/** The probable command when the word at `position` is mistyped. */
 function meantCommand(name: string, command: Command, words: readonly string[], position: number): string {
   const typed = words[position];
   if (typed === undefined) return '';
@@ -148,7 +148,7 @@ function readArguments(
   const surplus = words[position];
   if (surplus !== undefined)
     throw new SettingError(
-      `"${surplus}" has no meaning here; see --help.${meantCommand(name, command, typed, path.length + position)}`,
+      `"${surplus}" is not part of this command; see --help.${meantCommand(name, command, typed, path.length + position)}`,
     );
   // The declared types of the action's arguments describe exactly these values.
   return values as Record<string, never>;

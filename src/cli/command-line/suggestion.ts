@@ -2,7 +2,7 @@
 
 /** The first word within the tolerated edit distance of what was typed, or undefined. */
 export function nearest(typed: string, words: readonly string[]): string | undefined {
-  // Two edits turn a word of three letters into any other one.
+  // Two edits would turn any word of three letters into any other.
   const tolerance = typed.length <= 3 ? 1 : typed.length <= 7 ? 2 : 3;
   let best: string | undefined;
   let bestDistance = tolerance + 1;
@@ -14,7 +14,7 @@ export function nearest(typed: string, words: readonly string[]): string | undef
   return best;
 }
 
-/** ` Did you mean …?`, or an empty text. */
+/** ` Did you mean …?`, or an empty string. */
 export function suggestion(
   typed: string,
   words: readonly string[],
@@ -24,7 +24,8 @@ export function suggestion(
   return word === undefined ? '' : ` Did you mean ${show(word)}?`;
 }
 
-// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. Keeps three rows of the matrix.
+// Optimal string alignment: insertions, deletions, substitutions and swaps of
+// neighbours. Keeps three rows of the matrix.
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, index) => index);

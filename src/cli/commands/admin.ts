@@ -9,9 +9,7 @@ import { withGateway } from '../data/gateway.ts';
 type CredentialsChange = 'setup' | 'reset';
 
 export const command: Command = {
-  description: [
-    'Asks for what is not given. A password has at least 12 characters; it is never an argument.',
-  ],
+  description: ['Asks for missing values. A password has at least 12 characters and is never an argument.'],
   actions: [
     changeCredentials('setup', 'Create the first administrator.'),
     changeCredentials('reset', "Replace the administrator's credentials and end every session."),
@@ -30,7 +28,8 @@ function changeCredentials(change: CredentialsChange, summary: string): Action {
       ...dataOptions,
     },
     async run({ options, ...context }) {
-      // ADMIN_ID and ADMIN_PASSWORD are for a server's first start; setup with a gateway would apply them here too.
+      // ADMIN_ID and ADMIN_PASSWORD are for a server's first start; the gateway that setup opens
+      // would apply them, too.
       const { ADMIN_ID: _id, ADMIN_PASSWORD: _password, ...env } = context.env;
       const config = await readConfigHere({ 'database-path': options['database-path'] }, { ...context, env });
       const adminId = options['admin-id'] ?? (await lineFromTerminal('Administrator ID: '));
@@ -50,7 +49,7 @@ function changeCredentials(change: CredentialsChange, summary: string): Action {
       );
       report(context, { change, adminId, asJson: options.json });
       if (isShort)
-        context.printError('The password is accepted, but fifteen characters or more are advised.');
+        context.printError('The password is accepted, but fifteen characters or more are recommended.');
       return 0;
     },
   });

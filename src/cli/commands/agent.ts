@@ -18,9 +18,9 @@ import { untilStopped } from '../servers/until-stopped.ts';
 
 export const command: Command = {
   description: [
-    'Runs an agent until SIGTERM or Ctrl-C. Once it serves it logs one line {"msg":"listening","url":"…"}.',
-    'Its first token is in the token file; every call needs it. Each option can also be given in the environment.',
-    'The commands below take --data-dir, --database-url and --name as the agent does.',
+    'Runs an agent until SIGTERM or Ctrl-C. Once it is ready it logs one line {"msg":"listening","url":"…"}.',
+    'Its first token is in the token file; every call needs a token. Each option has a key in the environment, too.',
+    'The commands below have the options --data-dir, --database-url and --name of the agent.',
   ],
   actions: [
     action({
@@ -34,13 +34,13 @@ export const command: Command = {
         await requireAddresses(addresses);
         // The database opens while the rest of the agent is loaded: each takes about half of a start.
         const opening = openAgentDatabase(config, log);
-        // createAgent throws a failure of it; until then an unhandled rejection would end the process.
+        // createAgent throws the failure; until then an unhandled rejection would end the process.
         opening.catch(() => {});
         const { createAgent } = await import('../../agent/compose.ts');
         const agent = await createAgent(config, { log, redactor, env, version, opening, logsPrints: true });
         const listening = explainListenErrors(agent.listen(), addresses);
         const { url } = await closingOnFailure(listening, () => agent.close());
-        saveMemoryWhileIdle();
+        saveMemoryWhileIdle({ growsWhileBusy: false });
         return untilStopped(
           () => announceListening(url),
           () => agent.close(),

@@ -1,4 +1,5 @@
-// `townhall audit verify`: walks the hash chain of the audit log and exits 1 when an entry was altered or removed.
+// `townhall audit verify`: reads the hash chain of the audit log and exits 1 when an entry was
+// altered or removed.
 import { audit, auditStore } from '../../gateway/audit/index.ts';
 import type { ChainFault, ChainVerdict } from '../../gateway/audit/index.ts';
 import { systemClock } from '../../kernel/clock.ts';
@@ -10,9 +11,9 @@ import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.t
 
 export const command: Command = {
   description: [
-    'Walks the hash chain of the audit log. Exits 1 and names the entries when one was altered, removed or inserted.',
-    'The head that it prints is the last hash: store it elsewhere, and pass it with --head later to prove that the log',
-    'still contains what it contained then.',
+    'Verifies the hash chain of the audit log. Exits 1 and names the entries when one was altered, removed or inserted.',
+    'It prints the head, which is the last hash: store it elsewhere, and pass it with --head later to prove that the log',
+    'still contains its earlier entries.',
   ],
   actions: [
     action({
@@ -28,10 +29,11 @@ export const command: Command = {
       async run({ options, ...context }) {
         const head = options.head ?? null;
         if (head !== null && !/^[0-9a-f]{64}$/.test(head))
-          throw new SettingError('--head takes a hash of 64 hexadecimal digits.');
+          throw new SettingError('--head needs a hash of 64 hexadecimal digits.');
         const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
         const location = gatewayDatabase(config);
-        // Reads the database without the master key: the log contains no secrets, and an auditor needs none.
+        // Reads the database without the master key: the log contains no secrets, so an auditor
+        // does not need it.
         const verdict = await askServer(location, { name: 'audit.verify', input: head }, () =>
           withDatabase(location, (database) =>
             audit({ store: auditStore(database), log: stderrLog().log, clock: systemClock }).verify(head),
@@ -63,7 +65,7 @@ const predicates: Record<ChainFault['fault'], string> = {
   entry_not_chained: 'is not part of the chain',
   batch_altered: 'does not have its hash',
   batch_missing: 'does not follow from the one before',
-  head_missing: 'is not in the chain any more',
+  head_missing: 'is no longer in the chain',
 };
 
 function describe({ ok, batches, entries, pending, head, faults: mismatches }: ChainVerdict): string[] {

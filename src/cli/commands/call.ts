@@ -1,4 +1,4 @@
-// `townhall call`: any operation of the contract from the command line, for operators without a program of their own.
+// `townhall call`: calls any operation of the contract from the command line.
 import { SettingError } from '../../kernel/settings.ts';
 import { readOperations, surfaces, type CallableOperation, type Surface } from '../call/operations.ts';
 import { buildRequest, localServers } from '../call/request.ts';
@@ -9,8 +9,8 @@ import { suggestion } from '../command-line/suggestion.ts';
 export const command: Command = {
   description: [
     'Calls an operation of a running server by its name in the contract, such as env.upsertVariable, and prints the answer.',
-    'A NAME is a member of its path, its query, its headers or its body; a VALUE that is not a text is written as JSON.',
-    'Without an operation it lists them all. The exit code is 1 when the server refuses or fails.',
+    'A NAME is a member of its path, query, headers or body; a VALUE other than a string is written as JSON.',
+    'Without an operation it lists all of them. The exit code is 1 when the server refuses the call or fails.',
   ],
   actions: [
     action({
@@ -20,7 +20,7 @@ export const command: Command = {
         pairs: { placeholder: 'NAME=VALUE', isRest: true },
       },
       options: {
-        describe: { kind: 'switch', summary: 'Print what the operation takes, and call nothing.' },
+        describe: { kind: 'switch', summary: 'Print the members of the operation without a call.' },
         body: {
           kind: 'value',
           placeholder: 'JSON',
@@ -34,14 +34,15 @@ export const command: Command = {
         'token-file': {
           kind: 'value',
           placeholder: 'FILE',
-          summary: 'The credential, instead of TOWNHALL_TOKEN in the environment or that of a local edition.',
+          summary:
+            'The credential, in place of TOWNHALL_TOKEN in the environment or that of a local edition.',
         },
         output: {
           kind: 'value',
           placeholder: 'FILE',
-          summary: 'Write the answer into a new file; images and sound need it, or a pipe.',
+          summary: 'Write the answer into a new file; images and audio need it, or a pipe.',
         },
-        json: { kind: 'switch', summary: 'Print the answer, or the error, as JSON in one line.' },
+        json: { kind: 'switch', summary: 'Print the answer or the error as one line of JSON.' },
       },
       async run({ arguments: { surface: surfaceName, operationId, pairs }, options, ...context }) {
         // `choices` has refused any other word.
@@ -63,15 +64,15 @@ export const command: Command = {
         // Refuse before the call, since it may cost credits.
         if (operation.binaryTypes.length > 0 && context.output.isTerminal)
           throw new SettingError(
-            `${operationId} answers with ${operation.binaryTypes.join(', ')}, which is not for a terminal; say --output FILE, or send standard output into a file or a pipe.`,
+            `${operationId} answers with ${operation.binaryTypes.join(', ')}, which cannot be printed on a terminal; use --output FILE, or redirect standard output into a file or a pipe.`,
           );
         return printResponse(await sendRequest(request), output);
       },
     }),
   ],
   notes: [
-    'The token of a local edition that was started in this folder is sent to this machine alone.',
-    'A secret does not belong on a command line, where others can read it: give it in --body @FILE or --body -.',
+    'The token of a local edition that was started in this folder is sent to this machine only.',
+    'Other users can read the arguments of a process: pass a secret with --body @FILE or --body -.',
     '',
     '  townhall call gateway ai.generateText model=local/guide prompt="How do I log in?"',
     '  townhall call gateway admin.login --body @credentials.json --json',

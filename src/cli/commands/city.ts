@@ -1,5 +1,6 @@
-// `townhall city`: looks after what `townhall deploy` brought into service. Its internal actions are processes of the
-// deployment: `serve` is a gateway under the supervisor, `check` inspects the entry of a project.
+// `townhall city`: operates what `townhall deploy` has deployed. Its internal actions are processes
+// of the deployment: `serve` is a gateway under the supervisor, `check` inspects the entry of a
+// project.
 import { createReadStream, existsSync } from 'node:fs';
 import { stat, watch } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -28,11 +29,11 @@ import {
 } from '../command-line/command.ts';
 
 const cityOptions = {
-  project: { kind: 'value', placeholder: 'DIR', summary: 'The project, instead of this folder.' },
+  project: { kind: 'value', placeholder: 'DIR', summary: 'The project folder (this folder).' },
   timeout: {
     kind: 'value',
     placeholder: 'SECONDS',
-    summary: 'How long a version may take to be ready (60).',
+    summary: 'Seconds until a version has to be ready (60).',
   },
   json: jsonOption,
 } as const;
@@ -42,30 +43,30 @@ type CityCall<O extends object = object> = Omit<ActionCall<typeof cityOptions>, 
 };
 
 export const command: Command = {
-  description: ['Looks after what "townhall deploy" brought into service.'],
+  description: ['Operates what "townhall deploy" has deployed.'],
   actions: [
     action({
       path: 'status',
-      summary: 'Print which version serves, where, and which are kept; the exit code is 1 when none serves.',
+      summary: 'Print the running version, its address and the stored versions; exits 1 when none runs.',
       options: cityOptions,
       run: printStatus,
     }),
     action({
       path: 'stop',
-      summary: 'Let it finish what it does, and end it.',
+      summary: 'Finish the running requests and stop.',
       options: cityOptions,
       run: ({ options, ...context }) =>
         stopCity(cityFolder(directoryOf(options)), { ...context, isJson: options.json }),
     }),
     action({
       path: 'start',
-      summary: 'Start again what was deployed last, as after a reboot; give the same environment.',
+      summary: 'Start the last deployed version again, as after a reboot; set the same environment.',
       options: cityOptions,
       run: startAgain,
     }),
     action({
       path: 'run',
-      summary: 'The same as start, in the foreground, for a service manager.',
+      summary: 'Like start, but in the foreground, for a service manager.',
       options: {
         ...cityOptions,
         // A deployment starts the supervisor with these two.
@@ -82,9 +83,9 @@ export const command: Command = {
     }),
     action({
       path: 'rollback',
-      summary: 'Bring the version before back, or another one that is kept.',
+      summary: 'Restore the version before, or another stored one.',
       options: {
-        to: { kind: 'value', placeholder: 'VERSION', summary: 'The version, instead of the one before.' },
+        to: { kind: 'value', placeholder: 'VERSION', summary: 'The version to restore (the one before).' },
         ...cityOptions,
       },
       run: rollBackCity,
@@ -92,7 +93,7 @@ export const command: Command = {
     action({
       path: 'logs',
       summary: 'Print the log.',
-      options: { follow: { kind: 'switch', summary: 'Go on with what comes.' }, ...cityOptions },
+      options: { follow: { kind: 'switch', summary: 'Keep printing new lines.' }, ...cityOptions },
       run: printLogs,
     }),
     action({
@@ -132,7 +133,7 @@ async function printStatus({ options, env, print }: CityCall): Promise<number> {
       ['kept', versions.join(', ')],
     ];
     for (const [name = '', text = ''] of rows) print(`${name.padEnd(12)}${text}`);
-  } else if (state === null) print('Nothing was deployed from here yet.');
+  } else if (state === null) print('Nothing has been deployed from here yet.');
   else print(`Stopped; ${state.version} was deployed last. Start it: townhall city start`);
   return isLive ? 0 : 1;
 }
@@ -144,7 +145,8 @@ async function rollBackCity({ options, ...context }: CityCall<{ to: string | und
   const { folder, state } = await survey({ directory, env });
   const to = options.to ?? null;
   const target = to ?? state?.previous ?? null;
-  // The version's own copy has its declaration, entry and services; the address and the folder are the City's.
+  // The version's own copy has its declaration, entry and services; address and folder belong to
+  // the City.
   const hasCopy = target !== null && (await folder.versions()).includes(target);
   const projectPath = hasCopy ? folder.versionPath(target) : directory;
   const plan = await planOf(projectPath, context, { cityDirectory: directory });
@@ -159,7 +161,7 @@ async function startAgain({ options, ...context }: CityCall): Promise<number> {
   const directory = directoryOf(options);
   const { folder, state, running } = await survey({ directory, env: context.env });
   if (running !== null) throw new Error(`Version ${running.version} runs already, at ${running.url}.`);
-  if (state === null) throw new Error('Nothing was deployed from here yet; run: townhall deploy');
+  if (state === null) throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
   const plan = await planOf(folder.versionPath(state.version), context, { cityDirectory: directory });
   await startDetached({
     folder,
@@ -184,14 +186,14 @@ async function waitUntilServing(folder: CityFolder): Promise<NonNullable<Survey[
     if (status === null) throw new Error(`The supervisor ended; ${folder.logFile} says why.`);
     if (status.isServing) return status;
     if (systemClock.monotonicMs() > deadlineMs)
-      throw new Error(`It does not serve yet; ${folder.logFile} says why.`);
+      throw new Error(`It is not ready yet; ${folder.logFile} says why.`);
     await systemClock.sleep(100);
   }
 }
 
 async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>): Promise<number> {
   const { logFile } = cityFolder(directoryOf(options));
-  if (!existsSync(logFile)) throw new Error('Nothing was deployed from here yet; run: townhall deploy');
+  if (!existsSync(logFile)) throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
   let offset = await printFrom(logFile, 0, context);
   if (!options.follow) return 0;
   for await (const _change of watch(logFile)) {
@@ -204,7 +206,7 @@ async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>)
   return 0;
 }
 
-/** Prints the whole lines from an offset and returns the offset behind the last one. */
+/** Prints the complete lines from an offset and returns the offset after the last one. */
 async function printFrom(
   path: string,
   start: number,
@@ -226,6 +228,6 @@ async function printFrom(
 async function inspectEntry({ options }: CityCall): Promise<number> {
   const services = await inspectProject(await openProject(directoryOf(options)));
   await new Promise<void>((done) => process.stdout.write(`${JSON.stringify(services)}\n`, () => done()));
-  // The entry may have opened something that would keep the process alive.
+  // The entry may have opened handles that would keep the process alive.
   process.exit(0);
 }

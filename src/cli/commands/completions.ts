@@ -2,11 +2,11 @@
 import { action, type Command, type CommandEntry } from '../command-line/command.ts';
 import { completionScript, shells, type Shell } from '../command-line/completion-scripts.ts';
 
-/** Takes the list of commands, which contains this command too. */
+/** Its argument is the list of commands, which contains this command too. */
 export function completionsCommand(commands: readonly CommandEntry[]): Command {
   return {
     description: [
-      'Prints a script that completes commands and options in your shell. Write it to where the shell looks for it:',
+      'Prints a script that completes commands and options. Write it to the path where your shell looks for it:',
       '',
       '  bash   townhall completions bash > ~/.local/share/bash-completion/completions/townhall',
       '  zsh    townhall completions zsh > "${fpath[1]}/_townhall"',

@@ -1,21 +1,23 @@
-// `townhall console`: serves pages for a running agent on this machine. The address that it prints lets one browser in.
+// `townhall console`: serves pages for a running agent on this machine. The printed address logs
+// one browser in.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { consoleSettings, createConsole, readConsoleConfig } from '../../console/index.ts';
 import { action, type CommandContext, type Command } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
+import { hasEnterKey, listenForEnter } from '../servers/enter-key.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 
 export const command: Command = {
   description: [
     'Serves pages for a running agent at 127.0.0.1: chat, sessions, plugins, services, approvals. It prints an address',
-    'with a one-time code, which lets one browser in; press Enter for another one. Ctrl-C ends it.',
+    'with a one-time code for one browser; press Enter for another address. Ctrl-C ends it.',
   ],
   actions: [
     action({
       options: {
         open: { kind: 'switch', summary: 'Open the address in your browser.' },
-        json: { kind: 'switch', summary: 'Print {"url":"…"} and nothing else.' },
+        json: { kind: 'switch', summary: 'Print only {"url":"…"}.' },
       },
       settings: { table: consoleSettings },
       async run({ options, settings, ...context }) {
@@ -31,11 +33,10 @@ export const command: Command = {
           }
           if (!existsSync(config.tokenFile))
             context.printError(
-              `The agent's token is not at ${config.tokenFile} yet: start the agent, or say with --data-dir or --token-file where it is.`,
+              `The agent's token is not at ${config.tokenFile} yet: start the agent, or set --data-dir or --token-file.`,
             );
           if (options.open) openInBrowser(address, context);
-          if (!options.json && process.stdin.isTTY)
-            process.stdin.on('data', () => context.print(`  ${console.loginUrl()}`));
+          if (!options.json) listenForEnter(() => context.print(`  ${console.loginUrl()}`));
         };
         return untilStopped(announce, async () => {
           process.stdin.pause();
@@ -57,7 +58,7 @@ function printAddress(
     '',
     `  ${address}`,
     '',
-    process.stdin.isTTY ? 'Enter shows another one. Ctrl-C ends it.' : 'Ctrl-C ends it.',
+    hasEnterKey() ? 'Enter shows another one. Ctrl-C ends it.' : 'Ctrl-C ends it.',
   ];
   lines.forEach((line) => print(line));
 }

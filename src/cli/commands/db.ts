@@ -1,5 +1,5 @@
-// `townhall db migrate|backup|restore`: maintains a database on either engine, the gateway's or, with --agent, an agent's.
-// Where the two share one PostgreSQL, a backup contains both.
+// `townhall db migrate|backup|restore`: maintains a database on either engine, the gateway's
+// or, with --agent, an agent's. Where the two share one PostgreSQL, a backup contains both.
 import { agentSettings, readAgentData } from '../../agent/config.ts';
 import { readGatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
@@ -44,8 +44,8 @@ type DbOptions = ActionCall<typeof dbOptions>['options'];
 
 export const command: Command = {
   description: [
-    'A backup contains secrets only as they are sealed. Keep the master key apart from it: without the key a restored',
-    'database does not start. A restore tries the key first and changes nothing when it is another one.',
+    'A backup contains secrets only in their sealed form. Keep the master key apart from it: without the key a restored',
+    'database does not start. A restore checks the key first and changes nothing when it is the wrong one.',
     '',
     'A backup does not contain files: images and videos in the storage folder; attachments, workspace and token file in',
     "an agent's data folder. With PostgreSQL the programs pg_dump and pg_restore are needed here.",
@@ -53,14 +53,14 @@ export const command: Command = {
   actions: [
     action({
       path: 'migrate',
-      summary: 'Bring the database up to date, without serving.',
+      summary: 'Apply new migrations without starting a server.',
       options: dbOptions,
       run: async ({ options, ...context }) =>
         report(context, options, await migrateDatabase(await targetOf(options, context))),
     }),
     action({
       path: 'backup',
-      summary: 'Write all of it into one new file, also beside a running server.',
+      summary: 'Write the whole database into one new file, also beside a running server.',
       arguments: { file: { placeholder: 'FILE' } },
       options: dbOptions,
       run: async ({ arguments: { file }, options, ...context }) =>
@@ -68,7 +68,7 @@ export const command: Command = {
     }),
     action({
       path: 'restore',
-      summary: 'Put a backup into an empty database or a folder without one.',
+      summary: 'Restore a backup into an empty database or a new folder.',
       arguments: { file: { placeholder: 'FILE' } },
       options: dbOptions,
       run: async ({ arguments: { file }, options, ...context }) =>
@@ -76,12 +76,12 @@ export const command: Command = {
     }),
   ],
   notes: [
-    'TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE give the master key; without them it is master.key in the folder.',
+    'The master key is TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE, else master.key in the data folder.',
     ...dataNotes,
   ],
 };
 
-/** The database to work on, and how the master key is checked against what is sealed in it. */
+/** The database of the command, and how the master key is checked against its sealed values. */
 interface Target {
   location: DatabaseLocation;
   checkKey(survey: SealSurvey): Promise<MasterKeyVerdict>;
@@ -103,7 +103,7 @@ async function targetOf(options: DbOptions, context: CommandContext): Promise<Ta
   const location = agentDatabase(
     readAgentData({ 'data-dir': dataDir, 'database-url': databaseUrl }, context.env),
   );
-  // It contains a gateway's secrets only where the two share one PostgreSQL.
+  // An agent's database contains secrets of a gateway only where the two share one PostgreSQL.
   return {
     location,
     checkKey: (survey) =>

@@ -1,4 +1,5 @@
-// `townhall deploy`: brings a project into service. Its other modes check, stop or render and change nothing in service.
+// `townhall deploy`: deploys a project. Its other modes check, stop or render, and do not change
+// the running version.
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -22,30 +23,30 @@ import { version } from '../command-line/version.ts';
 
 export const command: Command = {
   description: [
-    'Brings the project of this folder into service: makes what is missing, tries the new version, switches to it',
-    'without refusing a request, and raises the version in package.json. When a step fails the version before goes on.',
-    'Settings are those of the environment, as for "townhall gateway"; see its --help.',
+    'Deploys the project of this folder: creates missing resources, tries the new version, switches to it without',
+    'downtime, and raises the version in package.json. When a step fails, the version before keeps running.',
+    'Settings come from the environment, as for "townhall gateway"; see its --help.',
   ],
   actions: [
     action({
       options: {
-        project: { kind: 'value', placeholder: 'DIR', summary: 'The project, instead of this folder.' },
-        'dry-run': { kind: 'switch', summary: 'Check everything and print the plan; nothing is changed.' },
+        project: { kind: 'value', placeholder: 'DIR', summary: 'The project folder (this folder).' },
+        'dry-run': { kind: 'switch', summary: 'Check everything and print the plan without a change.' },
         'verify-only': {
           kind: 'switch',
-          summary: 'Look at what runs; the exit code is 1 when nothing healthy does.',
+          summary: 'Check the running version; exits 1 when none is healthy.',
         },
         timeout: {
           kind: 'value',
           placeholder: 'SECONDS',
-          summary: 'How long the new version may take to be ready (60).',
+          summary: 'Seconds until the new version has to be ready (60).',
         },
         render: {
           kind: 'value',
           placeholder: 'DIR',
           summary: 'Write a Dockerfile, a compose file and a systemd unit into a folder of the project.',
         },
-        stop: { kind: 'switch', summary: 'Stop what runs, as "townhall city stop" does.' },
+        stop: { kind: 'switch', summary: 'Stop the running version, like "townhall city stop".' },
         json: jsonOption,
       },
       async run({ options, ...context }) {
@@ -64,7 +65,7 @@ export const command: Command = {
       },
     }),
   ],
-  notes: ['townhall city --help says how to look after what runs.'],
+  notes: ['To operate it: townhall city --help'],
 };
 
 interface Output extends CommandContext {
@@ -79,7 +80,7 @@ async function deployProject(
     return await planAndDeploy(directory, options);
   } catch (error) {
     if (!(error instanceof Error) || error instanceof SettingError) throw error;
-    // After a failure the next question is whether anything serves.
+    // After a failure the operator needs to know whether a version is running.
     const status = await supervisorClient(cityFolder(directory))
       .status()
       .catch(() => null);

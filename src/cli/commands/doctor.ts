@@ -1,5 +1,5 @@
-// `townhall doctor`: checks everything that a gateway started from here would need, and says what to do about each problem.
-// It changes nothing, starts nothing and prints no secret.
+// `townhall doctor`: checks everything that a gateway started from here would need, with advice for
+// each problem. It changes nothing, starts nothing and prints no secret.
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -18,14 +18,15 @@ import {
   checkPackages,
 } from '../checks/machine-checks.ts';
 import { checkPort } from '../checks/port-check.ts';
+import { checkSandbox } from '../checks/sandbox-check.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
 import { readConfigHere } from '../data/gateway-config.ts';
 
 export const command: Command = {
   description: [
     'Checks Node, the ports, the data folder, the journal, the database, the master key, the migrations, the contract,',
-    'the keys of model providers, optional packages, clocks and the disk, as the gateway would find them from here.',
-    'Nothing is changed. Exits 1 when something fails; a warning alone is no failure.',
+    'the keys of model providers, optional packages, clocks, the disk and the sandbox of agents, as a gateway started',
+    'from here would see them. Nothing is changed. Exits 1 when a check fails; a warning alone is no failure.',
   ],
   actions: [
     action({
@@ -53,8 +54,8 @@ function printFindings(findings: readonly Finding[], { print }: CommandContext):
   print('');
   print(
     failures === 0 && warnings === 0
-      ? 'Everything is as it should be.'
-      : `${failures} to mend, ${warnings} to look at.`,
+      ? 'All checks passed.'
+      : `${failures} failed, ${warnings} with a warning.`,
   );
 }
 
@@ -78,6 +79,7 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
     await checkProviderKeys(config, env, storedKeys),
     checkPackages(),
     await checkAgent(env),
+    await checkSandbox(env),
   ];
 }
 
@@ -91,7 +93,7 @@ async function checkProviderKeys(
     return fail(
       'providers',
       `The models file ${modelsFile ?? ''} cannot be read as JSON.`,
-      'Look at MODELS_FILE; townhall models check says more.',
+      'Check MODELS_FILE; townhall models check shows the details.',
     );
   const curatedKeys = curatedModels().providers.flatMap(({ api_key_env: key }) => key ?? []);
   const presentKeys = [...new Set([...curatedKeys, ...ownKeys])]

@@ -1,6 +1,6 @@
-// `townhall env rewrap` seals every stored value under the newest master key while the servers serve; `townhall env keys`
-// lists the keys in use. A running local edition is asked through its control socket; otherwise the command opens the
-// database.
+// `townhall env rewrap` seals every stored value with the newest master key while servers run;
+// `townhall env keys` lists the keys in use. A running local edition does it on request over its
+// control socket; otherwise the command opens the database.
 import type { GatewayConfig } from '../../gateway/config.ts';
 import {
   envStore,
@@ -17,20 +17,20 @@ import { withGateway } from '../data/gateway.ts';
 
 export const command: Command = {
   description: [
-    'To change the master key, give every server the new key as TOWNHALL_MASTER_KEY and the old one as',
-    'TOWNHALL_MASTER_KEY_PREVIOUS, then run "rewrap" once with the same two; servers go on serving meanwhile. A running',
-    'local edition must have the same key. Before you destroy the old key, check with "keys" that nothing is under it.',
+    'To change the master key, set TOWNHALL_MASTER_KEY to the new key and TOWNHALL_MASTER_KEY_PREVIOUS to the old one on',
+    'every server, then run "rewrap" once with the same two; servers keep running meanwhile. A running',
+    'local edition must have the same keys. Before you destroy the old key, check with "keys" that no value needs it.',
   ],
   actions: [
     action({
       path: 'rewrap',
-      summary: 'Seal every stored value anew, under the key of TOWNHALL_MASTER_KEY.',
+      summary: 'Seal every stored value again with the key of TOWNHALL_MASTER_KEY.',
       options: dataOptions,
       run: (call) => printReport(call, rewrap),
     }),
     action({
       path: 'keys',
-      summary: 'List the master keys in use by their ids, with the number of values under each.',
+      summary: 'List the ids of the master keys in use, with the number of values sealed by each.',
       options: dataOptions,
       run: (call) => printReport(call, listKeys),
     }),
@@ -110,7 +110,7 @@ async function listKeys(config: GatewayConfig): Promise<Report> {
   return { result: { keys: rows, server, damaged }, lines };
 }
 
-/** The ids of the keys that a server would have with the settings of this command. */
+/** The ids of the keys that a server with this command's settings would have. */
 function keyIds(config: GatewayConfig): Promise<{ primary: string | null; previous: string | null }> {
   return masterKeyIds(config, {
     dataFolder: config.databaseUrl === undefined ? config.databasePath : null,

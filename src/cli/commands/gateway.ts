@@ -25,13 +25,14 @@ import { readWorkerStart, type WorkerStart } from '../servers/workers/messages.t
 import { runPrimary } from '../servers/primary.ts';
 import { runWorker, workerBreakers } from '../servers/workers/worker.ts';
 
-// A load balancer polls /ready several times a second, so 400 ms of notice let it choose another gateway; requests on
-// open connections are still answered for 400 ms. New work is refused within a second of the signal.
+// A load balancer polls /ready several times a second: 400 ms of notice let it choose another
+// gateway, and requests on open connections are answered for another 400 ms. New work is refused
+// within a second of the signal.
 const closeOptions = { noticeMs: 400, lingerMs: 400 };
 
 export const command: Command = {
   description: [
-    'Runs the gateway until SIGTERM or Ctrl-C. Once it serves it logs one line {"msg":"listening","url":"…"}.',
+    'Runs the gateway until SIGTERM or Ctrl-C. Once it is ready it logs one line {"msg":"listening","url":"…"}.',
     'Each option can also be given in the environment, and what has no flag only there. So can the keys of model',
     'providers, logins and payments, such as OPENAI_API_KEY; those that an administrator stores win. "townhall models',
     'check" tries them.',

@@ -4,8 +4,8 @@ import { action, jsonOption, type Command } from '../command-line/command.ts';
 
 export const command: Command = {
   description: [
-    'Creates the folder NAME with a project in it: its declaration, a package.json, and an entry with one service.',
-    'It deploys as it is, without installing anything: cd NAME && townhall deploy',
+    'Creates the folder NAME with a project: its declaration, a package.json, and an entry with one service.',
+    'You can deploy it at once, without installing anything: cd NAME && townhall deploy',
   ],
   actions: [
     action({

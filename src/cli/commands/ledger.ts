@@ -1,5 +1,5 @@
-// `townhall ledger`: checks the ledger against itself, shows an account with its allotments, and handles journals that were put
-// aside.
+// `townhall ledger`: verifies the ledger, shows an account with its allotments, and handles
+// journals that were put aside.
 import { journalFolder } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import {
@@ -21,9 +21,9 @@ import { describeLedger } from '../ledger/show.ts';
 export const command: Command = {
   description: [
     '"verify" compares balances with entries, holds with charges, and charges with usage records. It exits 1 and names the',
-    'rows that do not agree. "show" prints an account and the credits that gateways have set aside for its keys.',
+    'inconsistent rows. "show" prints an account and the credits that gateways have set aside for its keys.',
     '"journal" handles journals of charges that no gateway may apply by itself: those of a ledger from before a restore,',
-    'and copies of damaged segments. All of them may run beside working servers.',
+    'and copies of damaged segments. All of them may run beside running servers.',
   ],
   actions: [
     action({
@@ -33,7 +33,8 @@ export const command: Command = {
       async run({ options, ...context }) {
         const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
         const location = gatewayDatabase(config);
-        // Reads the database without the master key: the ledger contains no secrets, and an auditor needs none.
+        // Reads the database without the master key: the ledger contains no secrets, so an auditor
+        // does not need it.
         const verdict = await askServer(location, { name: 'ledger.verify', input: null }, () =>
           withDatabase(location, (database) => verifyLedger(creditsStore(database), config.usageDays)),
         );
@@ -70,27 +71,27 @@ export const command: Command = {
     }),
     action({
       path: 'journal apply',
-      summary: 'Charge what a journal says to the present ledger, once per call.',
+      summary: 'Apply the charges of a journal to the present ledger, once per call.',
       arguments: { journal: { placeholder: 'JOURNAL' } },
       options: dataOptions,
       async run({ options, arguments: { journal }, ...context }) {
         const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
         const generation = await readGeneration(config);
-        const journalId = await restoreFromAside(journalFolder(config), journal, { generation });
+        const journalId = await restoreFromAside(journalFolder(config), journal, {
+          generation,
+          usageDays: config.usageDays,
+        });
         if (options.json) context.print(JSON.stringify({ journal: journalId }));
-        else
-          context.print(
-            `A gateway with this JOURNAL_PATH applies it as ${journalId}, a minute from now at most.`,
-          );
+        else context.print(`A gateway with this JOURNAL_PATH applies it as ${journalId} within a minute.`);
         return 0;
       },
     }),
     action({
       path: 'journal discard',
-      summary: 'Delete a journal that was put aside. Its charges are never made.',
+      summary: 'Delete a journal that was put aside, without applying its charges.',
       arguments: { journal: { placeholder: 'JOURNAL' } },
       options: {
-        yes: { kind: 'switch', summary: 'Delete it; without this nothing is deleted.' },
+        yes: { kind: 'switch', summary: 'Delete it; without this option nothing is deleted.' },
         ...dataOptions,
       },
       async run({ options, arguments: { journal }, ...context }) {
@@ -108,7 +109,7 @@ export const command: Command = {
       },
     }),
   ],
-  notes: ['USAGE_DAYS says how long usage records are kept; older ones are not missed.', ...dataNotes],
+  notes: ['USAGE_DAYS sets how long usage records are kept; missing older ones are no error.', ...dataNotes],
 };
 
 function readView(config: GatewayConfig, userId: string): Promise<LedgerView | null> {

@@ -1,5 +1,6 @@
-// `townhall models check`: calls each configured provider once and reports what is wrong. A running local edition is asked
-// through its control socket, because only it can read the stored keys; otherwise the command opens the database, if any.
+// `townhall models check`: calls each configured provider once and reports failures. A running
+// local edition does it on request over its control socket, because only it can read the stored
+// keys; otherwise the command opens the database, if any.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +14,7 @@ import { withGateway } from '../data/gateway.ts';
 export const command: Command = {
   description: [
     'Calls one model of each model provider whose key is set, with a prompt of a few words, and reports what is wrong.',
-    'Exits 1 when a provider does not answer as it should. Each call costs what a few tokens cost.',
+    'Exits 1 when a provider does not answer correctly. Each call costs a few tokens.',
   ],
   actions: [
     action({
@@ -36,7 +37,7 @@ function checkProviders(config: GatewayConfig, { env }: CommandContext): Promise
     const checkWith = (gatewayConfig: GatewayConfig) =>
       withGateway(gatewayConfig, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders());
     if (hasDatabase(location)) return checkWith(config);
-    // Before the first start nothing is stored; a temporary database leaves nothing behind.
+    // Before the first start there are no stored keys; a temporary database leaves nothing behind.
     const folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
     try {
       return await checkWith({ ...config, databasePath: folder });

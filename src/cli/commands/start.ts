@@ -1,11 +1,12 @@
-// `townhall start`, which is `npm start`: the local edition, a gateway and an agent in one process, with a screen that
-// shows the tokens and the calls to paste.
+// `townhall start`, which is `npm start`: the local edition, a gateway, an agent and its
+// console in one process, with a screen that links to the console and shows a call to paste.
 import { randomInt } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { createAgent } from '../../agent/compose.ts';
 import { readAgentConfig } from '../../agent/config.ts';
 import { openAgentDatabase } from '../../agent/database.ts';
+import { createConsole, readConsoleConfig, type Console, type ConsoleConfig } from '../../console/index.ts';
 import { openProject } from '../../deploy/index.ts';
 import { createGateway, localLoginNotice } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
@@ -18,50 +19,61 @@ import {
 import { systemClock } from '../../kernel/clock.ts';
 import { closedOnError, createClosers } from '../../kernel/closers.ts';
 import { makeFolder } from '../../kernel/folder.ts';
+import { isLoopbackHost } from '../../kernel/http/address.ts';
+import type { Log } from '../../kernel/log.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { action, type ActionCall, type Command } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { version } from '../command-line/version.ts';
 import {
   agentAddresses,
+  consoleAddress,
   explainListenErrors,
   gatewayAddresses,
   requireAddresses,
 } from '../servers/addresses.ts';
+import { hasEnterKey, listenForEnter } from '../servers/enter-key.ts';
 import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { welcome, type Welcome } from '../servers/welcome.ts';
 
 export const command: Command = {
   description: [
-    'Runs a gateway on the embedded database and an agent that works through it, and shows calls to paste.',
-    'The agent takes its settings from AGENT_… in the environment; see townhall agent --help.',
+    'Runs a gateway on the embedded database, an agent that works through it, and the console of the agent.',
+    'It listens on this machine only unless HOST names another address. The agent takes its settings from AGENT_… in',
+    'the environment and the console from CONSOLE_…; see townhall agent --help and townhall console --help.',
   ],
   actions: [action({ settings: { table: gatewaySettings }, run: startLocalEdition })],
 };
 
 interface LocalEdition {
   config: GatewayConfig;
-  /** With the defaults of the local edition. */
+  consoleConfig: ConsoleConfig;
+  /** The environment with the defaults of the local edition. */
   env: Readonly<Record<string, string | undefined>>;
-  /** The user token that the agent works with. */
+  /** The agent's user token for the gateway. */
   tokenFile: string;
 }
 
 async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall): Promise<number> {
-  const { config, env, tokenFile } = readLocalEdition(settings, givenEnv);
+  const { config, consoleConfig, env, tokenFile } = readLocalEdition(settings, givenEnv);
   const agentConfig = readAgentConfig({}, env);
   await requireFolders(config);
   const addresses = { gateway: gatewayAddresses(config), agent: agentAddresses(agentConfig) };
-  await requireAddresses([...addresses.gateway, ...addresses.agent]);
+  const hasConsolePort = env['CONSOLE_PORT'] !== undefined;
+  await requireAddresses([
+    ...addresses.gateway,
+    ...addresses.agent,
+    ...(hasConsolePort ? [consoleAddress(consoleConfig)] : []),
+  ]);
 
-  print(`Townhall ${version}, local edition`);
+  print(`Starting Townhall ${version}`);
   const progress = (step: string): void => print(`  ${step} …`);
   const { log, redactor } = stderrLog({ level: config.logLevel });
   const closers = createClosers();
-  // The agent's database opens while the gateway is put together; each takes about half of the start.
+  // The agent's database opens while the gateway starts; each takes about half of the start.
   const opening = openAgentDatabase(agentConfig, log);
-  // createAgent below throws a failure of it; until then an unhandled rejection would end the process.
+  // createAgent below throws the failure; until then an unhandled rejection would end the process.
   opening.catch(() => {});
   closers.defer(async () => (await opening.catch(() => undefined))?.close());
   return closedOnError(closers, async () => {
@@ -75,7 +87,7 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
       progress,
     });
     closers.defer(() => gateway.close());
-    const userToken = await localToken(gateway, tokenFile);
+    await ensureLocalToken(gateway, tokenFile);
     const { url: gatewayUrl } = await explainListenErrors(gateway.listen(), addresses.gateway);
     progress('starting the agent');
     const agentEnv = { ...env, AGENT_GATEWAY_URL: gatewayUrl };
@@ -91,19 +103,34 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
     const { url: agentUrl } = await explainListenErrors(agent.listen(), addresses.agent);
     limitStreamGarbage();
     saveMemoryWhileIdle();
-    const agentToken = (await readFile(agent.tokenFile, 'utf8')).trim();
+    const console = await openConsole(
+      { ...consoleConfig, agentUrl, tokenFile: agent.tokenFile },
+      { log, hasOwnPort: hasConsolePort },
+    );
+    closers.defer(() => console.close());
     const screen = welcome({
+      version,
       gatewayUrl,
       agentUrl,
-      userToken,
-      agentToken,
+      consoleUrl: console.loginUrl(),
+      isInteractive: hasEnterKey(),
+      userTokenFile: relative('', tokenFile),
+      agentTokenFile: relative('', agent.tokenFile),
+      program: shownProgram(env),
       // Last of all: the password is shown once, so a start that fails must not have set it.
       administrator: await firstAdministrator(gateway),
-      notice: gateway.hasLocalLogin() ? localLoginNotice : undefined,
+      notices: [
+        ...(gateway.hasLocalLogin() && !isLoopbackHost(config.host) ? [localLoginNotice] : []),
+        ...(agent.notice === undefined ? [] : [agent.notice]),
+      ],
     });
     return untilStopped(
-      () => screen.forEach((line) => print(line)),
       () => {
+        screen.forEach((line) => print(line));
+        listenForEnter(() => print(`  ${console.loginUrl()}`));
+      },
+      () => {
+        process.stdin.pause();
         print('Stopping …');
         return closers.close();
       },
@@ -111,9 +138,30 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
   });
 }
 
+/** Serves the console at its port, or at any free one when the default port is taken. */
+async function openConsole(
+  config: ConsoleConfig,
+  { log, hasOwnPort }: { log: Log; hasOwnPort: boolean },
+): Promise<Console> {
+  const open = async (port: number): Promise<Console> => {
+    const console = await createConsole({ ...config, port }, { log });
+    await console.listen();
+    return console;
+  };
+  return hasOwnPort
+    ? explainListenErrors(open(config.port), [consoleAddress(config)])
+    : open(config.port).catch(() => open(0));
+}
+
+// npm names the script that it runs; a checkout has no `townhall` on the search path.
+function shownProgram(env: LocalEdition['env']): string {
+  return env['npm_lifecycle_event'] === 'start' ? 'npm run townhall --' : 'townhall';
+}
+
 function readLocalEdition(flags: ActionCall['settings'], givenEnv: ActionCall['env']): LocalEdition {
-  // The screen is for a newcomer to read, so only warnings are logged by default.
-  const env = { LOG_LEVEL: 'warn', ...givenEnv };
+  // A first start is on someone's own machine, so no other machine reaches it by
+  // default, and only warnings are logged.
+  const env: LocalEdition['env'] = { LOG_LEVEL: 'warn', HOST: '127.0.0.1', ...givenEnv };
   const config = readGatewayConfig(flags, env);
   if (config.databaseUrl !== undefined)
     throw new SettingError(
@@ -121,14 +169,19 @@ function readLocalEdition(flags: ActionCall['settings'], givenEnv: ActionCall['e
     );
   const dataFolder = dirname(config.databasePath);
   const tokenFile = join(dataFolder, 'local.token');
+  // The console serves the agent that is started here.
+  const { TOWNHALL_AGENT_URL: _agentUrl, ...consoleEnv } = env;
   return {
     config,
+    consoleConfig: readConsoleConfig({}, consoleEnv),
     tokenFile,
     env: { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env },
   };
 }
 
-/** The gateway's data and keys. They are hidden from the agent, whose workspace may contain these folders. */
+/**
+ * The gateway's data and keys, hidden from the agent, whose workspace may contain these folders.
+ */
 function gatewaySecrets({
   databasePath,
   storagePath,
@@ -148,19 +201,21 @@ async function firstAdministrator(gateway: Gateway): Promise<Welcome['administra
   return administrator;
 }
 
-// Four groups of five from 32 characters are 100 random bits. l, i, o and 0 are left out: they look like others.
+// Four groups of five from 32 characters are 100 random bits. l, i, o and 0 are left out because
+// they are easily confused.
 function newPassword(): string {
   const alphabet = 'abcdefghjkmnpqrstuvwxyz123456789';
   const group = (): string => Array.from({ length: 5 }, () => alphabet[randomInt(alphabet.length)]).join('');
   return [group(), group(), group(), group()].join('-');
 }
 
-/** The local user's token of the last start while it is valid, else a new one; the file is readable by its owner only. */
-async function localToken(gateway: Gateway, path: string): Promise<string> {
+/**
+ * Keeps the local user's token of the last start while it is valid; the file is readable by its owner only.
+ */
+async function ensureLocalToken(gateway: Gateway, path: string): Promise<void> {
   const token = (await readFile(path, 'utf8').catch(() => '')).trim();
-  if (token !== '' && (await gateway.identify(token)) !== null) return token;
+  if (token !== '' && (await gateway.identify(token)) !== null) return;
   const { userToken } = await gateway.issueLocalToken();
   await makeFolder(dirname(path));
   await writeFile(path, `${userToken}\n`, { mode: 0o600 });
-  return userToken;
 }

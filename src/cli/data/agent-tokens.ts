@@ -1,5 +1,5 @@
-// The actions of `townhall agent` beside a running agent: `token create|list|revoke` and `call`. A running agent is asked
-// through its control socket; without one the command opens the data itself.
+// The actions `token create|list|revoke` and `call` of `townhall agent`. A running agent executes
+// them over its control socket; without one the command opens the database itself.
 import { existsSync } from 'node:fs';
 import { agentSettings, readAgentData, type AgentData } from '../../agent/config.ts';
 import {
@@ -18,7 +18,7 @@ import { readTtlSeconds } from '../command-line/duration.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { agentDatabase, askServer } from './database-location.ts';
 
-/** Where the agent's data is; the same settings as the agent's own. */
+/** Location of the agent's data, with the agent's own settings. */
 const locationOptions = {
   'data-dir': settingOption(agentSettings.dataDir, 'PATH'),
   'database-url': settingOption(agentSettings.databaseUrl, 'URL'),
@@ -27,13 +27,13 @@ const locationOptions = {
 
 const createToken = action({
   path: 'token create',
-  summary: 'Create a further token and show it once.',
+  summary: 'Create another token and show it once.',
   arguments: { tokenName: { placeholder: 'NAME', isOptional: true } },
   options: {
     ttl: {
       kind: 'value',
       placeholder: 'TIME',
-      summary: 'How long it is valid, such as 12h or 90d; until it is revoked without it.',
+      summary: 'Lifetime such as 12h or 90d; without it, until the token is revoked.',
     },
     json: jsonOption,
     ...locationOptions,
@@ -50,7 +50,7 @@ const createToken = action({
     else {
       print(token.token);
       const validity =
-        token.expiresAt === null ? 'it lives until it is revoked' : `it expires ${token.expiresAt}`;
+        token.expiresAt === null ? 'it is valid until it is revoked' : `it expires ${token.expiresAt}`;
       printError(`This token is shown once. Its id is ${token.tokenId}; ${validity}.`);
     }
     return 0;

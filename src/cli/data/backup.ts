@@ -1,6 +1,6 @@
-// Backup and restore of a database in one file: of an embedded database a packed copy of its folder, of PostgreSQL what
-// pg_dump writes. A restore goes only into an empty target of the same surface, and only when the given master key opens
-// what the backup contains; otherwise nothing is changed.
+// Backup and restore of a database in one file: a packed copy of the folder of an embedded
+// database, or the output of pg_dump. A restore needs an empty target of the same surface and the
+// master key that opens the backup; otherwise nothing is changed.
 import { existsSync } from 'node:fs';
 import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -41,7 +41,7 @@ export async function backUp(
   requireDatabase(location);
   const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
     throw codeOf(error) === 'EEXIST'
-      ? new Error(`${file} is there already; a backup goes into a new file.`)
+      ? new Error(`${file} exists already; a backup needs a new file.`)
       : error;
   });
   try {
@@ -61,7 +61,9 @@ export async function backUp(
   return { file, bytes: (await stat(file)).size, engine: isPostgres(location) ? 'postgres' : 'embedded' };
 }
 
-/** The packed copy, or undefined when the server that holds the database has written the file itself. */
+/**
+ * The packed copy; undefined when the server that holds the database has written the file itself.
+ */
 async function copyEmbedded(
   location: DatabaseLocation,
   file: string,
@@ -82,7 +84,7 @@ async function dumpPostgres(
   { env, progress }: BackupOptions,
 ): Promise<void> {
   const version = await withDatabase(location, async (database) => {
-    // The backup contains what running gateways have charged.
+    // Ask running gateways to report first, so that the backup contains their charges.
     if (location.surface === 'gateway') await askAllReports(database, systemClock);
     return database.version;
   });
@@ -98,7 +100,7 @@ async function dumpPostgres(
   );
 }
 
-/** Reports every tenth table that a tool names on standard error. */
+/** Reports every tenth table of a tool's output on standard error. */
 function tableCounter(pattern: RegExp, progress: Progress): (line: string) => void {
   let tables = 0;
   return (line) => {
@@ -117,11 +119,14 @@ export interface RestoreResult {
 }
 
 export interface RestoreOptions extends BackupOptions {
-  /** Throws unless the given master key opens what is sealed. */
+  /** Throws unless the given master key opens the sealed values. */
   checkKey(survey: SealSurvey): Promise<MasterKeyVerdict>;
 }
 
-/** Throws without having changed anything when the target is not empty, the file is no backup for it, or the key differs. */
+/**
+ * Throws without a change when the target is not empty, the file is no backup for it, or the key is
+ * wrong.
+ */
 export async function restore(
   location: DatabaseLocation,
   path: string,
@@ -143,7 +148,7 @@ export async function restore(
   return { file, engine, masterKey };
 }
 
-/** By the file's first bytes: pg_dump's custom format, or a gzip. */
+/** Detected by the file's first bytes: pg_dump's custom format, or a gzip. */
 async function engineOf(file: string): Promise<Engine> {
   const handle = await open(file, 'r').catch((error: unknown) => {
     throw new Error(`${file} cannot be read: ${codeOf(error)}.`);
@@ -156,10 +161,10 @@ async function engineOf(file: string): Promise<Engine> {
   }
   if (start.toString('latin1') === 'PGDMP') return 'postgres';
   if (start[0] === 0x1f && start[1] === 0x8b) return 'embedded';
-  throw new Error(`${file} is no backup of this program.`);
+  throw new Error(`${file} is not a backup of Townhall.`);
 }
 
-// Unpacks into a folder beside the target, checks it there, and renames it into place only when all is well.
+// Unpacks into a folder beside the target, checks it there, and renames it into place at the end.
 async function restoreFolder(
   location: DatabaseLocation,
   file: string,
@@ -174,7 +179,7 @@ async function restoreFolder(
   try {
     progress('unpacking the backup');
     const survey = await unpackAndSurvey(location, file, staging);
-    if (survey.canary !== null) progress('trying the master key');
+    if (survey.canary !== null) progress('checking the master key');
     const masterKey = await checkKey(survey);
     await makeFolder(target);
     await rename(join(staging, 'pg'), join(target, 'pg'));
@@ -227,7 +232,7 @@ async function restorePostgres(
   if (!new RegExp(` SCHEMA - ${location.migrations.schema} `).test(contents))
     throw wrongSurface(file, location);
   const survey = await surveyBackup(file, tool, env);
-  if (survey.canary !== null) progress('trying the master key');
+  if (survey.canary !== null) progress('checking the master key');
   const masterKey = await checkKey(survey);
   progress(`running pg_restore ${tool.major}`);
   const variables = connectionVariables(location.databaseUrl);
@@ -265,7 +270,10 @@ function requireEmpty(location: DatabaseLocation): Promise<string> {
   });
 }
 
-/** Reads what is sealed from the backup file itself, so that the key is checked before the target is touched. */
+/**
+ * Reads the sealed values from the backup file itself, so that the key is checked before the target
+ * changes.
+ */
 async function surveyBackup(file: string, tool: Tool, env: CommandContext['env']): Promise<SealSurvey> {
   const rowsOf = async (table: string): Promise<Record<string, string>[]> => {
     let text = '';
@@ -299,7 +307,7 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : 'unknown';
 }
 
-/** Makes a new or renamed entry of the folder survive a power cut. */
+/** fsyncs the folder, so that a new or renamed entry survives a power failure. */
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r');
   try {

@@ -1,5 +1,5 @@
-// The two databases that commands work on, the gateway's and the agent's: where each is, which server may hold it open,
-// and how a command opens it itself. Needs nothing else of a server.
+// The two databases of commands, the gateway's and the agent's: their location, the server that may
+// hold them open, and how a command opens them itself.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AgentData } from '../../agent/config.ts';
@@ -12,7 +12,7 @@ import { Problem } from '../../kernel/problem.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 
 export interface DatabaseLocation {
-  /** Whose database it is. */
+  /** The owner of the database. */
   surface: 'gateway' | 'agent';
   databaseUrl: string | undefined;
   databasePrepare: boolean | undefined;
@@ -49,7 +49,7 @@ export function agentDatabase({ dataDir, databaseUrl }: AgentData): DatabaseLoca
   };
 }
 
-/** Whether there is a database to open; a PostgreSQL is assumed to exist. */
+/** Whether a database exists; a PostgreSQL is assumed to exist. */
 export function hasDatabase({ databaseUrl, databasePath }: DatabaseLocation): boolean {
   return databaseUrl !== undefined || existsSync(join(databasePath, 'pg'));
 }
@@ -59,13 +59,13 @@ export function requireDatabase(location: DatabaseLocation): void {
   if (hasDatabase(location)) return;
   const option = location.surface === 'gateway' ? '--database-path' : '--data-dir';
   throw new Error(
-    `There is no database at ${location.databasePath}; the first start of the ${location.surface} makes one. If it is elsewhere, name it with ${option}.`,
+    `There is no database at ${location.databasePath}; the first start of the ${location.surface} creates one. If it is elsewhere, set ${option}.`,
   );
 }
 
 /**
- * Asks the server that holds the embedded database through its control socket. Runs `otherwise` when no server runs, and
- * for a PostgreSQL, which a command can open beside its servers.
+ * Asks the server that holds the embedded database over its control socket. Runs `otherwise` when
+ * no server runs, and for a PostgreSQL, which a command can open beside its servers.
  */
 export async function askServer<T>(
   { databaseUrl, socket }: Pick<DatabaseLocation, 'databaseUrl' | 'socket'>,

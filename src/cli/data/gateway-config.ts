@@ -1,5 +1,5 @@
-// Which gateway's data a command works on: that of the City deployed from this folder, else what the options and the
-// environment say.
+// Selects the gateway's data for a command: that of the City deployed from this folder, else that
+// of the options and the environment.
 import { cityData } from '../../deploy/index.ts';
 import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
@@ -18,7 +18,10 @@ export const dataNotes: readonly string[] = [
   'of the deployment.',
 ];
 
-/** Reads the settings as `townhall gateway` does; reports on standard error when they are those of a City. */
+/**
+ * Reads the settings like `townhall gateway`; reports on standard error when they are those of a
+ * City.
+ */
 export async function readConfigHere(
   flags: Readonly<Record<string, string | undefined>>,
   { env, printError }: Pick<CommandContext, 'env' | 'printError'>,

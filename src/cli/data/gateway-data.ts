@@ -1,4 +1,5 @@
-// What only the gateway's database holds: stored variables, and secrets sealed under a master key.
+// Data that only the gateway's database has: stored variables, and secrets sealed with a master
+// key.
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore, unlock } from '../../gateway/env/index.ts';
 import type { Database } from '../../kernel/data/database.ts';
@@ -17,11 +18,11 @@ export async function gatewayFacts(config: GatewayConfig, database: Database): P
   return { ...facts, storedKeys: isEmpty ? [] : (await envStore(database).list()).map(({ key }) => key) };
 }
 
-/** What is sealed in a database, as the store's `survey` reports it. */
+/** The sealed values of a database, as the store's `survey` reports them. */
 export type SealSurvey = Awaited<ReturnType<ReturnType<typeof envStore>['survey']>>;
 export type MasterKeyVerdict = 'fits' | 'nothing sealed';
 
-/** Throws a SettingError unless the given master key opens what is sealed. Changes nothing. */
+/** Throws a SettingError unless the given master key opens the sealed values. Changes nothing. */
 export async function checkMasterKey(config: GatewayConfig, survey: SealSurvey): Promise<MasterKeyVerdict> {
   if (survey.canary === null && survey.variables === 0) return 'nothing sealed';
   const { redactor, log } = stderrLog();

@@ -1,4 +1,4 @@
-// A gateway for one piece of work, for commands that need more of it than its database. It serves no callers.
+// A gateway without listeners, for commands that need more of it than its database.
 import { createGateway } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';

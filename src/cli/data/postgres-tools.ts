@@ -1,5 +1,5 @@
-// Finds and runs pg_dump and pg_restore. The database's address is passed in their environment, because every user of a
-// machine can read the arguments of a process.
+// Finds and runs pg_dump and pg_restore. They get the database's address in their environment,
+// because every user of a machine can read the arguments of a process.
 import { spawn } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, readdir } from 'node:fs/promises';
@@ -18,7 +18,10 @@ type Environment = Readonly<Record<string, string | undefined>>;
 // Debian keeps the tools of each version here; the one on the PATH is often older.
 const versionedFolders = '/usr/lib/postgresql';
 
-/** The newest tool on this machine. Throws with what to install when none is at least as new as the server. */
+/**
+ * The newest tool on this machine. Throws with what to install when none is at least as new as the
+ * server.
+ */
 export async function findTool(name: ToolName, env: Environment, serverMajor: number): Promise<Tool> {
   const versions = await readdir(versionedFolders).catch(() => []);
   const folders = [
@@ -37,9 +40,9 @@ export async function findTool(name: ToolName, env: Environment, serverMajor: nu
   }
   const newest = tools.sort((one, other) => other.major - one.major)[0];
   const advice = `Install the client programs of PostgreSQL ${serverMajor} or newer (on Debian and Ubuntu: postgresql-client-${serverMajor}; on macOS: brew install libpq).`;
-  if (newest === undefined) throw new Error(`${name} is not here. ${advice}`);
+  if (newest === undefined) throw new Error(`${name} is not installed. ${advice}`);
   if (newest.major < serverMajor)
-    throw new Error(`${name} is of version ${newest.major}, and the server of ${serverMajor}. ${advice}`);
+    throw new Error(`${name} has version ${newest.major}, and the server has ${serverMajor}. ${advice}`);
   return newest;
 }
 
@@ -57,7 +60,7 @@ export function majorVersion(version: string): number {
   return Number(/PostgreSQL (\d+)/.exec(version)?.[1] ?? 0);
 }
 
-/** The libpq environment variables for a database's address, password included. */
+/** The libpq environment variables of a database address, including the password. */
 export function connectionVariables(databaseUrl: string): Record<string, string> {
   const url = new URL(databaseUrl);
   const variables = {
@@ -72,8 +75,8 @@ export function connectionVariables(databaseUrl: string): Record<string, string>
   return Object.fromEntries(Object.entries(variables).filter(([, text]) => text !== ''));
 }
 
-// postgres.js also takes `ssl`, and for most of its values requires TLS. The tools would fall back to a plain connection:
-// their default is `prefer`.
+// postgres.js also has `ssl`, most values of which require TLS. The tools' own default is `prefer`,
+// which falls back to a plain connection.
 function tlsVariables(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCERT: string } {
   const root = query.get('sslrootcert') ?? '';
   const sslSetting = query.get('sslmode') ?? query.get('ssl') ?? '';

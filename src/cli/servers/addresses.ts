@@ -1,5 +1,6 @@
-// The addresses that server commands listen on. An address that cannot be used is reported with what to do about it.
+// The listen addresses of server commands. An unusable address is reported with advice.
 import type { AgentConfig } from '../../agent/config.ts';
+import type { ConsoleConfig } from '../../console/index.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { requireFreePort } from '../../kernel/http/free-port.ts';
 
@@ -12,14 +13,19 @@ interface ListenAddress {
 
 type AddressSettings = Pick<GatewayConfig | AgentConfig, 'host' | 'port' | 'metricsHost' | 'metricsPort'>;
 
-/** Where `townhall gateway` listens. */
+/** The listen addresses of `townhall gateway`. */
 export function gatewayAddresses(config: AddressSettings): ListenAddress[] {
   return addressesOf(config, { port: 'PORT', metricsPort: 'METRICS_PORT' });
 }
 
-/** Where `townhall agent` listens. */
+/** The listen addresses of `townhall agent`. */
 export function agentAddresses(config: AddressSettings): ListenAddress[] {
   return addressesOf(config, { port: 'AGENT_PORT', metricsPort: 'AGENT_METRICS_PORT' });
+}
+
+/** The listen address of the console beside `townhall start`. */
+export function consoleAddress({ port }: Pick<ConsoleConfig, 'port'>): ListenAddress {
+  return { setting: 'CONSOLE_PORT', host: '127.0.0.1', port };
 }
 
 function addressesOf(
@@ -31,12 +37,14 @@ function addressesOf(
   return [api, { setting: settings.metricsPort, host: metricsHost, port: metricsPort }];
 }
 
-/** Tries every address before anything is opened. Rejects for the first that cannot be used. */
+/** Tries every address before anything is opened. Rejects for the first unusable one. */
 export async function requireAddresses(addresses: readonly ListenAddress[]): Promise<void> {
   for (const address of addresses) await explainListenErrors(requireFreePort(address), [address]);
 }
 
-/** Waits for a server that starts to listen. A refused address rejects with the setting that chooses another one. */
+/**
+ * Waits for a server to listen. For a refused address it rejects with the setting that changes it.
+ */
 export async function explainListenErrors<T>(
   listening: Promise<T>,
   addresses: readonly ListenAddress[],
@@ -67,13 +75,13 @@ function sentenceFor({
   setting: string;
 }): string {
   if (code === 'EADDRINUSE')
-    return `The port ${port} is taken: "townhall doctor" says by whom. Stop that program, or give another port with ${setting}; 0 takes any free one.`;
+    return `The port ${port} is taken: "townhall doctor" says by whom. Stop that program, or set another port with ${setting}; 0 uses any free one.`;
   if (code === 'EACCES')
-    return `This user may not open the port ${port}; give one above 1023 with ${setting}.`;
-  return `"${host}" is no address of this machine (${code}); give one of its own with ${setting.replace('PORT', 'HOST')}, or 0.0.0.0 for all.`;
+    return `This user may not open the port ${port}; set one above 1023 with ${setting}.`;
+  return `"${host}" is not an address of this machine (${code}); set one of its own with ${setting.replace('PORT', 'HOST')}, or 0.0.0.0 for all.`;
 }
 
-/** Awaits the work; when it fails, closes first what was opened for it. */
+/** Awaits the work; if it fails, closes what was opened for it before it rethrows. */
 export async function closingOnFailure<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
   try {
     return await work;

@@ -1,4 +1,5 @@
-// The line that scripts wait for. It is part of the command line's interface, so it is written at any log level.
+// The `listening` line, for which scripts wait. It is part of the command line's interface, so it
+// is written at any log level.
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 

@@ -1,50 +1,59 @@
-// V8 flags that keep a server's heap small. Each takes effect when it is set; none showed a cost in the benchmarks.
+// V8 flags that keep a server's heap small. Each can be set at run time; none showed a cost in the
+// benchmarks.
 import { performance } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * For a gateway, called once it listens. When 500 streams begin together, V8's allocation-site pretenuring puts their
- * events into the old generation, where only a full collection frees them: 200 MB of garbage instead of 2 MB. The young
- * generation stays at the 16 MB that it has after the start, since a larger one keeps buffers of finished streams.
+ * For a gateway, called once it listens. When 500 streams begin together, V8's allocation-site
+ * pretenuring puts their events into the old generation, where only a full collection frees them: 200
+ * MB of garbage instead of 2 MB. The young generation keeps the size that it has after the start until
+ * `saveMemoryWhileIdle` sees a busy second, since a larger one keeps buffers of finished streams.
  */
 export function limitStreamGarbage(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
   setFlagsFromString('--semi-space-growth-factor=1');
 }
 
-/** For an agent, called before it loads. It mostly waits, so a small young generation is enough: 10% less memory. */
+/**
+ * For an agent, called before it loads. It is mostly idle, so a small young generation suffices:
+ * 10% less memory.
+ */
 export function limitYoungGeneration(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
 }
 
-// V8 prints an error for a flag that it does not know, and Node 22 has an older one.
+// V8 prints an error for an unknown flag, and Node 22 has an older V8.
 const hasMemorySaver = Number(process.versions.node.split('.')[0]) >= 24;
 // A second with less work than this is idle.
 const idleUtilization = 0.05;
 const checkEveryMs = 1_000;
 
 export interface IdleOptions {
+  /** Whether the young generation may grow in busy seconds; true by default. */
+  growsWhileBusy?: boolean;
   /** The share of the time since its last call in which the event loop worked. */
   utilization?: () => number;
   setFlag?: (flag: string) => void;
 }
 
 /**
- * For a server, called once it listens. While the event loop is idle, V8's memory saver collects the heaps of all threads,
- * the embedded database's too, and returns their pages. Under load its collections would cost 0.3 ms of processor time a
- * call, so a busy second switches it off.
+ * For a server, called once it listens. While the event loop is idle, V8's memory saver collects the heaps of
+ * all threads, the embedded database's too, and returns their pages; this shrinks the young generation. Under
+ * load its collections would cost 0.3 ms of processor time a call, and those of so small a young generation
+ * another 0.1 ms, so a busy second switches it off and lets the young generation grow to V8's own limit.
  */
 export function saveMemoryWhileIdle({
+  growsWhileBusy = true,
   utilization = sinceLastCall(),
   setFlag = setFlagsFromString,
 }: IdleOptions = {}): void {
-  if (!hasMemorySaver) return;
-  let isSaving = false;
+  let wasIdle: boolean | undefined;
   setInterval(() => {
     const isIdle = utilization() < idleUtilization;
-    if (isIdle === isSaving) return;
-    isSaving = isIdle;
-    setFlag(isIdle ? '--memory-saver-mode' : '--no-memory-saver-mode');
+    if (isIdle === wasIdle) return;
+    wasIdle = isIdle;
+    if (growsWhileBusy) setFlag(`--semi-space-growth-factor=${isIdle ? 1 : 2}`);
+    if (hasMemorySaver) setFlag(isIdle ? '--memory-saver-mode' : '--no-memory-saver-mode');
   }, checkEveryMs).unref();
 }
 

@@ -1,5 +1,6 @@
-// `townhall gateway --workers N`: opens the listening socket, starts N gateway processes that accept from it, replaces one
-// that ends, serves the metrics of all on one port, and stops them together.
+// `townhall gateway --workers N`: opens the listening socket, starts N gateway processes that
+// accept from it, replaces one that ends, serves the metrics of all on one port, and stops them
+// together.
 import { ownRunner } from '../city/environment.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -23,16 +24,19 @@ export interface PrimaryOptions {
 
 const firstRestartMs = 250;
 const longestRestartMs = 10_000;
-// A worker that has served for so long is restarted at once when it ends.
+// A worker that has run for this long is restarted at once when it ends.
 const steadyMs = 60_000;
-// Beyond the time for running answers: the closing of its services.
+// Time beyond the drain, for closing the services.
 const stopMarginMs = 15_000;
 
-/** Resolves to the exit code once all workers have ended. Throws a SettingError where the database has too few connections. */
+/**
+ * Resolves to the exit code once all workers have ended. Throws a SettingError where
+ * the database has too few connections.
+ */
 export async function runPrimary(options: PrimaryOptions): Promise<number> {
   const { config, log } = options;
   const { databaseUrl } = config;
-  if (databaseUrl === undefined) throw new Error('Workers share a PostgreSQL.');
+  if (databaseUrl === undefined) throw new Error('Workers need a shared PostgreSQL.');
   const maxConnections = divideConnections({
     workers: config.workers,
     maxConnections: await readMaxConnections(databaseUrl, log),
@@ -41,7 +45,7 @@ export async function runPrimary(options: PrimaryOptions): Promise<number> {
   const socket = openListeningSocket(config.host, config.port);
   const url = localUrl(socket.host, socket.port);
   const group = createWorkerGroup({ ...options, fd: socket.fd, url, maxConnections });
-  // The first worker brings the database up to date, and tells whether the settings can be used at all.
+  // The first worker applies the migrations and shows whether the settings are valid.
   if (!(await group.start(0))) return 1;
   const others = Array.from({ length: config.workers - 1 }, (_, index) => group.start(index + 1));
   if ((await Promise.all(others)).includes(false)) {
@@ -72,10 +76,10 @@ async function serveMetrics({ metricsPort, metricsHost }: GatewayConfig, group: 
 }
 
 interface WorkerGroup {
-  /** Resolves to whether the worker serves. A worker that ends later is replaced. */
+  /** Resolves to whether the worker is ready. A worker that ends later is replaced. */
   start(index: number): Promise<boolean>;
   readMetrics(): Promise<string>;
-  /** Resolves when all have ended. Kills those that take longer than their deadlines allow. */
+  /** Resolves when all have ended. Kills those that exceed their deadlines. */
   stop(): Promise<void>;
 }
 
@@ -106,7 +110,9 @@ function createWorkerGroup(options: GroupOptions): WorkerGroup {
     return worker;
   }
 
-  /** Replaces the worker each time it ends, with growing pauses while it ends soon after its start. */
+  /**
+   * Replaces the worker each time it ends, with growing pauses while it ends soon after its start.
+   */
   async function keepRunning(index: number, first: WorkerProcess): Promise<void> {
     let pauseMs = firstRestartMs;
     for (let worker = first; ; worker = launch(index)) {

@@ -1,8 +1,10 @@
-// How a server command ends: the first SIGTERM or SIGINT stops it, a second one ends the process at once.
+// How a server command ends: the first SIGTERM or SIGINT stops it, a second one ends the process at
+// once.
 
 /**
- * Announces the server, waits for a signal, then runs `stop` and returns the exit code 0. The handlers are installed
- * before `announce`, because a script may answer the announcement with a signal at once.
+ * Announces the server, waits for a signal, then runs `stop` and returns the exit code 0. The
+ * handlers are installed before `announce`, because a script may answer the announcement with a
+ * signal at once.
  */
 export async function untilStopped(announce: () => void, stop: () => Promise<void>): Promise<number> {
   await new Promise<void>((resolve) => {

@@ -1,52 +1,49 @@
-// The screen of `townhall start`: the addresses, the tokens, and five calls that work as pasted.
+// The screen of `townhall start`: what runs where, a link to the console, and one call to paste.
+import { styleText } from 'node:util';
 
-/** What the screen shows. The administrator is set only on the start that created it. */
+/** What the screen shows. All lines but the console's link fit into 80 columns with short paths. */
 export interface Welcome {
+  version: string;
   gatewayUrl: string;
   agentUrl: string;
-  userToken: string;
-  agentToken: string;
+  /** Opens the console signed in, once. */
+  consoleUrl: string;
+  /** Whether the Enter key shows another link. */
+  isInteractive: boolean;
+  /** The files with the user token and the agent's token, as paths for the shell. */
+  userTokenFile: string;
+  agentTokenFile: string;
+  /** Set only on the start that created the administrator. */
   administrator: { adminId: string; password: string } | undefined;
-  /** The warning about the login without credentials; absent when it is turned off. */
-  notice?: string | undefined;
+  /** How to run `townhall` here. */
+  program: string;
+  /** Warnings, such as that of a login without credentials that other machines reach. */
+  notices: readonly string[];
 }
 
-/** The lines of the screen. */
-export function welcome({
-  gatewayUrl,
-  agentUrl,
-  userToken,
-  agentToken,
-  administrator,
-  notice,
-}: Welcome): string[] {
-  const json = "-H 'Content-Type: application/json'";
-  const asUser = '-H "Authorization: Bearer $TOKEN"';
-  const asOwner = '-H "Authorization: Bearer $AGENT"';
+/** The lines of the screen. Colours appear only where standard output is a terminal that has them. */
+export function welcome(screen: Welcome): string[] {
+  const { gatewayUrl, agentUrl, consoleUrl, administrator, program, notices } = screen;
+  const admin =
+    administrator === undefined
+      ? `a new password: ${program} admin reset`
+      : `${administrator.adminId}, password ${administrator.password} (shown only now)`;
+  const another = screen.isInteractive ? '; Enter shows another link' : '';
   return [
     '',
-    `  gateway        ${gatewayUrl}`,
-    `  agent          ${agentUrl}`,
-    `  reference      ${gatewayUrl}/docs`,
-    `  user token     ${userToken}`,
-    `  agent token    ${agentToken}`,
-    ...(administrator === undefined
-      ? []
-      : [`  administrator  ${administrator.adminId}, password ${administrator.password} (shown only now)`]),
+    styleText('bold', `Townhall ${screen.version} is running. Ctrl-C ends it.`),
     '',
-    'Paste these into another terminal:',
-    '',
-    `TOKEN=${userToken}`,
-    `AGENT=${agentToken}`,
-    `curl ${gatewayUrl}/health`,
-    `curl ${gatewayUrl}/v1/ai/models ${asUser}`,
-    `curl ${gatewayUrl}/v1/ai/text ${asUser} ${json} -d '{"model": "local/guide", "prompt": "How do I add a model provider?"}'`,
-    `curl -N ${gatewayUrl}/v1/ai/chat/completions ${asUser} ${json} -d '{"model": "local/guide", "stream": true, "messages": [{"role": "user", "content": "How do I log in?"}]}'`,
-    `curl ${agentUrl}/api/execute ${asOwner} ${json} -d '{"instructions": "How do I stream an answer?"}'`,
-    '',
-    `Pages to chat with the agent: townhall console${agentUrl === 'http://127.0.0.1:5314' ? '' : ` --agent-url ${agentUrl}`} (in a checkout: npm run townhall -- console …)`,
-    '',
-    ...(notice === undefined ? [] : [notice, '']),
-    'Ctrl-C ends it.',
+    `Open the console, signed in${another}:`,
+    `  ${styleText('cyan', consoleUrl)}`,
+    `  gateway  ${gatewayUrl}`,
+    `  agent    ${agentUrl}`,
+    `  docs     ${gatewayUrl}/docs`,
+    `  tokens   ${screen.userTokenFile}, ${screen.agentTokenFile}`,
+    `  admin    ${admin}`,
+    'Call a model:',
+    `  curl ${gatewayUrl}/v1/ai/text -H 'Content-Type: application/json' \\`,
+    `    -H "Authorization: Bearer $(cat ${screen.userTokenFile})" \\`,
+    `    -d '{"model": "local/guide", "prompt": "How do I add a model provider?"}'`,
+    ...notices.flatMap((notice) => ['', styleText('yellow', notice)]),
   ];
 }

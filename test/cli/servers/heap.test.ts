@@ -9,25 +9,48 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] }));
   afterEach(() => void vi.useRealTimers());
 
-  test('saves memory in idle seconds alone', () => {
-    const seconds = [0.9, 0.5, 0.04, 0, 0.06, 0.8, 0.01];
+  const idle = ['--semi-space-growth-factor=1', '--memory-saver-mode'];
+  const busy = ['--semi-space-growth-factor=2', '--no-memory-saver-mode'];
+
+  function startWith(seconds: number[], options: { growsWhileBusy?: boolean } = {}): string[] {
     const flags: string[] = [];
-    saveMemoryWhileIdle({ utilization: () => seconds.shift() ?? 0, setFlag: (flag) => flags.push(flag) });
-    expect(flags).toEqual([]);
+    saveMemoryWhileIdle({
+      ...options,
+      utilization: () => seconds.shift() ?? 0,
+      setFlag: (flag) => flags.push(flag),
+    });
+    return flags;
+  }
+
+  test('saves memory only in idle seconds', () => {
+    const flags = startWith([0.9, 0.5, 0.04, 0, 0.06, 0.8, 0.01]);
     vi.advanceTimersByTime(2_000);
-    expect(flags).toEqual([]);
+    expect(flags).toEqual(busy);
     vi.advanceTimersByTime(2_000);
-    expect(flags).toEqual(['--memory-saver-mode']);
+    expect(flags).toEqual([...busy, ...idle]);
     vi.advanceTimersByTime(2_000);
-    expect(flags).toEqual(['--memory-saver-mode', '--no-memory-saver-mode']);
+    expect(flags).toEqual([...busy, ...idle, ...busy]);
     vi.advanceTimersByTime(60_000);
-    expect(flags).toEqual(['--memory-saver-mode', '--no-memory-saver-mode', '--memory-saver-mode']);
+    expect(flags).toEqual([...busy, ...idle, ...busy, ...idle]);
   });
 
-  test('sets flags that this Node knows', () => {
-    // V8 prints an error for an unknown flag and goes on, so its list is asked.
+  test('leaves the young generation of an agent small', () => {
+    const flags = startWith([0.9, 0], { growsWhileBusy: false });
+    vi.advanceTimersByTime(2_000);
+    expect(flags).toEqual(['--no-memory-saver-mode', '--memory-saver-mode']);
+  });
+
+  test('sets no flag before the first second is over', () => {
+    const flags = startWith([0.9]);
+    vi.advanceTimersByTime(900);
+    expect(flags).toEqual([]);
+  });
+
+  test('sets flags that this version of Node knows', () => {
+    // V8 prints an error for an unknown flag and goes on, so compare with its list of flags.
     const v8Options = execFileSync(process.execPath, ['--v8-options'], { encoding: 'utf8' });
     expect(v8Options).toContain('--memory-saver-mode');
+    expect(v8Options).toContain('--semi-space-growth-factor');
     expect(() => setFlagsFromString('--no-memory-saver-mode')).not.toThrow();
   });
 });

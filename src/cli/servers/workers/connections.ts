@@ -1,10 +1,11 @@
-// How many connections to PostgreSQL each worker may have. All of them together stay below 80 % of the server's, so that
-// another gateway, an agent and an operator's console find free ones.
+// The number of PostgreSQL connections of each worker. All together stay below 80 % of the server's
+// limit, so that another gateway, an agent and an operator's console find free ones.
 import { connect } from '../../../kernel/data/database.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { SettingError } from '../../../kernel/settings.ts';
 
-// Beside its pool, a gateway has a connection for jobs, one for notifications and one for long statements.
+// Besides its pool, a gateway has a connection for jobs, one for notifications and one for long
+// statements.
 const connectionsBeside = 3;
 const projectConnections = 5;
 const mostConnections = 10;

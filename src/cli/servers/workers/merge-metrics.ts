@@ -1,5 +1,5 @@
-// Merges the metrics of several processes into one text in the format of Prometheus: each sample gets the label `worker`,
-// and the samples of one metric stand together under its comments.
+// Merges the metrics of several processes into one text in Prometheus' format: each sample gets the
+// label `worker`, and the samples of one metric are grouped below its comments.
 
 export interface ProcessMetrics {
   worker: number;

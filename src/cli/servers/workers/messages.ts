@@ -1,6 +1,10 @@
-// The messages between `townhall gateway --workers N` and the processes that serve for it, over their IPC channels.
+// The messages between `townhall gateway --workers N` and its worker processes, over their IPC
+// channels.
 
-/** The listening socket's file descriptor in a worker: stdin, stdout, stderr and the IPC channel come before it. */
+/**
+ * The listening socket's file descriptor in a worker: stdin, stdout, stderr and the
+ * IPC channel come before it.
+ */
 export const listeningFd = 4;
 
 /** The environment variable that makes a process a worker: a WorkerStart as JSON. */
@@ -8,13 +12,15 @@ export const workerVariable = 'TOWNHALL_WORKER';
 
 export interface WorkerStart {
   index: number;
-  /** The address under which callers on this machine reach the server. */
+  /** The address of the server for callers on this machine. */
   url: string;
   /** Connections to PostgreSQL. */
   maxConnections: number;
 }
 
-/** A circuit breaker that has opened or closed in a worker; the primary process passes it on to the others. */
+/**
+ * A circuit breaker that has opened or closed in a worker; the primary process passes it on to the others.
+ */
 export interface BreakerMessage {
   kind: 'breaker';
   breaker: string;
@@ -28,7 +34,7 @@ export type WorkerMessage =
   | { kind: 'metrics'; id: number; text: string }
   | BreakerMessage;
 
-/** Null for a process that is no worker. */
+/** Null when this process is not a worker. */
 export function readWorkerStart(env: Readonly<Record<string, string | undefined>>): WorkerStart | null {
   const text = env[workerVariable];
   return text === undefined ? null : (JSON.parse(text) as WorkerStart);

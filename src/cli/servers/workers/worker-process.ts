@@ -1,4 +1,4 @@
-// One worker as its primary process sees it: its start, its output line by line, its metrics and its end.
+// A worker from the view of its primary process: start, output by line, metrics and end.
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Runner } from '../../../deploy/index.ts';
 import {
@@ -12,13 +12,13 @@ import {
 
 export interface WorkerProcessOptions {
   runner: Runner;
-  /** The arguments of the primary process, which the worker reads too. */
+  /** The arguments of the primary process, which the worker parses too. */
   words: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
   start: WorkerStart;
   /** The file descriptor of the listening socket. */
   fd: number;
-  /** Takes whole lines of output. */
+  /** Writes complete lines of output. */
   write(lines: Buffer): void;
   onBreaker(message: BreakerMessage): void;
 }
@@ -26,7 +26,7 @@ export interface WorkerProcessOptions {
 export interface WorkerProcess {
   readonly index: number;
   readonly pid: number | undefined;
-  /** Resolves to true when it accepts callers, and to false when it ends before. */
+  /** Resolves to true when it accepts connections, and to false when it ends before. */
   readonly listening: Promise<boolean>;
   /** Resolves to its exit code or the name of its signal. */
   readonly ended: Promise<number | string>;
@@ -89,7 +89,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
     },
     sendBreaker: (message) => send(child, message, () => undefined),
     stop() {
-      // A worker that is still starting reads no messages yet.
+      // A worker that is still starting does not read messages yet.
       if (isListening) send(child, { kind: 'stop' }, () => child.kill('SIGTERM'));
       else child.kill('SIGTERM');
     },
@@ -102,7 +102,7 @@ function send(child: ChildProcess, message: PrimaryMessage, onFailure: () => voi
   else onFailure();
 }
 
-/** Passes on whole lines: the output of several workers shares one pipe. */
+/** Splits into complete lines: the output of several workers shares one pipe. */
 function splitLines(write: (lines: Buffer) => void): (chunk: Buffer) => void {
   let rest: Buffer = Buffer.alloc(0);
   return (chunk) => {

@@ -1,4 +1,5 @@
-// A worker of `townhall gateway --workers N`: a gateway that accepts from the listening socket of its primary process.
+// A worker of `townhall gateway --workers N`: a gateway that accepts from the
+// listening socket of its primary process.
 import type { CreateGatewayOptions, Gateway } from '../../../gateway/compose.ts';
 import { listeningFd, type PrimaryMessage, type WorkerMessage, type WorkerStart } from './messages.ts';
 
@@ -11,10 +12,13 @@ export interface WorkerOptions {
 
 type BreakerChannel = NonNullable<CreateGatewayOptions['breakerChannel']>;
 
-/** Serves until the primary process says stop, has ended, or this process gets SIGTERM. Resolves to the exit code. */
+/**
+ * Serves until the primary process sends stop or has ended, or this process gets SIGTERM. Resolves
+ * to the exit code.
+ */
 export async function runWorker({ gateway, start, stop }: WorkerOptions): Promise<number> {
   const stopped = Promise.withResolvers<void>();
-  // Ctrl-C reaches the whole group; the primary process tells when to stop.
+  // Ctrl-C reaches the whole process group; the primary process sends stop.
   process.on('SIGINT', () => undefined);
   process.on('SIGTERM', () => stopped.resolve());
   process.on('disconnect', () => stopped.resolve());
@@ -32,7 +36,7 @@ export async function runWorker({ gateway, start, stop }: WorkerOptions): Promis
   return 0;
 }
 
-/** The circuit breakers of all workers open and close together. */
+/** Shares the circuit breakers of all workers. */
 export function workerBreakers(): BreakerChannel {
   return {
     publish: (breaker, isOpen) => send({ kind: 'breaker', breaker, isOpen }),
@@ -44,6 +48,6 @@ export function workerBreakers(): BreakerChannel {
 }
 
 function send(message: WorkerMessage): void {
-  // The primary process may be gone.
+  // The primary process may have ended.
   if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
 }
