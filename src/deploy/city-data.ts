@@ -1,4 +1,4 @@
-// Where the data of a deployed City is, for the commands that work on data.
+// Locates the data of a deployed City for commands that need it.
 import { stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { cityFolder } from './supervisor/city-folder.ts';
@@ -11,12 +11,15 @@ export interface CityData {
   settings: { JOURNAL_PATH: string } & ({ DATABASE_PATH: string } | { DATABASE_URL: string });
 }
 
-/** The data of the City deployed from a folder last; null when there is none. `env` is that of its deployment. */
+/**
+ * The data of the City that was last deployed from a folder; null without one. `env` is the
+ * environment of its deployment.
+ */
 export async function cityData(
   directory: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<CityData | null> {
-  // Checked first, because cityFolder refuses long paths, which matter to projects only.
+  // Checked first: cityFolder refuses long paths, which matter to projects only.
   if ((await stat(join(resolve(directory), '.townhall/city.json')).catch(() => undefined)) === undefined)
     return null;
   const folder = cityFolder(directory);

@@ -1,4 +1,5 @@
-// The PostgreSQL database that a project declares, on the server of DATABASE_URL: checks whether it exists and creates it.
+// The PostgreSQL database that a project declares, on the server of DATABASE_URL:
+// checks whether it exists and creates it.
 import { connect, type Database } from '../kernel/data/database.ts';
 import type { Log } from '../kernel/log.ts';
 
@@ -6,7 +7,7 @@ export interface DatabaseSituation {
   exists: boolean;
   /** Whether this user may create it. */
   canCreate: boolean;
-  /** The SQL for a user with the right to create it. */
+  /** The SQL statement for a user with the right to create it. */
   statement: string;
 }
 
@@ -23,7 +24,7 @@ export function describeDatabase(url: string): string {
   return `${decodeURIComponent(pathname.slice(1))} on ${hostname}${port === '' ? '' : `:${port}`}`;
 }
 
-/** Changes nothing. Throws when the server cannot be reached. */
+/** Changes nothing. Throws when the server is unreachable. */
 export async function inspectDatabase(url: string, name: string, log: Log): Promise<DatabaseSituation> {
   return withServer(url, name, log, async (database) => situationOf(database, name));
 }
@@ -38,7 +39,7 @@ export async function createDatabase(url: string, name: string, log: Log): Promi
       await session.sql.unsafe(`create database ${quoteIdentifier(name)}`);
     } catch (error) {
       const code = (error as { code?: string }).code;
-      // duplicate_database: another deployment was faster.
+      // duplicate_database: another deployment has created it meanwhile.
       if (code === '42P04') return;
       // insufficient_privilege
       if (code === '42501') throw new Error(mayNotCreate(name, statement), { cause: error });
@@ -49,9 +50,9 @@ export async function createDatabase(url: string, name: string, log: Log): Promi
   });
 }
 
-/** The message for an operator whose user may not create databases. */
+/** The message when this user may not create databases. */
 export function mayNotCreate(name: string, statement: string): string {
-  return `This user of the PostgreSQL server may not make the database "${name}". Let somebody who may run: ${statement}`;
+  return `This user of the PostgreSQL server may not create the database "${name}". Have a privileged user run: ${statement}`;
 }
 
 async function situationOf({ sql }: Database, name: string): Promise<DatabaseSituation> {
@@ -65,7 +66,10 @@ async function situationOf({ sql }: Database, name: string): Promise<DatabaseSit
   };
 }
 
-/** Connects to the first database that exists: the declared one, that of the address, or `postgres`, which every server has. */
+/**
+ * Connects to the first of these databases that exists: the declared one, the one of the address,
+ * or `postgres`, which is on every server.
+ */
 async function withServer<T>(
   url: string,
   name: string,
@@ -83,7 +87,7 @@ async function withServer<T>(
       // invalid_catalog_name: this database does not exist, try the next.
       if ((error as { code?: string }).code === '3D000') continue;
       throw new Error(
-        `The PostgreSQL server of DATABASE_URL cannot be asked: ${error instanceof Error ? error.message : String(error)}`,
+        `The PostgreSQL server of DATABASE_URL cannot be reached: ${error instanceof Error ? error.message : String(error)}`,
         { cause: error },
       );
     }

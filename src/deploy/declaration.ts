@@ -1,5 +1,5 @@
-// The project's declaration, townhall.json. It is validated against the published JSON Schema; every error is reported with
-// its line and column.
+// The project's declaration, townhall.json. It is validated with the published JSON Schema; every
+// error has a line and column.
 import { readFile, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { compileDocumentSchema, type JsonSchema, type ValidationError } from '../kernel/contract/schema.ts';
@@ -7,7 +7,7 @@ import { JsonError, offsetOf, parseJsonWithPositions, positionOf, type JsonNode 
 import schema from './townhall.schema.json' with { type: 'json' };
 
 const declarationFile = 'townhall.json';
-/** The port of a City whose declaration and environment name none; the same as that of `townhall gateway`. */
+/** The default port of a City, the same as that of `townhall gateway`. */
 export const defaultPort = 43_127;
 /** Published beside every project, so that editors validate its townhall.json. */
 export const declarationSchema: JsonSchema = schema;
@@ -22,7 +22,7 @@ export interface DeclaredResources {
 export interface Declaration {
   id: string;
   name: string;
-  /** Relative to the project's folder and within it. */
+  /** A path within the project's folder, relative to it. */
   entry: string;
   deployment: {
     target: 'local';
@@ -45,12 +45,12 @@ export async function readDeclaration(directory: string): Promise<Declaration> {
   const root = resolve(directory);
   const text = await readFile(join(root, declarationFile), 'utf8').catch((error: unknown) => {
     throw new DeclarationError(
-      `${root} is no project: ${declarationFile} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'}). Make a project with: townhall init NAME`,
+      `${root} is not a project: ${declarationFile} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'}). Create a project with: townhall init NAME`,
     );
   });
   const { declaration, refuse } = parse(text);
   if (!(await stat(join(root, declaration.entry)).catch(() => undefined))?.isFile()) {
-    refuse(['entry'], `entry names ${declaration.entry}, and there is no such file in ${root}`);
+    refuse(['entry'], `entry names ${declaration.entry}, and this file does not exist in ${root}`);
   }
   return declaration;
 }
@@ -60,7 +60,7 @@ export function parseDeclaration(text: string): Declaration {
   return parse(text).declaration;
 }
 
-/** A declaration as townhall.json has it, once the schema accepted it. */
+/** The content of townhall.json after the schema has accepted it. */
 interface DeclarationFile {
   id: string;
   name: string;
@@ -80,7 +80,7 @@ type ResourcesFile = {
   storage?: { type: 'directory'; binding: string; name: string; public_url_prefix: string };
 };
 
-/** Throws a DeclarationError at the position of the member that the names lead to. */
+/** Throws a DeclarationError at the position of the named member. */
 type Refuse = (names: readonly string[], message: string) => never;
 
 function parse(text: string): { declaration: Declaration; refuse: Refuse } {
@@ -119,7 +119,7 @@ function locate(text: string, offset: number, message: string): string {
   return `${declarationFile}:${line}:${column}: ${message}`;
 }
 
-/** Adds the member's path to the message of a schema error. */
+/** Prefixes the message of a schema error with the member's path. */
 function explain({ names, message }: ValidationError): { names: readonly string[]; message: string } {
   // The schema's one rule over two members: a queue needs a database. Report it at the queue.
   if (names.at(-1) === 'database' && /is required/.test(message) && names.length === 3) {
@@ -140,7 +140,7 @@ function requireDistinctBindings(resources: ResourcesFile, refuse: Refuse): void
     if (owner !== undefined)
       refuse(
         ['deployment', 'resources', kind, 'binding'],
-        `${member} is "${binding}", as that of the ${owner}; each needs a name of its own`,
+        `${member} is "${binding}", like that of the ${owner}; each needs its own name`,
       );
     owners.set(binding, kind);
   }
@@ -196,7 +196,10 @@ export interface OpenedProject {
   };
 }
 
-/** Reads the project of a folder. Its storage is in `stateDirectory`, by default the folder's `.townhall`. */
+/**
+ * Reads the project of a folder. Its storage is in `stateDirectory`, by default the folder's
+ * `.townhall`.
+ */
 export async function openProject(
   directory: string,
   stateDirectory: string = join(directory, '.townhall'),

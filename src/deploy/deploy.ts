@@ -1,5 +1,6 @@
-// The way of a project from its folder into service: provision, keep a copy, try it, switch, put it on record, raise the
-// version, confirm. When a step fails, the steps before it are undone: callers and the author find everything as it was.
+// Deploys a project in steps: create resources, copy the project, try the copy, switch to it,
+// record the City, raise the version, confirm. When a step fails, the steps before it are undone in
+// reverse order.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
@@ -20,9 +21,12 @@ export interface DeployOptions {
   runner: Runner;
   clock: Clock;
   log: Log;
-  /** How long the new version may take to be ready. */
+  /** The time within which the new version has to be ready. */
   startMs: number;
-  /** Called before each step and for its activities. If it throws, the deployment stops there. */
+  /**
+   * Called before each step and for its activities. An exception from it stops the deployment
+   * there.
+   */
   progress(step: Step, activity: string): void;
 }
 
@@ -34,9 +38,9 @@ export interface Deployed {
   baseUrl: string;
 }
 
-/** The version that goes live: a new copy of the project, or one that is kept. */
+/** The version to deploy: a new copy of the project, or a stored one. */
 interface Release {
-  /** Whether a copy is made and the version in package.json raised. */
+  /** True when a copy is made and the version in package.json is raised. */
   isNew: boolean;
   /** Makes the copy and returns its name. */
   keep(): Promise<string>;
@@ -47,7 +51,7 @@ interface Release {
   restore(): Promise<void>;
 }
 
-/** Deploys what the plan says. Throws with the reason, and then nothing has changed. */
+/** Deploys by the plan. Throws with the reason when it fails, and then nothing has changed. */
 export async function deploy(plan: Plan, options: DeployOptions): Promise<Deployed> {
   const { folder, version } = plan;
   return goLive(plan, options, {
@@ -59,16 +63,18 @@ export async function deploy(plan: Plan, options: DeployOptions): Promise<Deploy
   });
 }
 
-/** Brings a kept version back, by default the one before the present. The project's folder stays as it is. */
+/**
+ * Deploys a stored version again, by default the one before. The project's folder stays unchanged.
+ */
 export async function rollBack(plan: Plan, to: string | null, options: DeployOptions): Promise<Deployed> {
   const { folder, state } = plan;
-  if (state === null) throw new Error('Nothing was deployed from here yet.');
+  if (state === null) throw new Error('Nothing has been deployed from here yet.');
   const target = to ?? state.previous;
   if (target === null) throw new Error('There is no version before this one.');
   const versions = await folder.versions();
   if (!versions.includes(target))
-    throw new Error(`Version ${target} is not kept; there are ${versions.join(', ')}.`);
-  if (target === plan.running?.version) throw new Error(`Version ${target} is the one that serves.`);
+    throw new Error(`Version ${target} is not stored; the stored versions are ${versions.join(', ')}.`);
+  if (target === plan.running?.version) throw new Error(`Version ${target} is already running.`);
   const nothing = async (): Promise<void> => {};
   return goLive(plan, options, {
     isNew: false,
@@ -79,7 +85,7 @@ export async function rollBack(plan: Plan, to: string | null, options: DeployOpt
   });
 }
 
-/** The undo functions of the steps done so far, in their order. */
+/** The undo functions of the completed steps, in their order. */
 type UndoStack = (() => Promise<unknown>)[];
 
 async function goLive(plan: Plan, options: DeployOptions, release: Release): Promise<Deployed> {
@@ -91,7 +97,7 @@ async function goLive(plan: Plan, options: DeployOptions, release: Release): Pro
   } catch (error) {
     for (const undoStep of undo.toReversed()) {
       await undoStep().catch((failure: unknown) =>
-        options.log.warn({ err: failure }, 'a step of a failed deployment could not be taken back'),
+        options.log.warn({ err: failure }, 'a step of a failed deployment could not be undone'),
       );
     }
     throw error;
@@ -109,10 +115,10 @@ async function runSteps(
   const { progress, runner, startMs } = options;
   const supervisor = supervisorClient(folder);
 
-  progress('provision', 'making what is missing');
+  progress('provision', 'creating missing resources');
   await provision(plan, options);
 
-  if (release.isNew) progress('keep', 'keeping a copy of the project');
+  if (release.isNew) progress('keep', 'copying the project');
   const name = await release.keep();
   undo.push(() => release.drop(name));
 
@@ -130,7 +136,7 @@ async function runSteps(
   await requireHealthy(bound.url, options);
 
   const state = nextState(plan, name, bound);
-  progress('record', 'putting the City on record');
+  progress('record', 'recording the City');
   await supervisor.record(recordOf(state, 'live'));
   const formerRecord = plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live');
   undo.push(() => supervisor.record(formerRecord));
@@ -139,7 +145,7 @@ async function runSteps(
   undo.push(() => release.restore());
   await release.raise();
 
-  progress('confirm', 'making it final');
+  progress('confirm', 'confirming the new version');
   await supervisor.confirm(state);
   return { cityId: state.cityId, name: state.name, version: name, url: state.url, baseUrl: state.baseUrl };
 }
@@ -185,7 +191,7 @@ function recordOf({ cityId, name, baseUrl, version }: CityState, status: CityRec
 
 const pollIntervalMs = 250;
 
-/** Runs a request to the supervisor and reports meanwhile what the supervisor is doing. */
+/** Runs a request to the supervisor and reports the supervisor's activity meanwhile. */
 async function withSupervisorProgress<T>(
   supervisor: SupervisorClient,
   { progress, clock }: DeployOptions,
@@ -202,7 +208,7 @@ async function withSupervisorProgress<T>(
       lastStep = step;
     }
   };
-  // A throw of `progress` stops the deployment at its own next step, not here.
+  // An exception from `progress` stops the deployment at its own next step, not here.
   const polling = poll().catch(() => undefined);
   try {
     return await work();
@@ -214,7 +220,7 @@ async function withSupervisorProgress<T>(
 
 const healthyTimeoutMs = 10_000;
 
-/** Waits until the version answers at the address that callers use. */
+/** Waits until the version answers at its public address. */
 async function requireHealthy(url: string, { clock }: Pick<DeployOptions, 'clock'>): Promise<void> {
   const deadlineMs = clock.monotonicMs() + healthyTimeoutMs;
   for (;;) {
@@ -233,20 +239,21 @@ export interface Verification {
   problem: string | null;
 }
 
-/** Checks what runs and changes nothing. */
+/** Checks the running version and changes nothing. */
 export async function verify(
   plan: Pick<Plan, 'declaration' | 'running' | 'state' | 'address'>,
 ): Promise<Verification> {
   const url = localAddress(plan);
   const refuse = (problem: string | null): Verification => ({ ok: false, url, version: null, problem });
-  // The first deployment takes any free port, so there is no address to ask yet.
+  // The first deployment uses any free port, so there is no address to check yet.
   if (plan.state === null && plan.running === null && plan.address.port === 0)
-    return refuse('nothing was deployed from here yet');
+    return refuse('nothing has been deployed from here yet');
   const { ready, problem } = await checkHealth({ url });
   if (!ready) return refuse(problem);
   const city = await fetchCity({ url });
-  if (city === null) return refuse(`what answers there is no City on record and not ${plan.declaration.id}`);
+  if (city === null)
+    return refuse(`the server that answers there has no City record and is not ${plan.declaration.id}`);
   if (city.cityId !== plan.declaration.id)
-    return refuse(`what answers there is the City ${city.cityId} and not ${plan.declaration.id}`);
+    return refuse(`the City ${city.cityId} answers there and not ${plan.declaration.id}`);
   return { ok: true, url, version: city.version, problem: null };
 }

@@ -1,4 +1,5 @@
-// What the command line uses of deployments: the declaration, the plan, its execution, and the supervisor.
+// The public interface of deployments for the command line: the declaration, the plan, its
+// execution, and the supervisor.
 export {
   DeclarationError,
   declarationSchema,

@@ -1,12 +1,13 @@
-// A JSON parser that keeps the position of every value, so that errors in a handwritten file are reported with line and
-// column. It accepts what JSON.parse accepts, and refuses duplicate members and more than 64 levels.
+// A JSON parser that records the position of every value, so that errors in a handwritten file have
+// line and column. It accepts the same texts as JSON.parse, except duplicate members and more than
+// 64 levels.
 
-/** A value and where it is in the text. */
+/** A value and its position in the text. */
 export interface JsonNode {
   value: unknown;
   start: number;
   end: number;
-  /** Of an object: the position of each name, and its value. */
+  /** For an object: the position of each name, and its value. */
   members?: ReadonlyMap<string, { start: number; node: JsonNode }>;
   items?: readonly JsonNode[];
 }
@@ -19,7 +20,7 @@ export interface TextPosition {
 /** A text that is not JSON. */
 export class JsonError extends Error {
   override name = 'JsonError';
-  /** Of the character at fault. */
+  /** The offset of the wrong character. */
   readonly offset: number;
 
   constructor(offset: number, message: string) {
@@ -35,7 +36,8 @@ export function parseJsonWithPositions(text: string): JsonNode {
   const reader: Reader = { text, offset: text.startsWith('\uFEFF') ? 1 : 0 };
   const root = readValue(reader, 0);
   skipSpace(reader);
-  if (reader.offset < text.length) fail(reader, `nothing more was expected, but ${currentToken(reader)}`);
+  if (reader.offset < text.length)
+    fail(reader, `the end of the text was expected, but ${currentToken(reader)}`);
   return root;
 }
 
@@ -76,7 +78,7 @@ function readObject(reader: Reader, depth: number): JsonNode {
     if (reader.text[reader.offset] !== ':') fail(reader, `\`:\` was expected, not ${currentToken(reader)}`);
     reader.offset += 1;
     members.set(name, { start: nameStart, node: readValue(reader, depth + 1) });
-    readSeparator(reader, '}', 'a member was expected behind the comma');
+    readSeparator(reader, '}', 'a member was expected after the comma');
   }
   reader.offset += 1;
   // fromEntries makes `__proto__` a member like any other, as JSON.parse does.
@@ -91,13 +93,13 @@ function readArray(reader: Reader, depth: number): JsonNode {
   skipSpace(reader);
   while (reader.text[reader.offset] !== ']') {
     items.push(readValue(reader, depth + 1));
-    readSeparator(reader, ']', 'a value was expected behind the comma');
+    readSeparator(reader, ']', 'a value was expected after the comma');
   }
   reader.offset += 1;
   return { value: items.map((item) => item.value), start, end: reader.offset, items };
 }
 
-/** Reads a comma that something must follow, or stops before the closing bracket. */
+/** Reads a comma that must be followed by a value, or stops at the closing bracket. */
 function readSeparator(reader: Reader, close: '}' | ']', message: string): void {
   skipSpace(reader);
   if (reader.text[reader.offset] === close) return;
@@ -112,11 +114,11 @@ function readString(reader: Reader): string {
   const { text, offset: start } = reader;
   for (reader.offset += 1; text[reader.offset] !== '"'; reader.offset += 1) {
     if (reader.offset >= text.length || text[reader.offset] === '\n')
-      fail(reader, 'a text is not closed', start);
+      fail(reader, 'a string is not closed', start);
     if (text[reader.offset] === '\\') reader.offset += 1;
   }
   reader.offset += 1;
-  return parseToken(reader, start, 'is no valid text') as string;
+  return parseToken(reader, start, 'is not a valid string') as string;
 }
 
 /** A number, true, false or null. */
@@ -127,11 +129,11 @@ function readLiteral(reader: Reader): JsonNode {
   const [word] = pattern.exec(reader.text) ?? [];
   if (word === undefined) return fail(reader, `a value was expected, not ${currentToken(reader)}`);
   reader.offset += word.length;
-  const message = `\`${word.slice(0, 40)}\` is no value; texts stand in quotes`;
+  const message = `\`${word.slice(0, 40)}\` is not a value; strings need quotes`;
   return { value: parseToken(reader, start, message), start, end: reader.offset };
 }
 
-/** Lets JSON.parse judge the token from `start` to the current offset. */
+/** Lets JSON.parse check the token from `start` to the current offset. */
 function parseToken(reader: Reader, start: number, message: string): unknown {
   try {
     return JSON.parse(reader.text.slice(start, reader.offset)) as unknown;
@@ -160,7 +162,7 @@ export function positionOf(text: string, offset: number): TextPosition {
   return { line, column: offset - before.lastIndexOf('\n') };
 }
 
-/** The offset of the member at a path of names, or of its closest parent that exists. */
+/** The offset of the member at a path of names, or of its closest existing parent. */
 export function offsetOf(root: JsonNode, names: readonly string[]): number {
   let node = root;
   let offset = root.start;

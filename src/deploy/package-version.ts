@@ -1,4 +1,5 @@
-// The version in a project's package.json. Raising it changes only its characters, so the file keeps its author's format.
+// The version in a project's package.json. Raising it replaces only the version's characters, so
+// the file keeps its format.
 import { readFile, rename, rm, stat, writeFile, access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
 import { JsonError, offsetOf, parseJsonWithPositions, positionOf, type JsonNode } from './json-positions.ts';
@@ -7,13 +8,13 @@ const file = 'package.json';
 
 export interface PackageVersion {
   current: string;
-  /** The patch version after it. */
+  /** The next patch version. */
   next: string;
   /** The file's text with the next version. */
   raisedText: string;
   /** Writes the next version atomically. */
   raise(): Promise<void>;
-  /** Writes back the former text. */
+  /** Restores the former text. */
   restore(): Promise<void>;
 }
 

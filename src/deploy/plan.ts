@@ -1,5 +1,5 @@
-// The plan of a deployment, made without changing anything: the declaration, the services of the entry, the version, what
-// exists already and what will be made.
+// The plan of a deployment, made without a change: the declaration, the services of the entry, the
+// version, existing and missing resources.
 import { stat } from 'node:fs/promises';
 import { delimiter, resolve } from 'node:path';
 import type { Log } from '../kernel/log.ts';
@@ -19,13 +19,16 @@ export interface PlanLine {
 
 export interface DeployContext {
   directory: string;
-  /** The project whose `.townhall` is used, when `directory` is a kept version; `directory` when absent. */
+  /**
+   * The project whose `.townhall` is used when `directory` is a stored version; `directory` when
+   * absent.
+   */
   cityDirectory?: string | undefined;
-  /** The environment of the operator who deploys. */
+  /** The operator's environment. */
   env: Readonly<Record<string, string | undefined>>;
-  /** Whether the gateway gets a variable from it. */
+  /** Whether the gateway gets this variable of it. */
   isForwarded(key: string): boolean;
-  /** Runs the project's entry in its own process; throws with what the entry wrote to standard error. */
+  /** Runs the project's entry in its own process; throws with the process's standard error. */
   inspect(directory: string, env: Readonly<Record<string, string>>): Promise<InspectedService[]>;
   log: Log;
 }
@@ -42,7 +45,7 @@ export interface Plan {
   version: PackageVersion;
   services: readonly InspectedService[];
   address: { host: string; port: number };
-  /** The declared address for users; null when they use the same one as this machine. */
+  /** The declared address for users; null when it is the same as on this machine. */
   baseUrl: string | null;
   /** The City's PostgreSQL; null for the embedded database. */
   database: { url: string; name: string; mustExist: boolean } | null;
@@ -50,12 +53,15 @@ export interface Plan {
   folders: readonly string[];
   running: SupervisorStatus | null;
   state: CityState | null;
-  /** The whole environment of the gateway. */
+  /** The complete environment of the gateway. */
   gatewayEnv: Readonly<Record<string, string>>;
   lines: readonly PlanLine[];
 }
 
-/** A project's declaration and what runs of it, without running its entry or asking its database. */
+/**
+ * A project's declaration and its running version, without running its entry or asking its
+ * database.
+ */
 export type Survey = Pick<Plan, 'folder' | 'declaration' | 'address' | 'running' | 'state'>;
 
 export async function survey({
@@ -74,7 +80,7 @@ export async function survey({
   return { folder, declaration, address, running, state };
 }
 
-/** Throws with what to repair. */
+/** Throws with advice. */
 export async function makePlan(context: DeployContext): Promise<Plan> {
   const directory = resolve(context.directory);
   const { folder, declaration, address, running, state } = await survey({ ...context, directory });
@@ -124,7 +130,7 @@ async function databaseLine({
     const hint =
       nonEmpty(env['DATABASE_URL']) === undefined
         ? ''
-        : '; DATABASE_URL is not used, as the declaration asks for this';
+        : '; DATABASE_URL is not used, since the declaration selects this database';
     return planLine('database', await pathExists(databasePath), `embedded, ${databasePath}${hint}`);
   }
   const detail = `PostgreSQL, ${describeDatabase(database.url)}`;
@@ -165,7 +171,7 @@ function processLines({
       'supervisor',
       bound !== null,
       bound === null
-        ? 'a process that stays and holds the address'
+        ? 'a supervisor process that holds the address'
         : `process ${bound.pid}, version ${bound.version}`,
     ),
     planLine(
@@ -176,7 +182,7 @@ function processLines({
   ];
 }
 
-/** The settings of the gateway: what is forwarded, and what the deployment decides. */
+/** The gateway's environment: forwarded variables, and settings of the deployment. */
 function gatewayEnvironment(
   context: DeployContext,
   {
@@ -216,7 +222,9 @@ const pathKeys = [
   'TOWNHALL_MASTER_KEY_PREVIOUS_FILE',
 ];
 
-/** The variables of the environment that a gateway gets; `serviceKeys` are those that its services declare. */
+/**
+ * The variables of the environment that a gateway gets; `serviceKeys` are declared by its services.
+ */
 export function forwardedEnv(
   { env, isForwarded }: Pick<DeployContext, 'env' | 'isForwarded'>,
   serviceKeys: readonly string[],
@@ -238,7 +246,7 @@ export function databaseOf({ deployment }: Declaration, url: string | undefined)
   if (declaration?.type === 'postgres') {
     if (url === undefined)
       throw new Error(
-        `The declaration asks for a PostgreSQL database, "${declaration.name}"; set DATABASE_URL to the server that it belongs on, such as postgres://user:password@127.0.0.1:5432/postgres`,
+        `The declaration needs a PostgreSQL database, "${declaration.name}"; set DATABASE_URL to its server, such as postgres://user:password@127.0.0.1:5432/postgres`,
       );
     requireUrl(url);
     return { url: databaseUrl(url, declaration.name), name: declaration.name, mustExist: false };
@@ -271,7 +279,7 @@ function isSameAddress(state: CityState | null, { host, port }: Plan['address'])
   return state !== null && state.host === host && (port === 0 || state.port === port);
 }
 
-/** The address on this machine of a City that runs or would run. */
+/** The address of a City on this machine, running or not. */
 export function localAddress({
   running,
   state,

@@ -1,5 +1,5 @@
-// Renders a project for other process managers: a Dockerfile with its compose file, and a systemd unit. The tests check
-// their syntax; they do not run them.
+// Renders a project for other process managers: a Dockerfile with its compose file, and a systemd
+// unit. Tests check their syntax and do not run them.
 import { posix, relative } from 'node:path';
 import { defaultPort, type Declaration } from './declaration.ts';
 
@@ -13,7 +13,7 @@ export interface RenderOptions {
   folder: string;
   /** The user that the unit runs as. */
   user: string;
-  /** How the unit calls `townhall`. */
+  /** The command by which the unit calls `townhall`. */
   command: readonly string[];
 }
 
@@ -22,8 +22,8 @@ const notice = `${signature}. Its form is checked; it has not been run by Townha
 // A gateway may take 30 seconds to stop.
 const stopSeconds = 40;
 
-// Kept out of the image: data, secrets, and what the build creates. `data` only at the root, because a folder of sources
-// may have that name too.
+// Excluded from the image: data, secrets, and output of the build. `data` only at the root, because
+// a folder of sources may have this name, too.
 const ignoredPatterns = [
   'data',
   ...[
@@ -54,12 +54,13 @@ const ignoredPatterns = [
   ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywhere),
 ];
 
-// Patterns of a .dockerignore are relative to the root; `**/` matches any number of folders, also none.
+// Patterns of a .dockerignore are relative to the root; `**/` matches any number of folders,
+// including none.
 function anywhere(pattern: string): string {
   return `**/${pattern}`;
 }
 
-/** Whether the text of a file was rendered by this command, so that it may be overwritten. */
+/** Whether this command has rendered the file, so that it may be overwritten. */
 export function isRendered(text: string): boolean {
   return text.includes(signature);
 }
@@ -68,7 +69,7 @@ export function isRendered(text: string): boolean {
 export function renderProject(options: RenderOptions): Record<string, string> {
   return {
     Dockerfile: dockerfile(options),
-    // Docker prefers this file to the author's own .dockerignore at the root.
+    // Docker prefers this file to a .dockerignore at the root.
     'Dockerfile.dockerignore': `# ${notice}\n${ignoredPatterns.join('\n')}\n`,
     'compose.yaml': compose(options),
     [`${options.declaration.name}.service`]: unit(options),
@@ -79,7 +80,7 @@ function portOf({ deployment }: Declaration): number {
   return deployment.port === undefined || deployment.port === 0 ? defaultPort : deployment.port;
 }
 
-/** The gateway's data, and the declared storage at the path where the project looks for it. */
+/** Volumes for the gateway's data, and for declared storage at the path that the project uses. */
 function volumesOf({ deployment }: Declaration): { name: string; path: string }[] {
   const storage = { name: 'storage', path: '/city/.townhall/storage' };
   return [{ name: 'data', path: '/data' }, ...(deployment.resources.storage === undefined ? [] : [storage])];
@@ -98,6 +99,9 @@ function dockerfile(options: RenderOptions): string {
   return `# ${notice}
 # Build it from the project's folder: docker build -f ${dockerfilePath(options)} -t ${declaration.name.toLowerCase()} .
 FROM node:24-bookworm-slim
+# For an agent in this image, which runs commands in a sandbox. Its container also needs user namespaces:
+# --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined
+RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
 RUN npm install --global townhall@${version} && npm cache clean --force
 WORKDIR /city
 COPY --chown=node:node . /city
@@ -222,7 +226,7 @@ WantedBy=multi-user.target
 `;
 }
 
-/** The unit's sandbox. Without MemoryDenyWriteExecute, because V8 compiles code at run time. */
+/** The unit's sandbox, without MemoryDenyWriteExecute, because V8 compiles code at run time. */
 function hardening(declaration: Declaration, directory: string): string[] {
   const capability = portOf(declaration) < 1024 ? 'CAP_NET_BIND_SERVICE' : '';
   return [
@@ -250,7 +254,7 @@ function hardening(declaration: Declaration, directory: string): string[] {
   ];
 }
 
-/** A text in double quotes, as YAML and JSON both write it. */
+/** A string in double quotes, in the common syntax of YAML and JSON. */
 function quote(text: string): string {
   return JSON.stringify(text);
 }

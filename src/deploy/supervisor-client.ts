@@ -1,4 +1,5 @@
-// The supervisor as the deploy commands see it: started when none runs, and asked over its control socket.
+// The supervisor from the view of the deploy commands: started when none runs, and controlled over
+// its socket.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdir, open, readFile } from 'node:fs/promises';
 import type { Clock } from '../kernel/clock.ts';
@@ -11,14 +12,14 @@ import type { SupervisorStatus } from './supervisor/supervisor.ts';
 import type { TrialRequest, TrialResult } from './supervisor/transitions.ts';
 
 export interface SupervisorClient {
-  /** Null when none runs. */
+  /** Null when no supervisor runs. */
   status(): Promise<SupervisorStatus | null>;
   trial(request: TrialRequest): Promise<TrialResult>;
   switch(): Promise<void>;
   record(city: CityRecord): Promise<void>;
   confirm(state: CityState): Promise<void>;
   abandon(): Promise<void>;
-  /** Whether there was one to stop. Resolves when its gateways have finished their requests. */
+  /** False when no supervisor runs. Resolves when its gateways have finished their requests. */
   stop(): Promise<boolean>;
 }
 
@@ -51,14 +52,14 @@ export interface StartOptions {
   runner: Runner;
   env: Readonly<Record<string, string>>;
   clock: Clock;
-  /** It waits for a deployment instead of serving the last version again. */
+  /** Waits for a deployment instead of starting the last version again. */
   isForDeployment: boolean;
 }
 
 const startTimeoutMs = 15_000;
 const pollIntervalMs = 50;
 
-/** Starts a supervisor that outlives this process, and resolves when it answers. */
+/** Starts a supervisor that outlives this process; resolves when it answers. */
 export async function startDetached(options: StartOptions): Promise<void> {
   const { folder, clock } = options;
   await mkdir(folder.root, { recursive: true, mode: 0o700 });

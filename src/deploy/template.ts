@@ -1,4 +1,4 @@
-// The project that `townhall init` creates; it deploys as it is.
+// The project that `townhall init` creates; it can be deployed unchanged.
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { id } from '../kernel/ids.ts';
@@ -14,7 +14,7 @@ export async function makeProject(
   const name = basename(directory);
   if (!nameShape.test(name))
     throw new Error(
-      `"${name}" is no name for a project: letters, digits, \`.\`, \`_\` and \`-\`, 50 at most, a letter or a digit first.`,
+      `"${name}" is not a valid project name: letters, digits, \`.\`, \`_\` and \`-\`, 50 at most, starting with a letter or a digit.`,
     );
   const entries = await readdir(directory).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
@@ -22,7 +22,7 @@ export async function makeProject(
   });
   if (entries.length > 0)
     throw new Error(
-      `${directory} is not empty (${entries.slice(0, 3).join(', ')}${entries.length > 3 ? ', …' : ''}); a project is made in a new folder.`,
+      `${directory} is not empty (${entries.slice(0, 3).join(', ')}${entries.length > 3 ? ', …' : ''}); a project needs a new folder.`,
     );
   const files = filesOf(name);
   for (const [file, text] of Object.entries(files)) {
@@ -57,7 +57,7 @@ function filesOf(name: string): Record<string, string> {
     'src/index.ts': entry,
     '.gitignore': '.townhall/\nnode_modules/\n',
     'README.md': readme(name),
-    // Where a deployment writes it too, so that editors find it before the first deployment.
+    // A deployment writes it to the same path; editors find it before the first one.
     '.townhall/townhall.schema.json': json(declarationSchema),
   };
 }

@@ -1,5 +1,5 @@
-// A project for one test file, deployed with the command line as an operator does, on the database of the test run.
-// `close` removes everything.
+// A project for one test file, deployed by the command line as an operator does, on the database of
+// the test run. `close` removes everything.
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -29,7 +29,7 @@ export interface CityWorld {
   version(): Promise<string>;
   declare(members: object): Promise<void>;
   supervisor: SupervisorClient;
-  /** Where the City answers. */
+  /** The City's base URL. */
   url(): Promise<string>;
   get(path: string): Promise<{ status: number; body: unknown }>;
   userToken(): Promise<string>;
@@ -39,12 +39,12 @@ export interface CityWorld {
 export async function makeCity(): Promise<CityWorld> {
   const source = inject('databaseSource');
   const engine = source?.engine ?? 'embedded';
-  // Short, because the path of a socket is limited.
+  // A short path, because a socket's path is limited to about 100 bytes.
   const root = await mkdtemp(join(tmpdir(), 'th-city-'));
   const directory = join(root, 'demo');
   const databaseName = `townhall_city_${randomBytes(5).toString('hex')}`;
   const env: Record<string, string> = {
-    // Caches and other files of programs must not go into the project.
+    // HOME points outside the project, so that programs write no caches into it.
     HOME: root,
     HOST: '127.0.0.1',
     // A fixed port, so that the City has the same address after a restart.
@@ -88,7 +88,7 @@ export async function makeCity(): Promise<CityWorld> {
       return (await supervisor.status())?.url ?? '';
     },
     async get(path) {
-      // Over a connection of its own: one that was open before may still be answered by the version before.
+      // A new connection: an older one may still lead to the previous version.
       const url = `${await world.url()}${path}`;
       return new Promise((resolve, reject) => {
         request(url, { agent: false }, (response) => {

@@ -1,4 +1,4 @@
-// What a declaration may say, and how it is told what it may not: with the line and the column of every fault.
+// The declaration townhall.json: its valid forms, and errors with line and column.
 import { describe, expect, test } from 'vitest';
 import { declarationSchema, parseDeclaration } from '../../src/deploy/index.ts';
 import { compileSchema } from '../../src/kernel/contract/schema.ts';
@@ -36,11 +36,11 @@ function refusal(text: string): string {
   throw new Error('It was taken.');
 }
 
-/** One member a line, so that lines can be told. */
+/** One member a line, so that errors have distinct lines. */
 const stringify = (document: object): string => JSON.stringify(document, null, 2);
 
-describe('a declaration', () => {
-  test('is read whole, with the defaults that it leaves out', () => {
+describe('parseDeclaration', () => {
+  test('reads every member and fills in defaults', () => {
     expect(parseDeclaration(stringify(whole))).toEqual({
       id: whole.id,
       name: 'notes',
@@ -71,7 +71,7 @@ describe('a declaration', () => {
     });
   });
 
-  test('may begin with a byte order mark and name its schema', () => {
+  test('accepts a byte order mark and a schema name', () => {
     expect(parseDeclaration(`\uFEFF${stringify({ $schema: './x.json', ...whole })}`).name).toBe('notes');
   });
 
@@ -149,7 +149,7 @@ describe('a declaration', () => {
     [
       'two resources under one binding',
       stringify(deployed({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
-      'townhall.json:19:9: deployment.resources.queue.binding is "db", as that of the database',
+      'townhall.json:19:9: deployment.resources.queue.binding is "db", like that of the database',
     ],
     ['a list in place of it', '[]', 'townhall.json:1:1: the declaration must be an object'],
     [
@@ -172,20 +172,20 @@ describe('a declaration', () => {
       '{\n  "schema": 1\n  "type": "city"\n}',
       'townhall.json:3:3: `,` or `}` was expected, not `"`',
     ],
-    ['a comma too many', '{\n  "schema": 1,\n}', 'townhall.json:3:1: a member was expected behind the comma'],
-    ['a text that is not closed', '{\n  "schema', 'townhall.json:2:3: a text is not closed'],
+    ['a comma too many', '{\n  "schema": 1,\n}', 'townhall.json:3:1: a member was expected after the comma'],
+    ['a text that is not closed', '{\n  "schema', 'townhall.json:2:3: a string is not closed'],
     [
       'a word without quotes',
       '{\n  "type": city\n}',
-      'townhall.json:2:11: `city` is no value; texts stand in quotes',
+      'townhall.json:2:11: `city` is not a value; strings need quotes',
     ],
     ['nothing', '', 'townhall.json:1:1: a value was expected, not the end of the file'],
-    ['something behind its end', '{}\n}', 'townhall.json:2:1: nothing more was expected, but `}`'],
-  ])('is refused with line and column: %s', (_what, text, message) => {
+    ['something behind its end', '{}\n}', 'townhall.json:2:1: the end of the text was expected, but `}`'],
+  ])('refuses with line and column: %s', (_what, text, message) => {
     expect(refusal(text)).toContain(message);
   });
 
-  test('reports all errors at once, in their order', () => {
+  test('reports all errors at once in their order', () => {
     const errors = refusal(stringify({ ...whole, type: 'x', name: 7, more: true })).split('\n');
     expect(errors.map((line) => line.replace(/^townhall\.json:(\d+):.*?: (\S+) .*/, '$1 $2'))).toEqual([
       '3 type',
@@ -194,7 +194,7 @@ describe('a declaration', () => {
     ]);
   });
 
-  test('has a published schema of which each member says what it is for', () => {
+  test('has a published schema that describes each member', () => {
     expect(() => compileSchema(declarationSchema)).not.toThrow();
     const silent: string[] = [];
     const walk = (schema: Record<string, unknown>, path: string): void => {

@@ -1,4 +1,5 @@
-// A project on its way into service and through its life there, as an operator sees it: commands, exit codes, calls.
+// The life of a deployed project: deploy, upgrade, rollback, crash, stop and start, by commands,
+// exit codes and calls.
 import { createHash } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,7 +18,7 @@ afterAll(async () => {
   await city?.close();
 }, minutes);
 
-/** Everything in a folder: the mode of each entry, and the hash of each file. */
+/** The mode of each entry in a folder, and the hash of each file. */
 async function treeOf(directory: string): Promise<string[]> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true });
   const lines = entries.map(async (entry) => {
@@ -46,13 +47,13 @@ export const hello = defineService({
 `;
 
 describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
-  test('refuses a folder that has something in it', async () => {
+  test('refuses a folder that is not empty', async () => {
     const { code, screen } = await city.run(['init', '../demo']);
     expect(code).toBe(1);
     expect(screen).toContain('is not empty');
   });
 
-  test('a dry run prints the plan and changes nothing', async () => {
+  test('prints the plan of a dry run and changes nothing', async () => {
     const before = await treeOf(city.directory);
     const { code, screen } = await city.run(['deploy', '--dry-run']);
     expect(screen).toContain('0.1.0 to 0.1.1');
@@ -61,7 +62,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await treeOf(city.directory)).toEqual(before);
   });
 
-  test('a look at what runs exits 1 while nothing does, and changes nothing', async () => {
+  test('--verify-only exits with 1 while nothing runs', async () => {
     const before = await treeOf(city.directory);
     const { code, screen } = await city.run(['deploy', '--verify-only'], { PORT: '1' });
     expect(code).toBe(1);
@@ -69,7 +70,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await treeOf(city.directory)).toEqual(before);
   });
 
-  test('the first deployment serves the project without an install, records the City and raises the version by one', async () => {
+  test('serves the first deployment without an install and raises the version', async () => {
     const { code, screen } = await city.run(['deploy']);
     expect(screen).toMatch(/demo 0\.1\.1 serves at http:\/\/127\.0\.0\.1:\d+/);
     expect(code).toBe(0);
@@ -92,7 +93,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     });
   });
 
-  test('keeps what it has to itself', async () => {
+  test('keeps its files readable by the owner only', async () => {
     expect((await stat(join(city.directory, '.townhall'))).mode & 0o777).toBe(0o700);
     for (const file of ['city.sock', 'city.log', 'supervisor.pid', 'city.json'])
       expect((await stat(join(city.directory, '.townhall', file))).mode & 0o077, file).toBe(0);
@@ -100,14 +101,14 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await city.read('.townhall/city.log')).not.toContain(city.env['ADMIN_PASSWORD']);
   });
 
-  test('a look at what runs finds it healthy, and changes nothing', async () => {
+  test('--verify-only finds the deployment healthy and changes nothing', async () => {
     const { code, screen } = await city.run(['deploy', '--verify-only', '--json']);
     expect(code).toBe(0);
     expect(JSON.parse(screen)).toMatchObject({ ok: true, version: '0.1.1', url: await city.url() });
     expect(await city.version()).toBe('0.1.1');
   });
 
-  test('commands about data mean that of the City, and leave no other database behind', async () => {
+  test('data commands use the City’s database and create no other', async () => {
     const ledger = await city.run(['ledger', 'verify', '--json']);
     expect(ledger).toMatchObject({
       code: 0,
@@ -122,7 +123,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await readdir(city.directory)).not.toContain('data');
   });
 
-  test('the next deployment replaces it at the same address under load: no request fails and no stream is cut', async () => {
+  test('replaces the version under load without a failed request', async () => {
     const before = await city.url();
     const token = await city.userToken();
     await city.write('src/index.ts', saying('second'));
@@ -134,7 +135,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
       streamWorkers: 4,
     });
     const { code, screen } = await city.run(['deploy', '--json']);
-    // Until the version before has let its last streams finish.
+    // Time for the version before to finish its last streams.
     await new Promise((resolve) => setTimeout(resolve, 2_000));
     const tally = await load.stop();
     expect(code, screen).toBe(0);
@@ -147,7 +148,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(tally.streams).toBeGreaterThan(4);
   });
 
-  test('a rollback brings the version before back and leaves the folder as it is', async () => {
+  test('a rollback restores the version before and leaves the folder unchanged', async () => {
     const { code, screen } = await city.run(['city', 'rollback', '--json']);
     expect(code, screen).toBe(0);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
@@ -156,7 +157,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await city.read('src/index.ts')).toBe(saying('second'));
   });
 
-  test('a gateway that dies is started again, and callers wait for it', async () => {
+  test('restarts a killed gateway while callers wait', async () => {
     const pid = (await city.supervisor.status())?.gatewayPid ?? 0;
     process.kill(pid, 'SIGKILL');
     await expect
@@ -171,7 +172,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(status?.restarts).toBeGreaterThan(0);
   });
 
-  test('survives a stop, and starts again at its address', async () => {
+  test('starts at the same address after a stop', async () => {
     const url = await city.url();
     const stopped = await city.run(['deploy', '--stop', '--json']);
     expect(JSON.parse(stopped.screen)).toEqual({ stopped: true });
@@ -188,7 +189,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     });
   });
 
-  test('a service manager runs it in the foreground and ends it with SIGTERM', async () => {
+  test('runs in the foreground and exits on SIGTERM', async () => {
     expect((await city.run(['city', 'stop'])).code).toBe(0);
     const run = townhall(['city', 'run'], { cwd: city.directory, env: city.env });
     await run.waitFor(/"msg":"the City serves"/, minutes);

@@ -1,5 +1,5 @@
-// A deployment that fails, at each of its steps and for each of the usual reasons: the one that served goes on, the
-// version stays, and nothing is left behind.
+// A deployment that fails at each of its steps, for common reasons: the previous version keeps
+// serving, the version number stays the same, and no files or processes are left behind.
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -29,7 +29,7 @@ afterAll(async () => {
   await city?.close();
 }, minutes);
 
-/** What the operator and callers can observe of the City. */
+/** Everything about the City that operators and callers can observe. */
 async function snapshot(): Promise<unknown> {
   const { version, url, candidate } = (await city.supervisor.status()) ?? {};
   const versions = await cityFolder(city.directory).versions();
@@ -45,7 +45,7 @@ async function snapshot(): Promise<unknown> {
 }
 
 describe(
-  'a deployment that fails leaves the version before serving and the package as it was',
+  'a failed deployment leaves the version before serving and the package unchanged',
   { timeout: 4 * minutes },
   () => {
     test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])(
@@ -122,7 +122,7 @@ describe(
           },
           flags: ['--timeout', '4'],
         },
-        /not done after 4 seconds/,
+        /did not finish within 4 seconds/,
       ],
       [
         'a declaration with a fault',
@@ -147,7 +147,7 @@ describe(
       [
         'a host that this machine does not have',
         { env: { HOST: '192.0.2.1', PORT: '0' } },
-        /192\.0\.2\.1:0 cannot be had/,
+        /192\.0\.2\.1:0 is not available/,
       ],
     ];
     test.each(cases)('for %s', async (_what, { files = {}, env = {}, flags = [] }, message) => {
@@ -165,14 +165,14 @@ describe(
       expect(await snapshot()).toEqual(before);
     });
 
-    test('for a port that another program has', async () => {
+    test('for a port that another program uses', async () => {
       const other = createServer().listen(0, '127.0.0.1');
       await new Promise((resolve) => other.once('listening', resolve));
       const { port } = other.address() as AddressInfo;
       const before = await snapshot();
       const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
       await new Promise((resolve) => other.close(resolve));
-      expect(screen).toContain(`127.0.0.1:${port} cannot be had: another program listens there`);
+      expect(screen).toContain(`127.0.0.1:${port} is not available: another program listens there`);
       expect(code).toBe(1);
       expect(await snapshot()).toEqual(before);
     });
@@ -187,7 +187,7 @@ describe(
       expect(await snapshot()).toEqual(before);
     });
 
-    test('and the next one that is sound goes through, to another port too', async () => {
+    test('and the next deployment succeeds, on another port too', async () => {
       const before = await city.url();
       const port = await freePort();
       await city.write('src/index.ts', original.replace('Hello, world.', 'Hello again.'));
@@ -195,7 +195,7 @@ describe(
       expect(code, screen).toBe(0);
       expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
       expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello again.' } });
-      // The version before finishes what it does, and its address is let go with it.
+      // The version before finishes its requests and then frees its address.
       await expect
         .poll(
           () =>
@@ -209,12 +209,12 @@ describe(
       expect(await city.version()).toBe('0.1.2');
     });
 
-    test('and so does the next one after a command that was killed midway', async () => {
+    test('and the next one succeeds after a command was killed midway', async () => {
       const killed = townhall(['deploy'], { cwd: city.directory, env: city.env });
       const candidate = async () => (await city.supervisor.status())?.candidate;
       await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
       killed.process.kill('SIGKILL');
-      // The trial of the former deployment ends, and its result is not read.
+      // The candidate of the killed command ends; no command reads its result.
       await expect.poll(async () => (await city.supervisor.status())?.step, { timeout: 80_000 }).toBe(null);
       expect(await candidate()).toMatch(/^0\.1\.3/);
       const { code, screen } = await city.run(['deploy']);
@@ -225,7 +225,7 @@ describe(
 );
 
 describe('a City whose port is taken', { timeout: 4 * minutes }, () => {
-  test('is not run, and leaves no control socket', async () => {
+  test('does not start and leaves no control socket', async () => {
     const port = Number(new URL(await city.url()).port);
     expect((await city.run(['city', 'stop'])).code).toBe(0);
     const other = createServer();
@@ -240,7 +240,7 @@ describe('a City whose port is taken', { timeout: 4 * minutes }, () => {
       .toBe('free');
     const { code, screen } = await city.run(['city', 'run']);
     await new Promise((resolve) => other.close(resolve));
-    expect(screen).toContain(`127.0.0.1:${port} cannot be had: another program listens there`);
+    expect(screen).toContain(`127.0.0.1:${port} is not available: another program listens there`);
     expect(screen).not.toContain('was still open');
     expect(code).toBe(1);
     expect(existsSync(cityFolder(city.directory).socket)).toBe(false);

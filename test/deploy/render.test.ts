@@ -1,4 +1,5 @@
-// The rendered files of other operators: their form, since no engine that would run them belongs to the tests.
+// The rendered files for Docker, Compose and systemd: only their form, since the tests have no
+// engine that runs them.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -56,12 +57,12 @@ describe('rendered files', () => {
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test('say that they have not been run', () => {
+  test('state that they have not been run', () => {
     for (const [name, text] of Object.entries(rendered({})))
       expect(text.split('\n')[0], name).toMatch(/^# .*has not been run by Townhall's own tests/);
   });
 
-  test('the compose file is YAML that builds the project and gives it time to stop', () => {
+  test('the compose file is YAML that builds the project with a stop period', () => {
     const { services, volumes } = parse(rendered({})['compose.yaml'] ?? '') as Compose;
     expect(services['city']).toMatchObject({
       build: { context: '..', dockerfile: 'deployment/Dockerfile' },
@@ -72,7 +73,7 @@ describe('rendered files', () => {
     expect(volumes).toEqual({ data: {} });
   });
 
-  test('with a PostgreSQL it brings the server along and demands the secrets instead of holding them', () => {
+  test('with PostgreSQL adds the server and demands secrets instead of storing them', () => {
     const { services } = parse(
       rendered({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '',
     ) as Compose;
@@ -87,7 +88,7 @@ describe('rendered files', () => {
     });
   });
 
-  test('the Dockerfile has known instructions, an ordinary user and the stop signal of the gateway', () => {
+  test('the Dockerfile has known instructions, an unprivileged user and the stop signal', () => {
     const lines = (rendered({})['Dockerfile'] ?? '')
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'));
@@ -102,7 +103,7 @@ describe('rendered files', () => {
     expect(JSON.parse(health)).toEqual(['node', '-e', expect.stringContaining('127.0.0.1:8080/ready')]);
   });
 
-  test('the image has the packages of the project, and the declared storage outlives its containers', () => {
+  test('the image has the project’s packages and volumes for declared storage', () => {
     const files = rendered({
       storage: {
         type: 'directory',
@@ -137,12 +138,12 @@ describe('rendered files', () => {
     },
   );
 
-  test('the image has no data, no secret and no local login', () => {
+  test('the image contains no data, no secret and no local login', () => {
     const files = rendered({});
     const patterns = (files['Dockerfile.dockerignore'] ?? '')
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'));
-    // Docker leaves a path out when a pattern matches it or a folder above it.
+    // Docker ignores a path when a pattern matches it or a folder above it.
     const isIgnored = (path: string): boolean =>
       path
         .split('/')
@@ -181,7 +182,7 @@ describe('rendered files', () => {
     expect(files['Dockerfile']).toMatch(/^ENV .*\bLOCAL_LOGIN=false\b/m);
   });
 
-  test('the unit never runs as root and writes below .townhall alone', () => {
+  test('the unit never runs as root and writes below .townhall only', () => {
     const unit = rendered({})['notes.service'] ?? '';
     const settings = unit.split('\n').filter((line) => !line.startsWith('#'));
     expect(settings).toContain('User=townhall');
@@ -207,7 +208,7 @@ describe('rendered files', () => {
     expect(unit).toContain('\nReadWritePaths="/srv/100%% notes/.townhall"\n');
   });
 
-  test.skipIf(!hasSystemd)('the unit passes the checks of systemd', async () => {
+  test.skipIf(!hasSystemd)('the unit passes systemd-analyze', async () => {
     const path = join(folder, 'notes.service');
     const program = join(folder, 'program');
     await writeFile(program, '#!/bin/sh\n', { mode: 0o755 });

@@ -1,4 +1,5 @@
-// What a project declares is there for its actions and jobs: the database with its migrations, the queue, the storage.
+// Declared resources of a project as its actions and jobs see them: the database with its
+// migrations, the queue and the storage.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -91,7 +92,7 @@ async function post(path: string, body: object): Promise<{ status: number; body:
 }
 
 describe('resources', { timeout: minutes }, () => {
-  test('the database keeps what an action commits, and its job runs once it has', async () => {
+  test('the database commits an action and then runs its job', async () => {
     expect(await post('/v1/notes/add', { text: 'good morning' })).toEqual({
       status: 200,
       body: { note_id: 1, queued: true },
@@ -101,12 +102,12 @@ describe('resources', { timeout: minutes }, () => {
       .toEqual({ items: ['GOOD MORNING'] });
   });
 
-  test('what an action undoes leaves neither a row nor a job', async () => {
+  test('a rolled back action leaves neither a row nor a job', async () => {
     expect((await post('/v1/notes/add', { text: 'refuse' })).status).toBe(500);
     expect((await city.get('/v1/notes/list')).body).toEqual({ items: ['GOOD MORNING'] });
   });
 
-  test('the storage keeps bytes and says where they can be read', async () => {
+  test('the storage stores bytes and returns their location', async () => {
     expect(await post('/v1/notes/keep', { text: 'bytes' })).toEqual({
       status: 200,
       body: { size: 5, url: 'https://files.example.test/first' },
@@ -114,7 +115,7 @@ describe('resources', { timeout: minutes }, () => {
     expect(await city.read('.townhall/storage/notes-files/first')).toBe('bytes');
   });
 
-  test('are found and not made by the next deployment, and the data are still there', async () => {
+  test('are reused with their data by the next deployment', async () => {
     const { code, screen } = await city.run(['deploy', '--json']);
     expect(code, screen).toBe(0);
     const { plan } = JSON.parse(screen.trim().split('\n').at(-1) ?? '') as {

@@ -1,9 +1,9 @@
-// The folder `.townhall` of a project, readable by its owner only: the versions, data, log and sockets of the deployed City,
-// and the record of what was deployed last.
+// The folder `.townhall` of a project, readable by its owner only: versions, data, log and sockets
+// of the deployed City, and the record of the last deployment.
 import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 
-/** What is stored about the last deployment: enough to start the City again at the same address. */
+/** The record of the last deployment, sufficient to start the City again at the same address. */
 export interface CityState {
   cityId: string;
   name: string;
@@ -12,7 +12,7 @@ export interface CityState {
   port: number;
   url: string;
   baseUrl: string;
-  /** The version that serves, and the one that a rollback brings back. */
+  /** The running version, and the one for a rollback. */
   version: string;
   previous: string | null;
 }
@@ -21,11 +21,11 @@ export interface CityFolder {
   /** The project's folder. */
   readonly project: string;
   readonly root: string;
-  /** The folder of an embedded database. Throws when the path is too long for its socket. */
+  /** The folder of an embedded database. Throws when its socket's path would be too long. */
   dataPath(database: string): string;
   /** Images and videos. */
   readonly mediaPath: string;
-  /** Settlements that wait for the database. */
+  /** Settlements that are not in the database yet. */
   readonly journalPath: string;
   readonly logFile: string;
   readonly pidFile: string;
@@ -33,18 +33,18 @@ export interface CityFolder {
   readonly socket: string;
   /** The socket for health checks of a generation's gateway. */
   gatewaySocket(generation: number): string;
-  /** Temporary data for a trial while the real data are held by the version that serves. */
+  /** Temporary data for a trial while the running version holds the real data. */
   readonly trialPath: string;
   versionPath(version: string): string;
   /** Creates the folder unless it exists. */
   make(): Promise<void>;
   /**
-   * Copies the project without its packages and with another package.json. The copy is named by the version, with `+2` and
-   * so on when that name is taken. Returns the name.
+   * Copies the project without its packages and with another package.json. The copy is named by the
+   * version, or with `+2` and so on when that name exists. Returns the name.
    */
   keep(version: string, packageText: string): Promise<string>;
   removeVersion(version: string): Promise<void>;
-  /** The names of the kept copies, the oldest first. */
+  /** Names of the stored copies, the oldest first. */
   versions(): Promise<string[]>;
   readState(): Promise<CityState | null>;
   writeState(state: CityState): Promise<void>;
@@ -54,7 +54,7 @@ export interface CityFolder {
 const maxSocketPathBytes = 107;
 const excludedNames = new Set(['.townhall', 'node_modules', '.git']);
 
-/** Only computes paths. Throws when the project's path is too long for a socket. */
+/** Computes paths only. Throws when the project's path is too long for a socket. */
 export function cityFolder(directory: string): CityFolder {
   const project = resolve(directory);
   const root = join(project, '.townhall');
@@ -63,7 +63,7 @@ export function cityFolder(directory: string): CityFolder {
     const surplus = Buffer.byteLength(path) - maxSocketPathBytes;
     if (surplus > 0)
       throw new Error(
-        `The path of ${project} is too long by ${surplus} bytes for the sockets of a deployment; move the project to a shorter one.`,
+        `The path of ${project} is too long by ${surplus} bytes for the sockets of a deployment; move the project to a shorter path.`,
       );
   };
   requireSocket(join(root, 'gateway-9999.sock'));

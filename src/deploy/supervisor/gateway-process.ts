@@ -1,9 +1,9 @@
-// One gateway process that the supervisor started: requests to it over IPC, what it writes, and its end. It is killed when
-// it takes longer to end than its own deadlines allow.
+// A gateway process started by the supervisor: requests to it over IPC, its output and its end. It
+// is killed when it exceeds its own shutdown deadlines.
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { GatewayMessage, GatewayReply, GatewayRequest } from './messages.ts';
 
-/** How to start a program of this installation: the command, and the arguments before its own. */
+/** How to start a program of this installation: the command, and its leading arguments. */
 export interface Runner {
   command: string;
   arguments: readonly string[];
@@ -13,17 +13,20 @@ export interface GatewayProcessOptions {
   runner: Runner;
   env: Readonly<Record<string, string>>;
   cwd: string;
-  /** The listening socket that it may accept from later. */
+  /** The listening socket for later use. */
   fd: number;
-  /** Receives what it writes, as it comes. */
+  /** Receives its output as it arrives. */
   write(chunk: Buffer): void;
 }
 
 export interface GatewayProcess {
   readonly pid: number | undefined;
-  /** Rejects with the gateway's error message, after the deadline, and when the process ends before it has answered. */
+  /**
+   * Rejects with the gateway's error message, after the deadline, and when the process ends before
+   * its answer.
+   */
   ask(request: GatewayRequest, deadlineMs: number): Promise<void>;
-  /** Resolves when it accepts no more callers; `ended` when it has finished its requests. */
+  /** Resolves when it accepts no more connections; `ended` when it has finished its requests. */
   leave(options: { lingerMs: number }): Promise<{ ended: Promise<unknown> }>;
   kill(): Promise<void>;
   /** Resolves with the exit code or signal when it has ended. */
@@ -31,7 +34,7 @@ export interface GatewayProcess {
   isOver(): boolean;
 }
 
-// 25 s to drain requests, then the closing of services, and some margin.
+// 25 s for the drain, then the closing of services, and a margin.
 const hardStopMs = 40_000;
 const answerTimeoutMs = 10_000;
 const tailBytes = 4_096;
@@ -109,7 +112,7 @@ function createRequests(child: ChildProcess): Requests {
       pending.set(id, { resolve, reject });
       const timer = setTimeout(() => {
         const seconds = Math.round(deadlineMs / 1_000);
-        reject(new Error(`The gateway was not done after ${seconds} seconds (${request.kind}).`));
+        reject(new Error(`The gateway did not finish within ${seconds} seconds (${request.kind}).`));
       }, deadlineMs);
       child.send(message, (error) => (error === null ? undefined : reject(error)));
       try {

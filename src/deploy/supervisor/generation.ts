@@ -1,5 +1,5 @@
-// A generation is one version of the City under the supervisor: its gateway process, restarted with exponential backoff
-// when it ends by itself, and the listening socket that it accepts from.
+// A generation is one version of the City under the supervisor: its gateway process, restarted with
+// exponential backoff when it ends by itself, and the listening socket that it accepts from.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
@@ -13,7 +13,7 @@ import type { CityRecord } from './messages.ts';
 export interface GenerationSpec {
   version: string;
   runner: Runner;
-  /** The whole environment of the gateway. */
+  /** The complete environment of the gateway. */
   env: Readonly<Record<string, string>>;
 }
 
@@ -21,20 +21,25 @@ export interface Generation extends GenerationSpec {
   readonly socket: ListeningSocket;
   readonly restarts: number;
   readonly pid: number | undefined;
-  /** Whether its process accepts callers at this moment. */
+  /** Whether its process accepts connections now. */
   readonly isServing: boolean;
-  /** Starts the process and waits until it is healthy and ready; it accepts no callers yet. */
+  /** Starts the process and waits until it is healthy and ready; it accepts no connections yet. */
   start(): Promise<void>;
   /** Starts the process without opening the data, which another generation still holds. */
   warm(): void;
-  /** Starts and ends the version once on temporary data. */
+  /** Starts and stops the version once on temporary data. */
   rehearse(): Promise<void>;
-  /** Accepts callers from the listening socket. From now on the process is restarted when it ends. */
+  /**
+   * Accepts connections of the listening socket. From now on the process is restarted when it ends.
+   */
   adopt(): Promise<void>;
   record(city: CityRecord): Promise<void>;
-  /** Resolves when it accepts no more callers; `ended` when it has finished its requests. It is not restarted. */
+  /**
+   * Resolves when it accepts no more connections; `ended` when it has finished its requests. It is
+   * not restarted.
+   */
   leave(options: { lingerMs: number }): Promise<{ ended: Promise<unknown> }>;
-  /** Retries in the background until it serves, as after a crash. */
+  /** Retries in the background until it is ready, as after a crash. */
   revive(): void;
 }
 
@@ -45,13 +50,13 @@ export interface GenerationOptions {
   clock: Clock;
   log: Log;
   write(chunk: Buffer): void;
-  /** How long a start may take. */
+  /** The time limit of a start. */
   startMs: number;
 }
 
 type GenerationState =
   | { phase: 'new'; gateway?: undefined }
-  /** The process runs and accepts no callers. */
+  /** The process runs and accepts no connections. */
   | { phase: 'started'; gateway: GatewayProcess }
   | { phase: 'serving'; gateway: GatewayProcess }
   | { phase: 'reviving'; gateway?: GatewayProcess }
@@ -59,7 +64,7 @@ type GenerationState =
 
 const firstPauseMs = 500;
 const longestPauseMs = 30_000;
-// After a minute of service the next crash is restarted quickly again.
+// After a minute of service, the next crash is restarted without a long pause again.
 const stableAfterMs = 60_000;
 const healthIntervalMs = 100;
 const answerTimeoutMs = 10_000;
@@ -74,7 +79,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
 
   const spawn = (): GatewayProcess => spawnGateway(spec, spec.env, options);
 
-  /** The process of this generation, spawned unless it was. */
+  /** The process of this generation; spawned at the first call. */
   function ensureGateway(): GatewayProcess {
     const gateway = state.gateway ?? spawn();
     if (state.phase === 'new') state = { phase: 'started', gateway };
@@ -93,7 +98,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
     const sinceMs = clock.monotonicMs();
     void gateway.ended.then((reason) => {
       if (state.phase !== 'serving' || state.gateway !== gateway) return;
-      log.error({ version: spec.version, how: reason }, 'the gateway ended and is started again');
+      log.error({ version: spec.version, how: reason }, 'the gateway ended and is restarted');
       if (clock.monotonicMs() - sinceMs > stableAfterMs) restarts = 0;
       revive();
     });
@@ -102,7 +107,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
   function revive(): void {
     state = { phase: 'reviving' };
     void reviveUntilServing().catch((error: unknown) =>
-      log.error({ err: error }, 'the gateway could not be started again'),
+      log.error({ err: error }, 'the gateway could not be restarted'),
     );
   }
 
@@ -117,7 +122,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
       try {
         await startOrKill(gateway, spec, options);
         await serveWith(gateway);
-        log.info({ version: spec.version, restarts }, 'the gateway serves again');
+        log.info({ version: spec.version, restarts }, 'the gateway is ready again');
       } catch (error) {
         await gateway.kill();
         log.error({ err: error, version: spec.version, restarts }, 'the gateway could not be started');
@@ -161,7 +166,7 @@ function spawnGateway(
   return startGatewayProcess({ runner, env, cwd: folder.versionPath(version), fd: socket.fd, write });
 }
 
-/** Resolves when the gateway is ready; kills it when it does not become so. */
+/** Resolves when the gateway is ready; otherwise kills it. */
 async function startOrKill(
   gateway: GatewayProcess,
   { version }: GenerationSpec,
@@ -199,7 +204,7 @@ async function rehearse(spec: GenerationSpec, options: GenerationOptions): Promi
   }
 }
 
-/** The same settings on data that are thrown away. The port for metrics is held by the version that serves. */
+/** The same settings on temporary data. The metrics port belongs to the running version. */
 function trialEnvironment(
   env: Readonly<Record<string, string>>,
   trialPath: string,
@@ -221,7 +226,7 @@ async function waitUntilReady(
   for (;;) {
     const health = await checkHealth({ socketPath });
     if (health.ready) return;
-    if (gateway.isOver()) throw new Error('The gateway ended while it was starting.');
+    if (gateway.isOver()) throw new Error('The gateway ended during its start.');
     if (clock.monotonicMs() > deadlineMs)
       throw new Error(
         `The gateway was not ready after ${Math.round(startMs / 1_000)} seconds: ${health.problem ?? 'no answer'}.`,

@@ -8,7 +8,7 @@ export type HealthTarget = { url: string } | { socketPath: string };
 export interface Health {
   healthy: boolean;
   ready: boolean;
-  /** The first problem, in words. */
+  /** The first problem as text. */
   problem: string | null;
 }
 
@@ -36,7 +36,7 @@ function problemOf(error: unknown): string {
   return error.message || (error as NodeJS.ErrnoException).code || 'no answer';
 }
 
-/** The City on record there; null when there is none or nothing answers. */
+/** The City record of the server there; null without one, or without an answer. */
 export async function fetchCity(target: HealthTarget): Promise<{ cityId: string; version: string } | null> {
   try {
     const { status, body } = await get(target, '/v1/cities/current');
@@ -82,7 +82,7 @@ function sendGet(
   return send(url, { headers: { connection: 'close' }, agent }, onResponse);
 }
 
-/** An empty object for anything that is not one. */
+/** An empty object for anything else. */
 function parseObject(text: string): Record<string, unknown> {
   try {
     const parsed: unknown = JSON.parse(text);

@@ -1,5 +1,5 @@
-// The log file of a detached supervisor: readable by its owner only, and rotated, so that it never takes more than a few
-// times its maximum size.
+// The log file of a detached supervisor: readable by its owner only, and rotated, so that its size
+// stays bounded.
 import { closeSync, openSync, renameSync, statSync, writeSync } from 'node:fs';
 
 export interface LogFile {

@@ -1,7 +1,10 @@
-// The messages between the supervisor and a gateway that it started, over their IPC channel. Each message has an id and is
-// answered once.
+// The messages between the supervisor and its gateways over their IPC channels. Each message has an
+// id and is answered once.
 
-/** The listening socket's file descriptor in the gateway: stdin, stdout, stderr and the IPC channel come before it. */
+/**
+ * The listening socket's file descriptor in the gateway: stdin, stdout, stderr and
+ * the IPC channel come before it.
+ */
 export const listeningFd = 4;
 
 export interface StartRequest {
@@ -9,9 +12,9 @@ export interface StartRequest {
   project: string;
   /** The City's folder, which contains the declared storages. */
   stateDirectory: string;
-  /** A Unix socket at which the gateway answers health checks before it accepts callers. */
+  /** A Unix socket for health checks before the gateway accepts connections. */
   socket: string;
-  /** The address under which callers on this machine will reach it. */
+  /** The later address of the gateway for callers on this machine. */
   url: string;
 }
 

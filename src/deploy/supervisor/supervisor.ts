@@ -1,5 +1,5 @@
-// The process that stays while versions of a City come and go. It owns the listening socket, starts the gateways that
-// accept from it, and does what `townhall deploy` asks over its control socket.
+// The long-running process of a City. It owns the listening socket, starts the gateways that accept
+// from it, and executes requests of `townhall deploy` over its control socket.
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.ts';
 import { serveControl, type Control } from '../../kernel/control.ts';
@@ -28,10 +28,10 @@ export interface SupervisorStatus {
   url: string | null;
   version: string | null;
   gatewayPid: number | null;
-  /** Whether its gateway accepts callers at this moment. */
+  /** Whether its gateway accepts connections now. */
   isServing: boolean;
   restarts: number;
-  /** A version that is being deployed. */
+  /** The version that is being deployed. */
   candidate: string | null;
   step: string | null;
 }
@@ -40,19 +40,19 @@ export interface SupervisorOptions {
   folder: CityFolder;
   clock: Clock;
   log: Log;
-  /** Receives what the gateways write. */
+  /** Receives the gateways' output. */
   write(chunk: Buffer): void;
   pid: number;
-  /** A deployment that sends no request for this long is abandoned. */
+  /** A deployment without a request for this long is abandoned. */
   silenceMs?: number;
 }
 
 export interface Supervisor {
-  /** Starts a version that was deployed before, and retries until it serves. */
+  /** Starts the last deployed version and retries until it is ready. */
   resume(spec: GenerationSpec, state: CityState): Promise<void>;
-  /** Ends what serves, then everything else. */
+  /** Stops the running version, then everything else. */
   stop(): Promise<void>;
-  /** Resolves when it has stopped, also when a control request stopped it. */
+  /** Resolves when it has stopped, also after a control request to stop. */
   readonly stopped: Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   let stopping: Promise<void> | undefined;
   const stopOnce = (): Promise<void> => (stopping ??= stop());
 
-  /** While a candidate is being deployed, a further request is expected. */
+  /** While a candidate exists, another request of its deployment is expected. */
   function deploymentStep<T>(work: () => Promise<T>): Promise<T> {
     return runExclusively(async () => {
       silence.clear();
@@ -85,14 +85,14 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   async function abandonOrStop(): Promise<void> {
     await abandon(supervisor);
     silence.clear();
-    // Nothing serves: the supervisor was started for this deployment and ends with it.
+    // No version runs: the supervisor was started for this deployment and ends with it.
     if (supervisor.state.phase === 'idle') void stopOnce();
   }
 
   async function stop(): Promise<void> {
     silence.clear();
     await endGenerations(supervisor);
-    // The control socket still has to answer this request, so its end is not awaited here.
+    // The control socket still has to answer this request, so its close is not awaited here.
     void control?.close().then(async () => {
       await rm(folder.pidFile, { force: true });
       stopped.resolve();
@@ -174,10 +174,7 @@ async function resumeVersion(
     await current.adopt();
     supervisor.log.info({ version: spec.version, url }, 'the City serves');
   } catch (error) {
-    supervisor.log.error(
-      { err: error, version: spec.version },
-      'the City could not be started and is tried again',
-    );
+    supervisor.log.error({ err: error, version: spec.version }, 'the City could not be started; retrying');
     current.revive();
   }
 }
@@ -192,7 +189,10 @@ async function endGenerations({ state, draining }: SupervisorData): Promise<void
   current?.socket.close();
 }
 
-/** Refuses a second transition while one runs. Failures become problems, whose messages are shown to the deployer. */
+/**
+ * Refuses a second transition while one runs. Errors become problems, whose messages the deployer
+ * sees.
+ */
 function exclusiveRunner(supervisor: SupervisorData): <T>(work: () => Promise<T>) => Promise<T> {
   let isBusy = false;
   return async (work) => {
@@ -228,7 +228,7 @@ function createSilenceTimer(silenceMs: number, onSilence: () => void): SilenceTi
   };
 }
 
-/** The process id of the supervisor that runs or ran last. */
+/** The process id of the running or last supervisor. */
 export async function readPid(folder: CityFolder): Promise<number | null> {
   const text = await readFile(folder.pidFile, 'utf8').catch(() => '');
   return /^\d+$/.test(text.trim()) ? Number(text) : null;

@@ -1,5 +1,5 @@
-// The states of the supervisor on the way from one version to the next, with a function per transition. Whatever fails on
-// the way, the version that served before goes on, or is started again.
+// The states of the supervisor between two versions, with a function for each transition. If a
+// transition fails, the version before keeps running or is started again.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -11,16 +11,16 @@ import { localUrl, openListeningSocket, type ListeningSocket } from '../../kerne
 interface Handover {
   candidate: Generation;
   before: Generation | undefined;
-  /** Both have the same embedded database, which only one process can open at a time. */
+  /** Both use the same embedded database, which only one process can open at a time. */
   isExclusive: boolean;
 }
 
 export type SupervisorState =
   | { phase: 'idle' }
   | { phase: 'serving'; current: Generation }
-  /** The candidate has shown that it starts; `before` serves. */
+  /** The candidate has passed its trial; `before` is running. */
   | ({ phase: 'tried' } & Handover)
-  /** The candidate serves; `before` is kept until the deployment confirms it. */
+  /** The candidate is running; `before` is kept until the deployment confirms. */
   | ({ phase: 'switched' } & Handover);
 
 /** The supervisor's data, which the transitions change. */
@@ -29,7 +29,7 @@ export interface SupervisorData {
   readonly clock: Clock;
   readonly log: Log;
   state: SupervisorState;
-  /** What a transition is doing at the moment, for `status`. */
+  /** The current activity of a transition, for `status`. */
   step: string | null;
   /** Replaced generations that finish their requests. */
   readonly draining: Set<Promise<void>>;
@@ -38,7 +38,7 @@ export interface SupervisorData {
 
 export interface TrialRequest extends GenerationSpec {
   host: string;
-  /** 0 keeps the port that is bound, or takes a free one. */
+  /** 0 keeps the bound port, or takes a free one. */
   port: number;
   startMs: number;
 }
@@ -48,15 +48,16 @@ export interface TrialResult {
   port: number;
 }
 
-/** How long a version may take to start when it is brought back. */
+/** Time limit for restarting a version. */
 export const restartMs = 60_000;
 // Most clients reuse or close a keep-alive connection within 3 s.
 const handoverLingerMs = 3_000;
-// The successor waits for the data meanwhile. Connections in use close with their next answer, so this is for idle ones.
+// The successor waits for the data meanwhile. Connections in use close with their next answer, so
+// this is for idle ones.
 export const exclusiveLingerMs = 1_500;
 const keptVersions = 5;
 
-/** The generation that is on record as serving, also while a candidate is being deployed. */
+/** The recorded running generation, also while a candidate exists. */
 export function currentOf(state: SupervisorState): Generation | undefined {
   switch (state.phase) {
     case 'idle':
@@ -73,9 +74,11 @@ export function candidateOf(state: SupervisorState): Generation | undefined {
   return state.phase === 'tried' || state.phase === 'switched' ? state.candidate : undefined;
 }
 
-/** idle or serving → tried. A candidate that does not start is ended, and the state is as before. */
+/**
+ * idle or serving → tried. A candidate that does not start is stopped, and the state is unchanged.
+ */
 export async function tryVersion(supervisor: SupervisorData, request: TrialRequest): Promise<TrialResult> {
-  // Deployments hold a lock, so a candidate that is still here belongs to a command that died.
+  // Deployments hold a lock, so an existing candidate belongs to a command that died.
   await abandon(supervisor);
   const { version, runner, env } = request;
   const before = currentOf(supervisor.state);
@@ -85,7 +88,7 @@ export async function tryVersion(supervisor: SupervisorData, request: TrialReque
   const handover: Handover = { candidate, before, isExclusive };
   supervisor.state = { phase: 'tried', ...handover };
   try {
-    supervisor.step = isExclusive ? 'starting it on data of its own' : 'starting it';
+    supervisor.step = isExclusive ? 'starting it on temporary data' : 'starting it';
     await (isExclusive ? candidate.rehearse() : candidate.start());
   } catch (error) {
     await dismiss(supervisor, handover, { lingerMs: 0 });
@@ -94,17 +97,17 @@ export async function tryVersion(supervisor: SupervisorData, request: TrialReque
   return { url: localUrl(socket.host, socket.port), port: socket.port };
 }
 
-/** tried → switched. When it fails, `before` serves again. */
+/** tried → switched. On failure `before` runs again. */
 export async function switchOver(supervisor: SupervisorData): Promise<void> {
   const { state } = supervisor;
   if (state.phase !== 'tried') throw noCandidate();
   const { candidate, before, isExclusive } = state;
   if (isExclusive && before !== undefined) {
     candidate.warm();
-    supervisor.step = 'letting the version before finish';
+    supervisor.step = 'waiting for requests of the version before';
     const { ended } = await before.leave({ lingerMs: exclusiveLingerMs });
     await ended;
-    supervisor.step = 'opening the data with it';
+    supervisor.step = 'opening the data with the new version';
   }
   try {
     if (isExclusive) await candidate.start();
@@ -131,12 +134,13 @@ export async function confirm(supervisor: SupervisorData, cityState: CityState):
     const drained = ended.then(() => void draining.delete(drained));
     draining.add(drained);
   }
-  // Refuse callers of the former address instead of leaving them in the queue of a socket without an accepting process.
+  // Close the former address, so that its callers are refused instead of waiting in the queue of a
+  // socket without an accepting process.
   if (before !== undefined && before.socket !== candidate.socket) before.socket.close();
   await removeOldVersions(folder, cityState);
 }
 
-/** tried or switched → idle or serving: `before` serves again. Other states stay. */
+/** tried or switched → idle or serving with `before`. Other states stay. */
 export async function abandon(supervisor: SupervisorData): Promise<void> {
   const { state } = supervisor;
   if (state.phase === 'tried') await dismiss(supervisor, state, { lingerMs: 0 });
@@ -146,7 +150,7 @@ export async function abandon(supervisor: SupervisorData): Promise<void> {
   }
 }
 
-/** The candidate whose City is put on record. Throws without one. */
+/** The candidate for the City record. Throws without one. */
 export function requireCandidate({ state }: SupervisorData): Generation {
   const candidate = candidateOf(state);
   if (candidate === undefined) throw noCandidate();
@@ -154,7 +158,7 @@ export function requireCandidate({ state }: SupervisorData): Generation {
 }
 
 function noCandidate(): Problem {
-  return new Problem('conflict', 'conflict', 'No new version is on its way in.');
+  return new Problem('conflict', 'conflict', 'No new version is being deployed.');
 }
 
 async function dismiss(
@@ -168,7 +172,10 @@ async function dismiss(
   if (candidate.socket !== before?.socket) candidate.socket.close();
 }
 
-/** An exclusive `before` has ended for the candidate, so it is started anew; if that fails, again and again. */
+/**
+ * An exclusive `before` has ended for the candidate, so it is started again; if that fails,
+ * repeatedly.
+ */
 async function restartExclusive(
   supervisor: SupervisorData,
   { before, isExclusive }: Handover,
@@ -181,7 +188,7 @@ async function restartExclusive(
     await current.start();
     await current.adopt();
   } catch (error) {
-    supervisor.log.error({ err: error, version }, 'the version before could not be brought back at once');
+    supervisor.log.error({ err: error, version }, 'the version before could not be restarted at once');
     current.revive();
   }
 }
@@ -200,7 +207,7 @@ function sharesEmbeddedDatabase(before: GenerationSpec['env'], after: Generation
   );
 }
 
-/** Keeps the version that serves, the one before, and the newest others up to `keptVersions`. */
+/** Keeps the running version, the one before, and the newest others up to `keptVersions`. */
 async function removeOldVersions(folder: CityFolder, { version, previous }: CityState): Promise<void> {
   const others = (await folder.versions()).filter((name) => name !== version && name !== previous);
   for (const name of others.slice(0, Math.max(0, others.length - keptVersions + 2)))
