@@ -20,7 +20,7 @@ describe.each([
 ])('the client of $variant', ({ variant, create }) => {
   const connect = () => create({ baseUrl: server.baseUrl, token: () => 'th_agt_x' });
 
-  test('has the operations of its contract, all of them and no other', () => {
+  test('has exactly the operations of its contract', () => {
     const bundle = JSON.parse(
       readFileSync(new URL(`../../src/contract/${variant}/bundle.json`, import.meta.url), 'utf8'),
     ) as { paths: Record<string, Record<string, { operationId?: string }>> };
@@ -34,7 +34,7 @@ describe.each([
     expect(methods.toSorted()).toEqual(operationIds.toSorted());
   });
 
-  test('executes instructions and reads the status, with its token', async () => {
+  test('executes instructions and reads the status with its token', async () => {
     server.script((request, response) =>
       sendJson(
         response,
@@ -57,7 +57,7 @@ describe.each([
     ]);
   });
 
-  test('throws an AgentError, once', async () => {
+  test('throws an AgentError without a retry', async () => {
     server.script((_request, response) =>
       sendJson(response, 401, {
         success: false,

@@ -1,4 +1,4 @@
-// The gateway client: what it has, what it sends, and what its failures look like.
+// The gateway client: its methods, its requests and its errors.
 
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -35,20 +35,23 @@ async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
 }
 
 describe('the methods', () => {
-  test('are the operations of the contract, all of them and no other', () => {
+  test('are exactly the operations of the contract without aliases', () => {
     const bundle = JSON.parse(
       readFileSync(new URL('../../src/contract/gateway/bundle.json', import.meta.url), 'utf8'),
-    ) as { paths: Record<string, Record<string, { operationId?: string }>> };
+    ) as { paths: Record<string, Record<string, { operationId?: string; 'x-alias-of'?: string }>> };
     const operationIds = Object.values(bundle.paths).flatMap((path) =>
-      Object.values(path).flatMap(({ operationId }) => operationId ?? []),
+      Object.values(path)
+        .filter((operation) => operation['x-alias-of'] === undefined)
+        .flatMap(({ operationId }) => operationId ?? []),
     );
-    // What is a function itself (`model`, `login`, `call`, …) is written by hand over the operations.
+    // Members that are functions (`model`, `login`, `call`, …) are handwritten on top of the
+    // operations.
     const services = Object.entries(client).filter(([, member]) => typeof member === 'object');
     const methods = services.flatMap(([service, operations]) =>
       Object.keys(operations as object).map((name) => `${service}.${name}`),
     );
     expect(operationIds.length).toBeGreaterThan(10);
-    // The generic call of a project's own services has one method by hand, `client.call`.
+    // The generic call of a project's services has one handwritten method, `client.call`.
     expect(methods.toSorted()).toEqual(
       operationIds.filter((operationId) => !operationId.startsWith('services.')).toSorted(),
     );
@@ -56,7 +59,7 @@ describe('the methods', () => {
     expect(client.call).toBeTypeOf('function');
   });
 
-  test('send the members as the body where the operation takes one', async () => {
+  test('send members as the body of an operation that has one', async () => {
     server.script((_request, response) => sendJson(response, 200, { id: 'msg_1' }));
     expect(await client.ai.generateText({ model: 'local/echo', prompt: 'Grüße' })).toEqual({ id: 'msg_1' });
     expect(server.requests[0]).toMatchObject({
@@ -67,7 +70,7 @@ describe('the methods', () => {
     });
   });
 
-  test('send the members as the query where it takes none', async () => {
+  test('send members as the query of an operation without a body', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     await client.accounts.getLoginResult({ login_id: 'a b&c' });
     expect(server.requests[0]).toMatchObject({
@@ -77,7 +80,7 @@ describe('the methods', () => {
     });
   });
 
-  test('put the members of the path into it, whatever is in them', async () => {
+  test('encode path members, whatever they contain', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     await client.ai.getModel({ model_id: 'local/echo?x#y' });
     expect(server.requests[0]?.url).toBe('/v1/ai/models/local%2Fecho%3Fx%23y');
@@ -88,14 +91,14 @@ describe('the methods', () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  test('without members need none', async () => {
+  test('send no body without members', async () => {
     server.script((_request, response) => sendJson(response, 200, { ok: true }));
     expect(await client.admin.logout()).toEqual({ ok: true });
     expect(server.requests[0]).toMatchObject({ method: 'POST', text: '' });
     expect(server.requests[0]?.headers).not.toHaveProperty('content-type');
   });
 
-  test('send the headers of the client and of the call, the call last', async () => {
+  test('send headers of client and call, where the call’s take precedence', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     await connect({ headers: { 'x-a': '1', 'x-b': '1' } }).ai.listModels(undefined, {
       headers: { 'x-b': '2', 'x-c': undefined },
@@ -104,13 +107,13 @@ describe('the methods', () => {
     expect(server.requests[0]?.headers).not.toHaveProperty('x-c');
   });
 
-  test('go to a server that stands under a path', async () => {
+  test('reach a server below a path', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     await connect({ baseUrl: `${server.baseUrl}/town/` }).directory.getHealth();
     expect(server.requests[0]?.url).toBe('/town/health');
   });
 
-  test('use the fetch that was given', async () => {
+  test('use the given fetch', async () => {
     const paths: string[] = [];
     const options = connect({
       fetch: (input, init) => {
@@ -133,7 +136,7 @@ describe('the base address', () => {
 });
 
 describe('the token', () => {
-  test('is asked for at every request that needs one, and at no other', async () => {
+  test('is requested for each call that needs one', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     let requestCount = 0;
     const asking = connect({ token: async () => `th_usr_${++requestCount}\n` });
@@ -148,7 +151,7 @@ describe('the token', () => {
     expect(requestCount).toBe(2);
   });
 
-  test('that a header cannot carry is refused without being quoted', async () => {
+  test('is refused, and not quoted, when a header cannot carry it', async () => {
     const error = await connect({ token: 'th_usr_a\r\nx-evil: 1' })
       .ai.listModels()
       .catch((caught: unknown) => caught);
@@ -159,7 +162,7 @@ describe('the token', () => {
 });
 
 describe('a failure', () => {
-  test('has the members of the error that the server sent, and is sent once', async () => {
+  test('has the members of the server’s error, without a retry', async () => {
     const details = [{ path: 'model', message: 'is required' }];
     server.script((_request, response) =>
       sendJson(
@@ -187,22 +190,19 @@ describe('a failure', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test.each([401, 403, 404, 409, 410, 413, 415, 422])(
-    'with status %i may not be retried, and is sent once',
-    async (status) => {
-      server.script((_request, response) =>
-        sendJson(response, status, problem('invalid_request_error', 'conflict')),
-      );
-      expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
-        status,
-        retryable: false,
-      });
-      expect(server.requests).toHaveLength(1);
-    },
-  );
+  test.each([401, 403, 404, 409, 410, 413, 415, 422])('is not retryable with status %i', async (status) => {
+    server.script((_request, response) =>
+      sendJson(response, status, problem('invalid_request_error', 'conflict')),
+    );
+    expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
+      status,
+      retryable: false,
+    });
+    expect(server.requests).toHaveLength(1);
+  });
 
   test.each([408, 429, 500, 502, 503, 504, 529])(
-    'with status %i may be retried by the caller, and is sent once',
+    'is retryable by the caller with status %i',
     async (status) => {
       server.script((_request, response) =>
         sendJson(response, status, problem('server_error', 'draining'), { 'retry-after': '2' }),
@@ -216,7 +216,7 @@ describe('a failure', () => {
     },
   );
 
-  test('follows x-should-retry where the server says it', async () => {
+  test('follows the server’s x-should-retry', async () => {
     server.script((_request, response) =>
       sendJson(response, 502, problem('upstream_error', 'provider_credentials'), {
         'x-should-retry': 'false',
@@ -225,7 +225,7 @@ describe('a failure', () => {
     expect(await failureOf(client.ai.listModels())).toMatchObject({ retryable: false });
   });
 
-  test('reads a date in Retry-After, and ignores one that has passed or is none', async () => {
+  test('reads a date in Retry-After and ignores past and invalid ones', async () => {
     const headers = [new Date(Date.now() + 30_000).toUTCString(), new Date(0).toUTCString(), 'soon', '-5'];
     server.script((_request, response) =>
       sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': headers.shift() ?? '' }),
@@ -237,7 +237,7 @@ describe('a failure', () => {
     expect(waits.slice(1)).toEqual([undefined, undefined, undefined]);
   });
 
-  test('that a proxy answers in HTML is a GatewayError too, without the page', async () => {
+  test('has no HTML when a proxy answers with a page', async () => {
     server.script(
       (_request, response) =>
         void response
@@ -258,7 +258,7 @@ describe('a failure', () => {
     ['a page', 'text/html', '<html>'],
     ['broken JSON', 'application/json', '{"id":'],
     ['nothing', 'application/json', ''],
-  ])('is %s with status 200', async (_what, mediaType, text) => {
+  ])('reports %s with status 200 as invalid_response', async (_what, mediaType, text) => {
     server.script(
       (_request, response) => void response.writeHead(200, { 'content-type': mediaType }).end(text),
     );
@@ -269,7 +269,7 @@ describe('a failure', () => {
     });
   });
 
-  test('is a redirect, which is not followed', async () => {
+  test('reports a redirect and does not follow it', async () => {
     server.script((_request, response) => void response.writeHead(301, { location: '/elsewhere' }).end());
     expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
       status: 301,
@@ -278,7 +278,7 @@ describe('a failure', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('to connect has status 0, says so and keeps the cause', async () => {
+  test('has status 0 and the cause when no connection is made', async () => {
     const closedServer = await startScriptedServer();
     await closedServer.close();
     const error = await failureOf(connect({ baseUrl: closedServer.baseUrl }).ai.listModels());
@@ -291,7 +291,7 @@ describe('a failure', () => {
     expect(error.cause).toBeInstanceOf(TypeError);
   });
 
-  test('of the connection midway is no success and may not be retried', async () => {
+  test('is not retryable when the connection breaks midway', async () => {
     server.script(async (_request, response) => {
       response.writeHead(200, { 'content-type': 'application/json', 'content-length': '100' });
       await new Promise((resolve) => response.write('{"id":', resolve));
@@ -305,7 +305,7 @@ describe('a failure', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('by the deadline is a timeout and closes the connection', async () => {
+  test('is a timeout at the deadline and closes the connection', async () => {
     server.script(() => {});
     expect(
       await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }, { timeoutMs: 1_500 })),
@@ -313,7 +313,7 @@ describe('a failure', () => {
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
-  test('by the caller is the reason of the caller, and closes the connection within 50 ms', async () => {
+  test('has the caller’s abort reason and closes the connection within 50 ms', async () => {
     const closing = await quickest(50, async () => {
       const abort = new AbortController();
       let started = Infinity;
@@ -333,7 +333,7 @@ describe('a failure', () => {
     await expect(client.ai.listModels(undefined, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   });
 
-  test('is known by isInstance across two copies of the module', async () => {
+  test('is recognized by isInstance across two copies of the module', async () => {
     const copy = '../../clients/gateway/src/errors.ts?copy';
     const other = (await import(/* @vite-ignore */ copy)) as { GatewayError: typeof GatewayError };
     const error = new other.GatewayError({ code: 'timeout', message: 'Late.' });

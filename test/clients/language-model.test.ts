@@ -1,5 +1,5 @@
-// `client.model()` under the AI SDK, over real sockets: what the SDK gives goes out as the contract says, and what the
-// contract sends comes back as the SDK wants it.
+// `client.model()` under the AI SDK, over real sockets: requests follow the contract, and results
+// have the SDK's types.
 
 import type { LanguageModelV3, LanguageModelV3CallOptions } from '@ai-sdk/provider';
 import { APICallError, generateText, isStepCount, jsonSchema, Output, streamText, tool } from 'ai';
@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterEach(() => server.requests.splice(0));
 afterAll(() => server.close());
 
-/** Answers the calls with these streams, one after the other. */
+/** Answers the calls with these streams in order. */
 function answerWith(...streams: unknown[][]): void {
   server.script((_request, response) => {
     startEvents(response);
@@ -54,7 +54,7 @@ const hello: LanguageModelV3CallOptions = {
 const start = { type: 'stream-start', warnings: [] };
 
 describe('under the AI SDK', () => {
-  test('generateText gives text, usage and what the model said of itself', async () => {
+  test('generateText returns text, usage and response metadata', async () => {
     answerWith(textParts('Good morning'));
     const result = await generateText({
       model,
@@ -78,13 +78,13 @@ describe('under the AI SDK', () => {
     });
   });
 
-  test('streamText gives the text as it comes', async () => {
+  test('streamText yields the text as it arrives', async () => {
     answerWith(textParts('one two three'));
     const chunks = await readAll(streamText({ model, prompt: 'Count.' }).textStream);
     expect(chunks).toEqual(['one ', 'two ', 'three']);
   });
 
-  test('tools are called and their results go back, over several steps', async () => {
+  test('tools are called and their results sent over several steps', async () => {
     answerWith(
       [
         start,
@@ -142,7 +142,7 @@ describe('under the AI SDK', () => {
     ]);
   });
 
-  test('an object comes by a schema', async () => {
+  test('generates an object by a schema', async () => {
     answerWith(textParts('{"city":"Oslo"}'));
     const schema = jsonSchema<{ city: string }>({
       type: 'object',
@@ -155,7 +155,7 @@ describe('under the AI SDK', () => {
     expect(requestAt().responseFormat).toMatchObject({ type: 'json', schema: { required: ['city'] } });
   });
 
-  test('a refusal that may pass is retried by the SDK after the time that the server asks for', async () => {
+  test('retries a transient error after the server’s Retry-After', async () => {
     const script = [() => false, () => true];
     server.script((_request, response) => {
       if (!script.shift()?.())
@@ -168,7 +168,7 @@ describe('under the AI SDK', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a refusal for good is not retried and stays our typed error', async () => {
+  test('does not retry a final error and keeps its type', async () => {
     server.script((_request, response) =>
       sendJson(response, 401, problem('authentication_error', 'invalid_token')),
     );
@@ -187,7 +187,7 @@ describe('under the AI SDK', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('an answer that was cut off is an error and is not paid for twice', async () => {
+  test('throws for a truncated answer without a second paid call', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Good morning').slice(0, 4));
@@ -197,7 +197,7 @@ describe('under the AI SDK', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('a failure of the model midway is thrown by generateText and told by streamText', async () => {
+  test('reports a failure midway through generateText and streamText', async () => {
     const failing = [
       start,
       {
@@ -221,7 +221,7 @@ describe('under the AI SDK', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('an abort closes the socket within 50 ms', async () => {
+  test('closes the socket within 50 ms of an abort', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Good morning').slice(0, 4));
@@ -247,7 +247,7 @@ describe('under the AI SDK', () => {
     expect(closing).toBeLessThan(50);
   });
 
-  test('reasoning becomes the effort, and what the common option says stands above the model', async () => {
+  test('maps reasoning to the effort, where the call overrides the model', async () => {
     answerWith(textParts('a'), textParts('b'), textParts('c'), textParts('d'));
     const thoughtful = client.model('local/echo', { reasoningEffort: 'low' });
     await generateText({ model: thoughtful, prompt: 'Hi' });
@@ -268,8 +268,8 @@ describe('under the AI SDK', () => {
   });
 });
 
-describe('the model', () => {
-  test('says what it is', () => {
+describe('client.model', () => {
+  test('names its provider, id and specification version', () => {
     expect(model).toMatchObject({
       specificationVersion: 'v3',
       provider: 'townhall',
@@ -278,7 +278,7 @@ describe('the model', () => {
     });
   });
 
-  test('sends bytes as base64 and addresses as text, and leaves the prompt of the caller as it was', async () => {
+  test('sends bytes as base64 and URLs as text without changing the prompt', async () => {
     answerWith(textParts('Seen.'));
     const bytes = Uint8Array.from({ length: 100_000 }, (_, index) => index % 251);
     const prompt: LanguageModelV3CallOptions['prompt'] = [
@@ -307,7 +307,7 @@ describe('the model', () => {
     });
   });
 
-  test('gives files, sources and tool calls in the order in which they came', async () => {
+  test('returns files, sources and tool calls in their order', async () => {
     const file = { type: 'file', mediaType: 'image/png', data: 'AAEC' };
     const source = {
       type: 'source',
@@ -343,7 +343,7 @@ describe('the model', () => {
     expect(finishReason).toEqual({ unified: 'tool-calls', raw: undefined });
   });
 
-  test('revives dates and the members that JSON leaves out', async () => {
+  test('restores dates and members that JSON omits', async () => {
     answerWith(textParts('Hi'));
     const { stream, response } = await model.doStream(hello);
     const parts = await readAll(stream);
@@ -364,7 +364,7 @@ describe('the model', () => {
     expect(response?.headers?.['x-request-id']).toBe('req_stream');
   });
 
-  test('warns of the tools that it does not send, beside the warnings of the gateway', async () => {
+  test('warns of unsupported tools beside the warnings of the gateway', async () => {
     const warning = { type: 'other', message: 'A warning.' };
     answerWith([{ type: 'stream-start', warnings: [warning] }, ...textParts('Hi').slice(1)]);
     const { warnings } = await model.doGenerate({
@@ -380,7 +380,7 @@ describe('the model', () => {
     expect(requestAt()).not.toHaveProperty('toolChoice');
   });
 
-  test('sends the headers of a call, but for those of the credential and the connection', async () => {
+  test('sends a call’s headers except credential and connection headers', async () => {
     answerWith(textParts('Hi'));
     await model.doGenerate({
       ...hello,
@@ -404,7 +404,7 @@ describe('the model', () => {
     expect(headers).not.toHaveProperty('x-none');
   });
 
-  test('closes the socket when its stream is cancelled, even while a part is awaited', async () => {
+  test('closes the socket when its stream is cancelled during a read', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [start]);
@@ -422,7 +422,7 @@ describe('the model', () => {
     expect(closing).toBeLessThan(50);
   });
 
-  test('fails its stream and closes the socket when an event cannot be read', async () => {
+  test('fails its stream and closes the socket for an unreadable event', async () => {
     server.script((_request, response) => {
       startEvents(response);
       response.write('data: {"type"\n\n');
@@ -432,7 +432,7 @@ describe('the model', () => {
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
-  test('fails its stream when it is cut off', async () => {
+  test('fails a stream that is cut off', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [start]);

@@ -1,4 +1,5 @@
-// The client's image, speech and transcription models under both versions of the AI SDK, against a real gateway.
+// The client's image, speech and transcription models under both versions of the AI
+// SDK, against a real gateway.
 
 import {
   experimental_generateSpeech as generateSpeech6,
@@ -62,7 +63,7 @@ const sdks = [
 }[];
 
 describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, generateSpeech, transcribe }) => {
-  test('generateImage gives the pictures of a job', async () => {
+  test('generateImage returns the pictures of a job', async () => {
     const { images, warnings } = await generateImage({
       model: client.imageModel('local/shapes'),
       prompt: 'two green squares',
@@ -76,7 +77,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
       expect([uint8Array[1], uint8Array[19], uint8Array[23]]).toEqual([0x50, 96, 64]);
   });
 
-  test('generateSpeech gives sound, transcribe gives text', async () => {
+  test('generateSpeech returns audio and transcribe returns text', async () => {
     const { audio } = await generateSpeech({
       model: client.speechModel('local/flite'),
       text: 'Good morning.',
@@ -96,7 +97,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
     });
   });
 
-  test('what the gateway refuses is an error of the gateway, and is not tried again', async () => {
+  test('throws errors of the gateway without a retry', async () => {
     const error: unknown = await generateImage({
       model: client.imageModel('local/shapes'),
       prompt: 'x',
@@ -113,7 +114,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
     ).rejects.toMatchObject({ status: 422 });
   });
 
-  test('a caller who gives up cancels the job', async () => {
+  test('cancels the job when the caller aborts', async () => {
     provider.reset();
     const giveUp = new AbortController();
     const pending = generateImage({
@@ -128,7 +129,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
   });
 });
 
-test('options for others than the gateway are told, and masks are refused', async () => {
+test('warns of options for providers other than the gateway', async () => {
   const { warnings } = await ai7.generateImage({
     model: client.imageModel('local/shapes'),
     prompt: 'x',

@@ -1,5 +1,5 @@
-// The two packages as they would be published: built anew into a folder of their own, examined, and used by a project
-// that has nothing else.
+// The two client packages as published: packed into a new folder, examined, and used by a project
+// that has no other source of them.
 
 import { execFile, spawnSync } from 'node:child_process';
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe.each(names)('the package @townhall/%s', (name) => {
-  test('has nothing that publint finds', async () => {
+  test('has no finding of publint', async () => {
     const { messages } = await publint({ pkgDir: path.join(packages, name), strict: true, pack: 'npm' });
     expect(messages).toEqual([]);
   });
@@ -41,7 +41,7 @@ describe.each(names)('the package @townhall/%s', (name) => {
     const { analysis } = JSON.parse(stdout) as {
       analysis: { problems: { kind: string; resolutionKind?: string }[]; entrypoints: object };
     };
-    // A package that is ESM alone cannot be resolved by the two old ways, and says so.
+    // An ESM-only package cannot be resolved by the two CommonJS modes, and attw reports that.
     expect(
       analysis.problems.filter(
         ({ resolutionKind }) => resolutionKind !== 'node10' && resolutionKind !== 'node16-cjs',
@@ -50,7 +50,7 @@ describe.each(names)('the package @townhall/%s', (name) => {
     expect(Object.keys(analysis.entrypoints)).toContain('.');
   }, 240_000);
 
-  test('needs nothing of Node and no package but eventsource-parser', () => {
+  test('needs no Node API and only the package eventsource-parser', () => {
     const files = globSync('dist/**/*.js', { cwd: path.join(packages, name) });
     const imports = files.flatMap((file) =>
       Array.from(
@@ -69,7 +69,7 @@ describe.each(names)('the package @townhall/%s', (name) => {
     });
   });
 
-  test('ships no source, no test and no path of the machine it was built on', () => {
+  test('contains no source, no test and no path of the build machine', () => {
     const files = globSync('**/*', { cwd: path.join(packages, name), withFileTypes: true }).filter((entry) =>
       entry.isFile(),
     );
@@ -145,11 +145,11 @@ describe('a project that installs them', () => {
     );
   }
 
-  test('compiles without the AI SDK, declarations checked too', async () => {
+  test('compiles without the AI SDK, with declarations checked', async () => {
     expect(await compile('without', '')).toBe('');
   }, 240_000);
 
-  test('compiles with its types, and the model is one of them', async () => {
+  test('compiles with the AI SDK, where the model has its type', async () => {
     mkdirSync(path.join(folder, 'node_modules/@ai-sdk'), { recursive: true });
     for (const name of ['@ai-sdk/provider', 'json-schema'])
       symlinkSync(path.join(modules, name), path.join(folder, 'node_modules', name));

@@ -1,5 +1,5 @@
-// The gateway client and the official packages against a real gateway: what the contract promises to a client holds
-// over the wire, without a key and without a network.
+// The gateway client and the official packages against a real gateway, without a provider key or a
+// network.
 
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, isStepCount, jsonSchema, Output, streamText, tool } from 'ai';
@@ -24,7 +24,7 @@ const say = (text: string) => ({
 });
 
 describe('the client', () => {
-  test('reads health, models and one model, whose id has a slash', async () => {
+  test('reads health, the models and a model id with a slash', async () => {
     expect((await client.directory.getHealth()).ok).toBe(true);
     const ids = (await client.ai.listModels()).items.map(({ id }) => id);
     expect(ids).toContain('local/echo');
@@ -43,7 +43,7 @@ describe('the client', () => {
     expect(streamed.at(-1)?.type).toBe('finish');
   });
 
-  test('gets a chat completion both ways, and throws the error that is told midway', async () => {
+  test('gets a chat completion whole and streamed, and throws errors midway', async () => {
     const messages = [{ role: 'user' as const, content: 'Good morning' }];
     const completion = await client.ai.createChatCompletion({ model: 'local/echo', messages });
     expect(completion.choices[0]?.message.content).toBe('Good morning');
@@ -144,7 +144,7 @@ describe('the AI SDK with client.model', () => {
     expect(finalStep.response.timestamp).toBeInstanceOf(Date);
   });
 
-  test('streams, and a failure midway reaches onError as a GatewayError', async () => {
+  test('streams and reports a failure midway to onError', async () => {
     const deltas = await readAll(
       streamText({ model: client.model('local/echo'), prompt: 'one two three' }).textStream,
     );
@@ -168,7 +168,7 @@ describe('the AI SDK with client.model', () => {
     expect(world.logLines.slice(before).filter((line) => line.includes('"ai.streamText"'))).toHaveLength(1);
   });
 
-  test('stops a slow answer at once when it is aborted', async () => {
+  test('stops a slow answer at once when aborted', async () => {
     const abort = new AbortController();
     const result = streamText({
       model: client.model('local/echo'),
@@ -184,7 +184,7 @@ describe('the AI SDK with client.model', () => {
       abort.abort();
     }
     expect(types.at(-1)).toBe('abort');
-    // The answer would have taken half a minute more.
+    // The whole answer would take half a minute more.
     expect(performance.now() - started).toBeLessThan(10_000);
   });
 });

@@ -1,5 +1,5 @@
-// A server that answers as a test scripts it, over real sockets, and remembers what it was sent. It stands in for a
-// gateway or an agent where a test needs bytes that a healthy one never sends.
+// A server that answers as a test scripts it, over real sockets, and records its requests. It
+// stands in for a gateway or an agent where a test needs bytes that a working one never sends.
 
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -10,7 +10,10 @@ export interface SeenRequest {
   headers: IncomingHttpHeaders;
   text: string;
   json: unknown;
-  /** Settles with `performance.now()` when the client has closed the connection before the answer was complete. */
+  /**
+   * Resolves with `performance.now()` when the client closes the connection before the end of the
+   * answer.
+   */
   cut: Promise<number>;
 }
 
@@ -86,7 +89,7 @@ export function startEvents(response: ServerResponse): void {
   response.flushHeaders();
 }
 
-/** Writes each value as an event, and `[DONE]` for the string of that name. */
+/** Writes each value as an event; the string `[DONE]` is written as is. */
 export function writeEvents(response: ServerResponse, events: readonly unknown[]): void {
   for (const event of events)
     response.write(`data: ${event === '[DONE]' ? event : JSON.stringify(event)}\n\n`);

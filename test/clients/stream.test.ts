@@ -20,7 +20,7 @@ const encoder = new TextEncoder();
 
 async function readChunks(
   chunks: readonly Uint8Array[],
-  options: { maxEventChars?: number } = {},
+  options: { maxEventChars?: number; hasEndMark?: boolean } = {},
 ): Promise<string[]> {
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
@@ -32,6 +32,7 @@ async function readChunks(
   const reading = {
     lifeline: createLifeline(undefined),
     idleTimeoutMs: 1000,
+    hasEndMark: true,
     fail: (failure: ConstructorParameters<typeof GatewayError>[0]) => new GatewayError(failure),
     ...options,
   };
@@ -48,12 +49,12 @@ async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
   return error;
 }
 
-describe('the bytes of a stream', () => {
+describe('readEvents', () => {
   const sample =
     '\uFEFF: hb\r\ndata: {"text":"grüße 🌳"}\r\n\r\nevent: x\rdata: two\r\rid: 7\ndata: three\n\ndata: [DONE]\n\n';
   const expected = ['{"text":"grüße 🌳"}', 'two', 'three'];
 
-  test('read the same however they are split in two', async () => {
+  test('yields the same events for every split into two chunks', async () => {
     const bytes = encoder.encode(sample);
     for (let at = 0; at <= bytes.length; at++) {
       expect(await readChunks([bytes.subarray(0, at), bytes.subarray(at)]), `split at ${at}`).toEqual(
@@ -62,24 +63,28 @@ describe('the bytes of a stream', () => {
     }
   });
 
-  test('read the same one by one', async () => {
+  test('yields the same events for single bytes', async () => {
     expect(await readChunks(Array.from(encoder.encode(sample), (byte) => Uint8Array.of(byte)))).toEqual(
       expected,
     );
   });
 
-  test('behind [DONE] are not read', async () => {
+  test('ignores bytes after [DONE]', async () => {
     expect(await readChunks([encoder.encode('data: 1\n\ndata: [DONE]\n\ndata: 2\n\n')])).toEqual(['1']);
   });
 
+  test('ends with the connection where the format has no end mark', async () => {
+    expect(await readChunks([encoder.encode('data: 1\n\n')], { hasEndMark: false })).toEqual(['1']);
+  });
+
   test.each(['', 'data: 1\n\n', 'data: 1\n\ndata: [DONE]', 'data: [DO'])(
-    'are an error when they end as %j',
+    'throws for a stream that ends as %j',
     async (text) => {
       expect((await failureOf(readChunks([encoder.encode(text)]))).code).toBe('stream_truncated');
     },
   );
 
-  test('of one event may not exceed the cap', async () => {
+  test('throws for an event above the size limit', async () => {
     const piece = encoder.encode('x'.repeat(600));
     const error = await failureOf(
       readChunks([encoder.encode('data: '), piece, piece, encoder.encode('\n\ndata: [DONE]\n\n')], {
@@ -110,7 +115,7 @@ describe('a stream over a socket', () => {
   afterEach(() => server.requests.splice(0));
   afterAll(() => server.close());
 
-  /** How long after `started` the server saw the last connection close. */
+  /** Milliseconds from `started` until the server saw the last connection close. */
   async function lastCut(started: number): Promise<number> {
     return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
   }
@@ -134,11 +139,12 @@ describe('a stream over a socket', () => {
         authorization: 'Bearer th_usr_x',
       },
     });
-    // Fetch may open a second one while the first is being given back; eight would mean that none was.
+    // Fetch may open another connection while one is being returned to the pool; eight would mean
+    // no reuse at all.
     expect(server.connections() - before).toBeLessThan(4);
   });
 
-  test('that is refused throws the typed error of its body, and is not sent again', async () => {
+  test('throws the typed error of a refused stream without a retry', async () => {
     server.script((_request, response) =>
       sendJson(response, 401, problem('authentication_error', 'invalid_token')),
     );
@@ -153,7 +159,7 @@ describe('a stream over a socket', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('without its finish part is cut off, even with [DONE]', async () => {
+  test('throws stream_truncated without a finish part, even after [DONE]', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [...textParts('Hi').slice(0, -1), '[DONE]']);
@@ -167,7 +173,7 @@ describe('a stream over a socket', () => {
     });
   });
 
-  test('without [DONE] is cut off, and is not sent again', async () => {
+  test('throws stream_truncated without [DONE] and does not retry', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi'));
@@ -179,7 +185,7 @@ describe('a stream over a socket', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('whose connection breaks midway fails once and for good', async () => {
+  test('throws connection_failed once when the connection breaks midway', async () => {
     server.script(async (_request, response) => {
       startEvents(response);
       await new Promise((resolve) => response.write('data: {"type":"text-start","id":"0"}\n\n', resolve));
@@ -193,7 +199,7 @@ describe('a stream over a socket', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('gives an error part of the model as a part', async () => {
+  test('yields an error part of the model as a part', async () => {
     const parts = [
       { type: 'stream-start', warnings: [] },
       { type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'No.' } },
@@ -207,7 +213,7 @@ describe('a stream over a socket', () => {
     expect(await readAll(client.ai.streamText(request))).toEqual(parts);
   });
 
-  test('of a chat completion gives its chunks, and throws the error that is told midway', async () => {
+  test('yields chat completion chunks and throws an error event midway', async () => {
     const chunk = {
       id: 'c',
       object: 'chat.completion.chunk',
@@ -231,7 +237,7 @@ describe('a stream over a socket', () => {
     expect(server.requests[0]).toMatchObject({ url: '/v1/ai/chat/completions', json: chat });
   });
 
-  test('with an event that is not JSON fails with invalid_response', async () => {
+  test('throws invalid_response for an event that is not JSON', async () => {
     server.script((_request, response) => {
       startEvents(response);
       response.end('data: {"type"\n\ndata: [DONE]\n\n');
@@ -239,14 +245,14 @@ describe('a stream over a socket', () => {
     expect((await failureOf(readAll(client.ai.streamText(request)))).code).toBe('invalid_response');
   });
 
-  test('that turns out to be a page fails with invalid_response', async () => {
+  test('throws invalid_response for an HTML page', async () => {
     server.script(
       (_request, response) => void response.writeHead(200, { 'content-type': 'text/html' }).end('<html>'),
     );
     expect((await failureOf(readAll(client.ai.streamText(request)))).code).toBe('invalid_response');
   });
 
-  test('that is aborted closes the socket within 50 ms and rejects with the AbortError', async () => {
+  test('closes the socket within 50 ms of an abort', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
@@ -264,7 +270,7 @@ describe('a stream over a socket', () => {
     expect(closing).toBeLessThan(50);
   });
 
-  test('that is left with break closes the socket within 50 ms', async () => {
+  test('closes the socket within 50 ms of a break', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
@@ -281,7 +287,7 @@ describe('a stream over a socket', () => {
     expect(closing).toBeLessThan(50);
   });
 
-  test('that is returned from while an event is awaited closes the socket too', async () => {
+  test('closes the socket on return() during a read', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 1));
@@ -294,14 +300,14 @@ describe('a stream over a socket', () => {
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
-  test('that was aborted before is not sent', async () => {
+  test('sends nothing when aborted before', async () => {
     await expect(
       readAll(client.ai.streamText(request, { signal: AbortSignal.abort() })),
     ).rejects.toMatchObject({ name: 'AbortError' });
     expect(server.requests).toHaveLength(0);
   });
 
-  test('that falls silent fails with timeout, while heartbeats keep it', async () => {
+  test('throws timeout when silent; heartbeats count as activity', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
@@ -318,7 +324,7 @@ describe('a stream over a socket', () => {
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
-  test('may be read slowly: only the silence of the server counts', async () => {
+  test('does not count the time of a slow reader', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [...textParts('Hi'), '[DONE]']);
@@ -327,13 +333,13 @@ describe('a stream over a socket', () => {
     const parts = [];
     for await (const part of client.ai.streamText(request, { idleTimeoutMs: 500 })) {
       parts.push(part);
-      // The reader is slow on purpose: longer than the idle limit for the first part.
+      // The reader waits longer than the idle limit for the first part.
       if (parts.length === 1) await new Promise((resolve) => setTimeout(resolve, 800));
     }
     expect(parts).toHaveLength(textParts('Hi').length);
   });
 
-  test('is one answer: reading it again throws instead of sending it again', async () => {
+  test('throws when read twice, and does not send the request again', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [...textParts('Hi'), '[DONE]']);

@@ -1,4 +1,5 @@
-// The one executable does what the checkout does, from an empty folder and without an installed Node.
+// The single executable behaves like the checkout, in an empty folder and without an installed
+// Node.
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,8 +10,8 @@ import { walkThroughDeployments } from './deployed.ts';
 import { readmeCalls, root, start } from './installation.ts';
 
 const run = promisify(execFile);
-const place = mkdtempSync(path.join(tmpdir(), 'townhall-binary-'));
-const binary = path.join(place, 'townhall');
+const temporary = mkdtempSync(path.join(tmpdir(), 'townhall-binary-'));
+const binary = path.join(temporary, 'townhall');
 const bare = { PATH: '/usr/bin:/bin' };
 
 beforeAll(async () => {
@@ -18,15 +19,15 @@ beforeAll(async () => {
     timeout: 800_000,
   });
 }, 820_000);
-afterAll(() => rmSync(place, { recursive: true, force: true }));
+afterAll(() => rmSync(temporary, { recursive: true, force: true }));
 
 function folder(name: string): string {
-  const folderPath = path.join(place, name);
+  const folderPath = path.join(temporary, name);
   mkdirSync(folderPath);
   return folderPath;
 }
 
-test('it says what it can and which version it is', { timeout: 180_000 }, async () => {
+test('prints its help and version', { timeout: 180_000 }, async () => {
   const cwd = folder('help');
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
     version: string;
@@ -36,43 +37,40 @@ test('it says what it can and which version it is', { timeout: 180_000 }, async 
   await expect(run(binary, ['nonsense'], { cwd, env: bare })).rejects.toMatchObject({ code: 2 });
 });
 
-test(
-  'it serves the local edition, answers the five calls of the README, and ends with Ctrl-C',
-  { timeout: 300_000 },
-  async () => {
-    const cwd = folder('start');
-    const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
-    try {
-      await running.waitFor(/Ctrl-C ends it/, 180_000);
-      const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
-      const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
-      expect(running.screen()).not.toMatch(/Warning|Error/);
-      const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bare });
-      expect(stdout).toMatch(/"services":\[/);
-      expect(stdout).toMatch(/From the documentation/);
-      expect(stdout).toMatch(/data: \[DONE\]/);
-      expect(stdout).toMatch(/"success":true/);
-      // Pages, pictures and speech come from inside of it, the last two through threads.
-      expect(await (await fetch(`${gateway}/docs/`)).text()).toMatch(/<h1[^>]*>Townhall/);
-      expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
-      const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
-      const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-      const speech = await fetch(`${gateway}/v1/ai/tts`, {
-        method: 'POST',
-        headers,
-        body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }),
-      });
-      expect(speech.headers.get('content-type')).toBe('audio/wav');
-      // A command beside the running server, then one by its control socket.
-      const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bare });
-      expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
-    } finally {
-      expect(await running.stop()).toBe(0);
-    }
-  },
-);
+test('serves the local edition and the five calls of the README', { timeout: 300_000 }, async () => {
+  const cwd = folder('start');
+  const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
+  try {
+    await running.waitFor(/Ctrl-C ends it/, 180_000);
+    const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
+    const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
+    expect(running.screen()).not.toMatch(/Warning|Error/);
+    const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bare });
+    expect(stdout).toMatch(/"services":\[/);
+    expect(stdout).toMatch(/From the documentation/);
+    expect(stdout).toMatch(/data: \[DONE\]/);
+    expect(stdout).toMatch(/"success":true/);
+    // Documentation, images and speech come from inside the executable; images and speech use
+    // worker threads.
+    expect(await (await fetch(`${gateway}/docs/`)).text()).toMatch(/<h1[^>]*>Townhall/);
+    expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
+    const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
+    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+    const speech = await fetch(`${gateway}/v1/ai/tts`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }),
+    });
+    expect(speech.headers.get('content-type')).toBe('audio/wav');
+    // The command asks the running server over its control socket.
+    const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bare });
+    expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
+  } finally {
+    expect(await running.stop()).toBe(0);
+  }
+});
 
-test('its data outlives it', { timeout: 300_000 }, async () => {
+test('keeps its data over a restart', { timeout: 300_000 }, async () => {
   const cwd = folder('again');
   const tokenOf = async () => {
     const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
@@ -84,47 +82,39 @@ test('its data outlives it', { timeout: 300_000 }, async () => {
   expect(await tokenOf()).toBe(await tokenOf());
 });
 
-test(
-  'it runs the services of a project, whose entry needs nothing installed',
-  { timeout: 300_000 },
-  async () => {
-    const cwd = folder('project');
-    mkdirSync(path.join(cwd, 'src'));
-    writeFileSync(
-      path.join(cwd, 'townhall.json'),
-      JSON.stringify({
-        schema: 1,
-        type: 'city',
-        id: 'cty_00000000000000000000000000',
-        name: 'notes',
-        entry: 'src/index.ts',
-        deployment: { target: 'local' },
-      }),
-    );
-    writeFileSync(
-      path.join(cwd, 'src/index.ts'),
-      `import { defineService } from 'townhall';
+test('runs the services of a project without an install', { timeout: 300_000 }, async () => {
+  const cwd = folder('project');
+  mkdirSync(path.join(cwd, 'src'));
+  writeFileSync(
+    path.join(cwd, 'townhall.json'),
+    JSON.stringify({
+      schema: 1,
+      type: 'city',
+      id: 'cty_00000000000000000000000000',
+      name: 'notes',
+      entry: 'src/index.ts',
+      deployment: { target: 'local' },
+    }),
+  );
+  writeFileSync(
+    path.join(cwd, 'src/index.ts'),
+    `import { defineService } from 'townhall';
 export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping: { method: 'GET', identities: [], run: async (): Promise<{ pong: boolean }> => ({ pong: true }) } } });`,
-    );
-    const running = start(binary, ['gateway', '--project', cwd], {
-      cwd,
-      env: { PORT: '0', HOST: '127.0.0.1' },
-    });
-    try {
-      const [, url = ''] = await running.waitFor(/^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m, 180_000);
-      expect(await (await fetch(`${url}/v1/notes/ping`)).json()).toEqual({ pong: true });
-    } finally {
-      expect(await running.stop()).toBe(0);
-    }
-  },
-);
+  );
+  const running = start(binary, ['gateway', '--project', cwd], {
+    cwd,
+    env: { PORT: '0', HOST: '127.0.0.1' },
+  });
+  try {
+    const [, url = ''] = await running.waitFor(/^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m, 180_000);
+    expect(await (await fetch(`${url}/v1/notes/ping`)).json()).toEqual({ pong: true });
+  } finally {
+    expect(await running.stop()).toBe(0);
+  }
+});
 
-test(
-  'it brings a new project into service and through its life there, with nothing in its path',
-  { timeout: 600_000 },
-  async () => {
-    expect(
-      await walkThroughDeployments({ command: [binary], home: folder('deployed'), env: { PATH: '' } }),
-    ).toEqual(['0.1.1', '0.1.2', '0.1.1']);
-  },
-);
+test('deploys and operates a new project with an empty PATH', { timeout: 600_000 }, async () => {
+  expect(
+    await walkThroughDeployments({ command: [binary], home: folder('deployed'), env: { PATH: '' } }),
+  ).toEqual(['0.1.1', '0.1.2', '0.1.1']);
+});

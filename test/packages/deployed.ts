@@ -1,5 +1,5 @@
-// The way of a project into service from what is published: made in an empty folder, deployed, looked at, broken, mended,
-// rolled back and stopped, by a user who has nothing but that one command.
+// The life of a project with the published command only: created in an empty folder, deployed,
+// broken, mended, rolled back and stopped.
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { root } from './installation.ts';
 const run = promisify(execFile);
 
 export interface Operator {
-  /** How the command is called. */
+  /** The command with its leading arguments. */
   command: readonly [string, ...string[]];
   /** An empty folder. */
   home: string;
@@ -25,7 +25,7 @@ interface Ended {
   screen: string;
 }
 
-/** Everything of a project but what the process that serves it writes: its data and its log. */
+/** The files of a project without the data and the log of its server. */
 function treeOf(directory: string): string[] {
   return readdirSync(directory, { recursive: true, encoding: 'utf8' })
     .filter((name) => !/^\.townhall\/(?:data\/|city\.log$)/.test(name))
@@ -42,7 +42,7 @@ function treeOf(directory: string): string[] {
     .sort();
 }
 
-/** Walks the whole way and ends with nothing running. Returns the versions that served, one after the other. */
+/** Runs all steps and leaves nothing running. Returns the versions that served, in order. */
 export async function walkThroughDeployments({
   command: [program, ...before],
   home,
@@ -71,9 +71,9 @@ export async function walkThroughDeployments({
     void versions.push(((await get('/v1/cities/current')) as { version: string }).version);
   let url = '';
   let stopped: Ended | undefined;
-  // Over a connection of its own each: the version before may answer on one that was open.
-  const get = async (place: string): Promise<unknown> =>
-    (await fetch(`${url}${place}`, { headers: { connection: 'close' } })).json();
+  // A new connection each: an open one may still lead to the previous version.
+  const get = async (route: string): Promise<unknown> =>
+    (await fetch(`${url}${route}`, { headers: { connection: 'close' } })).json();
   const hello = () => get('/v1/hello/world');
 
   expect(await townhall(['init', 'demo'], { cwd: home })).toMatchObject({
@@ -81,7 +81,7 @@ export async function walkThroughDeployments({
     screen: expect.stringContaining('cd demo && townhall deploy'),
   });
   try {
-    // Looks that change nothing, before there is anything.
+    // Commands that change nothing, before the first deployment.
     const filesBefore = treeOf(demo);
     expect(await townhall(['deploy', '--dry-run'])).toMatchObject({
       code: 0,
@@ -102,7 +102,7 @@ export async function walkThroughDeployments({
     expect(first.screen).not.toMatch(/Warning/);
     url = /serves at (http:\S+)/.exec(first.screen)?.[1] ?? '';
     expect(versionOf()).toBe('0.1.1');
-    // As the guide has it, with curl: as a guest, then with a user token.
+    // As the guide shows with curl: as a guest, then with a user token.
     const calls = await run('sh', [path.join(root, 'examples/deployed-project.sh')], {
       cwd: home,
       env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: url },
@@ -110,7 +110,7 @@ export async function walkThroughDeployments({
     expect(calls.stdout).toMatch(
       /^\{"message":"Hello, world\."\}\n\{"message":"Good morning, [^"]+","user_id":"usr_\w+"\}\n$/,
     );
-    // What looks after data means that of the City.
+    // Data commands use the City's database.
     const password = 'a password for tests only';
     expect(
       await townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin'], { input: password }),

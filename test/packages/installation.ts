@@ -1,5 +1,5 @@
-// The packed tarballs installed into an empty project, as a user has them who never saw this repository; and the
-// versions of Node on which they are tried.
+// The packed tarballs in an empty project, as a user installs them, and the Node versions to try
+// them with.
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import {
   existsSync,
@@ -24,11 +24,11 @@ export interface Installation {
   remove(): void;
 }
 
-/** Packs and installs; what is not ours comes from npm's cache or its registry. */
+/** Packs and installs; other packages come from npm's cache or its registry. */
 export async function install(): Promise<Installation> {
-  const place = mkdtempSync(path.join(tmpdir(), 'townhall-installed-'));
-  const tarballs = path.join(place, 'tarballs');
-  const folder = path.join(place, 'project');
+  const temporary = mkdtempSync(path.join(tmpdir(), 'townhall-installed-'));
+  const tarballs = path.join(temporary, 'tarballs');
+  const folder = path.join(temporary, 'project');
   mkdirSync(folder);
   await run(process.execPath, [path.join(root, 'scripts/pack.ts'), '--output', tarballs], {
     timeout: 600_000,
@@ -46,10 +46,10 @@ export async function install(): Promise<Installation> {
     ],
     folder,
   );
-  return { folder, tarballs, remove: () => rmSync(place, { recursive: true, force: true }) };
+  return { folder, tarballs, remove: () => rmSync(temporary, { recursive: true, force: true }) };
 }
 
-/** The folder of a version of Node; undefined with a warning when it cannot be installed. */
+/** The folder of a Node version; undefined, with a warning, when it cannot be installed. */
 export async function nodeFolder(major: number): Promise<string | undefined> {
   if (Number(process.versions.node.split('.')[0]) === major) return path.dirname(process.execPath);
   if (major === 20) {
@@ -59,7 +59,7 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
     console.warn(`SKIPPED: there is no Node 20 at ${systemNode}, so the clients are not tried on it`);
     return undefined;
   }
-  // Kept between runs: it is a hundred megabytes.
+  // Kept between runs, since it is a hundred megabytes.
   const folder = path.join(tmpdir(), `townhall-node-${major}`);
   const program = path.join(folder, 'node_modules/node/bin/node');
   try {
@@ -97,7 +97,9 @@ async function npm(parameters: readonly string[], folder: string): Promise<void>
   );
 }
 
-/** The five calls of the README as a program for the shell, to be run where the local edition was started. */
+/**
+ * The five calls of the README as a shell script, for the folder in which the local edition runs.
+ */
 export function readmeCalls({ gateway, agent }: { gateway: string; agent: string }): string {
   const [, calls] =
     /## Five calls[\s\S]*?```sh\n([\s\S]*?)\n```/.exec(readFileSync(path.join(root, 'README.md'), 'utf8')) ??
@@ -107,14 +109,16 @@ export function readmeCalls({ gateway, agent }: { gateway: string; agent: string
 }
 
 export interface Running {
-  /** Resolves with the match once the screen has it. */
+  /** Resolves with the match once the output contains it. */
   waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
-  /** Ctrl-C, then the exit code or the signal's name. */
+  /** Sends Ctrl-C and returns the exit code or the signal's name. */
   stop(): Promise<number | string>;
   screen(): string;
 }
 
-/** Starts a program in a folder, with this folder of Node first in the path and nothing else of our environment. */
+/**
+ * Starts a program in a folder, with this Node first in PATH and nothing else of our environment.
+ */
 export function start(
   command: string,
   args: readonly string[],
@@ -144,21 +148,21 @@ export function start(
           () => reject(new Error(`${String(pattern)} did not appear in:\n${screen}`)),
           timeoutMs,
         );
-        const look = () => {
+        const check = () => {
           const match = pattern.exec(screen);
           if (match === null) return;
           clearTimeout(timer);
-          listeners.delete(look);
+          listeners.delete(check);
           resolve(match);
         };
-        listeners.add(look);
+        listeners.add(check);
         void ended.then((code) =>
           reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`)),
         );
-        look();
+        check();
       }),
     async stop() {
-      // A terminal tells the whole group.
+      // A terminal sends the signal to the whole process group.
       if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGINT');
       return ended;
     },

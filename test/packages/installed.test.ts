@@ -1,5 +1,5 @@
-// What is published works where nothing of the repository is: the server and both clients from their tarballs, on the
-// versions of Node that they name.
+// The published packages work without the repository: server and both clients from their tarballs,
+// on the Node versions that they name.
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -23,7 +23,7 @@ afterAll(() => installation?.remove());
 
 describe.each([22, 24])('the packages on Node %i', (major) => {
   test.skipIf(nodes.get(major) === undefined)(
-    'serve the local edition from an empty folder, answer the five calls and end with Ctrl-C',
+    'serve the local edition and the five calls of the README',
     { timeout: 400_000 },
     async () => {
       const node = nodes.get(major) as string;
@@ -47,7 +47,7 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
         expect(calls.stdout).toMatch(/From the documentation/);
         expect(calls.stdout).toMatch(/data: \[DONE\]/);
         expect(calls.stdout).toMatch(/"success":true/);
-        // The documentation is inside too.
+        // The package contains the documentation.
         expect(await (await fetch(`${gateway}/docs/guides/first-five-minutes.html`)).text()).toMatch(
           /<h1[^>]*>The first five minutes/,
         );
@@ -65,7 +65,7 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
           refused: 'model_not_found',
         });
       } finally {
-        // npx itself ends by the signal; what it ran has to end by its own rule.
+        // npx itself ends by the signal; the command that it ran must exit normally.
         expect([0, 130, 'SIGINT']).toContain(await running.stop());
         expect(running.screen()).toMatch(/Stopping …/);
       }
@@ -73,7 +73,7 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
   );
 
   test.skipIf(nodes.get(major) === undefined)(
-    'bring a new project into service and through its life there',
+    'deploy and operate a new project',
     { timeout: 600_000 },
     async () => {
       const node = nodes.get(major) as string;
@@ -88,7 +88,7 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
   );
 
   test.skipIf(nodes.get(major) === undefined)(
-    'let a program make its own service, gateway and plugin',
+    'let a program define a service, a gateway and a plugin',
     { timeout: 300_000 },
     async () => {
       const node = nodes.get(major) as string;
@@ -119,19 +119,22 @@ test.skipIf(nodes.get(20) === undefined)('the clients run on Node 20', { timeout
   });
 });
 
-test.skipIf(nodes.get(20) === undefined)('the command says on Node 20 which one it needs', async () => {
-  const ended = run(
-    path.join(nodes.get(20) as string, 'node'),
-    ['node_modules/townhall/bin/townhall.js', 'start'],
-    { cwd: installation.folder },
-  );
-  await expect(ended).rejects.toMatchObject({
-    code: 1,
-    stderr: expect.stringMatching(/^townhall: this is Node 20\S+; install Node 22\.19 or newer\.\n$/),
-  });
-});
+test.skipIf(nodes.get(20) === undefined)(
+  'the command names the Node version that it needs on Node 20',
+  async () => {
+    const ended = run(
+      path.join(nodes.get(20) as string, 'node'),
+      ['node_modules/townhall/bin/townhall.js', 'start'],
+      { cwd: installation.folder },
+    );
+    await expect(ended).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^townhall: this is Node 20\S+; install Node 22\.19 or newer\.\n$/),
+    });
+  },
+);
 
-test('the command line of the package says what it can', { timeout: 180_000 }, async () => {
+test('the command prints its help', { timeout: 180_000 }, async () => {
   const townhall = path.join(installation.folder, 'node_modules/.bin/townhall');
   const env = { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin` };
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
@@ -170,7 +173,7 @@ test('the types of the server and of the clients compile in a project', { timeou
   expect(compiled.stdout).toBe('');
 });
 
-test('every tarball has its list of what is in it beside it', () => {
+test('every tarball has a list of its content', () => {
   const bill = JSON.parse(readFileSync(path.join(installation.tarballs, 'townhall.cdx.json'), 'utf8')) as {
     bomFormat: string;
     components: { name: string; licenses?: unknown[] }[];

@@ -1,10 +1,14 @@
-// The agent client for the classic variant (`townhall agent --variant classic`): every operation of its contract as `client.<service>.<action>()`,
-// and `client.sessions.follow()`, which joins again by itself.
+// The agent client for the classic variant (`townhall agent --variant classic`): every operation of
+// its contract as `client.<service>.<action>()`, and `client.sessions.follow()`, which reconnects
+// by itself.
 
 import { type AgentClientOptions, type AgentServices, connectAgent } from './connect.ts';
+import { keyedOperations } from './generated/classic/keyed-operations.gen.ts';
 import { AgentOperations } from './generated/classic/sdk.gen.ts';
 
-export type { EventStream } from '../../shared/src/operations.ts';
+export type { EventStream, StreamedCall } from '../../shared/src/operations.ts';
+export type { CallResponse, PendingCall, PendingPage } from '../../shared/src/pending-call.ts';
+export { hasType } from '../../shared/src/type-guards.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 export { AgentError } from './errors.ts';
 export type { FollowOptions, FollowRequest } from './follow.ts';
@@ -14,7 +18,7 @@ export type { AgentClientOptions };
 
 export type AgentClient = AgentServices<AgentOperations>;
 
-/** Makes a client; nothing is sent until a method is called, and nothing needs to be closed. */
+/** Creates a client. It sends nothing until a method is called and needs no close. */
 export function createAgentClient(options: AgentClientOptions): AgentClient {
-  return connectAgent(options, (client) => new AgentOperations({ client }));
+  return connectAgent(options, { keyedOperations, create: (client) => new AgentOperations({ client }) });
 }

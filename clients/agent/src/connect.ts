@@ -1,5 +1,5 @@
-// What both variants of the agent client share: a transport that throws AgentError, under the methods of a container,
-// and the one method that a document cannot describe: following a session beyond its first connection.
+// Shared by both variants of the agent client: a transport that throws AgentError, the generated
+// methods, and `sessions.follow`, which follows a session over several connections.
 
 import type { ConnectionOptions } from '../../shared/src/call-options.ts';
 import {
@@ -18,29 +18,36 @@ import type { SessionEvent } from './generated/current/types.gen.ts';
 
 export interface AgentClientOptions extends ConnectionOptions {}
 
-/** The services of a container, with `sessions.follow` as it is meant to be used. */
+/** The services of a container, with `sessions.follow` over several connections. */
 export type AgentServices<Container extends { sessions: object }> = Omit<Services<Container>, 'sessions'> & {
   readonly sessions: Omit<Services<Container>['sessions'], 'follow'> & {
     /**
      * Follow a session
      *
-     * Every event once and in order, over as many connections as it takes, until `until: 'idle'` is reached, the signal
-     * is aborted or the reader stops. Throws only what would not be otherwise next time, such as a session that is gone.
+     * Yields every event once and in order, over as many connections as needed, until `until:
+     * 'idle'` is reached, the signal is aborted or the reader stops. Throws only permanent errors,
+     * such as a session that was removed.
      */
     follow(request: FollowRequest, options?: FollowOptions): EventStream<SessionEvent>;
   };
 };
 
-/** `create` makes the generated container around the client that it is given. */
+interface Variant<Container> {
+  keyedOperations: ReadonlySet<string>;
+  /** Creates the generated container around the given client. */
+  create: (client: never) => Container;
+}
+
 export function connectAgent<Container extends { sessions: object }>(
   options: AgentClientOptions,
-  create: (client: never) => Container,
+  { keyedOperations, create }: Variant<Container>,
 ): AgentServices<Container> {
   const addresses = createClient(createConfig({ baseUrl: readBaseUrl(options.baseUrl) }));
   const transport = createTransport({
     ...options,
     buildUrl: (parts) => addresses.buildUrl(parts),
     fail: (failure) => new AgentError(failure),
+    keyedOperations,
   });
   const container = create(createTargetReader() as never);
   const services = createServices(container, transport);

@@ -1,11 +1,11 @@
-// What every failed call of the agent client throws.
+// The error class of all failed calls of the agent client.
 
 import { ClientError, type Failure, hasMarker, type TransportCode } from '../../shared/src/client-error.ts';
 import type { ProblemCode, ProblemType } from './generated/current/types.gen.ts';
 
 const marker = Symbol.for('townhall.error.AgentError');
 
-/** A call that failed: refused by the agent, by the gateway behind it, or lost on the way. */
+/** A failed call: refused by the agent or the gateway behind it, or failed on the connection. */
 export class AgentError extends ClientError {
   declare readonly code: ProblemCode | TransportCode | (string & {});
   declare readonly type: ProblemType | 'transport_error' | (string & {});

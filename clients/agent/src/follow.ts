@@ -1,5 +1,5 @@
-// Follows a session for as long as it is wanted: joins again after every loss, from the last event that was given, and
-// gives each event once and in order. What one connection cannot know, such as text that came twice, is settled here.
+// Follows a session: reconnects after every lost connection from the last delivered event, and
+// delivers each event once and in order, without repeated text.
 
 import type { EventStream } from '../../shared/src/operations.ts';
 import type { StreamCallOptions, Target } from '../../shared/src/call-options.ts';
@@ -9,25 +9,27 @@ import type { SessionEvent } from './generated/current/types.gen.ts';
 
 export interface FollowRequest {
   sessionId: string;
-  /** The seq of the last event that is known already; 0 or none for all of them. */
+  /** The seq of the last known event; 0 or absent for all events. */
   after?: number | undefined;
-  /** `idle` ends the stream once nothing runs and nothing waits. */
+  /** `idle` ends the stream once nothing runs and the queue is empty. */
   until?: 'idle' | undefined;
 }
 
 export interface FollowOptions extends Omit<StreamCallOptions, 'query'> {
-  /** Told before each new attempt, with what ended the one before. */
+  /** Called before each reconnect with the error of the last connection. */
   onRejoin?: ((attempt: { error: unknown; delayMs: number; after: number }) => void) | undefined;
 }
 
 const firstDelayMs = 250;
 const longestDelayMs = 10_000;
-/** A connection that was sound for so long begins its waiting anew. */
+/** A connection that lasted this long resets the backoff. */
 const healthyMs = 60_000;
 // The server's heartbeat comes every 15 seconds.
 const silenceMs = 45_000;
 
-/** Ends without an error when the signal is aborted or the reader stops; throws what will not be otherwise next time. */
+/**
+ * Ends without an error when the signal is aborted or the reader stops; throws permanent errors.
+ */
 export function createFollow(
   transport: Transport,
   target: Target,
@@ -40,7 +42,7 @@ export function createFollow(
       const events = read();
       return {
         next: () => events.next(),
-        // A generator's own `return` waits for the event that is being awaited; this does not.
+        // A generator's own `return` waits for a pending event; this one does not.
         return: () => {
           stop.abort();
           return events.return();
@@ -93,7 +95,7 @@ export function createFollow(
   });
 }
 
-// A refusal stays one, unless it says that it is about the moment.
+// A refusal is final unless its status is transient.
 function isFinal(error: unknown): boolean {
   if (!AgentError.isInstance(error)) return error !== undefined;
   if (error.code === 'stream_event_too_large') return true;
@@ -103,7 +105,7 @@ function isFinal(error: unknown): boolean {
 function delayOf(error: unknown, failures: number): number {
   const retryAfterMs = AgentError.isInstance(error) ? (error.retryAfterMs ?? 0) : 0;
   const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** Math.min(failures, 10));
-  // Many readers of one server must not all come back in the same moment.
+  // Jitter: many readers of one server must not reconnect at the same moment.
   return Math.max(retryAfterMs, delayMs * (0.75 + Math.random() * 0.25));
 }
 
@@ -111,7 +113,10 @@ interface Cursor {
   seq(): number;
   isIdle(): boolean;
   note(ready: Extract<SessionEvent, { type: 'stream.ready' }>): void;
-  /** The event as it is new to the reader, null when it is not, `gap` when something is missing before it. */
+  /**
+   * The event reduced to what is new to the reader; null when it is not new, `gap` when an event
+   * before it is missing.
+   */
   take(event: SessionEvent): SessionEvent | null | 'gap';
 }
 
@@ -119,7 +124,7 @@ function createCursor(after: number): Cursor {
   let last = after;
   let isIdle = false;
   let hasStatusAt = 0;
-  /** How much of each open part the reader has. */
+  /** The delivered length of each open part's text. */
   const textLengths = new Map<string, number>();
 
   return {

@@ -1,24 +1,27 @@
-// The facade of the gateway client: every operation of the contract as `client.<service>.<action>()`, made from the
-// generated part, and by hand only what a document cannot say: how the two streams end, and the model object.
+// The gateway client: every operation of the contract as `client.<service>.<action>()`, generated.
+// Handwritten on top: the ends of the two streams, the login, and the model objects.
 
 import type { CallOptions, ConnectionOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 import {
   createEventStream,
   createServices,
   createTargetReader,
-  type EventStream,
   readBaseUrl,
   type Services,
+  type StreamedCall,
   targetOf,
 } from '../../shared/src/operations.ts';
+import type { PendingCall } from '../../shared/src/pending-call.ts';
 import { createTransport, type StreamRule } from '../../shared/src/transport.ts';
 import { GatewayError } from './errors.ts';
 import { createClient, createConfig } from './generated/client/index.ts';
+import { keyedOperations } from './generated/keyed-operations.gen.ts';
 import { GatewayOperations } from './generated/sdk.gen.ts';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionRequest,
+  GeminiEvent,
   StreamPart,
   StreamRequest,
 } from './generated/types.gen.ts';
@@ -37,28 +40,41 @@ export interface GatewayClientOptions extends ConnectionOptions {}
 
 type Generated = Services<GatewayOperations>;
 
-/** `client.ai`: the generated methods, with the streaming ones by hand. */
+/** `client.ai`: the generated methods, with handwritten ones for streams. */
 export interface AiMethods extends Omit<Generated['ai'], 'streamText' | 'createChatCompletion'> {
   /**
    * Stream a model
    *
-   * The parts of the answer as they come, the last of them `finish`. An `error` part tells of a failure of the model
-   * midway; a stream that was cut off throws `stream_truncated`.
+   * Yields the parts of the answer as they arrive, `finish` last. An `error` part
+   * reports a failure of the model midway; a truncated stream throws `stream_truncated`.
+   *
+   * @example
+   * ```ts
+   * const prompt = [{ role: 'user' as const, content: [{ type: 'text' as const, text: 'Good morning' }] }];
+   * for await (const part of client.ai.streamText({ model: 'local/echo', prompt }))
+   *   if (part.type === 'text-delta') console.log(part.delta);
+   * ```
    */
-  streamText(request: StreamRequest, options?: StreamCallOptions): EventStream<StreamPart>;
+  streamText(request: StreamRequest, options?: StreamCallOptions): StreamedCall<StreamPart>;
   /**
    * Create a chat completion
    *
-   * With `stream: true` the chunks as they come; a failure midway is thrown.
+   * With `stream: true` it yields the chunks as they arrive and throws for a failure midway.
+   *
+   * @example
+   * ```ts const messages = [{ role: 'user' as const, content: 'Good morning' }]; for await (const
+   * chunk of client.ai.createChatCompletion({ model: 'local/echo', messages, stream: true }))
+   *   console.log(chunk.choices[0]?.delta.content);
+   * ```
    */
   createChatCompletion(
     request: ChatCompletionRequest & { stream: true },
     options?: StreamCallOptions,
-  ): EventStream<ChatCompletionChunk>;
+  ): StreamedCall<ChatCompletionChunk>;
   createChatCompletion(
     request: ChatCompletionRequest & { stream?: false | null },
     options?: CallOptions,
-  ): Promise<ChatCompletion>;
+  ): PendingCall<ChatCompletion>;
 }
 
 export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
@@ -75,20 +91,22 @@ export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
   readonly call: ServiceCall;
 };
 
-/** Makes a client; nothing is sent until a method is called, and nothing needs to be closed. */
+/** Creates a client. It sends nothing until a method is called and needs no close. */
 export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
   const addresses = createClient(createConfig({ baseUrl: readBaseUrl(options.baseUrl) }));
   const transport = createTransport({
     ...options,
     buildUrl: (parts) => addresses.buildUrl(parts),
     fail: (failure) => new GatewayError(failure),
+    keyedOperations,
   });
   const generated = new GatewayOperations({ client: createTargetReader() as typeof addresses });
-  // The generic call has a method of its own, by names instead of members.
+  // The generic call has a handwritten method, `client.call`, with names instead of members.
   const { services: _generic, ...services } = createServices(generated, transport);
 
   const streamTarget = targetOf(generated.ai, 'streamText');
   const chatTarget = targetOf(generated.ai, 'createChatCompletion');
+  const geminiTarget = targetOf(generated.ai, 'streamGeminiContent');
   const modelRoute: ModelRoute = {
     url: addresses.buildUrl({ url: streamTarget.url }),
     open: (request, call) => transport.openStream(streamTarget, request, withVersion(call), partRule),
@@ -102,7 +120,11 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
       request.stream === true
         ? createEventStream(transport, chatTarget, request, call, chunkRule)
         : transport.call(chatTarget, request, call),
-    // As its type says; who asks for sound by a header of their own gets a Blob.
+    streamGeminiContent: (
+      request: Parameters<typeof services.ai.streamGeminiContent>[0],
+      call: StreamCallOptions = {},
+    ) => createEventStream(transport, geminiTarget, request, call, geminiRule),
+    // Returns what its type says; a caller that requests audio by an own Accept header gets a Blob.
     synthesizeSpeech: (request, call = {}) =>
       services.ai.synthesizeSpeech(request, {
         ...call,
@@ -133,6 +155,13 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
 
 const partRule: StreamRule<StreamPart> = { isLast: (part) => part.type === 'finish' };
 const chunkRule: StreamRule<ChatCompletionChunk> = { failsByError: true };
+// Google's streams end with a reason to finish and no mark.
+const geminiRule: StreamRule<GeminiEvent> = {
+  failsByError: true,
+  hasEndMark: false,
+  isLast: (event) =>
+    'candidates' in event && event.candidates.some(({ finishReason }) => typeof finishReason === 'string'),
+};
 
 function withVersion(call: StreamCallOptions): StreamCallOptions {
   return { ...call, headers: { ...call.headers, 'ai-language-model-specification-version': '3' } };

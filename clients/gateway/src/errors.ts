@@ -1,11 +1,14 @@
-// What every failed call of the gateway client throws.
+// The error class of all failed calls of the gateway client.
 
 import { ClientError, type Failure, hasMarker, type TransportCode } from '../../shared/src/client-error.ts';
 import type { ProblemCode, ProblemType } from './generated/types.gen.ts';
 
 const marker = Symbol.for('townhall.error.GatewayError');
 
-/** A call that failed: refused by the gateway, by a model's provider behind it, or lost on the way. */
+/**
+ * A failed call: refused by the gateway or a model's provider behind it, or failed on the
+ * connection.
+ */
 export class GatewayError extends ClientError {
   declare readonly code: ProblemCode | TransportCode | (string & {});
   declare readonly type: ProblemType | 'transport_error' | (string & {});

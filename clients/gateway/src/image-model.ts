@@ -1,5 +1,5 @@
-// An image model of the gateway as the AI SDK's `ImageModelV3`: the job behind it is started, waited for and fetched, and
-// canceled when the caller gives up.
+// An image model of the gateway as the AI SDK's `ImageModelV3`: it starts the job, polls it and
+// downloads the images, and cancels the job when the caller aborts.
 
 import { GatewayError } from './errors.ts';
 import type {
@@ -32,7 +32,8 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
         waitMs = job.poll_after_ms;
       }
     } catch (error) {
-      // Cancel the job, as its result has no reader and would be charged. If this fails, the job ends at its deadline.
+      // Cancel the job, as its result has no reader and would be charged. If this
+      // fails, the job ends at its deadline.
       if (abortSignal?.aborted) await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
       throw error;
     }
@@ -73,7 +74,7 @@ function writeRequest(
   options: ImageModelV3CallOptions,
   providerOptions: Record<string, unknown>,
 ): CreateImageRequest {
-  // An image drawn without its mask or its source would be another one than was asked for.
+  // Without its mask or source image the result would be another image than requested.
   if (options.mask !== undefined) throw new TypeError('The gateway takes no masks for images.');
   const { prompt, n, size, aspectRatio, seed, files } = options;
   return {
@@ -97,7 +98,7 @@ function writeFile(
   return { data, media_type: file.mediaType as 'image/png' };
 }
 
-// At the address that this client knows, which need not be the one that the server calls itself by.
+// Downloaded from the client's base URL, which may differ from the server's own address.
 async function bytesOf(
   link: string,
   route: MediaRoute,

@@ -1,6 +1,8 @@
-// What the package exports.
+// The exports of the package.
 
-export type { EventStream } from '../../shared/src/operations.ts';
+export type { EventStream, StreamedCall } from '../../shared/src/operations.ts';
+export type { CallResponse, PendingCall, PendingPage } from '../../shared/src/pending-call.ts';
+export { hasType } from '../../shared/src/type-guards.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 export {
   type AiMethods,

@@ -1,5 +1,6 @@
-// A model of the gateway as the AI SDK's `LanguageModelV3`. It hides the transport: call options go out as JSON and
-// stream parts come back; both calls of the interface use the one stream, because only it carries tools and files.
+// A model of the gateway as the AI SDK's `LanguageModelV3`: call options are sent as JSON, stream
+// parts are received. Both calls of the interface use the stream, because only it supports tools
+// and files.
 
 import type { StreamCallOptions } from '../../shared/src/call-options.ts';
 import type { OpenedStream } from '../../shared/src/transport.ts';
@@ -14,7 +15,7 @@ import type {
   LanguageModelV3StreamPart,
 } from '@ai-sdk/provider';
 
-/** How a model reaches its gateway. */
+/** The gateway connection of a model. */
 export interface ModelRoute {
   url: string;
   open: (request: StreamRequest, options: StreamCallOptions) => Promise<OpenedStream<StreamPart>>;
@@ -40,7 +41,8 @@ export function createLanguageModel(
     specificationVersion: 'v3',
     provider: 'townhall',
     modelId,
-    // None: the gateway never fetches an address, and not every provider does, so the SDK sends the bytes.
+    // No URL is supported: the gateway never fetches one and not every provider does, so the SDK
+    // sends the bytes.
     supportedUrls: {},
 
     async doGenerate(options) {
@@ -82,7 +84,7 @@ export function createLanguageModel(
   };
 }
 
-// The credential is the client's alone, and the others belong to the connection.
+// Headers that a call cannot override: the client's credential and those of the connection.
 const ownHeaders = new Set([
   'authorization',
   'proxy-authorization',
@@ -95,7 +97,7 @@ const ownHeaders = new Set([
   'accept',
 ]);
 
-/** The headers of a call that may go out with it. */
+/** The headers of a call without those of credential and connection. */
 export function passableHeaders(
   headers: Readonly<Record<string, string | undefined>> = {},
 ): Record<string, string | undefined> {
@@ -103,8 +105,9 @@ export function passableHeaders(
 }
 
 /**
- * Gives one of our errors the marks of the AI SDK's `APICallError`, by which the SDK decides whether to retry; an abort
- * stays what it is. The request is not enumerable, so that a logged error does not carry the prompt.
+ * Marks one of our errors like the AI SDK's `APICallError`, by which the SDK decides whether to
+ * retry; an abort stays unchanged. The request is not enumerable, so that a logged error does not
+ * contain the prompt.
  */
 export function markCallError(error: unknown, request: object, url: string): unknown {
   if (!GatewayError.isInstance(error)) return error;

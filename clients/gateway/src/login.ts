@@ -1,55 +1,60 @@
-// The login flow over its single calls: it starts an attempt, gives it what it asks for, waits for a browser, and
-// reads the result. The attempt's secrets stay in here, or in the text that a web page keeps while its browser is away.
+// The login flow over its single operations: it starts an attempt, sends its inputs, waits for a
+// browser, and reads the result. The attempt's secrets stay here, or in the string that a web page
+// stores while its browser is away.
 
 import type { Services } from '../../shared/src/operations.ts';
 import { GatewayError } from './errors.ts';
 import type { GatewayOperations } from './generated/sdk.gen.ts';
 import type { LoginInput, LoginOutcome, LoginResult, User } from './generated/types.gen.ts';
 
-/** What a login comes to. */
+/** The result of a login. */
 export interface LoginSuccess {
-  /** The credential. The server shows it once. */
+  /** The credential. The server returns it only once. */
   userToken: string;
   expiresAt: Date;
   user: User;
 }
 
-/** What a person has given, by the names of the inputs. */
+/** A person's inputs by name. */
 export type GivenInputs = Readonly<Record<string, string | undefined>>;
 
 export interface LoginRequest {
   bureauId: string;
-  /** An id out of `client.accounts.listProviders()`. */
+  /** An id from `client.accounts.listProviders()`. */
   provider: string;
   /**
-   * Asks the person for the inputs of one step and gives them by their names; undefined is not given. After a wrong input it is asked again,
-   * with the error in `wrong`; to give up, throw. A login that asks for inputs needs it.
+   * Asks the person for the inputs of one step and returns them by name; undefined is not sent.
+   * After a wrong input it is called again with the error in `wrong`; throw to give up. Required by
+   * logins with inputs.
    */
   input?: ((inputs: LoginInput[], wrong?: GatewayError) => GivenInputs | Promise<GivenInputs>) | undefined;
   /**
-   * Sends the person to `url` in any browser. Show them `userCode` too: the browser asks whether it is the same. A login
-   * that goes to a third party needs it.
+   * Sends the person to `url` in any browser. Show `userCode` too: the browser asks whether it is
+   * the same. Required by logins through a third party.
    */
   open?: ((page: { url: string; userCode: string }) => unknown) | undefined;
   /** Ends the waiting; the login then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** Between two looks at an attempt that waits for a browser; two seconds by default. */
+  /** Milliseconds between two polls of an attempt that waits for a browser; 2,000 by default. */
   pollMs?: number | undefined;
 }
 
 export interface RedirectRequest {
   bureauId: string;
   provider: string;
-  /** Where the browser comes back to; its origin is one that the Bureau has named. */
+  /** The address to which the browser returns; the Bureau must list its origin. */
   redirectTo: string;
   signal?: AbortSignal | undefined;
 }
 
-/** A redirect login under way. */
+/** A started redirect login. */
 export interface StartedRedirect {
-  /** Send the browser here. */
+  /** The address for the browser. */
   url: string;
-  /** Keep it until the browser is back, in `sessionStorage` say; it is a secret of this browser. */
+  /**
+   * Store it until the browser returns, for example in `sessionStorage`; it is a secret of this
+   * browser.
+   */
   resume: string;
 }
 
@@ -57,13 +62,17 @@ export interface Login {
   /**
    * Log in
    *
-   * For a program or a device: every kind of provider, with the browser of a third party anywhere. Throws a
-   * `GatewayError`; its code is `login_denied`, `login_failed`, `login_expired`, … where the attempt came to nothing.
+   * For programs and devices with every kind of provider; a third party's page may open in any
+   * browser. Throws a `GatewayError`, for a failed attempt with the code `login_denied`,
+   * `login_failed`, `login_expired`, …
    */
   (request: LoginRequest): Promise<LoginSuccess>;
-  /** Begins the login of a web page that goes to a third party and comes back. */
+  /** Starts the login of a web page that redirects to a third party and back. */
   redirect(request: RedirectRequest): Promise<StartedRedirect>;
-  /** Ends it, with what was kept and the address that the browser came back to; null when that address has no login in it. */
+  /**
+   * Finishes it with the stored string and the address to which the browser returned; null when
+   * that address has no login result.
+   */
   finish(
     resume: string,
     address: string,
@@ -119,7 +128,7 @@ async function answerInputs(
   return step;
 }
 
-/** Undefined when the server could not be reached; a failure that passes by itself does not end a login. */
+/** Undefined when the server could not be reached; a transient failure does not end a login. */
 async function readResult(
   accounts: Calls,
   loginId: string,
@@ -204,7 +213,7 @@ function pause(pauseMs: number, signal: AbortSignal | undefined): Promise<void> 
   });
 }
 
-/** 256 random bits, as RFC 7636 asks of a verifier. */
+/** 256 random bits: the code verifier of RFC 7636. */
 function randomText(): string {
   return base64Url(crypto.getRandomValues(new Uint8Array(32)));
 }

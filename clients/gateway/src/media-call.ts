@@ -1,5 +1,5 @@
-// What the image, speech and transcription models have in common: the operations that they are made of, what every
-// answer of theirs says of itself, and the warnings for options that the gateway has no place for.
+// Shared by the image, speech and transcription models: their operations, the metadata of their
+// answers, and warnings for options that the gateway does not support.
 
 import type { CallOptions } from '../../shared/src/call-options.ts';
 import type {
@@ -29,14 +29,14 @@ export interface MediaRoute {
   transcribeAudio(request: TranscribeAudioRequest, options: CallOptions): Promise<Transcription>;
 }
 
-/** What the AI SDK gives to all three. */
+/** The AI SDK's input for all three. */
 interface Given {
   headers?: Readonly<Record<string, string | undefined>> | undefined;
   abortSignal?: AbortSignal | undefined;
   providerOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Calls one operation; its error bears the marks by which the AI SDK decides whether to retry. */
+/** Calls one operation; its error is marked so that the AI SDK can decide whether to retry. */
 export async function callMarked<Answer>(
   { headers, abortSignal }: Given,
   request: object,
@@ -50,7 +50,7 @@ export async function callMarked<Answer>(
   }
 }
 
-/** Only `townhall` is read here; what was meant for a provider by its own name is told and left out. */
+/** Reads only `townhall`; options for a provider by its own name are omitted with a warning. */
 export function readOptions({ providerOptions = {} }: Given): {
   options: Record<string, unknown>;
   warnings: SharedV3Warning[];

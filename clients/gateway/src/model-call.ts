@@ -1,12 +1,15 @@
-// Writes the call options of the AI SDK as the request of `ai.streamText`. It sends only what the contract knows, says
-// so in a warning where it leaves something out, and never changes the caller's own objects.
+// Converts call options of the AI SDK into a request of `ai.streamText`. It sends only members of
+// the contract, warns of what it omits, and never changes the caller's objects.
 
 import type { StreamRequest } from './generated/types.gen.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { LanguageModelV3CallOptions, LanguageModelV3Message, SharedV3Warning } from '@ai-sdk/provider';
 
 export interface ModelSettings {
-  /** An id of the model's `reasoning.efforts`; a call may override it with `providerOptions.townhall.reasoningEffort`. */
+  /**
+   * An id of the model's `reasoning.efforts`; a call may override it with
+   * `providerOptions.townhall.reasoningEffort`.
+   */
   reasoningEffort?: string | undefined;
 }
 
@@ -46,7 +49,7 @@ export function writeModelCall(
     frequencyPenalty: options.frequencyPenalty,
     responseFormat: options.responseFormat,
     seed: options.seed,
-    // An empty list means something else to some providers than none.
+    // For some providers an empty list differs from an absent one.
     tools: tools !== undefined && tools.length > 0 ? tools : undefined,
     toolChoice: tools !== undefined && tools.length > 0 ? options.toolChoice : undefined,
     includeRawChunks: options.includeRawChunks,
@@ -55,7 +58,10 @@ export function writeModelCall(
   return { request: request as StreamRequest, warnings };
 }
 
-/** Version 7 of the AI SDK has `reasoning` as a common option; it reaches a version 3 model although its type has none. */
+/**
+ * AI SDK 7 has the common option `reasoning`; it is passed to a version 3 model although its type
+ * lacks it.
+ */
 function commonReasoning(options: LanguageModelV3CallOptions): string | undefined {
   const { reasoning } = options as { reasoning?: unknown };
   return typeof reasoning === 'string' && reasoning !== 'provider-default' ? reasoning : undefined;
@@ -76,7 +82,10 @@ function writeData(data: unknown): unknown {
   return data instanceof URL ? data.href : data;
 }
 
-/** Base64 by what browsers and all versions of Node have; in slices, because the arguments of a call are limited. */
+/**
+ * Base64 with functions that browsers and all Node versions have; in slices, because the number of
+ * arguments of a call is limited.
+ */
 export function toBase64(bytes: Uint8Array): string {
   const sliceBytes = 0x8000;
   let binary = '';

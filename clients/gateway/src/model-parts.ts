@@ -1,4 +1,5 @@
-// Turns the parts of the contract's stream into those of `LanguageModelV3`, one by one or collected into one answer.
+// Converts stream parts of the contract into those of `LanguageModelV3`, one by one or collected
+// into one answer.
 
 import { problemIn } from '../../shared/src/client-error.ts';
 import { GatewayError } from './errors.ts';
@@ -11,7 +12,10 @@ import type {
   LanguageModelV3Usage,
 } from '@ai-sdk/provider';
 
-/** What JSON cannot carry is made again: dates, the members that are `undefined` rather than absent, and errors. */
+/**
+ * Restores what JSON cannot carry: dates, members that are `undefined` instead of absent, and
+ * errors.
+ */
 export function revivePart(part: StreamPart): LanguageModelV3StreamPart {
   switch (part.type) {
     case 'response-metadata':
@@ -58,7 +62,10 @@ export type Collected = Pick<
   response: { id?: string; timestamp?: Date; modelId?: string };
 };
 
-/** Reads the stream to its end; an `error` part is thrown. Content keeps the order in which its blocks began. */
+/**
+ * Reads the stream to its end; throws an `error` part. Content keeps the order in which its blocks
+ * began.
+ */
 export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Collected> {
   const content: LanguageModelV3Content[] = [];
   const blocks = new Map<string, Extract<LanguageModelV3Content, { text: string }>>();
@@ -110,7 +117,7 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
       case 'finish':
         finish = part;
         break;
-      // The input of a tool comes whole in its `tool-call`, and raw parts are for those who stream.
+      // A tool's whole input is in its `tool-call`, and raw parts are for streaming callers only.
       case 'tool-input-start':
       case 'tool-input-delta':
       case 'tool-input-end':
@@ -118,14 +125,15 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
         break;
     }
   }
-  // The client refuses a stream without `finish` before it gets here; this is for the compiler's and a reader's trust.
+  // The client has already refused a stream without `finish`; this check narrows the type.
   if (finish === undefined)
     throw new GatewayError({
       code: 'stream_truncated',
       message: 'The stream ended before its answer was complete.',
     });
   const { finishReason, usage, providerMetadata } = finish;
-  // A text block that stayed empty says nothing; an empty reasoning block may carry what the provider wants back.
+  // An empty text block has no content; an empty reasoning block may have metadata that the
+  // provider needs back.
   const supported = content.filter(
     (block) => block.type !== 'text' || block.text !== '' || block.providerMetadata !== undefined,
   );

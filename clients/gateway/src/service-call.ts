@@ -1,11 +1,12 @@
-// Calls of services that a project brings, which the contract knows by their shape alone: a service, an action, and an
-// object of members either way.
+// Calls of a project's own services. The contract defines only their form: a service, an action,
+// and an object of members both ways.
 
 import type { CallOptions } from '../../shared/src/call-options.ts';
+import { type CallResponse, createPendingCall, type PendingCall } from '../../shared/src/pending-call.ts';
 import type { Transport } from '../../shared/src/transport.ts';
 
 export interface ServiceCallOptions extends CallOptions {
-  /** The action's own method; `POST` unless told otherwise. A GET sends its members in the query. */
+  /** The action's method, `POST` by default. A GET sends its members in the query. */
   method?: 'GET' | 'POST' | undefined;
 }
 
@@ -13,40 +14,42 @@ export interface ServiceCall {
   /**
    * Call an action of a project's service
    *
-   * An action of two parts is written with a slash, `client.call('notes', 'users/clear', {…})`. The answer is whatever
-   * the action promises.
+   * An action of two parts is written with a slash, `client.call('notes', 'users/clear', {…})`. The
+   * type of the answer is up to the action.
    */
   <Result = unknown>(
     service: string,
     action: string,
     input?: Readonly<Record<string, unknown>>,
     options?: ServiceCallOptions,
-  ): Promise<Result>;
+  ): PendingCall<Result>;
 }
 
 const serviceShape = /^[A-Za-z0-9_-]{1,128}$/;
 const actionShape = /^[A-Za-z0-9_-]{1,128}(?:\/[A-Za-z0-9_-]{1,128})?$/;
 
 export function createServiceCall(transport: Transport): ServiceCall {
-  return async <Result>(
+  return <Result>(
     service: string,
     action: string,
     input: Readonly<Record<string, unknown>> = {},
     options: ServiceCallOptions = {},
-  ): Promise<Result> => {
+  ): PendingCall<Result> => {
     const { method = 'POST', ...rest } = options;
-    // Anything else would be another path than the one that the caller means.
-    if (!serviceShape.test(service) || !actionShape.test(action))
-      throw new TypeError(`"${service}" and "${action}" are no ids of a service and an action.`);
+    // Any other name would change the path of the request.
+    if (!serviceShape.test(service) || !actionShape.test(action)) {
+      const error = new TypeError(`"${service}" and "${action}" are no ids of a service and an action.`);
+      return createPendingCall(Promise.reject<CallResponse<Result>>(error));
+    }
     const target = {
       method,
       url: `/v1/${service}/${action}`,
-      // The action decides who may call it, so a credential is sent whenever there is one.
+      // The action's identities decide who may call it, so the credential is always sent.
       secured: true,
       streams: false,
       bodyType: method === 'POST' ? 'application/json' : undefined,
       serializeBody: undefined,
     };
-    return (await transport.call(target, input, rest)) as Result;
+    return transport.call(target, input, rest) as PendingCall<Result>;
   };
 }

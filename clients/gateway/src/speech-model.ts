@@ -17,7 +17,7 @@ export function createSpeechModel(modelId: string, route: MediaRoute): SpeechMod
       const { options: own, warnings } = readOptions(options);
       for (const name of Object.keys(own))
         warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
-      // A format that there is not is the gateway's to refuse; here it would have to be guessed.
+      // The gateway refuses unknown formats; the client sends the format unchecked.
       const request = {
         model: modelId,
         text,

@@ -1,4 +1,4 @@
-// Reads the answer of a call, and translates its failures into the client's error class.
+// Reads the answer of a call and converts its failures into the client's error class.
 
 import { ClientError, type Failure, describeMediaType } from './client-error.ts';
 import type { Lifeline } from './lifeline.ts';
@@ -33,7 +33,7 @@ export function parseJson(text: string, response: Response, fail: Fail): unknown
   }
 }
 
-/** The members of a failure that name the answer it came in. */
+/** The members of a failure that identify the answer. */
 export function originOf(response: Response): Pick<Failure, 'status' | 'requestId' | 'headers'> {
   const headers = Object.fromEntries(response.headers);
   return { status: response.status, requestId: headers['x-request-id'], headers };
@@ -47,7 +47,9 @@ interface FailedCall {
   fail: Fail;
 }
 
-/** The error with which a call rejects: the reason of the caller's signal, or one of the client's own class. */
+/**
+ * The error with which a call rejects: the reason of the caller's signal, or one of the client's own class.
+ */
 export function callError(error: unknown, { lifeline, caller, response, fail }: FailedCall): unknown {
   if (lifeline.end === 'aborted') return caller?.reason;
   const status = response?.status;
@@ -65,7 +67,7 @@ export function callError(error: unknown, { lifeline, caller, response, fail }: 
   return fail({ status, requestId, code: 'connection_failed', message, cause: error });
 }
 
-// Node's fetch ends by itself after five minutes without headers or without a byte.
+// Node's fetch times out after five minutes without headers or without a byte.
 function isFetchTimeout(error: unknown): boolean {
   const code = error instanceof Error ? (error.cause as { code?: unknown } | undefined)?.code : undefined;
   return code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT';

@@ -1,44 +1,68 @@
-// The options of a client and of a single call, and an operation's target. All parts of the transport share them.
+// The options of a client and of a single call, and an operation's target. All parts
+// of the transport share them.
 
 /** The options with which both clients are created. */
 export interface ConnectionOptions {
-  /** Address of the server, with a path if it stands under one, such as `http://127.0.0.1:43127`. */
+  /** Base URL of the server, including its path if it has one, such as `http://127.0.0.1:43127`. */
   baseUrl: string;
-  /** The bearer credential, or a function that returns it; it is called for every request that needs one. */
+  /**
+   * The bearer credential, or a function that returns it; called for each request that needs one.
+   */
   token?: string | (() => string | Promise<string>) | undefined;
   /** Used instead of the global `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
   /** Sent with every request. */
   headers?: Readonly<Record<string, string | undefined>> | undefined;
-  /** Deadline of a whole call, for a stream until its headers; 5 minutes by default, 0 means none. */
+  /**
+   * Deadline of a whole call with its retries, for a stream until its headers; 5
+   * minutes by default, 0 disables it.
+   */
   timeoutMs?: number | undefined;
-  /** The longest silence of a stream, heartbeats counted; 2 minutes by default, 0 means none. */
+  /**
+   * How often a call is repeated after a failure that is `retryable`; 0 by default.
+   * A call that the server may have started is repeated only if it changes nothing
+   * or the server recognizes it by its Idempotency-Key. Streams are never repeated.
+   */
+  maxRetries?: number | undefined;
+  /**
+   * The longest silence of a stream, where heartbeats count as activity; 2 minutes by default, 0 disables it.
+   */
   idleTimeoutMs?: number | undefined;
 }
 
 /** The options of a single call, beside its members. */
 export interface CallOptions {
-  /** Ends the call and closes its connection; the call then rejects with the signal's reason, as `fetch` does. */
+  /**
+   * Ends the call and closes its connection; the call then rejects with the signal's reason, as `fetch` does.
+   */
   signal?: AbortSignal | undefined;
   headers?: Readonly<Record<string, string | undefined>> | undefined;
   /** Query members of an operation that takes a body as well. */
   query?: Readonly<Record<string, unknown>> | undefined;
+  /** Instead of the client's. */
   timeoutMs?: number | undefined;
+  /** Instead of the client's. */
+  maxRetries?: number | undefined;
 }
 
 export interface StreamCallOptions extends CallOptions {
   idleTimeoutMs?: number | undefined;
-  /** An event longer than this fails the stream with `stream_event_too_large`; 32 Mi characters by default. */
+  /**
+   * An event longer than this fails the stream with `stream_event_too_large`; 32 Mi characters by default.
+   */
   maxEventChars?: number | undefined;
 }
 
-/** The method, address and body of an operation, as the generated code has them. */
+/** The method, address and body of an operation, from the generated code. */
 export interface Target {
   method: string;
   url: string;
   secured: boolean;
   streams: boolean;
-  /** Media type of the body; undefined when the operation takes none, null when fetch chooses it (multipart). */
+  /**
+   * Media type of the body; undefined for an operation without one, null when fetch chooses it
+   * (multipart).
+   */
   bodyType: string | null | undefined;
   serializeBody: ((body: unknown) => unknown) | undefined;
 }

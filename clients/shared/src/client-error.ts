@@ -1,7 +1,7 @@
-// The one shape of a failed call in both clients. It hides where a failure came from (an answer of the server, a proxy,
-// the connection, a clock) behind the same members, and it never holds the request's body or its credential.
+// The one error shape of both clients, whether the failure came from the server, a proxy, the
+// connection or a deadline. It never contains the request's body or its credential.
 
-/** What is known of a failure; the error classes of both clients are made from it. */
+/** The properties of a failure; the error classes of both clients are made from it. */
 export interface Failure {
   message: string;
   code: string;
@@ -26,23 +26,26 @@ export type TransportCode =
 
 /** Base of `GatewayError` and `AgentError`; tell those apart with their own `isInstance`. */
 export class ClientError extends Error {
-  /** The HTTP status, 0 when there was no answer. An error told inside a stream has the stream's own status, 200. */
+  /**
+   * The HTTP status, 0 without an answer. An error inside a stream has the stream's own status,
+   * 200.
+   */
   readonly status: number;
-  /** Stable and made for programs: a code of the contract, of a model's provider, or of this client. */
+  /** Stable, for programs: a code of the contract, of a model's provider, or of this client. */
   readonly code: string;
-  /** The family of the error; `transport_error` when it is not the server's own. */
+  /** The family of the error; `transport_error` when no server sent it. */
   readonly type: string;
-  /** The member of the request at fault. */
+  /** The wrong member of the request. */
   readonly param: string | null;
   readonly details: readonly { path: string; message: string }[];
-  /** The server's id of the request, to quote when asking for help. */
+  /** The server's request id, to quote when asking for help. */
   readonly requestId: string | undefined;
   /**
-   * Whether the same call may succeed when it is sent again. False once any of an answer has come, because sending
-   * again would pay again. The clients never retry by themselves.
+   * Whether the same call may succeed when it is sent again. False once a part of an answer has
+   * arrived, because a repetition would be charged again. The clients never retry by themselves.
    */
   readonly retryable: boolean;
-  /** How long the server asks to wait before that, in milliseconds. */
+  /** The server's Retry-After in milliseconds. */
   readonly retryAfterMs: number | undefined;
   /** The answer's headers, names in lower case; empty without an answer. */
   declare readonly headers: Readonly<Record<string, string>>;
@@ -64,15 +67,15 @@ export class ClientError extends Error {
   }
 }
 
-/** Whether `error` was made with `marker`, by whichever copy of the module. */
+/** Whether `error` has the marker, set by any copy of the module. */
 export function hasMarker(error: unknown, marker: symbol): boolean {
   return typeof error === 'object' && error !== null && (error as Record<symbol, unknown>)[marker] === true;
 }
 
-// 408 and 425 say so themselves; 529 is what some providers send when overloaded.
+// 408 and 425 are transient by definition; some providers answer 529 when overloaded.
 const passingStatuses = new Set([408, 425, 429, 500, 502, 503, 504, 529]);
 
-/** The failure that an answer with an error status stands for, whatever its body is. */
+/** The failure of an answer with an error status, with any body. */
 export function failureOfAnswer(response: Response, bodyText: string): Failure {
   const headers = Object.fromEntries(response.headers);
   const retryAfterMs = readRetryAfter(headers['retry-after']);
@@ -85,7 +88,7 @@ export function failureOfAnswer(response: Response, bodyText: string): Failure {
     }),
     status: response.status,
     requestId: headers['x-request-id'] ?? problem?.requestId,
-    // A conflict passes only when the server says how long to wait, as it does while the first call still runs.
+    // A conflict is transient only with Retry-After, as while the first call still runs.
     retryable:
       advice === undefined
         ? passingStatuses.has(response.status) || (response.status === 409 && retryAfterMs !== undefined)
@@ -95,7 +98,10 @@ export function failureOfAnswer(response: Response, bodyText: string): Failure {
   };
 }
 
-/** Reads `{error: {…}}`, the error shape of the contract and of chat completions; undefined when `value` is none. */
+/**
+ * Reads `{error: {…}}`, the error shape of the contract and of chat completions;
+ * undefined when `value` is none.
+ */
 export function problemIn(value: unknown): Failure | undefined {
   const error = isRecord(value) ? value['error'] : undefined;
   if (!isRecord(error) || typeof error['message'] !== 'string') return undefined;
@@ -109,7 +115,7 @@ export function problemIn(value: unknown): Failure | undefined {
   };
 }
 
-/** The media type of an answer in words for a message. */
+/** The media type of an answer, for a message. */
 export function describeMediaType(response: Response): string {
   return response.headers.get('content-type')?.split(';')[0]?.trim() || 'no media type';
 }

@@ -1,16 +1,19 @@
-// The lifeline of one call: the caller's signal, a clock and our own wish to stop, made into the one signal that fetch
-// gets. It remembers which of them ended the call, because fetch's own error does not say.
+// Combines the caller's signal, a timer and our own close into the one signal for fetch, and
+// records which of them ended the call, because fetch's error does not say it.
 
 export interface Lifeline {
   readonly signal: AbortSignal;
-  /** What ended the call, `open` while nothing has. */
+  /** The cause of the call's end; `open` before that. */
   readonly end: 'open' | 'aborted' | 'late' | 'closed' | 'complete';
-  /** Starts the clock anew; 0 means no limit. */
+  /** Restarts the timer; 0 means no limit. */
   arm(limitMs: number): void;
   disarm(): void;
   /** Closes the connection now. */
   close(): void;
-  /** The answer was read whole: lets go of the caller's signal and the clock, and leaves the connection usable. */
+  /**
+   * Call it after the whole answer: removes the listener and the timer, and keeps the connection
+   * reusable.
+   */
   release(): void;
 }
 

@@ -1,12 +1,29 @@
-// Makes the methods of a client out of the generated operations. The generated classes are asked only where each
-// operation lives; the calls themselves go through our transport. A new operation of the contract needs nothing here.
+// Builds the methods of a client from the generated operations. The generated classes supply only
+// the target of each operation; our transport makes the calls. A new operation of the contract
+// needs no change here.
 
-import type { CallOptions, StreamCallOptions, Target } from './call-options.ts';
-import { createLifeline } from './lifeline.ts';
-import type { StreamRule, Transport } from './transport.ts';
+import type { CallOptions, Members, StreamCallOptions, Target } from './call-options.ts';
+import { createLifeline, type Lifeline } from './lifeline.ts';
+import {
+  type CallResponse,
+  type ItemOf,
+  type PendingCall,
+  type PendingPage,
+  withPages,
+} from './pending-call.ts';
+import type { OpenedStream, StreamRule, Transport } from './transport.ts';
 
-/** The events of one streamed call. The call is made when the first event is asked for, and once only. */
+/** Events that are read as they arrive. */
 export interface EventStream<Event> extends AsyncIterable<Event> {}
+
+/** The events of one streamed call. The first read makes the call; it can be read once. */
+export interface StreamedCall<Event> extends EventStream<Event> {
+  /**
+   * Makes the call now; resolves with its headers when the server has accepted it,
+   * and the stream to read as `data`.
+   */
+  withResponse(): Promise<CallResponse<EventStream<Event>>>;
+}
 
 type Method = (...parameters: never[]) => unknown;
 type Options<Operation extends Method> = NonNullable<Parameters<Operation>[0]>;
@@ -16,8 +33,8 @@ type Part<Source, Name extends string> = Source extends { [Key in Name]?: infer 
 type OrNothing<Value> = [Value] extends [never] ? unknown : Value;
 
 /**
- * The members of an operation in one object: those of its path, and those of its body or, when it takes none, of its
- * query. The names are the contract's own.
+ * The members of an operation in one object: those of its path, and those of its
+ * body or, when it takes none, of its query. The names are the contract's own.
  */
 export type MembersOf<Operation extends Method> = OrNothing<Part<Options<Operation>, 'path'>> &
   OrNothing<
@@ -40,8 +57,10 @@ type Arguments<Members, Extra> = unknown extends Members
     : [members: Members, options?: Extra];
 
 export type ClientMethod<Operation extends Method> = [Events<Operation>] extends [never]
-  ? (...parameters: Arguments<MembersOf<Operation>, CallOptions>) => Promise<Answer<Operation>>
-  : (...parameters: Arguments<MembersOf<Operation>, StreamCallOptions>) => EventStream<Events<Operation>>;
+  ? (...parameters: Arguments<MembersOf<Operation>, CallOptions>) => Pending<Answer<Operation>>
+  : (...parameters: Arguments<MembersOf<Operation>, StreamCallOptions>) => StreamedCall<Events<Operation>>;
+
+type Pending<Data> = [ItemOf<Data>] extends [never] ? PendingCall<Data> : PendingPage<Data, ItemOf<Data>>;
 
 type Service<Generated> = {
   readonly [Name in keyof Generated]: Generated[Name] extends Method ? ClientMethod<Generated[Name]> : never;
@@ -52,7 +71,7 @@ export type Services<Container> = { readonly [Name in keyof Container]: Service<
 
 type Invoke = (members?: Readonly<Record<string, unknown>>, options?: CallOptions) => unknown;
 
-/** Everything that `generated` has; by hand is only what a client puts in place of single methods. */
+/** All services of `generated`; a client replaces single methods by handwritten ones. */
 export function createServices<Container extends object>(
   generated: Container,
   transport: Transport,
@@ -69,50 +88,63 @@ export function createServices<Container extends object>(
 }
 
 function createMethod(target: Target, transport: Transport): Invoke {
-  return target.streams
-    ? (members, options) => createEventStream(transport, target, members, options)
-    : (members, options) => transport.call(target, members ?? {}, options);
+  if (target.streams) return (members, options) => createEventStream(transport, target, members, options);
+  const call = (members: Members = {}, options?: CallOptions) => transport.call(target, members, options);
+  if (target.method !== 'GET') return call;
+  return (members, options) =>
+    withPages(call(members, options), (cursor) => call({ ...members, cursor }, options));
 }
 
-/** A streamed call that is made when it is first read. */
+/** A streamed call that is made at its first read. */
 export function createEventStream<Event>(
   transport: Transport,
   target: Target,
   members: Readonly<Record<string, unknown>> = {},
   options: StreamCallOptions = {},
   rule: StreamRule<Event> = {},
-): EventStream<Event> {
+): StreamedCall<Event> {
   let isConsumed = false;
-  return {
+  let call: { lifeline: Lifeline; opened: Promise<OpenedStream<Event>> } | undefined;
+
+  function open() {
+    if (call !== undefined) return call;
+    const lifeline = createLifeline(options.signal);
+    return (call = { lifeline, opened: transport.openStream(target, members, options, rule, lifeline) });
+  }
+
+  const stream: StreamedCall<Event> = {
+    async withResponse() {
+      const { status, headers, requestId, credits } = await open().opened;
+      return { data: stream, status, headers, requestId, credits };
+    },
     [Symbol.asyncIterator]() {
-      // A second reading would have to send, and pay for, the call again.
+      // A second read would have to repeat and pay for the call.
       if (isConsumed)
         throw new TypeError('This stream has been read already; make the call again for another answer.');
       isConsumed = true;
-      const lifeline = createLifeline(options.signal);
       const events = read();
       return {
         next: () => events.next(),
-        // A generator's own `return` waits for the event that is being awaited; closing first does not.
+        // A generator's own `return` waits for a pending event; closing first does not.
         return: () => {
-          lifeline.close();
+          call?.lifeline.close();
           return events.return();
         },
       };
 
       async function* read(): AsyncGenerator<Event, void, undefined> {
         try {
-          const stream = await transport.openStream(target, members, options, rule, lifeline);
-          yield* stream.events;
+          yield* (await open().opened).events;
         } finally {
-          lifeline.close();
+          call?.lifeline.close();
         }
       }
     },
   };
+  return stream;
 }
 
-/** Where the operation `name` of a generated service lives. */
+/** The target of the operation `name` of a generated service. */
 export function targetOf(operations: object, name: string): Target {
   return (
     (operations as Record<string, (options: object) => unknown>)[name] as (options: object) => unknown
@@ -127,7 +159,7 @@ interface Asked {
 }
 
 /**
- * Stands in for the generated HTTP client inside the generated classes: where that one would send, this one tells the
+ * Replaces the generated HTTP client in the generated classes: instead of sending, it returns the
  * target. Pass it to the container as its `client`.
  */
 export function createTargetReader(): unknown {
@@ -141,7 +173,7 @@ export function createTargetReader(): unknown {
           url: options.url,
           secured: options.security !== undefined,
           streams,
-          // The generated code names a content type exactly where the operation takes a body.
+          // The generated code names a content type exactly for operations with a body.
           bodyType: options.headers?.['Content-Type'] as string | null | undefined,
           serializeBody: options.bodySerializer,
         }),
@@ -156,7 +188,7 @@ function namesOf(generated: object): string[] {
   );
 }
 
-/** The base address without its trailing slash; throws a TypeError when it is none. */
+/** The base URL without its trailing slash; throws a TypeError when it is invalid. */
 export function readBaseUrl(baseUrl: string): string {
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
   if (

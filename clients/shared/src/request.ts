@@ -1,5 +1,5 @@
-// Builds the request of a call: its address, its headers and its body. Every error here is a mistake of the caller, thrown
-// as it is, before anything is sent.
+// Builds the request of a call: address, headers and body. Its errors are programming errors of the
+// caller, thrown before anything is sent.
 
 import type { CallOptions, ConnectionOptions, Members, Target } from './call-options.ts';
 
@@ -23,7 +23,7 @@ export async function buildRequest(
   });
   const headers = await buildHeaders(settings, target, options);
   const body = takesBody ? ((target.serializeBody ?? JSON.stringify)(rest) as BodyInit) : null;
-  // A redirect is reported, not followed: following one would turn a POST into a GET.
+  // Redirects are reported and not followed: following one would turn a POST into a GET.
   return { url, init: { method: target.method, headers, body, redirect: 'manual' } };
 }
 
@@ -45,16 +45,16 @@ async function buildHeaders(
     const token = await readToken(settings.token);
     if (token !== '') headers.set('authorization', `Bearer ${token}`);
   }
-  // With a key the call can be sent again, by a proxy or by a caller that uses the same key.
+  // With a key the call can be repeated, by a proxy or by a caller with the same key.
   if (target.method === 'POST' && target.secured && !target.streams && !headers.has('idempotency-key')) {
-    // Absent from pages that were not loaded over https.
+    // Absent on pages that were not loaded over https.
     const key = globalThis.crypto?.randomUUID?.();
     if (key !== undefined) headers.set('idempotency-key', key);
   }
   return headers;
 }
 
-/** Separates the members that the path names from the others. */
+/** Separates path members from the others. */
 function splitMembers(url: string, members: Members): { path: Members; rest: Members } {
   const path: Record<string, unknown> = {};
   const rest: Record<string, unknown> = { ...members };

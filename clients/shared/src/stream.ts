@@ -1,31 +1,35 @@
-// Reads server-sent events from a fetch body. It never reconnects and never sends anything again, and a stream that
-// ends without `[DONE]` was cut off and is an error. The caller that created the lifeline closes it.
+// Reads server-sent events from a fetch body. It never reconnects or repeats a request; a stream
+// that ends without its `[DONE]` is a truncation error. The creator of the lifeline closes it.
 
 import { createParser } from 'eventsource-parser';
 import type { Failure } from './client-error.ts';
 import type { Lifeline } from './lifeline.ts';
 
-// The contract's own cap for one line of a stream that carries media.
+// The contract's own limit for one line of a stream with media.
 const defaultMaxEventChars = 32 * 1024 * 1024;
 
-// The server ends the connection right behind `[DONE]`; waiting for that lets it be used again. A server that does not
-// is left after this long.
+// The server closes the response right after `[DONE]`; waiting for that makes the connection
+// reusable. Give up after this time.
 const closingLimitMs = 250;
 
 export interface ReadOptions {
   lifeline: Lifeline;
-  /** The longest silence between two reads; the server's heartbeat is every 15 s. 0 means no limit. */
+  /**
+   * The longest silence between two reads; the server's heartbeat is every 15 s. 0 means no limit.
+   */
   idleTimeoutMs: number;
   maxEventChars?: number | undefined;
+  /** Whether the stream ends with `[DONE]`; without it the stream ends when the connection closes. */
+  hasEndMark: boolean;
   fail: (failure: Failure) => Error;
 }
 
-/** Yields the `data` of each event until `[DONE]`, which is not yielded. */
+/** Yields the `data` of each event until the end; `[DONE]` is not yielded. */
 export async function* readEvents(
   response: Response,
   options: ReadOptions,
 ): AsyncGenerator<string, void, undefined> {
-  const { lifeline, idleTimeoutMs, maxEventChars = defaultMaxEventChars, fail } = options;
+  const { lifeline, idleTimeoutMs, maxEventChars = defaultMaxEventChars, hasEndMark, fail } = options;
   const pieces: string[] = [];
   let tooLarge = false;
   const parser = createParser({
@@ -38,10 +42,11 @@ export async function* readEvents(
   const decoder = new TextDecoder();
   const reader = response.body?.getReader();
   for (;;) {
-    // The clock runs only while we wait for the server, so a slow reader is not taken for a silent server.
+    // The timer runs only while waiting for the server, so a slow reader does not time out.
     lifeline.arm(idleTimeoutMs);
     const chunk = await reader?.read();
     lifeline.disarm();
+    if (chunk?.done === true && !hasEndMark) return lifeline.release();
     if (chunk === undefined || chunk.done) {
       throw fail({
         status: response.status,
@@ -73,6 +78,6 @@ async function readToEnd(reader: ReadableStreamDefaultReader<Uint8Array>, lifeli
     while (!(await reader.read()).done);
     lifeline.release();
   } catch {
-    // The answer is complete; how its connection ends does not matter any more.
+    // The answer is complete; a connection error after it has no effect.
   }
 }

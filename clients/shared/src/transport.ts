@@ -1,30 +1,33 @@
-// One HTTP exchange of a client: request, deadline, answer or events, and the translation of each failure into the client's
-// error class. Nothing is ever sent twice: a retry is the caller's decision.
+// One HTTP exchange of a client: request, deadline, answer or events, and the conversion of each
+// failure into the client's error class. Nothing is sent twice unless the caller asks for retries.
 
 import { type Fail, callError, originOf, parseJson, readAnswer } from './answer.ts';
 import type { CallOptions, Members, StreamCallOptions, Target } from './call-options.ts';
 import { ClientError, describeMediaType, failureOfAnswer, problemIn } from './client-error.ts';
 import { type Lifeline, createLifeline } from './lifeline.ts';
+import { type PendingCall, createPendingCall, describeResponse } from './pending-call.ts';
 import { type RequestSettings, buildRequest } from './request.ts';
+import { withRetries } from './retry.ts';
 import { readEvents } from './stream.ts';
 
-/** Which events of a stream are its end and its failure. */
+/** The events that mean the end and the failure of a stream. */
 export interface StreamRule<Event> {
-  /** Without such an event before `[DONE]` the stream counts as cut off. */
+  /** Without such an event before `[DONE]` the stream counts as truncated. */
   isLast?: ((event: Event) => boolean) | undefined;
   /** Whether an event `{error: …}` is the failure of the whole stream. */
   failsByError?: boolean | undefined;
+  /** Whether the stream ends with `[DONE]`; true by default. */
+  hasEndMark?: boolean | undefined;
 }
 
-export interface OpenedStream<Event> {
-  headers: Readonly<Record<string, string>>;
+export interface OpenedStream<Event> extends ReturnType<typeof describeResponse> {
   events: AsyncGenerator<Event, void, undefined>;
   /** Closes the connection now; the events then end without an error. */
   close(): void;
 }
 
 export interface Transport {
-  call(target: Target, members: Members, options?: CallOptions): Promise<unknown>;
+  call(target: Target, members: Members, options?: CallOptions): PendingCall<unknown>;
   /** Resolves when the server has accepted the call; a refusal rejects with its typed error. */
   openStream<Event>(
     target: Target,
@@ -37,6 +40,8 @@ export interface Transport {
 
 interface TransportOptions extends RequestSettings {
   fail: Fail;
+  /** The operations that honour an Idempotency-Key, as `POST /v1/ai/text`. */
+  keyedOperations: ReadonlySet<string>;
 }
 
 type Exchange = (url: string, init: RequestInit, lifeline: Lifeline) => Promise<Response>;
@@ -47,22 +52,35 @@ export function createTransport(settings: TransportOptions): Transport {
   const idleTimeoutMs = settings.idleTimeoutMs ?? 120_000;
   const exchange = createExchange(settings);
 
+  async function callOnce(url: string, init: RequestInit, limits: { signal?: AbortSignal; limitMs: number }) {
+    const lifeline = createLifeline(limits.signal);
+    let response: Response | undefined;
+    try {
+      lifeline.arm(limits.limitMs);
+      response = await exchange(url, init, lifeline);
+      const data = await readAnswer(response, fail);
+      lifeline.release();
+      return { data, ...describeResponse(response) };
+    } catch (error) {
+      lifeline.close();
+      throw callError(error, { lifeline, caller: limits.signal, response, fail });
+    }
+  }
+
+  async function callRepeatedly(target: Target, members: Members, options: CallOptions) {
+    // Built once, so that all attempts carry one Idempotency-Key.
+    const { url, init } = await buildRequest(settings, target, members, options);
+    const { signal } = options;
+    return withRetries((limitMs) => callOnce(url, init, { limitMs, ...(signal && { signal }) }), {
+      maxRetries: options.maxRetries ?? settings.maxRetries ?? 0,
+      limitMs: options.timeoutMs ?? timeoutMs,
+      signal,
+      isRepeatable: isRepeatable(target, init, settings.keyedOperations),
+    });
+  }
+
   return {
-    async call(target, members, options = {}) {
-      const { url, init } = await buildRequest(settings, target, members, options);
-      const lifeline = createLifeline(options.signal);
-      let response: Response | undefined;
-      try {
-        lifeline.arm(options.timeoutMs ?? timeoutMs);
-        response = await exchange(url, init, lifeline);
-        const answer = await readAnswer(response, fail);
-        lifeline.release();
-        return answer;
-      } catch (error) {
-        lifeline.close();
-        throw callError(error, { lifeline, caller: options.signal, response, fail });
-      }
-    },
+    call: (target, members, options = {}) => createPendingCall(callRepeatedly(target, members, options)),
 
     async openStream<Event>(
       target: Target,
@@ -80,7 +98,7 @@ export function createTransport(settings: TransportOptions): Transport {
         lifeline.disarm();
         requireEvents(response, fail);
         return {
-          headers: Object.fromEntries(response.headers),
+          ...describeResponse(response),
           events: streamEvents(response, rule, reading),
           close: lifeline.close,
         };
@@ -92,9 +110,19 @@ export function createTransport(settings: TransportOptions): Transport {
   };
 }
 
-/** Sends a request; rejects with the error of an answer whose status is none of success. */
+/** Whether the server does the same once when the request arrives twice. */
+function isRepeatable(
+  { method, url }: Target,
+  { headers }: RequestInit,
+  keyedOperations: ReadonlySet<string>,
+): boolean {
+  if (method !== 'POST' && method !== 'PATCH') return true;
+  return keyedOperations.has(`${method} ${url}`) && new Headers(headers).has('idempotency-key');
+}
+
+/** Sends a request; rejects for an answer with an error status. */
 function createExchange({ fetch, fail }: TransportOptions): Exchange {
-  // Looked up at each call, so that a fetch that is replaced later (by instrumentation, say) is the one used.
+  // Looked up for each call, so that a later replacement of fetch (by instrumentation) is used.
   const send: typeof globalThis.fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
   return async (url, init, lifeline) => {
     const response = await send(url, { ...init, signal: lifeline.signal });
@@ -116,7 +144,7 @@ interface Reading {
   lifeline: Lifeline;
   idleTimeoutMs: number;
   maxEventChars?: number | undefined;
-  /** The caller's. */
+  /** The caller's signal. */
   signal?: AbortSignal | undefined;
   fail: Fail;
 }
@@ -124,13 +152,13 @@ interface Reading {
 /** Closes the connection after an error, and when the reader stops before the end. */
 async function* streamEvents<Event>(
   response: Response,
-  { isLast, failsByError }: StreamRule<Event>,
+  { isLast, failsByError, hasEndMark = true }: StreamRule<Event>,
   reading: Reading,
 ): AsyncGenerator<Event, void, undefined> {
   const { lifeline, signal, fail } = reading;
   let isComplete = isLast === undefined;
   try {
-    for await (const data of readEvents(response, reading)) {
+    for await (const data of readEvents(response, { ...reading, hasEndMark })) {
       const event = parseJson(data, response, fail) as Event;
       const failure = failsByError ? problemIn(event) : undefined;
       if (failure !== undefined) throw fail({ ...originOf(response), ...failure });
@@ -141,7 +169,7 @@ async function* streamEvents<Event>(
     if (lifeline.end === 'closed' && !(error instanceof ClientError)) return;
     throw callError(error, { lifeline, caller: signal, response, fail });
   } finally {
-    // After a whole stream the lifeline is released, and this does nothing.
+    // No effect after a whole stream, whose lifeline is released.
     lifeline.close();
   }
   if (!isComplete)
