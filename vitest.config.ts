@@ -1,9 +1,11 @@
-// Three projects share the test files: `embedded` and `postgres` have a database, `once` has none. A file whose promise
-// depends on the database engine is listed for both; a file of commands and processes runs on the embedded default;
-// every other file with a database runs on PostgreSQL. A file that no list names lands in `once`.
+// Three projects share the test files: `embedded` and `postgres` have a database,
+// `once` has none. A file whose promise depends on the database engine is listed for
+// both; a file of commands and processes runs on the embedded default; every other
+// file with a database runs on PostgreSQL. A file that no list names lands in `once`.
 //
-// `npm test` leaves out what takes long by nature: real deployments, processes and terminals, installed packages, a real
-// browser, crashes and other injected faults, fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
+// `npm test` leaves out what takes long by nature: real deployments, processes and
+// terminals, installed packages, a real browser, crashes and other injected faults,
+// fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
 import { globSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { defineConfig } from 'vitest/config';
@@ -23,7 +25,7 @@ const withDatabase = [
 // Transactions, locks, notifications, recovery after a crash: here the two engines can differ.
 const onBothEngines = [
   'test/agent/idempotency.test.ts',
-  'test/agent/sessions/{chat,crash,events,runs}.test.ts',
+  'test/agent/sessions/{chat,context,crash,events,prompt-cache,runs}.test.ts',
   'test/cli/{db,ledger}.test.ts',
   'test/deploy/deploy.test.ts',
   'test/fault-injection/drain.test.ts',
@@ -61,6 +63,7 @@ const onEmbeddedAlone = [
 const onPostgresAlone = ['test/support/exit-code.test.ts', 'test/cli/workers.test.ts'];
 
 const long = [
+  'test/agent/sandbox/escapes.test.ts',
   'test/agent/sessions/crash.test.ts',
   'test/browser/**/*.test.ts',
   'test/cli/{db,refused-starts,terminal,workers}.test.ts',
@@ -75,17 +78,21 @@ const long = [
   'test/support/exit-code.test.ts',
 ];
 
+// Foreign tools as judges have a configuration of their own, vitest.oracles.config.ts.
+const elsewhere = ['test/{oracles,languages}/**/*.test.ts'];
+
 const isLong = process.env['TEST_LONG'] === '1';
 
-// The workers share two cores with a database server, with Chromium and with the programs that tests start. These times
-// only end what hangs: a test that is green never waits for them.
+// The workers share two cores with a database server, with Chromium and with the programs that
+// tests start. These times only end what hangs: a test that is green never waits for them.
 const shared = {
   setupFiles: ['test/support/setup.ts'],
   testTimeout: 90_000,
   hookTimeout: 120_000,
   expect: { poll: { timeout: 30_000 } },
   pool: 'forks' as const,
-  // No test replaces a module or a global, so the files of a worker share the loaded sources, and the embedded databases.
+  // No test replaces a module or a global, so the files of a worker share the loaded
+  // sources, and the embedded databases.
   isolate: false,
 };
 
@@ -128,7 +135,10 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'once',
-          ...filesOf(['test/**/*.test.ts'], [...withDatabase, ...onEmbeddedAlone, ...onPostgresAlone]),
+          ...filesOf(
+            ['test/**/*.test.ts'],
+            [...withDatabase, ...onEmbeddedAlone, ...onPostgresAlone, ...elsewhere],
+          ),
         },
       },
     ],

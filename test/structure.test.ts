@@ -1,5 +1,6 @@
-// Checks the repository against the structure rules: allowed imports, one file per dependency, no import cycles, no vague
-// file names, no ambient state below the composition roots. Every rule also runs on samples that it must refuse.
+// Checks the repository against the structure rules: allowed imports, one file per
+// dependency, no import cycles, no vague file names, no ambient state below the
+// composition roots. Every rule also runs on samples that it must refuse.
 
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -31,7 +32,7 @@ describe('the repository', () => {
   });
 
   test('follows the structure rules', () => {
-    // Redocly requires a default export of a plugin.
+    // Redocly requires the default export of a plugin.
     const violations = findViolations(sources).filter(
       ({ place, rule }) => !(rule === 'unwanted' && place.startsWith('openapi/rules/plugin.js:')),
     );
@@ -48,7 +49,7 @@ describe('the repository', () => {
   });
 });
 
-/** The violations of a repository that consists of these files. */
+/** The violations of a repository with these files. */
 function inspect(files: Record<string, string>): Violation[] {
   return findViolations(Object.entries(files).map(([file, text]) => readSource(file, text)));
 }
@@ -359,7 +360,7 @@ describe('import cycles', () => {
   refuses('are seen in two files', 'loops', 'src/kernel/a.ts', "import { b } from './b.ts';", {
     'src/kernel/b.ts': "import { a } from './a.ts';",
   });
-  test('are seen across three files of type imports', () => {
+  test('are found across three files of type imports', () => {
     const violations = inspect({
       'src/kernel/a.ts': "import type { B } from './b.ts';",
       'src/kernel/b.ts': "import type { C } from './c.ts';",

@@ -1,5 +1,5 @@
-// How the agent is reached, in both variants: under which names, with which bodies, and by the token in its file. Who is
-// kept out of which route stands in tokens/door.test.ts.
+// Access to the agent's HTTP server in both variants: host names, origins, bodies and the token
+// file. test/agent/tokens/authentication.test.ts covers every route.
 import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { connect } from 'node:net';
@@ -50,7 +50,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect((await agent.fetch('/health', { headers: bearer('nonsense') })).status).toBe(200);
   });
 
-  test('answers its name and status, and executes, under its own token', async () => {
+  test('answers its name and status and executes with its own token', async () => {
     expect(await agent.client.status.getStatus()).toMatchObject({
       name: `mine-${variant}`,
       status: 'running',
@@ -61,7 +61,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     });
   });
 
-  test('takes the scheme of a credential in any case', async () => {
+  test('accepts the bearer scheme in any letter case', async () => {
     const { status } = await agent.fetch('/api/status', {
       headers: { authorization: `bearer ${agent.token}` },
     });
@@ -86,7 +86,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect([same.status, same.headers['access-control-allow-origin']]).toEqual([200, undefined]);
   });
 
-  test('tells an unknown path and a wrong method apart, with success: false', async () => {
+  test('answers 404 for an unknown path and 405 for a wrong method', async () => {
     const unknown = await agent.fetch('/nowhere', { headers: bearer(agent.token) });
     expect([unknown.status, await unknown.json()]).toMatchObject([
       404,
@@ -100,7 +100,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     ]);
   });
 
-  test('refuses bodies that are no JSON object of the contract', async () => {
+  test('refuses bodies other than one JSON object of the contract', async () => {
     const post = (body: string, type = 'application/json') =>
       agent.fetch('/api/execute', {
         method: 'POST',
@@ -115,7 +115,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
   });
 });
 
-test('an allowed host and an allowed origin are answered, exactly these', async () => {
+test('answers the allowed host and the allowed origin only', async () => {
   const settings = { allowHost: ['agent.internal:8443'], allowOrigin: ['http://localhost:3000'] };
   const agent = await startAgent({
     gatewayUrl: gateway.url,
@@ -174,7 +174,7 @@ describe('the token file', () => {
     expect(JSON.stringify(stored)).not.toContain(first.token);
   });
 
-  test('is adopted by a database that does not know it, and closed to others', async () => {
+  test('adds its token to a database without it and refuses other databases', async () => {
     const token = mintToken('agt');
     const early = await start('b', 'adopter');
     await early.close();
@@ -191,7 +191,7 @@ describe('the token file', () => {
     expect(await statusOf(agent, agent.token)).toBe(200);
     await world.database
       .sql`update agent.tokens_tokens set revoked_at = now() where last4 = ${agent.token.slice(-4)}`;
-    // Other tests share the machine.
+    // Other tests share the machine, so the poll gets five seconds.
     await expect.poll(() => statusOf(agent, agent.token), { timeout: 5_000, interval: 50 }).toBe(401);
     await agent.close();
     const again = await start('c', 'revoker');
@@ -200,12 +200,12 @@ describe('the token file', () => {
     await again.close();
   });
 
-  test('stops the start and stays as it is when it holds anything else', async () => {
+  test('stops the start and stays unchanged when its content is no token', async () => {
     const agent = await start('d', 'owner');
     await agent.close();
     await expect(start('d', 'thief')).rejects.toThrow(/belongs to another agent/);
     await writeFile(agent.tokenFile, 'my shopping list\n');
-    await expect(start('d', 'owner')).rejects.toThrow(/does not hold an agent's token/);
+    await expect(start('d', 'owner')).rejects.toThrow(/does not contain an agent's token/);
     expect(await readFile(agent.tokenFile, 'utf8')).toBe('my shopping list\n');
   });
 });
@@ -216,7 +216,7 @@ interface RawAnswer {
   body: string;
 }
 
-// node:http, because fetch sets Host and Origin by itself and sends no header twice.
+// node:http, because fetch sets Host and Origin itself and sends no header twice.
 function raw(
   agent: TestAgent,
   method: string,

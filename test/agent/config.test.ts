@@ -1,4 +1,4 @@
-// The settings of an agent: what is refused, and by which name.
+// Agent settings: defaults, precedence, and the errors for wrong values.
 import { isAbsolute, join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readAgentConfig } from '../../src/agent/config.ts';
@@ -6,8 +6,8 @@ import { SettingError } from '../../src/kernel/settings.ts';
 
 const token = { AGENT_GATEWAY_TOKEN: 'th_usr_x' };
 
-describe('the settings of an agent', () => {
-  test('have defaults that stay on this machine and away from the current folder', () => {
+describe('readAgentConfig', () => {
+  test('defaults to loopback and a data folder outside the current folder', () => {
     const config = readAgentConfig({}, token);
     expect(config).toMatchObject({
       host: '127.0.0.1',
@@ -23,7 +23,7 @@ describe('the settings of an agent', () => {
     expect(config.workspace).toBe(join(config.dataDir, 'workspace'));
   });
 
-  test('take flags over the environment, and a token file over a token', () => {
+  test('prefers flags to the environment and a token file to a token', () => {
     const config = readAgentConfig(
       { port: '0', 'gateway-token-file': 'later.token', workspace: '.' },
       { ...token, AGENT_PORT: '80', AGENT_NAME: 'helper' },
@@ -37,7 +37,7 @@ describe('the settings of an agent', () => {
     });
   });
 
-  test('without a token of the gateway, or a file that may hold one, refuse to start', () => {
+  test('refuses to start without a gateway token or token file', () => {
     expect(() => readAgentConfig({}, {})).toThrow(/--gateway-token-file/);
   });
 
@@ -51,7 +51,7 @@ describe('the settings of an agent', () => {
     [{ 'allow-origin': 'localhost:3000' }, /--allow-origin/],
     [{ 'allow-origin': 'http://localhost:3000/' }, /--allow-origin/],
     [{ 'gateway-token': 'x' }, /--gateway-token is not an option/],
-  ])('refuse %j and name the setting', (flags, message) => {
+  ])('refuses %j and names the setting', (flags, message) => {
     expect(() => readAgentConfig(flags as Record<string, string>, token)).toThrow(SettingError);
     expect(() => readAgentConfig(flags as Record<string, string>, token)).toThrow(message);
   });

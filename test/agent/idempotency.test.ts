@@ -1,4 +1,5 @@
-// Calls of the agent under an Idempotency-Key: one run, whatever becomes of the caller or the agent.
+// Agent calls with an Idempotency-Key: one key starts one run, even when the caller disconnects or
+// the agent is killed.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { startAgent, type AgentOptions, type TestAgent } from '../support/agent.ts';
@@ -100,7 +101,7 @@ async function post(
   };
 }
 
-/** The next request of the gateway is answered when `open` is called. */
+/** Holds the gateway's next answer until `open` is called. */
 function holdGateway(): { arrival: Promise<void>; open(): void } {
   const arrival = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
@@ -129,7 +130,7 @@ describe('two calls with one Idempotency-Key', () => {
     expect(await runCount()).toBe(1);
   });
 
-  test('execute one run when both come at once', async () => {
+  test('execute one run when they arrive together', async () => {
     const { arrival, open } = holdGateway();
     const agent = await start();
     const calls = [1, 2, 3].map(() => post(agent, '/api/execute', { instructions: 'Work.' }));
@@ -224,7 +225,7 @@ describe('two calls with one Idempotency-Key', () => {
 });
 
 describe('a failure under an Idempotency-Key', () => {
-  test('is kept when a run has failed, also as 402', async () => {
+  test('is stored when a run has failed, also as 402', async () => {
     gateway.answer(() => ({
       status: 402,
       error: { type: 'insufficient_credits_error', code: 'insufficient_credits', message: 'No credits.' },
@@ -240,7 +241,7 @@ describe('a failure under an Idempotency-Key', () => {
     expect(await runCount()).toBe(1);
   });
 
-  test('frees the key when nothing was started', async () => {
+  test('frees the key when no run was started', async () => {
     const agent = await start();
     const body = { plugin_name: 'bell', action_name: 'refuse' };
     for (const count of [1, 2]) {
@@ -255,7 +256,7 @@ describe('a failure under an Idempotency-Key', () => {
 });
 
 describe('the receipt of a run', () => {
-  test('is the answer when the caller left before its end', async () => {
+  test('returns the answer when the first caller disconnected early', async () => {
     const { arrival, open } = holdGateway();
     const agent = await start();
     const caller = new AbortController();
@@ -271,7 +272,7 @@ describe('the receipt of a run', () => {
     expect(await runCount()).toBe(1);
   });
 
-  test('is the answer when the process of the first call died', async () => {
+  test('returns the answer when the first process died', async () => {
     const agent = await start();
     const first = await post(agent, '/api/execute', { instructions: 'Work.' });
     const message = await post(agent, '/service/chat/send', { chatId: 'family', text: 'Hello.' });
@@ -299,7 +300,7 @@ describe('the receipt of a run', () => {
   });
 });
 
-test('a restart frees the keys of calls that died without a run', async () => {
+test('frees keys of calls that died before a run at the next start', async () => {
   const first = await start();
   await post(first, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' });
   await first.close();

@@ -1,4 +1,5 @@
-// The spans of an agent: a run, its steps, its tools, in one trace which the gateway joins; and no word of what was said.
+// The agent's spans: a run, its steps and its tools in one trace, which the gateway joins. No span
+// contains text of the conversation.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { startCollector, type Collector } from '../support/collector.ts';
@@ -16,7 +17,7 @@ afterAll(async () => {
   await collector.close();
 });
 
-test('a run is a trace of its steps and tools, and the gateway is told to join it', async () => {
+test('exports a run as one trace that the gateway joins', async () => {
   const plugin = definePlugin({
     name: 'lookout',
     title: 'Lookout',

@@ -1,5 +1,5 @@
-// One suite for both variants: the older entry of the client against an agent that serves the older form, the newer
-// against the newer. Whatever an entry can ask is asked, and every answer is held against the variant's own contract.
+// One suite for both variants: each entry of the client package against an agent of its variant. It
+// calls every operation of the entry and validates each answer by the variant's contract.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,10 +28,10 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** The client, and the names of what was asked of it. */
+/** Wraps the client and records the name of each called operation. */
 function noting<Services extends object>(
   client: Services,
-): { client: Services; asked: Set<string>; all: string[] } {
+): { client: Services; called: Set<string>; all: string[] } {
   const calledOperations = new Set<string>();
   const all: string[] = [];
   const services = Object.entries(
@@ -46,7 +46,7 @@ function noting<Services extends object>(
     });
     return [service, Object.fromEntries(methods)] as const;
   });
-  return { client: Object.fromEntries(services) as unknown as Services, asked: calledOperations, all };
+  return { client: Object.fromEntries(services) as unknown as Services, called: calledOperations, all };
 }
 
 describe.each([
@@ -56,7 +56,7 @@ describe.each([
   let agent: TestAgent;
   let calledOperations: Set<string>;
   let all: string[];
-  // What both entries share; only the plugins differ, and there each is used as itself.
+  // The part that both entries share; the plugin operations differ and use each entry's own type.
   let client: Client;
   let classic: Classic;
 
@@ -70,13 +70,13 @@ describe.each([
     const options = { baseUrl: agent.url, token: agent.token };
     const recorded =
       variant === 'classic' ? noting(createClassicClient(options)) : noting(createAgentClient(options));
-    ({ asked: calledOperations, all } = recorded);
+    ({ called: calledOperations, all } = recorded);
     client = recorded.client as Client;
     classic = recorded.client as Classic;
   });
   afterAll(() => agent.close());
 
-  test('says how it is', async () => {
+  test('answers health and status', async () => {
     expect(await client.status.getHealth()).toMatchObject({ status: 'ok' });
     expect(await client.status.getStatus()).toMatchObject({
       name: agent.name,
@@ -230,7 +230,19 @@ describe.each([
     ).rejects.toMatchObject({ status: 404, code: 'action_not_found' });
   });
 
-  test('does not find the form of the other variant', async () => {
+  test('serves every operation of permissions', async () => {
+    const rule = { tool: 'shell', pattern: 'npm test', effect: 'allow' as const };
+    const { permissionId } = await client.permissions.create(rule);
+    expect((await client.permissions.list()).items).toContainEqual(
+      expect.objectContaining({ permissionId, ...rule }),
+    );
+    await client.permissions.remove({ permissionId });
+    expect((await client.permissions.list()).items).not.toContainEqual(
+      expect.objectContaining({ permissionId }),
+    );
+  });
+
+  test('refuses the form of the other variant', async () => {
     const options = { baseUrl: agent.url, token: agent.token };
     if (variant === 'classic')
       await expect(createAgentClient(options).plugins.listCatalog()).rejects.toMatchObject({
@@ -244,7 +256,7 @@ describe.each([
     ).rejects.toMatchObject({ status: 400, code: 'invalid_request' });
   });
 
-  test('was asked for everything that the entry has', () => {
+  test('calls every operation of the entry', () => {
     expect([...calledOperations].sort()).toEqual(all.sort());
   });
 });

@@ -1,11 +1,13 @@
-// The agent beside opencode 1.18, both measured in one run by one client against one scripted model, in turns A B A B:
+// The agent beside opencode 1.18, both measured in one run by one client against one
+// scripted model, in turns A B A B:
 //
 //   node test/bench/agent-beside.ts [--peer PATH_OF_ITS_BINARY] [--rounds 3] [--events 10000] [--sessions 1000]
 //
-// The peer is `npm install opencode-ai@1.18.33` in a folder of its own; its binary lies in the package of the platform,
-// opencode-<os>-<arch>/bin/opencode. TOWNHALL_BENCH_PEER names it too. Without it the peer's column stays empty.
-// Each visit starts a process on the data of the visits before it, so that starts after the first are starts with data.
-// On our side everything is on as it is by default: durable commits, the guard, the token, validation, the access log.
+// The peer is `npm install opencode-ai@1.18.33` in a folder of its own; its binary lies in the
+// package of the platform, opencode-<os>-<arch>/bin/opencode. TOWNHALL_BENCH_PEER names it too.
+// Without it the peer's column stays empty. Each visit starts a process on the data of the
+// visits before it, so that starts after the first are starts with data. On our side everything
+// is on as it is by default: durable commits, the guard, the token, validation, the access log.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -38,7 +40,7 @@ const [rounds, wantedEvents, idleSessions] = [
   Number(values.sessions),
 ] as [number, number, number];
 
-// What each row is on either side, and the target that is ours alone.
+// The measured figures, with our own targets. The peer has none.
 const rows = {
   'start with data → first 200 on health, ms': {
     how: 'spawn to the first 200, asked every 10 ms',
@@ -180,7 +182,7 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
   });
   await measure('100 prompts at once into one session, ms until each answer', async () => {
     const sessionId = await running.create();
-    // The connections are open already, as those of clients are: opening a hundred is not part of the admission.
+    // Opens the hundred connections first: connecting is not part of the admission.
     await Promise.all(Array.from({ length: 100 }, () => running.create()));
     const all = await Promise.all(
       Array.from({ length: 100 }, () => timed(() => running.admit(sessionId, 'TOK=1'))),
@@ -219,7 +221,7 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
   }
 }
 
-// One model for both.
+// Both sides call the same scripted model.
 const model = spawn(process.execPath, [join(import.meta.dirname, 'agent-model.ts')], {
   stdio: ['ignore', 'pipe', 'inherit'],
 });

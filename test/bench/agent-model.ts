@@ -1,6 +1,7 @@
-// The model of the side-by-side, in a process of its own so that it takes no turns from the clients that measure. It speaks
-// the protocol of our gateway and that of chat completions, and says as many words as its prompt asks for: TOK=n, GAP=ms
-// between them, STAMP for the time of writing in each, of the one monotonic clock of the machine. Its port is its first line.
+// The scripted model of the agent benchmark, in a process of its own so that it shares no event
+// loop with the measuring clients. It speaks our gateway's protocol and chat completions. The
+// prompt sets the answer: TOK=n words, GAP=ms between them, and STAMP writes the machine's
+// monotonic clock into each. The first line of output is the port.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { monotonicMs } from './agent-runtimes.ts';

@@ -1,5 +1,6 @@
-// The two agent runtimes of the side-by-side: each as a process of its own with a folder that stays, behind one interface
-// of what is measured. It hides which route of each does a thing; where the peer has two, the faster one is taken.
+// The two agent runtimes of the benchmark behind one interface, each a process of its own with a
+// folder that it keeps across restarts. The interface hides their routes; where the peer has two,
+// the faster one is used.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -8,18 +9,18 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 
-/** Of the machine: what other processes say of it can be compared. */
+/** The machine's monotonic clock, so times of different processes are comparable. */
 export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 export interface Said {
-  /** Text as it grew, or that the turn has ended. */
+  /** The text so far, or the end of the turn. */
   kind: 'text' | 'end';
   text: string;
   atMs: number;
 }
 
 export interface Stream {
-  /** Resolves with the first that fits; throws after half a minute. */
+  /** Resolves with the first matching event; throws after 30 seconds. */
   until(fits: (said: Said) => boolean): Promise<Said>;
   close(): void;
 }
@@ -35,15 +36,15 @@ export interface Running {
   startedMs: number;
   residentMb(): number;
   create(): Promise<string>;
-  /** Accepted and durable; the turn goes on by itself. */
+  /** Resolves once the prompt is accepted and durable; the turn runs on. */
   admit(sessionId: string, text: string): Promise<void>;
-  /** A whole turn. */
+  /** Runs a turn to its end. */
   turn(sessionId: string, text: string): Promise<void>;
   follow(sessionId: string): Promise<Stream>;
-  /** The route with which a followed turn is begun. */
+  /** The route that starts a turn for a follower. */
   begin(sessionId: string, text: string): Promise<void>;
   fork(sessionId: string): Promise<void>;
-  /** Adds durable events to a session, and says how many it has. */
+  /** Adds durable events to a session and returns its event count. */
   grow(sessionId: string): Promise<number>;
   /** Reads `count` durable events after a seq. */
   replay(sessionId: string, after: number, count: number): Promise<Replay>;
@@ -86,14 +87,14 @@ export function townhall(folder: string, providerUrl: string): Runtime {
         cwd: folder,
         health: `http://127.0.0.1:${port}/health`,
       });
-      const door = createDoor(port, `Bearer ${readFileSync(join(folder, 'agent.token'), 'utf8').trim()}`);
-      const post = (path: string, body: object) => door.call('POST', `${sessions}${path}`, body);
+      const client = createClient(port, `Bearer ${readFileSync(join(folder, 'agent.token'), 'utf8').trim()}`);
+      const post = (path: string, body: object) => client.call('POST', `${sessions}${path}`, body);
       const prompt = (sessionId: string, text: string) => post(`/${sessionId}/prompt`, { text });
       const headOf = async (sessionId: string) =>
-        (await door.call('GET', `${sessions}/${sessionId}`)) as { headSeq: number };
+        (await client.call('GET', `${sessions}/${sessionId}`)) as { headSeq: number };
       const follow = async (sessionId: string) => {
         const { headSeq } = await headOf(sessionId);
-        return door.stream(`${sessions}/${sessionId}/events?after=${headSeq}`, (event) => {
+        return client.stream(`${sessions}/${sessionId}/events?after=${headSeq}`, (event) => {
           const { type, delta } = event as { type: string; delta?: string };
           return type === 'part.delta'
             ? { kind: 'text', text: delta ?? '' }
@@ -118,12 +119,15 @@ export function townhall(folder: string, providerUrl: string): Runtime {
         fork: async (sessionId) => void (await post(`/${sessionId}/fork`, {})),
         async grow(sessionId) {
           await Promise.all(Array.from({ length: 64 }, () => prompt(sessionId, 'TOK=1')));
-          const stream = await door.stream(`${sessions}/${sessionId}/events?until=idle&after=0`, () => null);
+          const stream = await client.stream(
+            `${sessions}/${sessionId}/events?until=idle&after=0`,
+            () => null,
+          );
           await stream.ended;
           return (await headOf(sessionId)).headSeq;
         },
         replay: (sessionId, after, count) =>
-          door.replay(`${sessions}/${sessionId}/events?after=${after}`, count, (line) =>
+          client.replay(`${sessions}/${sessionId}/events?after=${after}`, count, (line) =>
             line.startsWith('id: '),
           ),
         stop: () => stop(child),
@@ -176,11 +180,11 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
         ['serve', '--port', String(port), '--hostname', '127.0.0.1'],
         { env, cwd: work, health: `http://127.0.0.1:${port}/global/health`, authorization },
       );
-      const door = createDoor(port, authorization);
+      const client = createClient(port, authorization);
       const admit = (sessionId: string, text: string, resume: boolean) =>
-        door.call('POST', `/api/session/${sessionId}/prompt`, { prompt: { text }, resume });
+        client.call('POST', `/api/session/${sessionId}/prompt`, { prompt: { text }, resume });
       const follow = (sessionId: string) =>
-        door.stream('/event', (event) => {
+        client.stream('/event', (event) => {
           const { type, properties } = event as {
             type: string;
             properties?: { sessionID?: string; delta?: string };
@@ -197,22 +201,23 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
         startedMs,
         residentMb: () => residentMb(child),
         async create() {
-          const { id } = (await door.call('POST', '/session', {})) as { id: string };
+          const { id } = (await client.call('POST', '/session', {})) as { id: string };
           created.push(id);
           return id;
         },
-        // The newer API is the one whose admission is durable; `prompt_async` answers before anything is kept.
+        // The newer API makes an admission durable; `prompt_async` answers before it stores
+        // anything.
         admit: async (sessionId, text) => void (await admit(sessionId, text, true)),
         turn: async (sessionId, text) =>
-          void (await door.call('POST', `/session/${sessionId}/message`, {
+          void (await client.call('POST', `/session/${sessionId}/message`, {
             parts: [{ type: 'text', text }],
           })),
         follow,
         begin: async (sessionId, text) =>
-          void (await door.call('POST', `/session/${sessionId}/prompt_async`, {
+          void (await client.call('POST', `/session/${sessionId}/prompt_async`, {
             parts: [{ type: 'text', text }],
           })),
-        fork: async (sessionId) => void (await door.call('POST', `/session/${sessionId}/fork`, {})),
+        fork: async (sessionId) => void (await client.call('POST', `/session/${sessionId}/fork`, {})),
         async grow(sessionId) {
           const seqs = await Promise.all(
             Array.from(
@@ -225,7 +230,7 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
           return Math.max(...seqs);
         },
         replay: (sessionId, after, count) =>
-          door.replay(
+          client.replay(
             `/api/session/${sessionId}/event?after=${after}`,
             count,
             (line) => line.startsWith('data: ') && line.includes('"durable"'),
@@ -245,7 +250,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Starts it and asks for its health every few milliseconds, until the first 200. */
+/** Starts the process and polls its health every few milliseconds until the first 200. */
 async function launch(
   command: string,
   argumentList: string[],
@@ -283,7 +288,7 @@ async function stop(child: ChildProcess): Promise<void> {
   clearTimeout(late);
 }
 
-/** Of the process and all that it has started. */
+/** Resident memory of the process and its descendants. */
 function residentMb({ pid }: ChildProcess): number {
   const family = new Set([pid]);
   const processes = readdirSync('/proc')
@@ -297,13 +302,13 @@ function residentMb({ pid }: ChildProcess): number {
       if (family.has(Number(/PPid:\s+(\d+)/.exec(status)?.[1]))) family.add(each);
       if (family.has(each)) kilobytes += Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0);
     } catch {
-      // It has ended meanwhile.
+      // The process has ended since.
     }
   }
   return kilobytes / 1024;
 }
 
-function createDoor(port: number, authorization: string) {
+function createClient(port: number, authorization: string) {
   const agent = new Agent({ keepAlive: true, maxSockets: 256 });
 
   function send(method: string, path: string, body?: object): Promise<IncomingMessage> {

@@ -1,5 +1,6 @@
-// How large the executable is, and how long from starting it to its first answer: in an empty folder, and in one with
-// data. Prints medians of several rounds; exits 1 above the limits of the gateway's own start.
+// Size of the executable, and time from its start to the first answer: in an empty folder and in
+// one with data. Prints medians of several rounds; exits 1 above the limits of the gateway's own
+// start.
 //
 //   node test/bench/binary.ts [ROUNDS]
 

@@ -1,6 +1,7 @@
-// `npm run bench`: model calls through the gateway beside the provider itself, a bare relay and Portkey, in turns in one run.
-// It installs the peer under build/bench, prints the table with the targets, and writes build/bench/calls.json; with
-// `--write` also docs/benchmarks.md and its plot.
+// `npm run bench`: model calls through the gateway beside the provider itself, a bare relay and
+// Portkey, alternating in one run. It installs the peer under build/bench, prints the table with
+// the targets, and writes build/bench/calls.json; with `--write` also docs/benchmarks.md and its
+// plot.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
 import { join } from 'node:path';
@@ -60,8 +61,8 @@ function readParts(): Part[] {
 }
 
 /**
- * Two short rounds that warm up, with a restart of the gateway between them: it has data then, and its memory and compiled
- * code are of one kind of load.
+ * Two short warm-up rounds with a restart of the gateway between them. Afterwards the gateway has
+ * data, and its heap and compiled code come from one kind of load.
  */
 async function warmUp(target: Target, parts: readonly Part[]): Promise<void> {
   await measureTarget(target, { seconds: 1, parts });

@@ -1,5 +1,5 @@
-// A contract of 130 paths, literal and template, as large as the product's own will be; and the operation
-// that the benchmark calls.
+// A contract of 130 paths, literal and templated, about the size of the product's own, and the
+// operation that the benchmark calls.
 interface Document {
   openapi: string;
   info: object;

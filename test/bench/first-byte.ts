@@ -1,10 +1,12 @@
-// How much later the first byte of an answer comes through the gateway than from the provider itself, for each wire,
-// and beside it how much later through a bare pass-through: node:http in, node:http out, nothing read.
-// `first-byte.ts [--rounds N] [--paid] [--postgres | --alone] [--provider-ms MS]`: on the embedded database, on a
-// PostgreSQL server, or the models' service by itself, without accounts and ledger; `--provider-ms` is the time that the
-// provider takes to its first byte. The ways are asked in turns (A B C A B C), so that whatever else the
-// machine does falls on all. Prints medians in milliseconds and the added time, as JSON; exits 1 where a stream
-// that was asked for adds more than it should.
+// Time that the gateway adds to the first byte of an answer, for each format, and beside it the
+// time that a bare relay adds (node:http in and out, nothing parsed).
+//
+//   first-byte.ts [--rounds N] [--paid] [--postgres | --alone] [--provider-ms MS]
+//
+// It runs on the embedded database, on a PostgreSQL server, or with the models' service alone,
+// without accounts and ledger. `--provider-ms` is the provider's own time to its first byte. The
+// ways alternate (A B C A B C), so that other work on the machine affects all. Prints medians in
+// milliseconds and the added time as JSON; exits 1 when a stream's added time exceeds its limit.
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { Agent, createServer, request } from 'node:http';
@@ -41,7 +43,7 @@ interface Way {
 
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
-/** Milliseconds from the request to the first byte of the answer's body. */
+/** Milliseconds from the request to the first byte of the response body. */
 function firstByteMs({ url, token, body }: Way): Promise<number> {
   return new Promise((resolve, reject) => {
     const text = JSON.stringify(body);
@@ -66,7 +68,7 @@ function firstByteMs({ url, token, body }: Way): Promise<number> {
   });
 }
 
-// The provider and the bare way have processes of their own, as they have in life.
+// The provider and the relay run in processes of their own, as they do in production.
 if (role === 'provider') {
   process.stdout.write(`${(await startProvider()).url}\n`);
 } else if (role === 'bare') {
@@ -188,7 +190,7 @@ async function measure(): Promise<void> {
       for (let round = -rounds / 3; round < rounds; round += 1) {
         for (const [index, one] of ways.entries()) {
           const ms = await firstByteMs(one);
-          // What comes before 0 warms all up.
+          // Rounds below 0 warm up.
           if (round >= 0) times[index]?.push(ms);
         }
       }

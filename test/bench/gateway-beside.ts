@@ -1,12 +1,13 @@
-// The gateway beside Portkey's open gateway 1.15.2: chat completions through both to one scripted provider, in turns
-// A B A B, by one client.
+// The gateway beside Portkey's open gateway 1.15.2: chat completions through both to
+// one scripted provider, in turns A B A B, by one client.
 //
 //   node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds 3] [--postgres] [--free]
 //
-// The peer is `npm install @portkey-ai/gateway@1.15.2` in a folder of its own, whose package.json overrides
-// "@hono/node-server" with 1.13.5 and "hono" with 4.9.7: without that it cannot stream. TOWNHALL_BENCH_PEER_GATEWAY names
-// the folder too. Without it the peer's column stays empty. On our side everything is on as it is by default: the token,
-// validation, the hold and the settlement of a paid call in a durable database, its usage record. The peer keeps nothing.
+// The peer is `npm install @portkey-ai/gateway@1.15.2` in a folder of its own, whose package.json
+// overrides "@hono/node-server" with 1.13.5 and "hono" with 4.9.7: without that it cannot stream.
+// TOWNHALL_BENCH_PEER_GATEWAY names the folder too. Without it the peer's column stays empty. On
+// our side everything is on as it is by default: the token, validation, the hold and the
+// settlement of a paid call in a durable database, its usage record. The peer keeps nothing.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -34,12 +35,15 @@ const {
   },
 });
 
-// What the provider says, by the name of the model that it is asked for.
+// What the provider streams, by model name.
 const scripts = { whole: 0, burst: 20, drip: 50, long: 150, broken: 5 } as const;
 type Script = keyof typeof scripts;
 const gapMs = 20;
 
-/** A process of its own, as a provider has in life. Its address is its first line; then one for each caller that left. */
+/**
+ * Starts the provider, a process of its own as in production. Its first line is its address; then
+ * it prints a line for each caller that disconnected.
+ */
 function provide(): void {
   const server = createServer((incoming, answer) => {
     void (async () => {
@@ -129,7 +133,10 @@ function ask(way: Way, script: Script): Promise<{ response: IncomingMessage; lea
   });
 }
 
-/** One exchange: the time to its first byte, that of each chunk on its way, and whether the client was told of an end. */
+/**
+ * One request: time to the first byte, delay of each chunk, and whether the answer ended without an
+ * error event.
+ */
 async function exchange(
   way: Way,
   script: Script,
@@ -162,7 +169,7 @@ const repeat = async <T>(count: number, work: () => Promise<T>): Promise<T[]> =>
   return all;
 };
 
-/** Answers a second over a number of connections that are never idle. */
+/** Completed answers a second over a number of connections that are never idle. */
 async function busy(
   way: Way,
   script: Script,

@@ -1,6 +1,6 @@
-// The gateway that first-byte.ts and gateway-beside.ts measure: as the environment configures it, with a token for the local user on its
-// first line of output. It logs errors alone. With `alone` it is the models' service by itself, without a database, so
-// that what the two add can be told apart.
+// The gateway that first-byte.ts and gateway-beside.ts measure, configured by the environment. Its
+// first line of output is a token for the local user. It logs errors only. `alone` starts the
+// models' service without a database, to tell apart the time that accounts and ledger add.
 import { readFile } from 'node:fs/promises';
 import { createGatewayClient } from '@townhall/gateway';
 import { createGateway } from '../../src/gateway/compose.ts';
@@ -37,7 +37,7 @@ async function startWhole(): Promise<{ url: string; token: string }> {
   };
 }
 
-// A gateway on PostgreSQL has no local user; one is made as a product's backend would make it.
+// A gateway on PostgreSQL has no local user, so create one as a product's backend does.
 async function issuedToken(url: string): Promise<string> {
   const client = createGatewayClient({ baseUrl: url });
   const { session_token: token } = await client.admin.login({

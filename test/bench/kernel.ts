@@ -1,7 +1,7 @@
-// What the kernel costs: a bare node:http echo against the kernel (route, bearer, identity, validation, JSON out)
-// with a contract of 130 paths, in alternating rounds of the same run. Both servers and the load are processes of
-// their own. Prints each round and the ratio; exits 1 below the promised 0.45. BENCH_LOG=on adds the access log's
-// line a request, which the promise is not about.
+// The cost of the kernel: a bare node:http echo against the kernel (route, bearer, identity,
+// validation, JSON out) with a contract of 130 paths, in alternating rounds of the same run. Both
+// servers and the load are separate processes. Prints each round and the ratio; exits 1 below the
+// target of 0.45. BENCH_LOG=on adds the access log's line per request, which the target excludes.
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
@@ -20,7 +20,8 @@ const connections = 32;
 const self = fileURLToPath(import.meta.url);
 const [mode, ...rest] = process.argv.slice(2);
 
-// A server tells its processor time when it is asked: unlike the rate it does not depend on the neighbours.
+// A server reports its processor time on request. Unlike the request rate, it does not depend on
+// other work of the machine.
 process.on('message', () => process.send?.(spentMicroseconds()));
 
 if (mode === 'bare') serveBare();
@@ -72,7 +73,7 @@ async function serveKernel(): Promise<void> {
 }
 
 async function compare(rounds: number, seconds: number): Promise<void> {
-  // The log lines are really written, to where a supervisor's pipe would be.
+  // Log lines are really written, in place of a supervisor's pipe.
   const sink = openSync('/dev/null', 'w');
   const servers = ['bare', 'kernel'].map((which) => ({
     which,

@@ -1,5 +1,6 @@
-// From the start of a process to its first answer, for the embedded default: the first time and with data. Prints the
-// median, the least and the most of some runs, and the resident memory after the answer.
+// Time from the start of a process to its first answer with the embedded database: in an empty
+// folder and with data. Prints median, minimum and maximum of some runs, and the resident memory
+// after the answer.
 //
 //   node test/bench/start.ts [RUNS]
 import { spawn } from 'node:child_process';

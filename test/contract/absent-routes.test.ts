@@ -1,4 +1,5 @@
-// Shows that the lint of absent routes tells a route that is there from one that is absent or has the wrong method.
+// Tests the lint of absent routes: it tells a served route from an absent one and from one with
+// another method.
 
 import { describe, expect, test } from 'vitest';
 import { compareRoutes, specifiedRoutes } from '../../scripts/absent-routes.ts';
@@ -17,7 +18,7 @@ function serving(...lines: string[]): Document {
 }
 
 describe('the lint of absent routes', () => {
-  test('knows every route of both parts once for each document', () => {
+  test('finds every route of both parts once per document', () => {
     const labels = specifiedRoutes.flatMap((route) =>
       route.documents.map((name) => `${name} ${route.method} ${route.path}`),
     );

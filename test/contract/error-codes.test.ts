@@ -1,5 +1,5 @@
-// The error codes of each operation: what the generator makes of the lists in the path files and of the families that
-// share code, and what it refuses.
+// The error codes of each operation: how the generator combines a path file's list with its
+// families, and what it refuses.
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import type { GenerateTextErrorCode, OperationErrorCodes } from '@townhall/gateway';
 import agentBundle from '../../src/contract/agent/bundle.json' with { type: 'json' };
@@ -60,7 +60,7 @@ describe('the error codes of an operation', () => {
     ]);
   });
 
-  test('must be known, declared by a status and no family', () => {
+  test('must be known, covered by a status and not of a family', () => {
     expect(() => complete({ 'x-error-codes': ['job_not_found', 'jobs_lost'] })).toThrow(
       'jobs.get lists the unknown code jobs_lost',
     );
@@ -72,11 +72,11 @@ describe('the error codes of an operation', () => {
     ).toThrow('jobs.get lists job_not_found and declares none of its statuses');
   });
 
-  test('leave no declared status of an error without a code', () => {
+  test('cover every declared error status', () => {
     expect(() => complete({})).toThrow('jobs.get declares 404 and lists no code of it');
   });
 
-  test('tell calls of models, bodies and keys from plain reads', () => {
+  test('differ between model calls, bodies and plain reads', () => {
     expect(codesOf(gateway, 'ai.generateText')).toEqual(
       expect.arrayContaining([
         'insufficient_credits',
@@ -90,7 +90,7 @@ describe('the error codes of an operation', () => {
     expect(codesOf(agent, 'status.getStatus')).not.toContain('forbidden_for_identity');
   });
 
-  test('become a union for each operation, and one name each', () => {
+  test('become one named union type for each operation', () => {
     const text = writeErrorCodes(gateway);
     expect(text).toMatch(/export type GenerateTextErrorCode =\n {2}\| 'invalid_request'/);
     const names = Array.from(text.matchAll(/^export type (\w+)/gm), ([, name]) => name);

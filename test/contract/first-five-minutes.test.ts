@@ -1,4 +1,5 @@
-// The workflow document, run by a tool that knows only the contract, against a real gateway and a real agent.
+// The workflow document, run by a tool that knows only the contract, against a real gateway and a
+// real agent.
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

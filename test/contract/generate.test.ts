@@ -1,5 +1,5 @@
-// Shows that the generator says no where its tools would say nothing: a document it cannot type handlers by, a
-// reference that leads nowhere, a client that lacks what its bundle holds.
+// Tests that the generator fails where its tools would stay silent: a document without typable
+// handlers, a dangling reference, a client that lacks a part of its bundle.
 
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -63,10 +63,10 @@ describe('the Operations map', () => {
 
   test('refuses an operation without known security', () => {
     expect(() => entryOf({ security: undefined })).toThrow(/POST \/v1\/things .* has no security/);
-    expect(() => entryOf({ security: [{ apiKey: [] }] })).toThrow(/apiKey, which proves no identity/);
+    expect(() => entryOf({ security: [{ otherKey: [] }] })).toThrow(/otherKey, which proves no identity/);
   });
 
-  test('gives each success its kind: JSON, events, bytes, nothing', () => {
+  test('knows the kind of each success: JSON, events, bytes, nothing', () => {
     const text = entryOf(
       {
         responses: {
@@ -96,7 +96,7 @@ describe('the Operations map', () => {
     ).toContain("reply: { status: 200; json: Thing } | { status: 400; media: 'text/html' };");
   });
 
-  test('gives a multipart body its files as the server reads them', () => {
+  test('types the files of a multipart body as the server reads them', () => {
     const upload = {
       type: 'object',
       properties: { file: { type: 'string', format: 'binary' }, model: { type: 'string' } },
@@ -117,12 +117,12 @@ describe('the Operations map', () => {
     expect(text).toContain('export interface UploadedFile');
   });
 
-  test('says that an optional body may be absent', () => {
+  test('marks an optional body as possibly absent', () => {
     expect(entryOf({ requestBody: json })).toContain('body: Thing | undefined;');
     expect(entryOf({})).toContain('body: undefined;');
   });
 
-  test('marks members that are passed through', () => {
+  test('marks members that pass through', () => {
     expect(entryOf({ 'x-passthrough': true })).toContain('passthrough: true;');
     expect(entryOf({})).toContain('passthrough: false;');
   });
@@ -161,7 +161,7 @@ describe('the problem codes', () => {
   const listed = (codes: string[]) => ({
     components: { schemas: { ProblemCode: { type: 'string', enum: codes } } },
   });
-  test('are one list for all surfaces', () => {
+  test('are one list for all documents', () => {
     expect(
       writeProblemCodes([
         { name: 'gateway', document: listed(['a', 'b']) },
@@ -185,7 +185,7 @@ describe('the generated client', () => {
   const output = path.join(folder, 'client');
   beforeEach(() => rmSync(output, { recursive: true, force: true }));
 
-  test('holds what its bundle promises', async () => {
+  test('passes the check against its bundle', async () => {
     writeFileSync(bundle, JSON.stringify(documentWith({})));
     await generateClient(gateway, { bundle, output, root: folder });
     expect(
@@ -209,7 +209,7 @@ describe('the generated client', () => {
     );
   }, 120_000);
 
-  test('is refused when its bundle is absent', async () => {
+  test('is refused without its bundle', async () => {
     await expect(
       generateClient(gateway, { bundle: path.join(folder, 'absent.json'), output, root: folder }),
     ).rejects.toThrow(/hey-api on gateway/);
@@ -256,7 +256,7 @@ describe('publishing', () => {
     expect(publish(source, target)).toBe(0);
   });
 
-  test('tells names and bytes of its inputs apart', () => {
+  test('changes the digest with the bytes of an input or a tool version', () => {
     mkdirSync(path.join(folder, 'inputs'));
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'one');
     const before = digest(folder, ['inputs']);

@@ -1,5 +1,5 @@
-// Headers that classes of responses share are declared by the generator; what a server sends beyond the declared ones
-// fails in tests (src/kernel/contract/reply-validator.ts).
+// The generator declares headers that classes of responses share. A header that a server sends
+// undeclared fails in tests (src/kernel/contract/reply-validator.ts).
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import agentBundle from '../../src/contract/agent/bundle.json' with { type: 'json' };
@@ -18,14 +18,14 @@ function headersOf(document: Document, operationId: string, status: string): str
 }
 
 describe('the shared headers', () => {
-  test('are declared by the gateway for its rate limits and by the agent not', () => {
+  test('are declared for the gateway’s rate limits and not for the agent', () => {
     expect(headersOf(gateway, 'ai.listModels', '200')).toContain('ratelimit');
     expect(headersOf(gateway, 'directory.getHealth', '200')).not.toContain('ratelimit');
     expect(JSON.stringify(agent.components?.headers)).not.toContain('RateLimit');
     expect(headersOf(agent, 'sessions.prompt', '429')).not.toContain('ratelimit');
   });
 
-  test('include the replay for calls with a key alone', () => {
+  test('include the replay header only for calls with a key', () => {
     expect(headersOf(gateway, 'ai.generateText', '200')).toContain('idempotent-replayed');
     expect(headersOf(gateway, 'ai.listModels', '200')).not.toContain('idempotent-replayed');
   });

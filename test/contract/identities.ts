@@ -1,5 +1,5 @@
-// Prints the table of operations × identities as a server answers it, and exits 1 when an answer is not what the
-// contract says. A local edition is made for it and removed again.
+// Prints the table of operations × identities as a server answers it, and exits 1 when an answer
+// differs from the contract. It creates a local edition and removes it again.
 //
 //   node test/contract/identities.ts
 

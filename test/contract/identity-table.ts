@@ -1,5 +1,6 @@
-// Operations × identities: which refusal the contract promises each caller of each operation, and what a
-// server answers. New operations are in it by themselves; only the credentials are made by hand.
+// Operations × identities: the refusal that the contract declares for each caller of each
+// operation, and the server's answer. New operations are included automatically; only the
+// credentials are handwritten.
 import { createHash } from 'node:crypto';
 import bundle from '../../src/contract/gateway/bundle.json' with { type: 'json' };
 import { id } from '../../src/kernel/ids.ts';
@@ -20,6 +21,9 @@ export const callers = [
   'machine of another Bureau',
   'machine with unknown scopes',
   'agent',
+  'user by key header',
+  'admin by key header',
+  'two credentials',
 ] as const;
 export type Caller = (typeof callers)[number];
 
@@ -27,16 +31,16 @@ interface Operation {
   operationId: string;
   method: string;
   path: string;
-  /** Anyone may call it; its schemes are those of credentials that it takes beside. */
+  /** True when the operation needs no credential; its schemes are then optional. */
   isOpen: boolean;
   schemes: readonly string[];
   ignoresCredential: boolean;
-  /** Statuses that it declares. */
+  /** Declared statuses. */
   statuses: readonly string[];
 }
 
 /** `in`: authentication and authorization pass, so the answer is neither 401 nor 403. */
-export type Expected = 'in' | { status: 401 | 403; code: string };
+export type Expected = 'in' | { status: 400 | 401 | 403; code: string };
 
 export interface Finding {
   operation: Operation;
@@ -44,7 +48,7 @@ export interface Finding {
   expected: Expected;
   status: number;
   code: string | null;
-  /** Why the answer is not what the contract says; null when it is. */
+  /** How the answer differs from the contract; null when it does not. */
   mismatch: string | null;
 }
 
@@ -76,7 +80,10 @@ export function operations(): Operation[] {
   );
 }
 
-export function expectedOf(operation: Operation, caller: Caller): Expected {
+export function expectedOf(
+  operation: Pick<Operation, 'isOpen' | 'schemes' | 'ignoresCredential'>,
+  caller: Caller,
+): Expected {
   if (operation.ignoresCredential) return 'in';
   const { isOpen } = operation;
   const admits = (scheme: string): Expected =>
@@ -94,6 +101,16 @@ export function expectedOf(operation: Operation, caller: Caller): Expected {
     case 'machine with all scopes':
     case 'machine of another Bureau':
       return admits('machineCredential');
+    case 'user by key header':
+      return takesKeyHeader(operation) ? 'in' : expectedOf(operation, 'none');
+    case 'admin by key header':
+      return takesKeyHeader(operation)
+        ? { status: 403, code: 'forbidden_for_identity' }
+        : expectedOf(operation, 'none');
+    case 'two credentials':
+      return takesKeyHeader(operation)
+        ? { status: 400, code: 'invalid_request' }
+        : expectedOf(operation, 'user');
     case 'machine with unknown scopes':
       return isOpen ? 'in' : { status: 403, code: 'forbidden_for_identity' };
     default:
@@ -101,7 +118,12 @@ export function expectedOf(operation: Operation, caller: Caller): Expected {
   }
 }
 
-/** Makes the two Bureaus that the callers need. */
+/** Other operations do not look at the header. */
+function takesKeyHeader({ schemes }: Pick<Operation, 'schemes'>): boolean {
+  return schemes.includes('xApiKey');
+}
+
+/** Creates the Bureaus that the callers need. */
 export async function prepare(sql: Sql): Promise<void> {
   for (const [bureauId, state] of [
     ['matrix_one', 'active'],
@@ -114,12 +136,15 @@ export async function prepare(sql: Sql): Promise<void> {
   }
 }
 
-/** Every caller at every operation. Each call has a credential of its own, since some operations end the one that they are called with. */
+/**
+ * Calls every operation as every caller. Each call uses its own credential, since some operations
+ * revoke the one in use.
+ */
 export async function walk(url: string, sql: Sql): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const operation of operations()) {
     for (const caller of callers)
-      findings.push(await ask(url, operation, { caller, authorization: await credentialOf(sql, caller) }));
+      findings.push(await ask(url, operation, { caller, credentials: await credentialsOf(sql, caller) }));
   }
   return findings;
 }
@@ -127,24 +152,24 @@ export async function walk(url: string, sql: Sql): Promise<Finding[]> {
 async function ask(
   url: string,
   operation: Operation,
-  who: { caller: Caller; authorization: string | null },
+  who: { caller: Caller; credentials: Record<string, string> },
 ): Promise<Finding> {
-  const { caller, authorization } = who;
+  const { caller, credentials } = who;
   const gate = new AbortController();
   const answer = await fetch(url + operation.path.replace(/\{\w+\}/g, 'nothing'), {
     method: operation.method,
     headers: {
-      ...(authorization === null ? {} : { authorization }),
+      ...credentials,
       ...(operation.method === 'GET' ? {} : { 'content-type': 'application/json' }),
     },
-    // Nothing that an operation could act upon: a call that is let in is refused for its body, or finds nothing.
+    // An empty body: a caller with access gets a validation error or finds nothing, and changes
+    // nothing.
     ...(operation.method === 'GET' ? {} : { body: '{}' }),
     redirect: 'manual',
     signal: gate.signal,
   });
   const isJson = answer.headers.get('content-type')?.startsWith('application/json') === true;
-  const body = isJson ? ((await answer.json()) as { error?: { code?: string; request_id?: string } }) : {};
-  const code = body.error?.code ?? null;
+  const code = isJson ? codeOf((await answer.json()) as ErrorBody) : null;
   const expected = expectedOf(operation, caller);
   const mismatch = describeMismatch(operation, expected, {
     status: answer.status,
@@ -153,6 +178,16 @@ async function ask(
   });
   gate.abort();
   return { operation, caller, expected, status: answer.status, code, mismatch };
+}
+
+interface ErrorBody {
+  error?: { code?: string | number; details?: { reason?: string }[] };
+}
+
+/** Errors in Google's shape have the status where ours have the code. */
+function codeOf({ error }: ErrorBody): string | null {
+  const code = typeof error?.code === 'number' ? error.details?.[0]?.reason : error?.code;
+  return code ?? null;
 }
 
 function describeMismatch(
@@ -167,7 +202,8 @@ function describeMismatch(
     return status === expected.status && code === expected.code && (status === 401) === (challenge !== null)
       ? null
       : `expected ${expected.status} ${expected.code}`;
-  // Past these checks an operation may still refuse, such as another user's resource, but with a code of its own.
+  // Past these checks an operation may still refuse, for example another user's resource, but with
+  // another code.
   const isAccessCheck = [
     'authentication_required',
     'invalid_token',
@@ -177,7 +213,29 @@ function describeMismatch(
   return isAccessCheck ? 'expected to be let in' : null;
 }
 
-async function credentialOf(sql: Sql, caller: Caller): Promise<string | null> {
+/** The headers of a fresh credential of the caller. */
+export async function credentialsOf(sql: Sql, caller: Caller): Promise<Record<string, string>> {
+  const keyHeader = 'x-api-key';
+  switch (caller) {
+    case 'user by key header':
+      return { [keyHeader]: await userToken(sql, 'matrix_one') };
+    case 'admin by key header':
+      return { [keyHeader]: await adminSession(sql) };
+    case 'two credentials':
+      return {
+        authorization: `Bearer ${await userToken(sql, 'matrix_one')}`,
+        [keyHeader]: await userToken(sql, 'matrix_one'),
+      };
+    default: {
+      const authorization = await credentialOf(sql, caller);
+      return authorization === null ? {} : { authorization };
+    }
+  }
+}
+
+type BearerCaller = Exclude<Caller, 'user by key header' | 'admin by key header' | 'two credentials'>;
+
+async function credentialOf(sql: Sql, caller: BearerCaller): Promise<string | null> {
   switch (caller) {
     case 'none':
       return null;
@@ -252,9 +310,12 @@ const shortNames: Partial<Record<Caller, string>> = {
   'machine with all scopes': 'machine',
   'machine of another Bureau': 'machine 2',
   'machine with unknown scopes': 'no scope',
+  'user by key header': 'user key',
+  'admin by key header': 'admin key',
+  'two credentials': 'both',
 };
 
-/** The table as text: a line an operation, a column a caller. */
+/** The table as text: a line per operation, a column per caller. */
 export function render(findings: readonly Finding[]): string {
   const byOperation = Map.groupBy(findings, ({ operation }) => operation.operationId);
   const width = Math.max(...[...byOperation.keys()].map((operationId) => operationId.length));

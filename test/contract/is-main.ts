@@ -1,4 +1,4 @@
-// Whether a file is what node was started with, or is only imported by another.
+// Whether a file is the program that node runs, or is imported by another.
 import { pathToFileURL } from 'node:url';
 
 export function isMain(moduleUrl: string): boolean {

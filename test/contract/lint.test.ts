@@ -1,5 +1,6 @@
-// Shows of every lint rule of the contract that it speaks on a bad document and is silent on a good one. All samples
-// are linted in one run of the real tool under the project's own redocly.yaml, so a rule that was switched off fails.
+// Tests every lint rule of the contract: it reports a bad document and accepts a good one. All
+// samples are linted in one run of the real tool under the project's redocly.yaml, so a rule that
+// was switched off fails.
 
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -36,7 +37,7 @@ beforeAll(async () => {
   const ours = config
     .replace(/^apis:\n(?: .*\n)+/m, `apis:\n${roots.join('')}`)
     .replace('openapi/rules/plugin.js', path.join(repository, 'openapi/rules/plugin.js'))
-    // The samples are small, so one member without a description is a tenth of a document.
+    // The samples are small: one member without a description is a tenth of a document.
     .replace(/^( {4}(?:gateway|agent|agent-classic): )\d+$/gm, (_line, name: string) => `${name}50`);
   writeFileSync(path.join(folder, 'redocly.yaml'), ours);
   const { stdout, stderr } = await runRedocly(folder, ['lint', '--format=json', '--max-problems=1000']);
@@ -45,7 +46,7 @@ beforeAll(async () => {
     linted.toSorted((a, b) => String(a).localeCompare(String(b))),
     stderr,
   ).toEqual([...samples.keys()].toSorted((a, b) => a.localeCompare(b)));
-  // One JSON document after another, the brace of one against the brace of the next.
+  // Redocly prints one JSON document after another without a separator.
   for (const report of stdout.replaceAll(/^\}\{$/gm, '}\0{').split('\0')) {
     for (const problem of (
       JSON.parse(report) as { problems: (Finding & { location: { source: { ref: string } }[] })[] }
@@ -58,7 +59,7 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A document without a finding; each bad sample is this one with a little changed. */
+/** A document without a finding; each bad sample changes a little of it. */
 function goodFiles(): Files {
   const problem = { $ref: '../../shared/responses/Refused.yaml' };
   return {
@@ -230,7 +231,7 @@ function goodFiles(): Files {
   };
 }
 
-/** A document of the agent without a finding, in the spelling of the agent. */
+/** A document of the agent without a finding, with the agent's member names. */
 function goodAgentFiles(): Files {
   const files = goodFiles();
   files.root = 'openapi/agent/openapi.yaml';
@@ -244,7 +245,7 @@ function goodAgentFiles(): Files {
   ) as Files;
 }
 
-/** Changes one member of a sample, found by file and path; undefined removes it. */
+/** Changes one member of a sample by file and path; undefined removes it. */
 function change(files: Files, file: string, members: (string | number)[], value: Json | undefined): Files {
   let node = files[file] as Record<string | number, Json>;
   for (const member of members.slice(0, -1)) node = node[member] as Record<string | number, Json>;
@@ -254,7 +255,7 @@ function change(files: Files, file: string, members: (string | number)[], value:
   return files;
 }
 
-/** Names a sample while the tests are collected; they are all linted together before the first test runs. */
+/** Registers a sample while tests are collected; one lint run covers all before the first test. */
 function sample(name: string, files: Files): () => Finding[] {
   samples.set(name, files);
   return () => findings.get(name) ?? [];
@@ -328,7 +329,7 @@ describe('townhall/operation-name', () => {
     'name-method',
     withOperationId('bureaus.listBureaus'),
   );
-  test('knows one meaning a verb', async () => {
+  test('gives each verb a meaning of its own', async () => {
     const { verbs } = (await import(path.join(repository, 'openapi/rules/verbs.js'))) as {
       verbs: Record<string, { meaning: string; methods: string[] }>;
     };
@@ -374,9 +375,9 @@ describe('townhall/own-security', () => {
     'security-optional',
     change(goodFiles(), pause, ['post', 'security'], [{}, { adminSession: [] }]),
   );
-  test('lets a credential be optional', () => expect(optional()).toEqual([]));
+  test('accepts an optional credential', () => expect(optional()).toEqual([]));
   const without = sample('security-absent', change(goodFiles(), pause, ['post', 'security'], undefined));
-  test('refuses an operation that does not say who may call it', () => {
+  test('refuses an operation without security', () => {
     expect(without().map((finding) => finding.ruleId)).toContain(rule);
   });
 });
@@ -517,7 +518,7 @@ describe('townhall/event-union', () => {
       true,
     ),
   );
-  test('lets a foreign format stream what it does', () => expect(foreign()).toEqual([]));
+  test('accepts any stream of a foreign format', () => expect(foreign()).toEqual([]));
 });
 
 describe('townhall/wire-names', () => {
@@ -602,9 +603,9 @@ describe('townhall/union-members', () => {
     change(goodFiles(), union, ['discriminator', 'mapping', 'paused'], './BureauOther.yaml'),
   );
   const alternatives = sample('union-exclusive', exclusiveFiles());
-  test('lets objects stand together that exclude each other', () => expect(alternatives()).toEqual([]));
+  test('accepts mutually exclusive objects in a union', () => expect(alternatives()).toEqual([]));
   const open = sample('union-open', openFiles());
-  test('lets one object of a union take other tags', () => expect(open()).toEqual([]));
+  test('accepts one object with other tags in a union', () => expect(open()).toEqual([]));
   refuses(
     'refuses a second object without a tag',
     rule,

@@ -1,4 +1,5 @@
-// The gate of the contract: what breaks a client of the released documents needs a higher major version.
+// The gate of the contract: a change that breaks clients of the released documents needs a higher
+// major version.
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -30,7 +31,7 @@ function gate(...parameters: string[]) {
   return runNode(script, ['--contract', contract, '--released', released, ...parameters], { cwd: root });
 }
 
-/** Runs the gate over a contract that was changed, then takes the change back. */
+/** Runs the gate on a changed contract, then restores it. */
 async function gateWith(change: (document: Contract) => void) {
   const file = path.join(contract, 'gateway/bundle.json');
   const text = readFileSync(file, 'utf8');
@@ -51,13 +52,13 @@ describe('the contract against its release', () => {
     expect(code).toBe(0);
   });
 
-  test('fails when an operation is gone', { timeout: 240_000 }, async () => {
+  test('fails for a removed operation', { timeout: 240_000 }, async () => {
     const { code, stderr } = await gateWith(({ paths }) => delete paths['/v1/ai/models']);
     expect(stderr).toMatch(/needs a higher major version/);
     expect(code).toBe(1);
   });
 
-  test('fails when a call needs what it did not need before', { timeout: 240_000 }, async () => {
+  test('fails for a new requirement of a call', { timeout: 240_000 }, async () => {
     const { code } = await gateWith(({ paths }) => {
       const operation = paths['/v1/ai/models']?.['get'];
       if (operation)
@@ -69,7 +70,7 @@ describe('the contract against its release', () => {
     expect(code).toBe(1);
   });
 
-  test('passes with something more', { timeout: 240_000 }, async () => {
+  test('passes with an addition', { timeout: 240_000 }, async () => {
     const { code, stdout } = await gateWith(({ paths }) => {
       const health = paths['/health']?.['get'];
       if (health) paths['/v1/more'] = { get: { ...health, operationId: 'directory.getMore' } };
@@ -93,7 +94,7 @@ describe('the contract against its release', () => {
     expect(code).toBe(0);
   });
 
-  test('lets a new major version break, and nothing less', { timeout: 240_000 }, async () => {
+  test('accepts a breaking change only with a new major version', { timeout: 240_000 }, async () => {
     const breakAs = (version: string) =>
       gateWith((document) => {
         document.info.version = version;
@@ -103,7 +104,7 @@ describe('the contract against its release', () => {
     expect((await breakAs('1.0.0')).code).toBe(0);
   });
 
-  test('is held to the documents in the repository', { timeout: 240_000 }, async () => {
+  test('reads the documents in the repository', { timeout: 240_000 }, async () => {
     const { code, stdout, stderr } = await runNode(script, [], { cwd: root });
     expect(stdout + stderr).toMatch(/gateway: .*0 breaking/);
     expect(code).toBe(0);

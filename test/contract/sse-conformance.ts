@@ -1,6 +1,7 @@
-// Whether an event stream keeps its promises: node test/contract/sse-conformance.ts URL TOKEN
-// It makes a session, prompts it, and reads its events in every way that the contract names. Any server can be asked;
-// it knows nothing of ours but the contract. Prints a line a promise and exits 1 when one is broken.
+// Checks an event stream against the contract: node test/contract/sse-conformance.ts URL TOKEN
+// It creates a session, prompts it, and reads its events in every way that the contract names. It
+// works against any server that has the contract. Prints a line per check and exits 1 when one
+// fails.
 import { isMain } from './is-main.ts';
 
 interface Frame {
@@ -13,7 +14,7 @@ interface EventConnection {
   status: number;
   headers: Headers;
   text(): string;
-  /** Reads until the predicate holds, the stream ends or the time is over. */
+  /** Reads until the predicate is true, the stream ends or the time is over. */
   until(predicate: (text: string) => boolean): Promise<void>;
   close(): void;
   ended(): boolean;
@@ -66,7 +67,7 @@ export async function checkEventStream(
             text += chunk.value;
           }
         } catch {
-          // Aborted, by its time or by its reader.
+          // Aborted by its deadline or by its reader.
         } finally {
           clearTimeout(deadline);
         }

@@ -1,5 +1,5 @@
-// The links of the contract: each one leads to an operation of the same document and takes what that one needs from a
-// member that the answer has.
+// The links of the contract: each leads to an operation of the same document and takes its
+// parameters from members of the answer.
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';

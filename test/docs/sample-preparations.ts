@@ -1,11 +1,13 @@
-// What has to exist before a sample can succeed, and which of its example values stand for that. An operation that is
-// not listed needs nothing. Every call of a preparation makes something new, so samples do not depend on each other.
+// Preparations that samples need, and the example values that they replace. An unlisted operation
+// needs none. Every call of a preparation creates new data, so samples do not depend on each other.
 import { randomUUID } from 'node:crypto';
 import type { AcceptedJob } from '@townhall/gateway';
 import { expect } from 'vitest';
 import { administratorPassword, type SampleServers } from './sample-servers.ts';
 
-/** Texts of the sample to what stands there in this run; `tokens` replaces environment variables. */
+/**
+ * Texts of the sample and their replacements in this run; `tokens` replaces environment variables.
+ */
 export interface Preparation {
   replace?: Readonly<Record<string, string>>;
   tokens?: Readonly<Record<string, string>>;
@@ -26,6 +28,7 @@ const example = {
   run: 'run_01jd6zv0c5e9fsr8m2w4x1k7qb',
   queueItem: 'qit_01jd6zv0c5e9fsr8m2w4x1k7qe',
   approval: 'apr_01jd6zv0c5e9fsr8m2w4x1k7qf',
+  permission: 'prm_01jd6zv0c5e9fsr8m2w4x1k7qh',
   media: 'med_01jd6zv0c5e9fsr8m2w4x1k7qb',
   signature: '0mS2nJrYqZ3bB5i9cW1vKx7uLd4Hf8TgQeAaPoRtUyE',
   email: 'ada@example.com',
@@ -56,7 +59,7 @@ async function register({ gateway, mailbox }: SampleServers) {
   return { email, verification_id, code };
 }
 
-/** The address of a registered user of the Bureau `shop`. */
+/** Registers a user of the Bureau `shop`; returns the address. */
 export async function newAccount(servers: SampleServers): Promise<string> {
   const { email, verification_id, code } = await register(servers);
   await servers.gateway.guest.accounts.verifyEmail({ verification_id, code });
@@ -90,6 +93,11 @@ const withCity: Prepare = async ({ gateway }) => {
     version: '1.4.2',
   });
   return {};
+};
+
+const withPermission: Prepare = async (_servers, { client }) => {
+  const { permissionId } = await client.permissions.create({ tool: `tool-${randomUUID()}`, effect: 'ask' });
+  return { replace: { [example.permission]: permissionId } };
 };
 
 async function startImage({ gateway }: SampleServers): Promise<string> {
@@ -152,7 +160,7 @@ const withApproval: Prepare = async (servers, agent) => {
   return { replace: { ...replace, [example.approval]: (await pending())?.approvalId ?? '' } };
 };
 
-/** By document and operationId, both variants of the agent as `agent`. */
+/** By document and operationId; `agent` stands for both variants. */
 export const preparations: Readonly<Record<string, Prepare>> = {
   'gateway/accounts.continueLogin': async (servers) => ({
     replace: {
@@ -221,7 +229,7 @@ export const preparations: Readonly<Record<string, Prepare>> = {
     await gateway.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'a key for tests' });
     return {};
   },
-  // The sample moves `acme` elsewhere, and other samples call it.
+  // The sample changes the base URL of `acme`, which other samples call.
   'gateway/env.importVariables': async ({ provider }) => ({
     replace: { 'https://acme.example/v1': provider.url },
   }),
@@ -252,5 +260,7 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   'agent/sessions.removeQueueItem': withQueueItem,
   'agent/sessions.listApprovals': withApproval,
   'agent/sessions.decideApproval': withApproval,
+  'agent/permissions.create': withSession,
+  'agent/permissions.remove': withPermission,
   'agent/sessions.fork': withRun,
 };

@@ -1,5 +1,6 @@
-// The servers that the code samples of the contract run against: a gateway and an agent of each variant with all that
-// the examples name: a Bureau `shop`, models of `acme`, two payment providers, a mailbox, the service `notes`.
+// The servers for the code samples of the contract: a gateway and an agent of each variant with
+// everything that the examples name: a Bureau `shop`, models of `acme`, two payment providers, a
+// mailbox, the service `notes`.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,6 +1,7 @@
-// The operations of the three documents with their code samples, as they are published.
+// The operations of the three documents with their published code samples.
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
+import { isAlias } from '../../scripts/generate/aliases.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
 import type { CodeSample, SampledOperation } from '../../scripts/generate/samples.ts';
 import { surfaces } from '../../scripts/generate/surfaces.ts';
@@ -15,7 +16,8 @@ export function sampledOperations(): SampledOperationEntry[] {
   return surfaces.flatMap(({ name }) => {
     const file = path.join(import.meta.dirname, '../../src/contract', name, 'bundle.json');
     const document = JSON.parse(readFileSync(file, 'utf8')) as Document;
-    return operationsOf(document).map(({ id, operation }) => ({
+    const originals = operationsOf(document).filter(({ operation }) => !isAlias(operation));
+    return originals.map(({ id, operation }) => ({
       surface: name,
       id,
       samples: (operation as SampledOperation)['x-codeSamples'] ?? [],

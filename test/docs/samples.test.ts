@@ -1,4 +1,4 @@
-// The code samples of the contract as text: there is one for each operation and language, and each one compiles.
+// The code samples of the contract as text: one for each operation and language, and each compiles.
 // test/docs/samples-run.test.ts runs them.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -49,7 +49,7 @@ describe('x-codeSamples', () => {
     expect(output.toString()).toBe('compiled\n');
   });
 
-  test('read a token from the environment and hold none', () => {
+  test('read a token from the environment and contain none', () => {
     for (const { place, source } of samples) {
       expect(source, place).not.toMatch(/th_(?:usr|adm|agt)_/);
       if (/Authorization/.test(source)) expect(source, place).toMatch(/TOWNHALL_(?:\w+_)?TOKEN/);
@@ -116,7 +116,7 @@ with urllib.request.urlopen(request) as response:
     });
   });
 
-  test('quote what a shell and a string would read otherwise', () => {
+  test('quote characters that a shell or a string would interpret', () => {
     const text = `it's "one" $HOME \\ line\nnext`;
     const { curl = '', Python = '', TypeScript = '' } = render({ text });
     const [, body = ''] = /-d ([\s\S]+)$/.exec(curl) ?? [];
@@ -127,7 +127,7 @@ with urllib.request.urlopen(request) as response:
     expect(TypeScript).toContain(`'it\\'s "one" $HOME \\\\ line\\nnext'`);
   });
 
-  test('take a handwritten file instead of a rendered one', () => {
+  test('use a handwritten file instead of a rendered one', () => {
     const own = '// Why.\n// #region sample\nconsole.log(1);\n// #endregion\n';
     expect(render({}, { 'things-create-thing.ts': own })).toMatchObject({
       TypeScript: 'console.log(1);',

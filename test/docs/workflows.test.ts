@@ -1,5 +1,6 @@
-// The workflow documents of openapi/, run by a tool that knows only the contract. test/contract/first-five-minutes.test.ts
-// runs the one for the local edition; these need a payment provider, a mailbox or a model that calls a tool.
+// The workflow documents of openapi/, run by a tool that knows only the contract.
+// test/contract/first-five-minutes.test.ts runs the one for the local edition; these need a payment
+// provider, a mailbox or a model that calls a tool.
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -21,7 +22,7 @@ type Inputs = Record<string, string>;
 const userToken = (): Inputs => ({ userToken: servers.gateway.userToken });
 const agentToken = (): Inputs => ({ agentToken: servers.agents.current.token });
 
-/** The inputs of each document, and what happens outside of the contract meanwhile. */
+/** The inputs of each document, and the steps outside of the contract that run meanwhile. */
 const workflows: Record<string, { inputs: () => Inputs | Promise<Inputs>; beside?: () => Promise<void> }> = {
   'approvals.arazzo.yaml': { inputs: () => ({ ...agentToken(), instruction: 'Act now' }) },
   'buy-credits.arazzo.yaml': { inputs: userToken, beside: () => payCheckout() },
@@ -43,7 +44,7 @@ const workflows: Record<string, { inputs: () => Inputs | Promise<Inputs>; beside
   'media-jobs.arazzo.yaml': { inputs: userToken },
 };
 
-/** The person opens the checkout and pays; the provider then says so. */
+/** Pays in the checkout page; the provider then sends its webhook. */
 async function payCheckout(): Promise<void> {
   await expect.poll(() => servers.stripe.sessions.size).toBeGreaterThan(0);
   const [session] = [...servers.stripe.sessions.values()];

@@ -1,5 +1,6 @@
-// Drops the connection of an event stream at a random byte, fifty times during one turn, and joins again:
-// node test/fault-injection/agent-connection.ts [SEED]. The union of what came has to be the whole log, in order, each once.
+// Drops the connection of an event stream at a random byte, fifty times during one turn, and
+// reconnects: node test/fault-injection/agent-connection.ts [SEED]. The received events together
+// must be the whole log, in order and each once.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request, type IncomingMessage } from 'node:http';
 import { once } from 'node:events';

@@ -2,9 +2,9 @@
 //
 //   node test/fault-injection/agent-kill.ts [SEED] [--kills=20] [--postgres]
 //
-// With --postgres it has a server of our own and a lease of half a second, which counts into the time of going on.
-// Each accepted item has to have run once or to be reported interrupted, at most 250 ms of text may be lost, no finished
-// tool call may run again, and the queue has to go on within two seconds.
+// With --postgres it has a server of our own and a lease of half a second, which counts into the time
+// of going on. Each accepted item has to have run once or to be reported interrupted, at most 250 ms of
+// text may be lost, no finished tool call may run again, and the queue has to go on within two seconds.
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -54,7 +54,7 @@ try {
     startsMs.push(agent.startedInMs);
     const readyMs = performance.now();
     const next = createAgentClient({ baseUrl: agent.url, token: agent.token });
-    // What runs now was begun by this process; the process before has left nothing open, or not for long.
+    // A run that still runs and started before the kill was left behind by the killed process.
     const isLeftBehind = async () => {
       for (const { sessionId, runId } of accepted.values()) {
         const { status, startedAt } = await next.sessions.getRun({ sessionId, runId });
@@ -110,8 +110,8 @@ try {
     const run = await client.sessions.getRun({ sessionId, runId });
     outcomes[run.status] = (outcomes[run.status] ?? 0) + 1;
     if (run.status !== 'completed' && run.status !== 'interrupted') failures.push(`${name} is ${run.status}`);
-    const answers = gateway.asked.filter((prompt) => prompt === name).length;
-    const tools = gateway.asked.filter((prompt) => prompt === `${name} tool`).length;
+    const answers = gateway.prompts.filter((prompt) => prompt === name).length;
+    const tools = gateway.prompts.filter((prompt) => prompt === `${name} tool`).length;
     if (answers > 1 || tools > 1) failures.push(`${name} was run more than once`);
     if (
       run.status === 'completed' &&

@@ -1,5 +1,5 @@
-// What the fault scripts share: chance from a seed, a model that answers as its prompt says, and an agent that is a
-// process of its own, started as its command starts it.
+// Shared by the fault scripts of the agent: seeded random numbers, a model whose prompt sets the
+// answer, and an agent in its own process, started like the command.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -25,16 +25,16 @@ export function readSeed(): number {
 
 export interface SpeakingGateway {
   url: string;
-  /** The prompts that were asked, by what they were called. */
-  asked: string[];
+  /** The received prompts, in order; `<name> tool` for one answered with a tool call. */
+  prompts: string[];
   /** Pieces of text that have been sent, by the prompt, with the time. */
   sent: Map<string, { text: string; atMs: number }[]>;
   close(): Promise<void>;
 }
 
 /**
- * A gateway whose model says `chunks` pieces with `gapMs` between them. A prompt that holds `WRITE:name` first has a file
- * of that name written.
+ * A gateway whose model says `chunks` pieces with `gapMs` between them. A prompt
+ * that holds `WRITE:name` first has a file of that name written.
  */
 export async function speakingGateway({
   chunks,
@@ -92,7 +92,7 @@ export async function speakingGateway({
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked: prompts,
+    prompts,
     sent: sentPieces,
     async close() {
       server.closeAllConnections();
@@ -110,7 +110,10 @@ export interface AgentProcess {
   kill(): Promise<void>;
 }
 
-/** On the embedded database, or on the PostgreSQL at `databaseUrl`, where a replica is given up after `leaseMs`. */
+/**
+ * On the embedded database, or on the PostgreSQL at `databaseUrl`, where a replica
+ * is given up after `leaseMs`.
+ */
 export async function startAgentProcess(
   dataDir: string,
   gatewayUrl: string,

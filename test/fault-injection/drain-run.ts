@@ -1,5 +1,5 @@
-// A gateway in a process of its own with many paid streams open, some of which could go on for longer than it waits; then
-// SIGTERM, and what became of everything. The figures are facts; `brokenPromises` holds them to what is promised.
+// Sends SIGTERM to a gateway with many paid streams open, some longer than its drain time, and
+// reports the outcome of each. `brokenPromises` lists what the result violates.
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -15,29 +15,29 @@ import { startProvider } from '../support/provider.ts';
 
 export interface DrainOptions {
   streams: number;
-  /** So many of them would go on for longer than the gateway waits. */
+  /** The number of streams that run longer than the gateway waits. */
   long: number;
-  /** What the others take, and those. */
+  /** Duration of the short streams, and of the long ones below. */
   shortMs: number;
   longMs: number;
-  /** How long the gateway lets streams run. */
+  /** The gateway's drain time. */
   drainMs: number;
-  /** How much longer everything may take on a machine that has other work too. */
+  /** Extra time for a busy machine. */
   toleranceMs?: number;
-  /** A database of its own; a folder of its own when absent. */
+  /** Absent: an embedded database in a new folder. */
   database?: ConnectOptions;
 }
 
 export interface Drained {
   streams: number;
-  /** That came to their own end. */
+  /** Streams that ran to their own end. */
   whole: number;
-  /** That were told that the server is draining. */
+  /** Streams that ended with the `draining` error. */
   endedByRule: number;
   refusedMs: number;
   endedMs: number;
   code: number | string | null;
-  /** Of usage, one a stream. */
+  /** Usage records; one a stream is expected. */
   records: number;
   charged: number;
   openHolds: number;
@@ -152,14 +152,14 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
   }
 }
 
-/** What was promised and is not so. */
+/** The violations of a result, as texts. */
 export function brokenPromises(result: Drained, { long, drainMs, toleranceMs = 0 }: DrainOptions): string[] {
   const { streams, whole, endedByRule, refusedMs, endedMs, code, records, charged, openHolds, ledgerCode } =
     result;
   const promises: [boolean, string][] = [
     [refusedMs <= 1_000 + toleranceMs, `new work was refused after ${refusedMs} ms`],
     [code === 0, `the process ended with ${code}`],
-    // Its settlements and the closing of its services come after the streams.
+    // Settlements and the closing of services follow the streams.
     [endedMs <= drainMs + 5_000 + toleranceMs, `the process ended after ${endedMs} ms`],
     [whole + endedByRule === streams, `${streams - whole - endedByRule} streams were cut in silence`],
     [whole === streams - long, `${whole} streams came to their own end, and ${streams - long} could`],
@@ -197,7 +197,7 @@ async function userToken(baseUrl: string): Promise<string> {
   return (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token;
 }
 
-/** Resolves when the answer is over, however it ended. */
+/** Resolves when the answer has ended in any way. */
 function readStream(
   url: string,
   { token, model }: { token: string; model: string },
@@ -224,7 +224,7 @@ function readStream(
   });
 }
 
-/** When a fresh connection was first turned away. */
+/** Milliseconds until a new connection is first refused. */
 async function untilRefused(url: string): Promise<number> {
   const { port, hostname } = new URL(url);
   const lateMs = performance.now() + 10_000;

@@ -1,10 +1,10 @@
-// The end of a gateway that is asked to stop while it streams; drain.ts does the same with a hundred streams.
+// SIGTERM to a gateway with open streams; drain.ts does the same with a hundred streams.
 import { expect, test } from 'vitest';
 import { makeDatabase } from '../support/databases.ts';
 import { brokenPromises, drainUnderStreams } from './drain-run.ts';
 
 test(
-  'SIGTERM with open streams: new work is refused, each stream ends whole or by the rule, all is settled, exit 0',
+  'SIGTERM refuses new work, ends each stream, settles all and exits with 0',
   { timeout: 240_000 },
   async () => {
     const place = await makeDatabase({ isEmpty: true });

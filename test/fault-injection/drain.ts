@@ -1,7 +1,9 @@
-// SIGTERM while many streams run: new work is refused within a second, every stream comes to its own end or to the end
-// that the rules give it, everything is settled, and the process ends with 0 within 30 seconds.
+// SIGTERM while many streams run: new work is refused within a second, every stream ends by itself
+// or with the `draining` error, everything is settled, and the process exits with 0 within 30
+// seconds.
 //
-//   node test/fault-injection/drain.ts [--streams 100] [--long 20] [--short-ms 10000] [--long-ms 120000] [--drain-ms 25000]
+//   node test/fault-injection/drain.ts [--streams 100] [--long 20] [--short-ms 10000] [--long-ms
+//   120000] [--drain-ms 25000]
 import { parseArgs } from 'node:util';
 import { brokenPromises, drainUnderStreams } from './drain-run.ts';
 

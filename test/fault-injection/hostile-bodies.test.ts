@@ -1,10 +1,12 @@
-// Every operation with a few hostile bodies at its own limit, on both servers; hostile-bodies.ts has all of them.
+// A few hostile bodies at each operation's own size limit, on both servers; hostile-bodies.ts runs
+// all of them.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startWatchedServers, type WatchedServers } from '../support/watched-servers.ts';
 import { bodiesFor, type HostileOperation, hostileOperations, measure } from './hostile-run.ts';
 
-// On a quiet machine no body holds a loop for 50 ms. These runs share their cores with other tests, and the processor
-// time of one is counted in steps of 4 ms, so three times as much fails; what is superlinear takes seconds.
+// On an idle machine no body blocks an event loop for 50 ms. These runs share their cores with
+// other tests, and processor time is counted in steps of 4 ms, so the limit is three times as much.
+// Superlinear work takes seconds.
 const limitMs = 150;
 
 describe('the event loop', () => {
@@ -15,7 +17,7 @@ describe('the event loop', () => {
   });
   afterAll(() => servers?.close());
 
-  test('is seen to be held', async () => {
+  test('is seen to be blocked', async () => {
     for (const server of [servers.gateway, servers.agent]) {
       await server.reset();
       await server.hold(2 * limitMs);
@@ -24,7 +26,7 @@ describe('the event loop', () => {
   });
 
   test.each(hostileOperations().map((operation) => [operation.operationId, operation] as const))(
-    'of %s is never held for long',
+    'of %s is never blocked for long',
     { timeout: 120_000 },
     async (_, operation) => {
       for (const body of sampleOf(operation)) {
@@ -35,14 +37,15 @@ describe('the event loop', () => {
   );
 });
 
-// Each class has been slow somewhere. What the parser and the validator do is common to all operations, so those of up
-// to 1 MiB have two bodies; a large text reaches what an operation does itself.
+// Each class was slow somewhere. Parser and validator are common to all operations, so operations
+// of up to 1 MiB get two bodies. Larger ones also get a large text, which reaches the operation's
+// own code.
 const commonBodies = ['root: objects of many shapes'];
 const smallClasses = ['quotes'];
 const largeClasses = ['quotes', 'accents and <file', 'many items', 'nesting'];
 const formBodies = ['form: boundaries that are none', 'form: many parts', 'form: &'];
 
-/** One body of each class, so that the test takes a minute; the program has all of them. */
+/** One body of each class keeps the test at a minute; the program runs all of them. */
 function sampleOf(operation: HostileOperation): ReturnType<typeof bodiesFor> {
   const classes = operation.maxBytes > 1024 * 1024 ? largeClasses : smallClasses;
   const last = new Map<string, string>();
@@ -54,7 +57,7 @@ function sampleOf(operation: HostileOperation): ReturnType<typeof bodiesFor> {
   return bodiesFor(operation, { few: true, only: (name) => bodies.has(name) });
 }
 
-/** Visits the names and builds none of the bodies. */
+/** Visits the names without building the bodies. */
 function bodyNames(operation: HostileOperation, visit: (name: string) => void): void {
   bodiesFor(operation, {
     few: true,

@@ -1,7 +1,9 @@
-// How long the event loop of each server is held by hostile bodies, for every operation that takes one, at its own limit.
-// Prints a table and writes it to build/hostile-bodies.txt; ends with 1 when a hold is longer than the limit.
+// How long hostile bodies block the event loop of each server, for every operation with a body, at
+// its own size limit. Prints a table and writes it to build/hostile-bodies.txt; exits 1 when a
+// block exceeds the limit.
 //
-//   node_modules/.bin/node test/fault-injection/hostile-bodies.ts [--operation ID] [--body TEXT] [--runs 5] [--limit-ms 50] [--few] [--profile]
+//   node_modules/.bin/node test/fault-injection/hostile-bodies.ts [--operation ID] [--body TEXT]
+//   [--runs 5] [--limit-ms 50] [--few] [--profile]
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';

@@ -1,5 +1,6 @@
-// Hostile bodies for an operation, made out of the examples that the contract has for it: as large as the operation
-// takes, and valid as far as possible, so that they reach the code behind the validator.
+// Builds hostile bodies for an operation from the examples of the contract: as large as the
+// operation accepts, and valid as far as possible, so that they reach the code behind the
+// validator.
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
@@ -10,13 +11,13 @@ export interface HostileBody {
 
 interface Filler {
   name: string;
-  /** As it stands in the source of a JSON text. */
+  /** As written in the source of a JSON text. */
   unit: string;
-  /** Once, before the units. */
+  /** Written once, before the units. */
   head?: string;
 }
 
-/** What superlinear scanners of text stumble over. */
+/** Texts that make superlinear text scanners slow. */
 const texts: readonly Filler[] = [
   { name: 'letters', unit: 'a' },
   { name: 'spaces', unit: ' ' },
@@ -46,7 +47,7 @@ const texts: readonly Filler[] = [
   { name: 'fences', unit: '```\\n' },
 ];
 
-// Members whose texts choose what is done; another text ends the call at once.
+// Members whose values select the action; another text would end the call at once.
 const choosing = new Set([
   'model',
   'role',
@@ -65,15 +66,17 @@ const choosing = new Set([
 const marker = '\u0001hostile\u0001';
 
 export interface HostileOptions {
-  /** One body of each class in place of all. */
+  /** Only one body of each class. */
   few?: boolean;
-  /** Whether a body of this name is built; all of them where it is absent. Building takes longer than sending. */
+  /**
+   * Selects bodies by name; all of them without it. Building a body takes longer than sending it.
+   */
   only?: (name: string) => boolean;
-  /** The most bytes of texts by the name of their member, where the operation takes less than in its whole body. */
+  /** Maximum bytes of a text by member name, where an operation allows less than its body limit. */
   mostBytes?: Readonly<Record<string, number>>;
 }
 
-/** At most `maxBytes` each. */
+/** Bodies of at most `maxBytes` each. */
 export function hostileBodies(
   examples: readonly Json[],
   maxBytes: number,
@@ -92,7 +95,10 @@ export function hostileBodies(
   return bodies.filter(({ bytes }) => bytes.byteLength <= maxBytes);
 }
 
-/** A body whose number of values is the same whatever the operation is, in a member that the operation may not have. */
+/**
+ * Bodies with a fixed number of values for every operation, in a member that the operation may
+ * lack.
+ */
 function hostileRoots(
   example: Json,
   maxBytes: number,
@@ -197,7 +203,7 @@ function hostileMembers(
     ({ value, path }) => typeof value === 'string' && !choosing.has(String(path.at(-1))),
   );
   for (const [index, { path }] of longs.entries()) {
-    // All fillers in the first place; of the others those that have been slow somewhere.
+    // The first position gets all fillers; the others get those that were slow somewhere.
     const selection =
       few || index > 0
         ? texts.filter(({ name }) =>
@@ -247,14 +253,16 @@ function hostileMembers(
   return bodies;
 }
 
-/** So many units that they fit the room as they are written, and `most` bytes as they are read. */
+/** As many units as fit: `room` bytes as written, and `most` bytes as parsed. */
 function textOf({ unit, head = '' }: Filler, room: number, most: number): string {
   const readBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
   const remaining = room - head.length;
   return `"${head}${unit.repeat(Math.min(Math.floor(remaining / Buffer.byteLength(unit)), Math.floor((most - head.length) / readBytes)))}"`;
 }
 
-/** As many as the parser takes, of which each quote and each bracket may be a part. */
+/**
+ * As many items as the parser accepts; each bracket and each pair of quotes counts as one value.
+ */
 function mostItems(items: readonly string[]): number {
   const parts =
     items.reduce(
@@ -283,7 +291,7 @@ function dotted(path: readonly (string | number)[]): string {
   return path.length === 0 ? 'body' : path.join('.');
 }
 
-/** The example with something else at the path; `write` is told how many bytes there is room for. */
+/** The example with another value at the path; `write` gets the number of bytes left. */
 function filled(
   example: Json,
   path: readonly (string | number)[],
@@ -314,7 +322,7 @@ function withMembers(example: Json, members: string): Buffer {
   return Buffer.from(`${text.slice(0, -1)}${text === '{}' ? '' : ','}${members}}`);
 }
 
-/** Items with commas between them, as many as there is room for. */
+/** Comma-separated items, as many as there is room for. */
 function numbered(item: (index: number) => string, room: number, most = Number.POSITIVE_INFINITY): string {
   const items: string[] = [];
   for (let size = 0, index = 0; index < most; index += 1) {

@@ -1,5 +1,5 @@
-// Sends hostile bodies to every operation that takes one, and measures how long the server's event loop is held.
-// hostile-bodies.ts prints what comes of it, hostile-bodies.test.ts holds a part of it to the limit.
+// Sends hostile bodies to every operation with a body and measures how long the server's event loop
+// is blocked. hostile-bodies.ts prints the results; hostile-bodies.test.ts checks a part of them.
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -25,11 +25,11 @@ export interface Measurement {
   bytes: number;
   status: number;
   /**
-   * The longest hold of the event loop: the median over the runs, in milliseconds of its thread's processor time, as they
-   * would be on a quiet machine.
+   * The longest block of the event loop: the median over the runs, in milliseconds of its thread's
+   * processor time, scaled to an idle machine.
    */
   holdMs: number;
-  /** The same by the clock. */
+  /** The same by wall clock. */
   clockMs: number;
   runs: number;
 }
@@ -49,12 +49,12 @@ interface Declared {
   'x-max-body-bytes'?: number;
 }
 
-// The reference work of loop-watch.ts, on two quiet cores of 2026. Threads that share a core and its caches take up to
-// three times as much processor time for it.
+// The reference work of loop-watch.ts on two idle cores of 2026. Threads that share a core and its
+// caches take up to three times as much processor time for it.
 const quietReferenceMs = 4;
 const defaultMaxBytes = 256 * 1024;
 
-/** Those of both servers. */
+/** The operations of both servers. */
 export function hostileOperations(): HostileOperation[] {
   return (['gateway', 'agent'] as const).flatMap((surface) => {
     const document = JSON.parse(
@@ -99,7 +99,7 @@ function headersOf(parameters: readonly Parameter[]): Record<string, string> {
     if (place === 'header' && name.toLowerCase() === 'ai-language-model-id')
       headers['ai-language-model-id'] = 'acme/ok';
   }
-  // A new one for each call; it has the body digested.
+  // A new key for each call; with a key the server also digests the body.
   if (parameters.some(({ name }) => name.toLowerCase() === 'idempotency-key'))
     headers['idempotency-key'] = '';
   return headers;
@@ -163,7 +163,10 @@ const modelTools = [
 ];
 const models = ['acme/ok', 'anthropic/ok', 'google/ok'];
 
-/** Calls that a provider answers, beside the contract's examples, of which many name models of this program. */
+/**
+ * Calls that the scripted provider answers, beside the contract's examples, many of which name
+ * models that are not here.
+ */
 const providerExamples: Readonly<Record<string, Json[]>> = {
   'ai.createChatCompletion': models.map((model) => ({ model, messages: chatMessages, tools: chatTools })),
   'ai.generateText': models.map((model) => ({
@@ -226,10 +229,10 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
   ],
 };
 
-// An input's own text, and what its attachments may have in all.
+// The limits of an input's own text and of all its attachments together.
 const agentTexts = { instructions: 2 * 1024 * 1024, text: 2 * 1024 * 1024, content: 8 * 1024 * 1024 };
 
-/** What is sent to the operation, as large as it takes. */
+/** The bodies for the operation, as large as it accepts. */
 export function bodiesFor(
   { surface, maxBytes, mediaTypes, examples }: HostileOperation,
   options: Pick<HostileOptions, 'few' | 'only'> = {},
@@ -278,7 +281,7 @@ function hostileQueries(maxBytes: number): HostileBody[] {
   }));
 }
 
-/** Sends the body once, and gives the functions of the server in which it spent the most time. */
+/** Sends the body once and returns the functions in which the server spent the most time. */
 export async function profile(
   servers: WatchedServers,
   operation: HostileOperation,
@@ -293,7 +296,10 @@ export async function profile(
   return server.profiled();
 }
 
-/** Sends the body to an idle server until `limitMs` is kept clearly once, or `runs` times, and takes the median. */
+/**
+ * Sends the body to an idle server up to `runs` times, or until one run is clearly below `limitMs`;
+ * takes the median.
+ */
 export async function measure(
   servers: WatchedServers,
   operation: HostileOperation,
@@ -307,7 +313,7 @@ export async function measure(
   for (let run = 0; run < runs; run += 1) {
     const path = await pathOf(server, operation);
     servers.provider.reset();
-    // The run before has left the server idle, but for the making of a session.
+    // The previous run left the server idle, except for creating a session.
     if (path !== operation.path) await server.settled();
     await server.reset();
     status = await send(server, operation, { path, ...body });
@@ -332,7 +338,7 @@ function median(values: readonly number[]): number {
   return [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] as number;
 }
 
-/** With a session of its own, so that no history grows from one body to the next. */
+/** A session of its own for each body, so that no history grows between them. */
 async function pathOf(server: WatchedServer, { path }: HostileOperation): Promise<string> {
   if (!path.includes('{sessionId}')) return path;
   const answer = await fetch(`${server.url}/api/sdk/sessions`, {
@@ -346,7 +352,7 @@ async function pathOf(server: WatchedServer, { path }: HostileOperation): Promis
   return path.replace('{sessionId}', encodeURIComponent(sessionId));
 }
 
-/** The status, once the whole answer is there; 0 where the server ends the connection first. */
+/** The status once the answer is complete; 0 when the server closes the connection first. */
 function send(
   server: WatchedServer,
   { method, headers, scheme }: HostileOperation,

@@ -1,10 +1,11 @@
-// Money while everything dies: gateways on one PostgreSQL under load, one of them killed every 150 to 550 ms, and the
-// database stopped without a goodbye now and then. Every acknowledged charge must be in the ledger, once; a call without an
-// acknowledgement is charged at most its bound; and the gateway that is left gives all credits back. Exits 1 otherwise.
-// A worker stands for a gateway and its provider: what it acknowledges is what a client was told.
+// Gateways on one PostgreSQL under load, while one of them is killed every 150 to 550 ms and the
+// database is stopped at random without a shutdown. Every acknowledged charge must be in the ledger
+// once; a call without an acknowledgement is charged at most its bound; and the last gateway gives
+// all credits back. Exits 1 otherwise. A worker stands for a gateway and its provider: its
+// acknowledgements stand for the answers to clients.
 //
-//   node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40] [STOPS=5] [GATEWAYS=2]
-//   FAULTS_ENGINE=embedded node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40]     one process on the embedded engine
+//  node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40] [STOPS=5] [GATEWAYS=2]
+//  FAULTS_ENGINE=embedded node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40]  # one process, embedded engine
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -19,11 +20,12 @@ import { migrateAll, silentLog } from '../support/template.ts';
 import { facts, openLedger, type WorkerPlace } from './ledger-worker.ts';
 
 const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
-// Allotments of a process without a journal are taken back a minute after its end, in a round that comes once a minute.
+// A process without a journal has its allotments taken back a minute after its end, in a round that
+// runs once a minute.
 const boundMs = 150_000;
 const boundCredits = 100;
 
-/** What a worker tells: a call that it sends, and what it acknowledged. */
+/** A worker's messages: calls that it sends, and charges that it acknowledged. */
 type Told =
   | { kind: 'sent' | 'acknowledged'; requestId: string; credits: number }
   | { kind: 'refused'; code: string };
@@ -32,7 +34,7 @@ if (process.argv[2] === 'work')
   await work(JSON.parse(process.argv[3] ?? '{}') as WorkerPlace & { userIds: string[] });
 else await run();
 
-/** Calls without an end, twenty at a time; it is killed. */
+/** Makes twenty calls at a time until it is killed. */
 async function work({ userIds, ...place }: WorkerPlace & { userIds: string[] }): Promise<void> {
   const { service } = await openLedger(place);
   const report = (message: Told): void => void process.send?.(message);
@@ -93,7 +95,7 @@ async function run(): Promise<void> {
 }
 
 interface Storm {
-  /** Null where the database is the gateway's own. */
+  /** Null with the embedded engine. */
   server: PostgresServer | null;
   folder: string;
   random: () => number;
@@ -142,7 +144,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   );
   for (let kill = 0; kill < kills; kill += 1) {
     await sleep(150 + random() * 400);
-    // The embedded engine takes a while to open, and is to be killed at work.
+    // The embedded engine takes a while to open; the kill has to hit it at work.
     if (server === null) await sleep(1_500);
     if (server !== null && stopAt.has(kill)) {
       await server.crash();
@@ -164,7 +166,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   }
   const endedMs = performance.now();
 
-  // One gateway is left, which applies the journals of the others and ends their allotments.
+  // The remaining gateway applies the journals of the others and ends their allotments.
   const { database, service } = await openLedger(place);
   try {
     const frozen = await waitForCredits(database, endedMs);
@@ -203,7 +205,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   }
 }
 
-/** Credits that are held once none are, or after the bound. */
+/** Held credits once none are, or after the time limit. */
 async function waitForCredits({ sql }: Database, endedMs: number): Promise<bigint> {
   for (;;) {
     const [row] = await sql<{ held: bigint }[]>`

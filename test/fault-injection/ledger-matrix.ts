@@ -1,10 +1,12 @@
-// Whether credits are spent exactly once, whatever the number of gateways: 1, 2 and 3 processes on one PostgreSQL, a
-// balance of 1, 100 and 500 credits, a price known beforehand of 1 and 10, 50 to 1,000 calls at once. The calls that are
-// granted must be floor(credits / price), the others 402, or 503 `credits_busy` while gateways recall credits. Then prices that are known only afterwards: never overspent,
-// and all of the balance can be spent but for less than one more call may cost. Exits 1 on the first broken promise.
+// Spends credits exactly once at any number of gateways: 1, 2 and 3 processes on one PostgreSQL,
+// balances of 1, 100 and 500 credits, a price of 1 or 10 known beforehand, 50 to 1,000 concurrent
+// calls. The granted calls must be floor(credits / price); the others get 402, or 503
+// `credits_busy` while gateways recall credits. Then prices that are known only afterwards: the
+// balance is never overspent, and all of it can be spent except less than the bound of one more
+// call. Exits 1 otherwise.
 //
-//   node test/fault-injection/ledger-matrix.ts [SEED]                the whole matrix, on a PostgreSQL of its own
-//   FAULTS_ENGINE=embedded node test/fault-injection/ledger-matrix.ts …    one process on the embedded engine
+//  node test/fault-injection/ledger-matrix.ts [SEED]  # the whole matrix, on its own PostgreSQL
+//  FAULTS_ENGINE=embedded node test/fault-injection/ledger-matrix.ts …  # one process, embedded engine
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -64,7 +66,7 @@ async function cell(
   if (!isRight) problems.push(line);
 }
 
-/** Calls whose price is known only afterwards, in waves until none is granted any more. */
+/** Calls whose price is known only afterwards, in waves until none is granted. */
 async function afterwards(
   runs: readonly Run[],
   own: { database: Database; service: Credits },
@@ -109,7 +111,10 @@ async function makeUser(
   return userId;
 }
 
-/** The balance once the charges are applied and idle credits are given back; as it is after five seconds otherwise. */
+/**
+ * The balance after all charges are applied and idle credits are given back, or as it is after 50
+ * tries.
+ */
 async function balanceOf(
   { service, database }: { service: Credits; database: Database },
   userId: string,

@@ -1,5 +1,5 @@
-// One process with a ledger of its own, for the fault runs: it stands for a gateway. It takes one task a message and
-// answers with what became of the calls. Nothing is settled at its end: it is there to be killed.
+// A process with its own ledger that replaces a gateway in the fault runs. It takes one task per
+// message and answers with the outcomes of its calls. It has no shutdown, since a run kills it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   credits,
@@ -19,24 +19,27 @@ import { silentLog } from '../support/template.ts';
 export interface WorkerPlace {
   database: ConnectOptions;
   journal: string;
-  /** Shorter leases, so that a run need not wait for the usual ones. */
+  /** Shorter leases, so that a run need not wait for the default ones. */
   times?: NonNullable<Parameters<typeof credits>[0]['times']>;
 }
 
-/** So many calls at once, each of which may cost `bound` and does cost `price`, or a random part of the bound. */
+/**
+ * `calls` concurrent calls, each with the bound `bound` and the price `price`, or a random part of
+ * the bound.
+ */
 export interface Task {
   userIds: string[];
   calls: number;
   bound: number;
   price: number | null;
-  /** How long a call takes at most, in milliseconds. */
+  /** Longest duration of a call in milliseconds. */
   slowMs: number;
 }
 
 export interface TaskResult {
   granted: number;
   refused: number;
-  /** Neither granted nor refused for want of credits, by their code. */
+  /** Calls that failed for other reasons than missing credits, by error code. */
   failed: Record<string, number>;
   charged: number;
 }
@@ -52,7 +55,7 @@ export async function openLedger({
     allotmentStore: sqlAllotmentStore(database),
     journal: settlementJournal(journal),
     journals: journalDirectory({ path: journal, log: silentLog }),
-    users: { findUser: async () => null },
+    users: { findUser: async () => null, endedTokens: async () => [] },
     audit: { record: async () => undefined },
     log: silentLog,
     clock: systemClock,

@@ -1,6 +1,7 @@
-// 200 logins a second with wrong passwords beside ordinary traffic. The gateway is a process of its own, as it would
-// be; the budgets and limits are the usual ones but for the users', whose traffic is what is measured. Exits 1 when
-// the 99th percentile of the traffic more than doubles, or when more than the turnstile's places were spent on guesses.
+// 200 logins a second with wrong passwords beside ordinary traffic. The gateway runs in its own
+// process with default limits, except those of users, whose traffic is measured. Exits 1 when the
+// 99th percentile of the traffic more than doubles, or when more password checks ran than the
+// concurrency limit allows.
 //
 //   node test/fault-injection/login-flood.ts [SECONDS=15] [LOGINS_PER_SECOND=200]
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -48,7 +49,7 @@ try {
       Array.from({ length: readers }, async () => {
         while (performance.now() < endsMs) {
           times.push(await text());
-          // A pace that leaves the machine room, as latency under saturation says nothing.
+          // Leave the machine spare capacity: latency under saturation measures nothing.
           await new Promise((resolve) => setTimeout(resolve, 40));
         }
       }),

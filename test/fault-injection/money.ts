@@ -1,155 +1,64 @@
-// Money through the front door: gateways as processes, their provider scripted, every call over HTTP. First the matrix:
-// a balance of 1, 100 and 500 credits, calls whose price of 1 or 10 is known beforehand (speech by the character), 50 to
-// 1,000 at once over 1, 2 and 3 gateways: exactly floor(credits / price) succeed, the rest are 402. Then the storm:
-// a gateway killed every 150 to 550 ms, and the database stopped without a goodbye now and then, under whole and streamed
-// chats whose tokens the provider counts. What a client holds whole is recorded as completed and charged as the provider
-// counted it; nothing is charged twice; what the provider did not produce is free; nothing stays held.
-// Exits 1 on a broken promise.
+// Money through the front door: gateways as processes, their provider scripted, every call over
+// HTTP. First the matrix: a balance of 1, 100 and 500 credits, calls whose price of 1 or 10 is
+// known beforehand (speech by the character), 50 to 1,000 at once over 1, 2 and 3 gateways:
+// exactly floor(credits / price) succeed, the rest are 402. Then the storm: a gateway killed every
+// 150 to 550 ms, and the database stopped without a goodbye now and then, under whole and streamed
+// chats whose tokens the provider counts. What a client holds whole is recorded as completed and
+// charged as the provider counted it; nothing is charged twice; what the provider did not produce
+// is free; nothing stays held. Exits 1 on a broken promise. Faults one by one: money-faults.ts.
 //
 //   node test/fault-injection/money.ts [SEED] [KILLS=40] [STOPS=5]
 //   FAULTS_ENGINE=embedded node test/fault-injection/money.ts [SEED] [KILLS=40]     one process on the embedded database
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
-import { connect, type Database } from '../../src/kernel/data/database.ts';
+import type { Database } from '../../src/kernel/data/database.ts';
 import { startServer, type PostgresServer } from '../support/postgres-server.ts';
-import { startProvider } from '../support/provider.ts';
-import { silentLog } from '../support/template.ts';
 import { chance } from './agent-world.ts';
+import {
+  chat,
+  countBy,
+  makeCustomer,
+  speak,
+  startMoneyWorld,
+  stopGateway,
+  type Acknowledged,
+  type GatewayProcess,
+} from './money-world.ts';
 
 const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
 const [seed = Math.floor(Math.random() * 2 ** 31), kills = 40, stops = 5] = process.argv.slice(2).map(Number);
 const random = chance(seed);
 console.log(`seed ${seed}, ${isEmbedded ? 'the embedded database' : 'PostgreSQL'}`);
 
-const administrator = { admin_id: 'admin', password: 'a password for the storm alone' };
-const folder = await mkdtemp(join(tmpdir(), 'townhall-money-'));
-const provider = await startProvider();
-const modelsFile = join(folder, 'models.json');
-const priced = (rates: object) => ({ rates, max_output_tokens: 64 });
-await writeFile(
-  modelsFile,
-  provider.modelsFile(
-    {},
-    {
-      models: [
-        {
-          id: 'acme/speaker',
-          provider: 'acme',
-          upstream_model: 'speech',
-          modalities: ['tts'],
-          rates: { speech_character: 1 },
-        },
-        ...[2, 5, 20].map((chunks) => ({
-          id: `acme/fast-${chunks}`,
-          provider: 'acme',
-          upstream_model: `ok?chunks=${chunks}&gap=10`,
-          modalities: ['text', 'stream', 'openai'],
-          ...priced({ input: 1_000_000, output: 1_000_000 }),
-        })),
-      ],
-    },
-  ),
-);
 const server: PostgresServer | null = isEmbedded ? null : await startServer();
-
-interface Gateway {
-  process: ChildProcess;
-  url: string;
-  userToken: string;
-}
-
-async function startGateway(): Promise<Gateway> {
-  const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], {
-    env: {
-      PATH: process.env['PATH'] ?? '',
-      HOME: folder,
-      HOST: '127.0.0.1',
-      PORT: '0',
-      LOG_LEVEL: 'error',
-      MODELS_FILE: modelsFile,
-      ACME_API_KEY: 'key-of-the-storm',
-      ...(server === null
-        ? { DATABASE_PATH: join(folder, 'townhall.db') }
-        : {
-            DATABASE_URL: server.url,
-            JOURNAL_PATH: join(folder, 'journal'),
-            STORAGE_PATH: join(folder, 'media'),
-          }),
-      TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'storm ').toString('base64'),
-      ADMIN_ID: administrator.admin_id,
-      ADMIN_PASSWORD: administrator.password,
-      RATE_LIMIT_USER: 'off',
-      RATE_LIMIT_GUEST: 'off',
-      RATE_LIMIT_ADMIN: 'off',
-      RATE_LIMIT_LOGIN: 'off',
-      STARTING_CREDITS: '0',
-    },
-    stdio: ['ignore', 'pipe', 'ignore'],
-  });
-  const [line] = (await Promise.race([
-    once(createInterface(child.stdout), 'line'),
-    once(child, 'exit').then(() => ['{}']),
-  ])) as [string];
-  return { process: child, ...(JSON.parse(line) as { url: string; userToken: string }) };
-}
-
-async function kill(gateway: Gateway, signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
-  if (gateway.process.exitCode !== null || gateway.process.signalCode !== null) return;
-  gateway.process.kill(signal);
-  await once(gateway.process, 'exit');
-}
-
-const failures: string[] = [];
-function hold(isHeld: boolean, what: string): void {
-  console.log(`${isHeld ? 'ok    ' : 'BROKEN'} ${what}`);
-  if (!isHeld) failures.push(what);
-}
-
-async function makeUser(admin: GatewayClient, name: string, credits: number): Promise<string> {
-  const { user_token: token, user_id: userId } = await admin.accounts.issueToken({
-    bureau_id: 'local',
-    external_id: name,
-  });
-  if (credits > 0) await admin.credits.grantCredits({ user_id: userId, credits, reason: 'for the storm' });
-  return token;
-}
+const world = await startMoneyWorld(server === null ? null : { url: server.url });
+const { provider, hold, startGateway } = world;
 
 async function matrix(
-  gateways: readonly Gateway[],
+  gateways: readonly GatewayProcess[],
   admin: GatewayClient,
   shape: { credits: number; price: number; calls: number },
 ): Promise<void> {
   const { credits, price, calls } = shape;
-  const token = await makeUser(admin, `matrix-${gateways.length}-${credits}-${price}-${calls}`, credits);
-  const statuses = await Promise.all(
-    Array.from({ length: calls }, async (_, n) => {
-      const { url } = gateways[n % gateways.length] as Gateway;
-      const answer = await fetch(`${url}/v1/ai/tts`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-        body: JSON.stringify({ model: 'acme/speaker', text: 'x'.repeat(price) }),
-      });
-      await answer.arrayBuffer();
-      return answer.status;
-    }),
+  const { token } = await makeCustomer(
+    admin,
+    `matrix-${gateways.length}-${credits}-${price}-${calls}`,
+    credits,
   );
-  const counts = Object.fromEntries(
-    [...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]),
+  const answers = await Promise.all(
+    Array.from({ length: calls }, (_, n) =>
+      speak((gateways[n % gateways.length] as GatewayProcess).url, token, price),
+    ),
   );
+  const counts = countBy(answers, ({ status, code }) => `${status} ${code}`.trim());
   const granted = Math.min(Math.floor(credits / price), calls);
   const { available, held } = await createGatewayClient({
-    baseUrl: (gateways[0] as Gateway).url,
+    baseUrl: (gateways[0] as GatewayProcess).url,
     token,
   }).credits.getBalance();
   const isRight =
-    (counts[200] ?? 0) === granted &&
-    (counts[402] ?? 0) === calls - granted &&
+    (counts['200'] ?? 0) === granted &&
+    (counts['402 insufficient_credits'] ?? 0) === calls - granted &&
     available === credits - granted * price &&
     held === 0;
   hold(
@@ -158,64 +67,30 @@ async function matrix(
   );
 }
 
-interface Acknowledged {
-  requestId: string;
-  inputTokens: number;
-  outputTokens: number;
-}
-
-/** One chat; what the client holds whole of it, or null when it holds nothing whole. */
-async function chat(
-  url: string,
-  token: string,
-  model: string,
-  stream: boolean,
-): Promise<Acknowledged | null> {
-  const answer = await fetch(`${url}/v1/ai/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-    body: JSON.stringify({
-      model,
-      stream,
-      ...(stream ? { stream_options: { include_usage: true } } : {}),
-      messages: [{ role: 'user', content: 'How much is the hall?' }],
-    }),
-    signal: AbortSignal.timeout(15_000),
-  });
-  const text = await answer.text();
-  if (answer.status !== 200 || (stream && !text.endsWith('data: [DONE]\n\n'))) return null;
-  const usage = JSON.parse(/"usage":(\{[^}]*\})/.exec(text)?.[1] ?? 'null') as {
-    prompt_tokens: number;
-    completion_tokens: number;
-  } | null;
-  if (usage === null) return null;
-  return {
-    requestId: answer.headers.get('x-request-id') ?? '',
-    inputTokens: usage.prompt_tokens,
-    outputTokens: usage.completion_tokens,
-  };
-}
-
-async function storm(gateways: Gateway[], tokens: readonly string[]): Promise<Acknowledged[]> {
+/** Chats from twenty clients until the signal; what they hold whole. */
+async function load(
+  gateways: readonly GatewayProcess[],
+  tokens: readonly string[],
+  end: AbortSignal,
+): Promise<Acknowledged[]> {
   const acknowledged: Acknowledged[] = [];
-  let isOver = false;
-  const load = Array.from({ length: 20 }, async () => {
-    while (!isOver) {
-      const { url } = gateways[Math.floor(Math.random() * gateways.length)] as Gateway;
-      const model = `acme/fast-${[2, 5, 20][Math.floor(Math.random() * 3)]}`;
-      const got =
-        url === undefined
-          ? null
-          : await chat(
-              url,
-              tokens[Math.floor(Math.random() * tokens.length)] as string,
-              model,
-              Math.random() < 0.5,
-            ).catch(() => null);
-      if (got === null) await sleep(50);
-      else acknowledged.push(got);
+  const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)] as T;
+  const client = async (): Promise<void> => {
+    while (!end.aborted) {
+      const { url } = pick(gateways);
+      const options = { model: `acme/fast-${pick([2, 5, 20])}`, stream: Math.random() < 0.5 };
+      const whole = url === undefined ? null : await chat(url, pick(tokens), options).catch(() => null);
+      if (whole === null) await sleep(50);
+      else acknowledged.push(whole);
     }
-  });
+  };
+  await Promise.all(Array.from({ length: 20 }, client));
+  return acknowledged;
+}
+
+async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Promise<Acknowledged[]> {
+  const end = new AbortController();
+  const loading = load(gateways, tokens, end.signal);
   const stopAt = new Set(
     Array.from({ length: server === null ? 0 : stops }, (_, n) =>
       Math.floor(((n + 1) * kills) / (stops + 1)),
@@ -223,7 +98,7 @@ async function storm(gateways: Gateway[], tokens: readonly string[]): Promise<Ac
   );
   for (let round = 0; round < kills; round += 1) {
     await sleep(150 + random() * 400);
-    // A lone gateway is to be killed at its work and not while it opens its data.
+    // Let a lone gateway open its data, so that the kill hits it at work.
     if (isEmbedded) await sleep(300);
     if (server !== null && stopAt.has(round)) {
       await server.crash();
@@ -231,23 +106,19 @@ async function storm(gateways: Gateway[], tokens: readonly string[]): Promise<Ac
       await server.startAgain();
     }
     const n = Math.floor(random() * gateways.length);
-    await kill(gateways[n] as Gateway, 'SIGKILL');
+    await stopGateway(gateways[n] as GatewayProcess, 'SIGKILL');
     const starting = startGateway();
     // The others go on while it starts; a lone one is waited for.
-    if (gateways.length === 1) gateways[n] = await starting;
-    else {
-      const others = gateways.filter((_, index) => index !== n);
-      gateways[n] = others[0] as Gateway;
-      gateways[n] = await starting;
-    }
+    const other = gateways.find((_, index) => index !== n);
+    if (other !== undefined) gateways[n] = other;
+    gateways[n] = await starting;
   }
   await sleep(1_000);
-  isOver = true;
-  await Promise.all(load);
-  return acknowledged;
+  end.abort();
+  return loading;
 }
 
-async function judge(
+async function verify(
   database: Database,
   acknowledged: readonly Acknowledged[],
   userIds: readonly string[],
@@ -290,67 +161,55 @@ async function judge(
   hold(entries?.sum === 0n, `all entries add up to ${entries?.sum}`);
 }
 
-let gateways: Gateway[] = [];
+/** Waits until the gateway that is left has found what the others held. */
+async function awaitCredits({ url }: GatewayProcess, tokens: readonly string[]): Promise<void> {
+  const startedMs = performance.now();
+  const readHeld = async (): Promise<number> => {
+    const balances = await Promise.all(
+      tokens.map((token) => createGatewayClient({ baseUrl: url, token }).credits.getBalance()),
+    );
+    return balances.reduce((total, { held }) => total + held, 0);
+  };
+  while ((await readHeld()) > 0 && performance.now() - startedMs < 75_000) await sleep(500);
+  const held = await readHeld();
+  const seconds = Math.round((performance.now() - startedMs) / 1_000);
+  hold(held === 0, `${held} credits held ${seconds} s after the storm`);
+}
+
 try {
-  gateways = [await startGateway()];
-  const first = gateways[0] as Gateway;
-  const guest = createGatewayClient({ baseUrl: first.url });
-  const admin = createGatewayClient({
-    baseUrl: first.url,
-    token: (await guest.admin.login(administrator)).session_token,
-  });
+  const gateways = [await startGateway()];
+  const admin = await world.logIn(gateways[0] as GatewayProcess);
   for (const count of isEmbedded ? [1] : [1, 2, 3]) {
     while (gateways.length < count) gateways.push(await startGateway());
     for (const credits of [1, 100, 500])
       for (const price of [1, 10])
         for (const calls of [50, 300, 1_000]) await matrix(gateways, admin, { credits, price, calls });
   }
-
-  const tokens: string[] = [];
-  const userIds: string[] = [];
-  for (let n = 0; n < 10; n += 1) {
-    const token = await makeUser(admin, `storm-${n}`, 1_000_000_000);
-    tokens.push(token);
-    userIds.push((await createGatewayClient({ baseUrl: first.url, token }).credits.getBalance()).user_id);
-  }
+  const customers = await Promise.all(
+    Array.from({ length: 10 }, (_, n) => makeCustomer(admin, `storm-${n}`, 1_000_000_000)),
+  );
+  const tokens = customers.map(({ token }) => token);
   provider.reset();
-  while (gateways.length > (isEmbedded ? 1 : 2)) await kill(gateways.pop() as Gateway, 'SIGKILL');
+  while (gateways.length > (isEmbedded ? 1 : 2))
+    await stopGateway(gateways.pop() as GatewayProcess, 'SIGKILL');
   const acknowledged = await storm(gateways, tokens);
-  const endedMs = performance.now();
-  for (const gateway of gateways) await kill(gateway, 'SIGKILL');
-  // One gateway is left, which finds what the others held.
-  gateways = [await startGateway()];
-  const alone = gateways[0] as Gateway;
-  const survivor = createGatewayClient({ baseUrl: alone.url, token: tokens[0] as string });
-  const heldNow = async (): Promise<number> => {
-    const all = await Promise.all(
-      tokens.map((token) => createGatewayClient({ baseUrl: alone.url, token }).credits.getBalance()),
-    );
-    return all.reduce((total, { held }) => total + held, 0);
-  };
-  await survivor.credits.getBalance();
-  while ((await heldNow()) > 0 && performance.now() - endedMs < 75_000) await sleep(500);
-  const heldCredits = await heldNow();
-  hold(
-    heldCredits === 0,
-    `${heldCredits} credits held ${Math.round((performance.now() - endedMs) / 1000)} s after the storm`,
-  );
-  await kill(alone, 'SIGTERM');
-  gateways = [];
-  const database = await connect(
-    server === null ? { path: join(folder, 'townhall.db') } : { url: server.url },
-    { log: silentLog },
-  );
+  for (const gateway of gateways) await stopGateway(gateway, 'SIGKILL');
+  const alone = await startGateway();
+  await awaitCredits(alone, tokens);
+  await stopGateway(alone, 'SIGTERM');
+  const database = await world.connect();
   try {
-    await judge(database, acknowledged, userIds);
+    await verify(
+      database,
+      acknowledged,
+      customers.map(({ userId }) => userId),
+    );
   } finally {
     await database.close();
   }
 } finally {
-  for (const gateway of gateways) await kill(gateway, 'SIGKILL');
-  await provider.close();
+  await world.close();
   await server?.stop();
-  await rm(folder, { recursive: true, force: true });
 }
-console.log(failures.length === 0 ? `held, seed ${seed}` : `broken, seed ${seed}`);
-process.exit(failures.length === 0 ? 0 : 1);
+console.log(world.failures.length === 0 ? `held, seed ${seed}` : `broken, seed ${seed}`);
+process.exit(world.failures.length === 0 ? 0 : 1);

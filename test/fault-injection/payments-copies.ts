@@ -1,8 +1,9 @@
-// One webhook in 200 parallel copies on two gateways over one PostgreSQL, some of them under other ids: credited once,
-// and all of them answered with 200. Then, beside a flood of bad signatures, how long /health takes. Exits 1 when a
-// promise is broken.
+// Sends one webhook in 200 parallel copies to two gateways on one PostgreSQL, some with other ids:
+// it must be credited once, and every copy answered with 200. Then measures the duration of /health
+// beside a flood of bad signatures. Exits 1 when a limit is exceeded.
 //
-//   node test/fault-injection/payments-copies.ts [SEED] [COPIES=200] [ROUNDS=5] [FLOOD_PER_SECOND=500] [FLOOD_SECONDS=5]
+//  node test/fault-injection/payments-copies.ts [SEED] [COPIES=200] [ROUNDS=5]
+//  [FLOOD_PER_SECOND=500] [FLOOD_SECONDS=5]
 import { createGateway, type Gateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -77,7 +78,7 @@ try {
   >`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
   if (ledger?.sum !== '0') failures.push(`the ledger adds up to ${ledger?.sum}`);
 
-  // A sender without the secret.
+  // A flood from a sender without the secret.
   const latencies: number[] = [];
   const refusals = new Map<number, number>();
   const deliveries: Promise<void>[] = [];

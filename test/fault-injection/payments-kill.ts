@@ -1,7 +1,8 @@
-// Webhooks while gateways are killed with SIGKILL and the database goes away: nothing is answered with 200 before it is
-// durable, and whatever is sent again until it is answered is credited exactly once. Exits 1 when a promise is broken.
+// Sends webhooks while gateways are killed with SIGKILL and the database is unreachable at times:
+// no 200 before the event is durable, and an event that is redelivered until it is answered is
+// credited exactly once. Exits 1 otherwise.
 //
-//   node test/fault-injection/payments-kill.ts [SEED] [PAYMENTS=100] [BLOWS=30]
+//  node test/fault-injection/payments-kill.ts [SEED] [PAYMENTS=100] [BLOWS=30]
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net';
@@ -23,7 +24,7 @@ const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 const server = await startServer();
 const doubles = { stripe: await startStripe(), creem: await startCreem() };
 
-// Between the gateways and the database, so that it can go away and come back.
+// A proxy between gateways and database, to cut the connection and restore it.
 let isAway = false;
 const sockets = new Set<Socket>();
 const target = new URL(server.url);
@@ -61,7 +62,7 @@ async function start(): Promise<Running> {
     const firstLine = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), ended]);
     const line = String(firstLine[0]);
     if (line.startsWith('{')) return { child, ...(JSON.parse(line) as { url: string; userToken: string }) };
-    // The database was away at that moment.
+    // The database was away at this moment.
     await pause(200);
   }
 }
@@ -88,7 +89,7 @@ try {
       const { status } = await deliver(url, one, doubles);
       if (status === 200) {
         counts.answered += 1;
-        // By way of another connection: what is not committed is not seen.
+        // Reads over another connection, which sees committed rows only.
         const [order] = await watcher.sql<
           { posted: bigint }[]
         >`select posted_credits as posted from gateway.payments_orders where payment_id = ${one.paymentId}`;
@@ -104,7 +105,7 @@ try {
     }
   }
 
-  async function blow(): Promise<void> {
+  async function injectFaults(): Promise<void> {
     for (let n = 0; n < blows; n += 1) {
       await pause(150 + random() * 400);
       if (random() < 0.3) {
@@ -123,14 +124,14 @@ try {
     isUnderBlows = false;
   }
 
-  const blowing = blow();
+  const blowing = injectFaults();
   let checkoutCount = 0;
   await Promise.all(
     Array.from({ length: 4 }, async () => {
       while (checkoutCount < payments || isUnderBlows) {
         checkoutCount += 1;
         const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
-        // A checkout that a blow hits is the person's to make again.
+        // When a fault hits a checkout, the buyer has to start it again.
         const one = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(
           () => null,
         );
@@ -148,7 +149,7 @@ try {
   );
   await blowing;
   isAway = false;
-  // All of them once more, as a provider does that did not hear our answer.
+  // Redeliver all events, as a provider does that got no answer.
   const last = gateways[0] as Running;
   for (const one of sold)
     if ((await deliver(last.url, one, doubles)).outcome !== 'duplicate')

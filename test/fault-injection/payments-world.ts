@@ -1,4 +1,5 @@
-// What the fault scripts of payments share: gateways on one PostgreSQL with both providers' doubles beside them.
+// Shared by the fault scripts of payments: gateways on one PostgreSQL and doubles of both
+// providers.
 import { randomBytes } from 'node:crypto';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
 import type { CreemDouble, CreemEvent } from '../support/creem.ts';
@@ -33,7 +34,7 @@ export interface Sold {
   event: StripeEvent | CreemEvent;
 }
 
-/** A payment that was made at the provider, and whose event is still to come. */
+/** Makes a payment at the provider; its event is not delivered yet. */
 export async function sell(
   client: GatewayClient,
   method: 'stripe' | 'creem',
@@ -44,7 +45,7 @@ export async function sell(
   return { paymentId: checkout.payment_id, credits: checkout.credits, method, event };
 }
 
-/** The status and what became of it; status 0 where no answer came. */
+/** Delivers an event; returns the status and the outcome, status 0 without an answer. */
 export async function deliver(
   url: string,
   { method, event }: Pick<Sold, 'method' | 'event'>,

@@ -1,18 +1,18 @@
-// A steady load for upgrades and restarts: plain requests and streams over kept-alive connections, and a tally of what
-// became of every one. A request that was not answered with 200 is a failure, and so is a connection that broke; a
-// stream is cut when it did not come to its own end.
+// A steady load for upgrades and restarts: plain requests and streams over kept-alive connections,
+// with a count of each outcome. An answer other than 200 and a broken connection are failures; a
+// stream without its end is cut.
 import { Agent, request } from 'node:http';
 
 export interface LoadOptions {
-  /** Where the load goes, without a slash at its end. */
+  /** Base URL without a trailing slash. */
   url: string;
-  /** A user's token, for the streams. */
+  /** A user's token for the streams. */
   token: string;
-  /** A plain request, without a credential. */
+  /** Path of the plain requests, sent without a credential. */
   path: string;
   plainWorkers: number;
   streamWorkers: number;
-  /** Words of each stream, and the pause after each. */
+  /** Words of each stream, and the pause after each word. */
   words?: number;
   gapMs?: number;
 }
@@ -22,13 +22,13 @@ export interface Tally {
   streams: number;
   failures: string[];
   cutStreams: number;
-  /** The longest that a plain request waited. */
+  /** Longest time of a plain request. */
   longestMs: number;
 }
 
 export interface Load {
   readonly tally: Tally;
-  /** Lets what runs come to its end. */
+  /** Waits for the running requests. */
   stop(): Promise<Tally>;
 }
 

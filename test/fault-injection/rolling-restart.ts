@@ -1,5 +1,5 @@
-// Two gateways on one PostgreSQL behind a small TCP proxy, restarted one after the other under load, several times over.
-// Prints the tally and exits 1 when a request failed or a stream was cut.
+// Two gateways on one PostgreSQL behind a small TCP proxy, restarted one after the other under
+// load, several times over. Prints the tally and exits 1 when a request failed or a stream was cut.
 //
 //   node test/fault-injection/rolling-restart.ts [--rounds 2] [--plain 8] [--streams 8]
 import { spawn, type ChildProcess } from 'node:child_process';
@@ -57,11 +57,14 @@ async function startGateway(databaseUrl: string): Promise<Backend> {
   return { process: child, url, isReady: false };
 }
 
-/** Asks each gateway ten times a second, as a balancer does, and sends new connections to those that are ready. */
+/**
+ * A TCP proxy that polls each gateway's readiness ten times a second, as a load balancer does, and
+ * sends new connections to ready ones.
+ */
 async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: string; close(): void }> {
   const sockets = new Set<Socket>();
   let turn = 0;
-  const look = (backend: Backend): void => {
+  const checkReadiness = (backend: Backend): void => {
     const clientRequest = request(
       `${backend.url}/ready`,
       { headers: { connection: 'close' }, timeout: 1_000, agent: false },
@@ -74,7 +77,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
     clientRequest.on('timeout', () => clientRequest.destroy());
     clientRequest.end();
   };
-  const looking = setInterval(() => backends.forEach((backend) => backend && look(backend)), 100);
+  const looking = setInterval(() => backends.forEach((backend) => backend && checkReadiness(backend)), 100);
   const reach = (client: Socket, attempts: number): void => {
     const ready = backends.filter((backend) => backend?.isReady);
     const backend = ready[turn++ % Math.max(1, ready.length)];
@@ -91,7 +94,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
       client.pipe(upstream).pipe(client);
     });
     upstream.once('error', () => {
-      // Refused: no server has read the request, so it may go to another.
+      // A refused connection: no server has read the request, so it may go to another.
       if (isConnected || attempts === 0) client.destroy();
       else reach(client, attempts - 1);
     });

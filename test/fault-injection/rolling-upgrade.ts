@@ -1,5 +1,5 @@
-// A deployed City upgraded under load, several times over, on the embedded database and on PostgreSQL. Prints the tally
-// of each and exits 1 when a request failed or a stream was cut.
+// A deployed City upgraded under load, several times over, on the embedded database and on
+// PostgreSQL. Prints the tally of each and exits 1 when a request failed or a stream was cut.
 //
 //   node test/fault-injection/rolling-upgrade.ts [--rounds 2] [--plain 8] [--streams 8] [--engine embedded|postgres]
 import { spawn } from 'node:child_process';

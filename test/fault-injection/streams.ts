@@ -1,10 +1,11 @@
-// What a gateway does with many streams and with clients that misbehave. It runs in a process of its own on the embedded
-// database; the provider and the clients are here. Three runs, each held to its promise (exit 1 where one is broken):
-// streams that are all read: none lost, none out of order, memory bounded; readers that read nothing of a fast answer:
-// dropped, below 64 MB of growth in all, the provider let go; clients that go away: the provider's socket is closed
-// within 50 ms, each time.
+// Measures a gateway with many streams and with misbehaving clients. The gateway runs in its own
+// process on the embedded database; the provider and the clients run in this one. Three runs, each
+// with limits (exit 1 when one is exceeded): streams that are all read: no event lost or out of
+// order, memory bounded; readers that read nothing of a fast answer: they are dropped, memory grows
+// by less than 64 MB in all, and the provider's request is aborted; clients that disconnect: the
+// provider's socket is closed within 50 ms each time.
 //
-//   node test/fault-injection/streams.ts [STREAMS=500] [SECONDS=20] [ABORTS=1000]
+//  node test/fault-injection/streams.ts [STREAMS=500] [SECONDS=20] [ABORTS=1000]
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -78,7 +79,10 @@ const hold = (isHeld: boolean, what: string): void => {
 const at = (sorted: number[], share: number): number =>
   sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? Number.NaN;
 
-/** Reads one stream whole; how many of its tokens came, and whether they came in order and to a clean end. */
+/**
+ * Reads one stream to its end; returns the number of its tokens, their order and whether the end
+ * was clean.
+ */
 async function readAll(): Promise<{ tokens: number; isOrdered: boolean; isWhole: boolean }> {
   const response = await ask('steady').answered;
   let [tokens, isOrdered, rest] = [0, true, ''];
@@ -98,7 +102,7 @@ async function readAll(): Promise<{ tokens: number; isOrdered: boolean; isWhole:
 }
 
 try {
-  // One call of each kind first, whose code would otherwise be compiled under the clock.
+  // One call of each kind first, to compile its code before the measurement.
   for (let round = 0; round < 20; round += 1) (await ask('slow').answered).destroy();
 
   const idle = await residentBytes();

@@ -1,6 +1,7 @@
-// Every operation under wrong bodies, queries, headers, paths and methods: whatever comes, the answer is one that the
-// contract declares and, when it is an error, has the one shape; never a 500. The seed is printed; every run takes the
-// same one unless FUZZ_SEED gives another, so that a change fails for what it changed. FUZZ_SEED=random looks for more.
+// Every operation with wrong bodies, queries, headers, paths and methods: the contract declares
+// each answer, an error has the one error shape, and no answer is a 500. The seed is printed and
+// fixed, so that a change fails for what it changed. FUZZ_SEED sets another; FUZZ_SEED=random draws
+// one.
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -48,7 +49,7 @@ const surfaces: Record<string, { bundle: string; start(): Promise<Surface> }> = 
   },
 };
 
-describe.each(Object.entries(surfaces))('the %s under wrong requests', (_name, { bundle, start }) => {
+describe.each(Object.entries(surfaces))('wrong requests to the %s', (_name, { bundle, start }) => {
   const document = JSON.parse(
     readFileSync(new URL(`../../src/contract/${bundle}/bundle.json`, import.meta.url), 'utf8'),
   ) as {
@@ -123,21 +124,11 @@ describe.each(Object.entries(surfaces))('the %s under wrong requests', (_name, {
             expect(answer.status, text.slice(0, 400)).not.toBe(500);
             if (answer.status >= 400 && (answer.headers.get('content-type') ?? '').includes('json')) {
               const { error } = JSON.parse(text) as { error: Record<string, unknown> };
-              expect(error).toMatchObject({
-                type: expect.any(String),
-                code: expect.any(String),
-                message: expect.any(String),
-                request_id: expect.stringMatching(/^req_/),
-              });
-              // The body itself has no name; every member of it has.
-              const details = error['details'] as { path: string }[] | undefined;
-              const isBodyItself =
-                details === undefined ? String(error['message']).includes('body') : details[0]?.path === '';
-              if (error['code'] === 'invalid_request' && !isBodyItself)
-                expect(error['param'], text).toEqual(expect.any(String));
+              if (path.includes(':')) requireGoogleShape(error, answer.status);
+              else requireOwnShape(error, text);
               expect(text).not.toMatch(/node_modules|\bat .*\.ts:\d/);
             }
-            // A path or a query that is refused before the operation is known has the general answers only.
+            // A path or query that is refused before routing has only the general errors.
             expect(
               [...Object.keys(operation.responses).map(Number), 404, 405],
               `${answer.status} ${text.slice(0, 300)}`,
@@ -150,7 +141,7 @@ describe.each(Object.entries(surfaces))('the %s under wrong requests', (_name, {
   );
 
   test.each(['PUT', 'DELETE', 'PATCH', 'POST', 'GET', 'TRACE', 'PROPFIND'])(
-    '%s is 405 with Allow wherever it is not declared',
+    '%s answers 405 with Allow for undeclared methods',
     async (method) => {
       for (const [path, item] of Object.entries(document.paths)) {
         if (method.toLowerCase() in item || path.includes('{') || method === 'TRACE') continue;
@@ -162,6 +153,31 @@ describe.each(Object.entries(surfaces))('the %s under wrong requests', (_name, {
     },
   );
 });
+
+function requireOwnShape(error: Record<string, unknown>, text: string): void {
+  expect(error).toMatchObject({
+    type: expect.any(String),
+    code: expect.any(String),
+    message: expect.any(String),
+    request_id: expect.stringMatching(/^req_/),
+  });
+  // The body itself has no name; every member of it has.
+  const details = error['details'] as { path: string }[] | undefined;
+  const isBodyItself =
+    details === undefined ? String(error['message']).includes('body') : details[0]?.path === '';
+  if (error['code'] === 'invalid_request' && !isBodyItself)
+    expect(error['param'], text).toEqual(expect.any(String));
+}
+
+/** Of paths such as `/v1beta/models/{model_id}:generateContent`. */
+function requireGoogleShape(error: Record<string, unknown>, status: number): void {
+  expect(error).toMatchObject({
+    code: status,
+    message: expect.any(String),
+    status: expect.any(String),
+    details: [{ reason: expect.any(String), metadata: { request_id: expect.stringMatching(/^req_/) } }],
+  });
+}
 
 function exampleBody(operation: Operation): Json | undefined {
   const media = operation.requestBody?.content['application/json'];

@@ -1,9 +1,10 @@
-// Makes wrong requests out of the contract's own examples: each mutation breaks one thing that a caller could break.
+// Derives wrong requests from the contract's own examples: each mutation breaks one thing that a
+// caller could break.
 import fc from 'fast-check';
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-/** Values that parsers and databases trip over. */
+/** Values that parsers and databases often mishandle. */
 export const hostileValues: readonly Json[] = [
   null,
   true,
@@ -31,7 +32,7 @@ export const hostileValues: readonly Json[] = [
   ['x', 1, {}],
 ];
 
-/** The paths of all members and items of a document, the root included. */
+/** The paths of all members and items of a document, including the root. */
 export function placesOf(value: Json, path: readonly (string | number)[] = []): (string | number)[][] {
   const below = Array.isArray(value)
     ? value.flatMap((item, index) => placesOf(item, [...path, index]))
@@ -41,7 +42,7 @@ export function placesOf(value: Json, path: readonly (string | number)[] = []): 
   return [[...path], ...below];
 }
 
-/** An arbitrary that changes the document at one to three places. */
+/** An arbitrary that changes the document in one to three positions. */
 export function mutated(base: Json): fc.Arbitrary<Json> {
   const change = fc.tuple(
     fc.nat(),

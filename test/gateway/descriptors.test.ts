@@ -1,4 +1,5 @@
-// Readiness of a gateway whose process has no file descriptors left, in a process of its own with a low limit.
+// Readiness of a gateway whose process has no file descriptors left, in a process of
+// its own with a low limit.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
@@ -87,7 +88,8 @@ describe('directory.getReadiness without file descriptors', () => {
     await expect.poll(async () => (await readiness()).status).toBe(200);
     await openSockets(descriptorLimit);
     const exhausted = async () => {
-      // The server still closes connections of its start, and drops new ones while it has no descriptor for them.
+      // The server still closes connections of its start, and drops new ones while it lacks
+      // descriptors.
       await openSockets(16);
       return readiness();
     };

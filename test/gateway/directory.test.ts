@@ -1,4 +1,4 @@
-// What the server says of itself: that it lives, whether it can work, and which services it has.
+// The server's own state: its document, health, readiness and services.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { localPerson } from '../../src/gateway/accounts/index.ts';
 import { directory } from '../../src/gateway/directory.ts';
@@ -28,7 +28,7 @@ describe('directory.getDocument', () => {
     expect(document.paths['/health']).toMatchObject({ get: { operationId: 'directory.getHealth' } });
   });
 
-  test('answers 304 to a caller who has it', async () => {
+  test('answers 304 to a caller with the current ETag', async () => {
     const etag = String((await world.call('GET', '/openapi.json')).headers['etag']);
     for (const tag of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
       const { status, headers } = await world.call('GET', '/openapi.json', {
@@ -40,7 +40,7 @@ describe('directory.getDocument', () => {
     expect(status).toBe(200);
   });
 
-  test('is what the Link of the health check leads to', async () => {
+  test('is the target of the health check’s Link header', async () => {
     for (const path of ['/health', '/ready']) {
       const { headers } = await world.call('GET', path);
       expect(headers['link']).toContain('</openapi.json>; rel="service-desc"');

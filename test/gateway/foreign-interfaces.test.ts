@@ -1,5 +1,6 @@
-// What clients of other interfaces send and expect beside the body: unknown query parameters, and errors with the
-// types that they map to classes of their own. The official clients run against a real gateway.
+// Behaviour that clients of other interfaces expect beyond the body: ignored query parameters, and
+// error types that map to the clients' own classes. The official clients run against a real
+// gateway.
 import Anthropic from '@anthropic-ai/sdk';
 import { createGateway as createGateway3, GatewayError as GatewayError3 } from 'ai-gateway3';
 import { createGateway as createGateway4, GatewayError as GatewayError4 } from 'ai-gateway4';

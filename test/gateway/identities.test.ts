@@ -1,4 +1,4 @@
-// Every operation with every kind of credential: what the door answers is what the contract says.
+// Every operation with every kind of credential: the answer is the one of the contract.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { callers, operations, prepare, walk, type Finding } from '../contract/identity-table.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
@@ -41,6 +41,9 @@ describe('operations × identities', () => {
       'machine with all scopes',
       'machine of another Bureau',
       'machine with unknown scopes',
+      'user by key header',
+      'admin by key header',
+      'two credentials',
     ]);
   });
 });

@@ -1,4 +1,4 @@
-// The limits as a caller meets them: headers, 429, whose address counts, and what `off` lifts.
+// Rate limits over HTTP: headers, 429, the counted address, and the effect of `off`.
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { connect } from '../../src/kernel/data/database.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -37,7 +37,8 @@ describe('the limit of requests', () => {
     );
     expect(counts[200]).toBeGreaterThanOrEqual(19);
     expect(counts[200]).toBeLessThanOrEqual(23);
-    // A request comes back every three seconds, so the next one may be granted and the one after it is not.
+    // The bucket gains a request every three seconds, so the next request may pass and the one
+    // after it is refused.
     let response = await get(url, '/v1/accounts/me', bearer(userToken));
     for (let more = 0; more < 5 && response.status !== 429; more += 1)
       response = await get(url, '/v1/accounts/me', bearer(userToken));
@@ -48,7 +49,7 @@ describe('the limit of requests', () => {
     const [, t] = /;r=0;t=(\d+)$/.exec(response.headers.get('ratelimit') ?? '') ?? [];
     expect(Number(response.headers.get('retry-after'))).toBeGreaterThanOrEqual(Number(t));
     expect(response.headers.get('x-should-retry')).toBeNull();
-    // Neither the health nor other callers are touched by it.
+    // Neither health nor other callers are affected.
     expect((await get(url, '/health')).status).toBe(200);
     expect((await get(url, '/ready')).headers.get('ratelimit')).toBeNull();
     expect((await get(url, '/v1/accounts/providers')).status).toBe(400);
@@ -88,7 +89,7 @@ describe('the limit of requests', () => {
       401: 5,
       429: 3,
     });
-    // Nor are they without an end.
+    // Media links have a limit too.
     expect((await statuses(Array.from({ length: 30 }, () => get(url, link))))[429]).toBeGreaterThan(15);
   });
 
@@ -164,7 +165,7 @@ describe('the address of a client', () => {
       RATE_LIMIT_GUEST: '100000',
       RATE_LIMIT_USER: '100000',
     });
-    // Each holds its place by a body that does not come.
+    // Each request occupies a slot, since its body never arrives.
     const held = Array.from({ length: 100 }, () => {
       const gate = new AbortController();
       const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('{')) });

@@ -1,4 +1,4 @@
-// Which models a user may call: what the key says, what the Bureau says, and never more than both.
+// The models that a user may call: the intersection of the key's list and the Bureau's list.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway } from '../support/gateway.ts';
 import type { GatewayWorld } from '../support/gateway.ts';

@@ -1,5 +1,5 @@
-// A gateway that is watched: the metrics, the spans, the line of the log and Server-Timing of calls to a provider tell
-// one story, and none of them has a prompt, an answer or a key in it.
+// Observability of a gateway: metrics, spans, the log line and Server-Timing of a provider call
+// agree, and none contains a prompt, an answer or a key.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -53,7 +53,7 @@ afterAll(async () => {
 
 const metrics = async (): Promise<string> => (await fetch(metricsUrl)).text();
 
-/** Waits for the line of the request. */
+/** Waits for the log line of the request. */
 async function lineOf(requestId: string | null): Promise<Record<string, unknown>> {
   return vi.waitFor(
     () => {
@@ -187,7 +187,7 @@ describe('the log of a call that fails', () => {
     ['unpaid', 502, 'provider_credentials', /^Your account is suspended$/, 401],
     ['broken', 502, 'upstream_failed', /^scripted 500$/, 500],
     ['wordy', 422, 'upstream_refused', /^(?:long )+\[redacted\]$/, 422],
-  ])('says of the model %s what its provider said', async (model, status, code, words, providerStatus) => {
+  ])('has the error of the provider for the model %s', async (model, status, code, words, providerStatus) => {
     const answer = await ask(`acme/${model}`);
     expect(answer.status).toBe(status);
     await answer.text();

@@ -1,4 +1,4 @@
-// The parts together: the door that every newcomer walks through, on both databases.
+// The gateway as a whole on both databases: the first calls of a new user.
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway } from '../support/gateway.ts';

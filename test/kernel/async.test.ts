@@ -12,7 +12,7 @@ const never = new Promise<never>(() => undefined);
 const tooLate = () => new Error('too late');
 
 describe('withTimeout', () => {
-  it('gives the result of work that ends in time', async () => {
+  it('returns the result of work that ends in time', async () => {
     expect(await withTimeout(async () => 'done', { ms: 10_000, error: tooLate })).toBe('done');
   });
 
@@ -32,7 +32,7 @@ describe('withTimeout', () => {
     expect(reason).toEqual(tooLate());
   });
 
-  it('rejects with the reason of an abort from outside', async () => {
+  it('rejects with the reason of an outside abort', async () => {
     const caller = new AbortController();
     const result = withTimeout(() => never, { ms: 10_000, error: tooLate, signal: caller.signal });
     caller.abort(new Error('the caller left'));

@@ -14,7 +14,7 @@ describe('createLruCache', () => {
     ]);
   });
 
-  it('leaves the order alone for a peek', () => {
+  it('keeps the order on a peek', () => {
     const cache = createLruCache<string, number>({ capacity: 2 });
     cache.set('a', 1);
     cache.set('b', 2);
@@ -45,7 +45,7 @@ describe('createLruCache', () => {
     expect(cache.weight()).toBe(0);
   });
 
-  it('tells of an eviction and not of a removal', () => {
+  it('reports an eviction and not a removal', () => {
     const evicted: string[] = [];
     const cache = createLruCache<string, number>({ capacity: 1, onEvict: (key) => evicted.push(key) });
     cache.set('a', 1);

@@ -83,7 +83,7 @@ describe('the control socket', () => {
     }
   });
 
-  it('disappears with its server and tells a later caller', async () => {
+  it('disappears with its server, and a later caller gets an error', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     await control.close();
     control = undefined;

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('makeFolder', () => {
-  test('makes missing parents for their owner alone', async () => {
+  test('creates missing parents readable by their owner only', async () => {
     const path = join(folder, 'a', 'b', 'c');
     await Promise.all([makeFolder(path), makeFolder(path)]);
     await makeFolder(path);
@@ -23,7 +23,7 @@ describe('makeFolder', () => {
     expect((await stat(path)).isDirectory()).toBe(true);
   });
 
-  test.runIf(existsSync('/proc/self'))('rejects where the system makes no folder', async () => {
+  test.runIf(existsSync('/proc/self'))('rejects where the system cannot create a folder', async () => {
     await expect(makeFolder('/proc/x/y')).rejects.toMatchObject({ code: 'ENOENT' });
   });
 });

@@ -104,7 +104,7 @@ describe('log', () => {
       text: expect.stringMatching(/^a{16384}… \(8000000 characters\)$/),
       below: { list: [expect.stringContaining('(20000 characters)')] },
     });
-    // Around each end of what is searched and of what is shown.
+    // Around the ends of the searched and of the shown part.
     for (const at of [16_384, 65_536])
       for (const offset of [1, 100, 206])
         log.error({ err: new Error('c'.repeat(at - offset) + secret + 'c'.repeat(70_000)) }, 'secret');

@@ -65,7 +65,7 @@ describe('problem', () => {
     expect(asProblem(own)).toBe(own);
   });
 
-  test('an error that may pass is not permanent', () => {
+  test('a transient error is not permanent', () => {
     expect(isPermanent(new Problem('conflict', 'conflict', 'x'))).toBe(true);
     expect(isPermanent(new Problem('conflict', 'conflict', 'x', { headers: { 'retry-after': '1' } }))).toBe(
       false,

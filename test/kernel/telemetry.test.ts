@@ -1,5 +1,5 @@
-// Metrics and traces of a server: disabled ones do nothing, enabled ones are correct, a dead collector does no harm, and
-// nothing that a person wrote is in either.
+// Metrics and traces of a server: disabled ones do nothing, enabled ones are correct, an
+// unreachable collector does no harm, and neither contains user content.
 import { afterEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
@@ -166,7 +166,7 @@ describe('metrics', () => {
     ).toBeNull();
   });
 
-  test('are not even loaded without a port', async () => {
+  test('are not loaded without a port', async () => {
     const { metricsUrl, telemetry } = await observed({ metrics: null });
     expect(metricsUrl).toBe('');
     expect(telemetry.metrics.isOn).toBe(false);
@@ -381,7 +381,7 @@ describe('traces', () => {
       const { world, telemetry, lines } = await observed({ traces: traceSettings(collector.url) });
       for (let count = 0; count < 20; count += 1)
         expect((await fetch(`${world.url}/health`)).status).toBe(200);
-      // More than the queue takes: what does not fit is dropped, and nothing grows.
+      // More spans than the queue holds: the rest is dropped, and memory stays bounded.
       for (let count = 0; count < 20_000; count += 1) telemetry.traces.start('flood').end();
       expect((await fetch(`${world.url}/health`)).status).toBe(200);
       if (how === 'refuses connections')
@@ -392,7 +392,7 @@ describe('traces', () => {
         );
       const startedMs = performance.now();
       await telemetry.close();
-      // Two seconds, and what a busy machine adds; an exporter that is waited for would take ten.
+      // Two seconds plus an allowance for a busy machine; waiting for the exporter would take ten.
       expect(performance.now() - startedMs).toBeLessThan(8_000);
     },
   );

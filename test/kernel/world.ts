@@ -1,5 +1,5 @@
-// A small contract of its own and a server over it, for tests of the ground floor; and a raw socket for
-// requests that no HTTP client would send.
+// A small contract and a server for it, for tests of the kernel, and a raw socket for requests that
+// no HTTP client sends.
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import path from 'node:path';
@@ -53,7 +53,7 @@ const name = (where: string, extra: object = {}) => ({
   ...extra,
 });
 
-/** Literal paths beside the generic one, a recursive body, forms told apart by `type`, streams and bytes. */
+/** Literal paths beside the generic one, a recursive body, a union by `type`, streams and bytes. */
 export function smallContract(): SmallDocument {
   return {
     openapi: '3.1.1',
@@ -282,7 +282,10 @@ export interface WorldOptions {
   identify?: ContractOptions<{ kind: string }>['identify'];
 }
 
-/** The same with the refusals of the kernel and the shared headers, which `npm run generate` and the lint see to. */
+/**
+ * Adds the kernel's errors and the shared headers, which `npm run generate` and the lint add to the
+ * real contract.
+ */
 function completed(definition: SmallDocument): SmallDocument {
   const document = structuredClone(definition);
   for (const item of Object.values(document.paths)) {
@@ -298,7 +301,7 @@ function completed(definition: SmallDocument): SmallDocument {
   return document;
 }
 
-/** Every operation answers with its id and what it was given, unless the test brings its own handler. */
+/** Every operation answers with its id and input unless the test has its own handler. */
 export function contractOf(options: WorldOptions = {}) {
   const definition = completed((options.definition ?? smallContract()) as SmallDocument);
   const handlers: Record<string, AnyHandler> = {};
@@ -348,7 +351,10 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   return { url, port, server, lines, close: () => server.close({ drainMs: 0 }) };
 }
 
-/** Sends the bytes as they are and resolves with all that came back once the server closes, or after `forMs` of silence. */
+/**
+ * Sends the bytes as they are and resolves with everything received until the server closes, or
+ * after `forMs` of silence.
+ */
 export async function raw(port: number, bytes: string | Buffer, forMs = 15_000): Promise<string> {
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
@@ -369,7 +375,7 @@ export async function raw(port: number, bytes: string | Buffer, forMs = 15_000):
   });
 }
 
-/** Status and parsed JSON body of a raw answer. */
+/** Status, head and parsed JSON body of a raw response. */
 export function rawAnswer(text: string): { status: number; head: string; body: RawProblem | undefined } {
   const [head = '', body = ''] = text.split('\r\n\r\n');
   return {
@@ -386,7 +392,7 @@ export async function open(port: number): Promise<Socket> {
   return socket;
 }
 
-/** Resolves as soon as the condition holds; rejects at the deadline. */
+/** Resolves as soon as the condition is true; rejects at the deadline. */
 export async function until(condition: () => boolean, what: string, deadlineMs = 30_000): Promise<void> {
   const end = performance.now() + deadlineMs;
   while (!condition()) {

@@ -1,15 +1,15 @@
-// Carries out the actions of a schedule: calls, faults of machines, database and network, and changes of balances.
+// Carries out the actions of a schedule: calls, faults of machines, database and
+// network, and changes of balances.
 import { Problem } from '../../src/kernel/problem.ts';
 import { startCall } from './clients.ts';
 import { noFaults } from './database-link.ts';
-import { checkBalanceRead } from './invariants.ts';
+import { checkBalanceRead, checkShownHeld, countUse } from './balance-reads.ts';
+import { aftermathMs } from './invariants.ts';
 import { startGateway, type LedgerModules } from './gateway.ts';
 import { createDisk, loseUnsyncedLines, loseUnwrittenLines } from './journal-model.ts';
 import { type Action, printPlain } from './schedule.ts';
 import type { CallRecord, Machine, World } from './world.ts';
 
-/** The longest wait for an answer, and the next renewal. */
-const aftermathMs = 11_000;
 /** From the request for a balance to the statement that asks the other gateways. */
 const maximumDelayMs = 1_000;
 
@@ -115,21 +115,23 @@ function shutDown(world: World, machine: Machine, restartMs: number, modules: Le
     world.scheduler.after(restartMs, null, () => startGateway(world, machine, modules));
   };
   gateway.close().then(end, end);
-  // The supervisor's patience.
+  // The supervisor kills the process after 30 seconds.
   world.scheduler.after(30_000, null, end);
 }
 
 function pause(world: World, machine: Machine, forMs: number, isSuspend: boolean): void {
-  const process = machine.gateway?.process;
-  if (process?.state !== 'running') return;
+  const { gateway } = machine;
+  if (gateway?.process.state !== 'running') return;
+  const { process } = gateway;
   world.scheduler.stop(process);
   world.scheduler.after(forMs, null, () => {
     if (isSuspend) process.suspendedMs += forMs;
+    gateway.lastTroubleMs = world.scheduler.nowMs();
     world.scheduler.resume(process);
   });
 }
 
-/** The machine is gone with its disk; another takes its place. */
+/** The machine is lost with its disk; another one replaces it. */
 function loseDisk(world: World, machine: Machine, modules: LedgerModules): void {
   endProcess(world, machine, true);
   for (const journalId of machine.disk.folders.keys()) world.lostJournals.add(journalId);
@@ -173,28 +175,42 @@ function readBalance(
   });
 }
 
-/** What was answered before a balance is read is charged in it. */
+/** Charges of answers before this read must be in the balance. */
 function readBalanceNow(world: World, machine: Machine, userId: string): void {
   const { gateway } = machine;
   if (gateway?.process.state !== 'running' || !gateway.isReady) return;
   const answers = world.calls.filter(
     (call) => call.plan.userId === userId && call.state === 'answered' && !hasEndedLease(world, call),
   );
+  const before = countUse(world, userId);
+  const isLeased = !isLeaseEnding(world, userId);
   gateway.readBalance(userId).then(
-    () => checkBalanceRead(world, userId, answers),
+    (balance) => {
+      checkBalanceRead(world, userId, answers);
+      if (isLeased && !isLeaseEnding(world, userId)) checkShownHeld(world, userId, balance, before);
+    },
     (error: unknown) => {
       if (!(error instanceof Problem)) throw error;
     },
   );
 }
 
-/** A read does not ask gateways whose lease has ended: after a pause, or while the database's clock is ahead. */
+/**
+ * A read does not ask gateways whose lease has ended: after a pause, or while the database's clock is ahead.
+ */
 function hasEndedLease({ server: { model } }: World, { plan, gateway }: CallRecord): boolean {
   return [...model.allotments.values()].some(
     (row) =>
       row.userId === plan.userId &&
       row.gatewayId === gateway.gatewayId &&
       model.leaseMsLeft(row) <= maximumDelayMs,
+  );
+}
+
+/** Whether a row of the user has a lease that a read may not wait for. */
+function isLeaseEnding({ server: { model } }: World, userId: string): boolean {
+  return [...model.allotments.values()].some(
+    (row) => row.userId === userId && model.leaseMsLeft(row) <= maximumDelayMs,
   );
 }
 

@@ -1,5 +1,5 @@
-// Clients of the gateways: each call reserves, is sent, streams and is settled, as gateway/ai does it, and is recorded as its
-// client saw it.
+// Clients of the gateways: each call reserves, is sent, streams and is settled, as
+// gateway/ai does it, and is recorded as its client saw it.
 import { Problem } from '../../src/kernel/problem.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
 import type { Ledger, PaidCall, Reservation } from '../../src/gateway/credits/ports.ts';
@@ -23,6 +23,7 @@ export function startCall(world: World, machine: Machine, plan: CallPlan): void 
     amount: plan.bound,
     price: 0n,
     isExcused: false,
+    mayBePaid: false,
     hasRivals: false,
     isSent: false,
   };

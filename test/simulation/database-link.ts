@@ -1,6 +1,11 @@
-// The database as one gateway process sees it: the model store behind a network that delays, loses and doubles messages.
+// The database as one gateway process sees it: the model store behind a network that
+// delays, loses and doubles messages.
 import { Problem } from '../../src/kernel/problem.ts';
-import type { AllotmentStore } from '../../src/gateway/credits/allotments/store.ts';
+import type {
+  AllotmentRow,
+  AllotmentStore,
+  GiveBackRequest,
+} from '../../src/gateway/credits/allotments/store.ts';
 import type { Coverage } from './coverage.ts';
 import type { Random } from './random.ts';
 import type { Process, Scheduler } from './scheduler.ts';
@@ -12,7 +17,7 @@ export interface DatabaseServer {
   /** Owns the events in which statements are executed. */
   process: Process;
   isUp: boolean;
-  /** Grows with each stop: what was under way then is lost. */
+  /** Grows with each stop; statements in progress are lost then. */
   starts: number;
   upSinceMs: number;
   /** How far its clock is ahead of the world's. */
@@ -25,7 +30,7 @@ export interface MessageFaults {
   slow: number;
   requestLost: number;
   answerLost: number;
-  /** The client hears of a lost connection, and the statement runs later. */
+  /** The client gets a lost connection, and the statement runs later. */
   delayedCommit: number;
   doubled: number;
 }
@@ -47,25 +52,29 @@ export interface DatabaseLinkOptions {
   /** The connection of this process alone is cut. */
   isCut: () => boolean;
   onDisconnect(): void;
+  /** Called with every statement whose outcome is unknown. */
+  onError(): void;
   trace: ((line: string) => void) | null;
 }
 
 // Above the deadline of src/kernel/data/database.ts an answer counts as lost.
 const deadlineMs = 6_000;
 
-const statementsOfCalls = new Set(['allot', 'recall', 'affordable', 'giveBack', 'hold']);
+const statementsOfCalls = new Set(['allot', 'recall', 'affordable', 'giveBack', 'hold', 'balance']);
 
 export type Send = <T>(name: string, statement: () => T) => Promise<T>;
 
 /**
- * Sends one statement. Rejects with 503 `database_unavailable` when its outcome is unknown, and with the error of the
- * statement when the data refuses it.
+ * Sends one statement. Rejects with 503 `database_unavailable` when its outcome is
+ * unknown, and with the error of the statement when the data refuses it.
  */
 export function createDatabaseLink(options: DatabaseLinkOptions): Send {
   const { server, scheduler, random, process, coverage, isCut } = options;
   const isLost = (starts: number): boolean => !server.isUp || server.starts !== starts || isCut();
   const disconnect = (name: string, reject: (error: Problem) => void): void => {
-    // Maintenance asks at least every five seconds. It does not hear of the statements of calls.
+    options.onError();
+    // Maintenance sends a statement at least every five seconds and notices a lost connection;
+    // statements of calls do not report it.
     if (!statementsOfCalls.has(name)) options.onDisconnect();
     reject(databaseUnavailable());
   };
@@ -124,11 +133,23 @@ function execute<T>(statement: () => T): T | Problem {
   }
 }
 
+/** Statements of the model with a check. */
+export interface CheckedStatements {
+  allot: StoreModel['allot'];
+  /** Called when the statement is sent; what it returns runs in the database. */
+  sendGiveBack(requests: readonly GiveBackRequest[]): () => (AllotmentRow | null)[];
+  onTakeBack(): void;
+}
+
 /** The store of allotments over the link. */
-export function allotmentStoreModel(send: Send, model: StoreModel, onTakeBack: () => void): AllotmentStore {
+export function allotmentStoreModel(
+  send: Send,
+  model: StoreModel,
+  { allot, sendGiveBack, onTakeBack }: CheckedStatements,
+): AllotmentStore {
   return {
-    allot: (request) => send('allot', () => model.allot(request)),
-    giveBack: (requests) => send('giveBack', () => model.giveBack(requests)),
+    allot: (request) => send('allot', () => allot(request)),
+    giveBack: (requests) => send('giveBack', sendGiveBack(requests)),
     ofGateway: (gatewayId) => send('ofGateway', () => model.ofGateway(gatewayId)),
     read: (allotmentIds) => send('read', () => model.read(allotmentIds)),
     renew: (gatewayId, reports, leaseMs) => send('renew', () => model.renew(gatewayId, reports, leaseMs)),

@@ -1,4 +1,5 @@
-// Starts and ends gateway processes: the real ledger of src/gateway/credits/allotments over the models of its seams.
+// Starts and ends gateway processes: the real ledger of
+// src/gateway/credits/allotments over the models of its seams.
 import type { Log } from '../../src/kernel/log.ts';
 import type { askReports } from '../../src/gateway/credits/allotments/ask-reports.ts';
 import type { holdWithRecall } from '../../src/gateway/credits/allotments/hold-with-recall.ts';
@@ -6,6 +7,7 @@ import type { openAllotments } from '../../src/gateway/credits/allotments/open-a
 import type { insufficientCredits } from '../../src/gateway/credits/allotments/problems.ts';
 import type { AllotmentRow, AllotmentStore } from '../../src/gateway/credits/allotments/store.ts';
 import { allotmentStoreModel, createDatabaseLink } from './database-link.ts';
+import { allotInTurn, giveBackAllIdle } from './checked-statements.ts';
 import { checkLease } from './invariants.ts';
 import { journalDirectoryModel } from './journal-model.ts';
 import type { Process } from './scheduler.ts';
@@ -63,6 +65,7 @@ function createGateway(world: World, machine: Machine, process: Process): Gatewa
     leases: new Map(),
     reserved: new Map(),
     disconnectedMs: world.scheduler.nowMs(),
+    lastTroubleMs: world.scheduler.nowMs(),
   };
 }
 
@@ -84,6 +87,8 @@ async function run(world: World, machine: Machine, gateway: Gateway, modules: Le
   const allotments = await modules.openAllotments({
     store,
     directory,
+    // Revoked tokens are closed by their schedule.
+    findEndedTokens: async () => [],
     clock,
     makeId,
     log: countingLog(world, gateway),
@@ -97,6 +102,7 @@ async function run(world: World, machine: Machine, gateway: Gateway, modules: Le
   gateway.ledger = ledger;
   gateway.readBalance = async (userId) => {
     await Promise.all([ledger.report(userId), modules.askReports({ store, clock, gatewayId, userId })]);
+    return gateway.send('balance', () => world.server.model.balance(userId));
   };
   gateway.close = () => allotments.close();
   gateway.hold = (hold) =>
@@ -137,12 +143,20 @@ function openStore(world: World, machine: Machine, gateway: Gateway): AllotmentS
     coverage,
     isCut: () => machine.cutUntilMs > scheduler.nowMs(),
     onDisconnect: () => void (gateway.disconnectedMs = scheduler.nowMs()),
+    onError: () => void (gateway.lastTroubleMs = scheduler.nowMs()),
     trace: world.trace,
   });
-  return allotmentStoreModel(gateway.send, server.model, () => checkTakeBack(world, gateway));
+  return allotmentStoreModel(gateway.send, server.model, {
+    allot: (request) => allotInTurn(world, request),
+    sendGiveBack: (requests) => giveBackAllIdle(world, gateway, requests),
+    onTakeBack: () => checkTakeBack(world, gateway),
+  });
 }
 
-/** Only a gateway that was connected for a minute, to a database that was up for a minute, takes allotments back. */
+/**
+ * Only a gateway that was connected for a minute, to a database that was up for a
+ * minute, takes allotments back.
+ */
 function checkTakeBack(world: World, gateway: Gateway): void {
   world.coverage.count('take-back');
   const sinceMs = Math.max(gateway.disconnectedMs, world.server.upSinceMs);

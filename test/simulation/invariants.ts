@@ -1,5 +1,5 @@
-// The promises of the ledger. `checkStep` runs after each step, the others where a client gets an answer, a lease is used or
-// the world is quiet.
+// The promises of the ledger. `checkStep` runs after each step, the others where a
+// client gets an answer, a lease is used or the world is quiet.
 import type { Problem } from '../../src/kernel/problem.ts';
 import type { JournalFolder } from './journal-model.ts';
 import type { CallPlan } from './schedule.ts';
@@ -7,7 +7,11 @@ import type { Process } from './scheduler.ts';
 import type { StoreModel, StoredAllotment } from './store-model.ts';
 import { type CallRecord, fail, type Gateway, isReachable, type World } from './world.ts';
 
-/** Longest time after a renewal was sent during which an allotment may be used; it is taken back 40 s later. */
+/** The longest wait for an answer, and the next renewal. */
+export const aftermathMs = 11_000;
+/**
+ * Longest time after a renewal was sent during which an allotment may be used; it is taken back 40 s later.
+ */
 const leaseMs = 20_000;
 const takeBackMs = 60_000;
 
@@ -21,6 +25,7 @@ export function checkStep(world: World, process: Process | null): void {
     if (gateway === null || (!isChanged && process !== null && process !== gateway.process)) continue;
     checkReservations(world, gateway);
     checkCovered(world, gateway);
+    checkKnown(world, gateway);
   }
   for (const call of world.openCalls) if (call.state === 'reserving') excuse(world, call);
 }
@@ -54,7 +59,9 @@ function checkBalances(world: World, model: StoreModel): void {
   }
 }
 
-/** What the process counts as reserved is what its open calls have, as long as no allotment was taken from it. */
+/**
+ * What the process counts as reserved is what its open calls have, as long as no allotment was taken from it.
+ */
 function checkReservations(world: World, gateway: Gateway): void {
   let [total, open] = [0n, 0n];
   for (const { reserved, unapplied, allotmentId } of gateway.reports()) {
@@ -84,7 +91,8 @@ function checkCovered(world: World, gateway: Gateway): void {
         world,
         `${allotmentId} has ${row.amount} credits in the database, and ${need} are reserved or unapplied`,
       );
-    // Otherwise a balance would count a charge twice. A line that was put aside may be reported until the next renewal.
+    // Otherwise a balance would count a charge twice. A line that was put aside may
+    // be reported until the next renewal.
     if (model.refusedRequests.size > 0) continue;
     const most = prices.get(allotmentId) ?? 0n;
     if (row.unapplied > most)
@@ -92,20 +100,26 @@ function checkCovered(world: World, gateway: Gateway): void {
   }
 }
 
-/** At the answer to a balance: what clients had seen whole before the request is charged. */
-export function checkBalanceRead(world: World, userId: string, answers: readonly CallRecord[]): void {
-  if (!isReachableForAll(world, userId)) return;
-  const { recordedRequests, refusedRequests, generationId } = world.server.model;
-  world.coverage.count('balance with all charges');
-  for (const { plan, gateway, machine, price } of answers) {
-    if (price === 0n || refusedRequests.has(plan.requestId)) continue;
-    if (machine.gateway !== gateway || gateway.generation !== generationId) continue;
-    if (!recordedRequests.has(plan.requestId))
-      fail(world, `${plan.requestId} was answered before a balance was read without its charge`);
+/**
+ * Some time after its last lost answer, the gateway knows all that its rows have: no credits are in neither.
+ */
+function checkKnown(world: World, gateway: Gateway): void {
+  const { model } = world.server;
+  const { process, lastTroubleMs, generation, isReady } = gateway;
+  if (!isReady || generation !== model.generationId || process.state !== 'running') return;
+  if (world.scheduler.nowMs() - lastTroubleMs < aftermathMs) return;
+  for (const { allotmentId, amount, charged, version, write } of gateway.reports()) {
+    const row = model.allotments.get(allotmentId);
+    if (row === undefined || write !== null || version === 0) continue;
+    if (row.amount + row.charged > amount + charged)
+      fail(world, `${allotmentId} has ${row.amount} credits in the database and ${amount} in memory`);
   }
 }
 
-/** Charges of the gateway's journal that the database has not applied, by allotment: as far as they were reserved, and whole. */
+/**
+ * Charges of the gateway's journal that the database has not applied, by allotment:
+ * as far as they were reserved, and whole.
+ */
 function unappliedOf(
   world: World,
   gateway: Gateway,
@@ -138,23 +152,44 @@ export function checkAnswer(world: World, { plan, gateway, price }: CallRecord):
     fail(world, `${plan.requestId} was answered before its charge was on disk`);
 }
 
-/** A 402 needs a lack of credits: of account or key, all idle allotments included. */
+/**
+ * A 402 needs a lack of credits: of account or key, all idle allotments included.
+ * And a lack of credits needs a 402.
+ */
 export function checkRefusal(world: World, call: CallRecord, { status, code }: Problem): void {
-  if (call.isExcused) return;
   const { requestId } = call.plan;
+  if (status !== 402 && world.isCalm && !call.mayBePaid)
+    fail(world, `${requestId} got ${code}, and not 402, although credits lacked while it waited`);
+  if (call.isExcused) return;
   if (status === 402) fail(world, `${requestId} got 402 although ${call.amount} credits could be had`);
   else if (world.isCalm && !call.hasRivals)
     fail(world, `${requestId} got ${code} in a world without faults or rivals`);
 }
 
-/** Notes that a waiting call may be refused: credits lack, others want them too, or a holder does not answer. */
+/**
+ * Notes that a waiting call may be refused: credits lack, others want them too, or a holder does not answer.
+ */
 function excuse(world: World, call: CallRecord): void {
+  if (world.isCalm) call.mayBePaid ||= mostCredits(world, call) >= call.plan.bound;
   if (call.isExcused) return;
   const { userId, bound } = call.plan;
   call.isExcused = !isReachableForAll(world, userId) || spareCredits(world, call) < bound;
 }
 
-function isReachableForAll(world: World, userId: string): boolean {
+/** The most that the call could get at this moment: all of the balance that other calls have not reserved. */
+function mostCredits(world: World, call: CallRecord): bigint {
+  const { userId, bound } = call.plan;
+  let most = world.server.model.accounts.get(userId)?.posted ?? 0n;
+  for (const other of world.openCalls) {
+    if (other === call || other.plan.userId !== userId) continue;
+    // Calls that wait for the same credits may get 503 in their turn.
+    if (other.state === 'reserving') return bound;
+    if (other.state === 'reserved') most -= other.amount;
+  }
+  return most;
+}
+
+export function isReachableForAll(world: World, userId: string): boolean {
   const { model, messageFaults } = world.server;
   if (Object.values(messageFaults).some((rate: number) => rate > 0)) return false;
   for (const machine of world.machines)
@@ -166,7 +201,10 @@ function isReachableForAll(world: World, userId: string): boolean {
   return true;
 }
 
-/** Whether the process has the allotment. After an outage it may not know of one whose opening had no answer. */
+/**
+ * Whether the process has the allotment. After an outage it may lack one whose opening got no
+ * answer.
+ */
 function isHolder(
   world: World,
   gateway: Gateway | null,
@@ -177,7 +215,10 @@ function isHolder(
   return world.troubledUntilMs === 0;
 }
 
-/** What account and key could pay if every idle credit came back and all other waiting calls were served first. */
+/**
+ * The credits that account and key could pay if all idle credits were given back and all other
+ * waiting calls were served first.
+ */
 function spareCredits(world: World, call: CallRecord): bigint {
   const { userId, tokenId } = call.plan;
   const { model } = world.server;
@@ -204,7 +245,7 @@ function spareCredits(world: World, call: CallRecord): bigint {
   return key.cap === null ? accountFree : smaller(accountFree, key.cap - key.spent - keyUse);
 }
 
-function isOver(model: StoreModel, { state, plan }: CallRecord): boolean {
+export function isOver(model: StoreModel, { state, plan }: CallRecord): boolean {
   if (state === 'refused' || state === 'failed' || state === 'released') return true;
   return model.recordedRequests.has(plan.requestId);
 }
@@ -268,7 +309,9 @@ function checkRecord(
     );
 }
 
-/** A journal that another process replays does not say what a price above its bound took from the allotment. */
+/**
+ * A journal that another process replays does not say what a price above its bound took from the allotment.
+ */
 function isBesideDearCall(world: World, { tokenId }: CallPlan, gateway: Gateway): boolean {
   return (
     gateway.process.state === 'dead' &&
@@ -286,7 +329,7 @@ function addTo(sums: Map<string, bigint>, key: string, credits: bigint): void {
   sums.set(key, (sums.get(key) ?? 0n) + credits);
 }
 
-function larger(...credits: bigint[]): bigint {
+export function larger(...credits: bigint[]): bigint {
   return credits.reduce((most, one) => (one > most ? one : most), 0n);
 }
 

@@ -1,5 +1,6 @@
-// Model of the journal (src/gateway/credits/journal/journal.ts): folders on the disk of a machine, lines that are in memory,
-// written or synced. A killed process leaves what was written, a power cut what was synced and a random part of the rest.
+// Model of the journal (src/gateway/credits/journal/journal.ts): folders on the disk
+// of a machine, lines that are in memory, written or synced. A killed process leaves
+// what was written, a power cut what was synced and a random part of the rest.
 import { Problem } from '../../src/kernel/problem.ts';
 import type {
   AbandonedJournal,
@@ -80,7 +81,9 @@ export function loseUnwrittenLines(disk: Disk, process: Process): void {
   }
 }
 
-/** The power failed: of the lines that were not synced a random part in order survives, the next one is torn. */
+/**
+ * The power failed: of the lines that were not synced a random part in order survives, the next one is torn.
+ */
 export function loseUnsyncedLines(disk: Disk, process: Process, random: Random): void {
   for (const folder of foldersOf(disk, process)) {
     cutAfter(folder, random.between(folder.syncedSeq, Math.max(folder.syncedSeq, folder.writtenSeq)));
@@ -257,7 +260,10 @@ function cutAfter(folder: JournalFolder, seq: number): void {
   folder.syncedSeq = folder.lastSeq;
 }
 
-/** Deletes finished calls at once, where the real journal waits for ten minutes; the lines of calls in progress stay. */
+/**
+ * Deletes finished calls at once, where the real journal waits for ten minutes; the
+ * lines of calls in progress stay.
+ */
 function deleteUpTo(folder: JournalFolder, seq: number): void {
   const finished = new Set<string>();
   for (const stored of folder.lines)

@@ -1,4 +1,5 @@
-// Loads the ledger under test, with a planted bug where one is named: its source is changed while it is loaded.
+// Loads the ledger under test, with a planted bug where one is named: its source is
+// changed while it is loaded.
 import { readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 import type { LedgerModules } from './gateway.ts';
@@ -7,8 +8,8 @@ import { plantedBugs, type PlantedBug } from './planted-bugs.ts';
 const root = new URL('../../', import.meta.url).href;
 
 /**
- * Has to be called before a module under test or a model is imported. Throws when there is no such bug, or when its source
- * has changed so that it cannot be planted.
+ * Has to be called before a module under test or a model is imported. Throws when
+ * there is no such bug, or when its source has changed so that it cannot be planted.
  */
 export function plantBug(name: string): void {
   plant(findBug(name));

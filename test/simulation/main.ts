@@ -1,7 +1,8 @@
 // npm run test:simulation -- [--seed N] [--schedules N] [--seconds N] [--bug NAME] [--report FILE]
 //
-// Runs schedules one after the other. A failing seed is shrunk and printed with its trace. Without a seed they begin with the
-// time of day, so that each run tries others; with one, that schedule alone is run unless --schedules says more.
+// Runs schedules one after the other. A failing seed is shrunk and printed with its
+// trace. Without a seed they begin with the time of day, so that each run tries
+// others; with one, that schedule alone is run unless --schedules says more.
 import { parseArgs } from 'node:util';
 import { loadLedger, plantBug } from './load.ts';
 
@@ -27,7 +28,7 @@ process.exitCode = await runSchedules(modules, {
   report: values.report,
 });
 
-/** A million seeds apart from the run of a second ago. */
+/** Seeds from the time of day, a million apart for each second. */
 function rotatingSeed(): number {
   return (Math.floor(Date.now() / 1_000) % 2_000) * 1_000_000;
 }

@@ -1,4 +1,5 @@
-// Bugs that the simulation must find. Each changes the source of a real module, or of a model of a seam, while it is loaded.
+// Bugs that the simulation must find. Each changes the source of a real module, or
+// of a model of a seam, while it is loaded.
 
 export interface PlantedBug {
   name: string;
@@ -48,7 +49,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'charge applied twice',
-    seed: 1,
+    seed: 5,
     changes: [
       { file: model, find: "if (journal.appliedSeq >= batch.toSeq) return 'repeated';", replace: '' },
       {
@@ -106,7 +107,7 @@ export const plantedBugs: readonly PlantedBug[] = [
   },
   {
     name: 'enlargement without an answer taken as granted',
-    seed: 1,
+    seed: 2,
     changes: [
       {
         file: `${allotments}/writes.ts`,
@@ -236,6 +237,142 @@ export const plantedBugs: readonly PlantedBug[] = [
         file: `${allotments}/allotment.ts`,
         find: 'return { allotmentId, reserved, unapplied, charged, number };',
         replace: 'return { allotmentId, reserved, unapplied: unapplied + (charged - charged), number };',
+      },
+    ],
+  },
+  {
+    name: 'stale give-back clears a later recall',
+    seed: 14,
+    changes: [
+      { file: model, find: 'recall === undefined || row.recall <= recall;', replace: 'recall !== -1n;' },
+    ],
+  },
+  {
+    name: 'give-back answers recalls that its sender did not know',
+    seed: 14,
+    changes: [
+      {
+        file: `${allotments}/writes.ts`,
+        find: 'const { allotmentId, version, amount, charged, recall } = allotment;',
+        replace: 'const { allotmentId, version, amount, charged } = allotment;\n  const recall = 1_000_000n;',
+      },
+    ],
+  },
+  {
+    name: 'amount of a row taken without the charges that it was lowered by',
+    seed: 184,
+    changes: [
+      {
+        file: `${allotments}/allotment.ts`,
+        find: 'const amount = row.amount + row.charged - allotment.charged;',
+        replace: 'const { amount } = row;',
+      },
+    ],
+  },
+  {
+    name: 'give-back without the charges that were applied meanwhile',
+    seed: 2,
+    changes: [
+      {
+        file: model,
+        find: 'const chargedSince = charged === undefined ? 0n : larger(row.charged - charged, 0n);',
+        replace: 'const chargedSince = charged === undefined ? 0n : 0n;',
+      },
+    ],
+  },
+  {
+    name: 'give-back without an answer forgotten',
+    seed: 40,
+    changes: [
+      {
+        file: `${allotments}/writes.ts`,
+        find: '  allotment.isGiveBackUncertain = true;\n',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'report answered before its charges are applied',
+    seed: 540,
+    changes: [
+      {
+        file: `${allotments}/allotment-ledger.ts`,
+        find: 'if (reportNumber <= this.#answeredReport) return;\n    await this.applyAll();',
+        replace: 'if (reportNumber <= this.#answeredReport) return;',
+      },
+    ],
+  },
+  {
+    name: 'balance read before the numbered answer',
+    seed: 55,
+    changes: [
+      {
+        file: `${allotments}/ask-reports.ts`,
+        find: 'if (number >= (requests.get(answering) ?? 0))',
+        replace: 'if (number >= 0)',
+      },
+    ],
+  },
+  {
+    name: 'idle credits reported as reserved',
+    seed: 19,
+    changes: [
+      {
+        file: `${allotments}/allotment.ts`,
+        find: 'return { allotmentId, reserved, unapplied, charged, number };',
+        replace:
+          'return { allotmentId, reserved: reserved + idleCredits(allotment), unapplied, charged, number };',
+      },
+    ],
+  },
+  {
+    name: 'idle credits shown as held',
+    seed: 19,
+    changes: [
+      { file: model, find: 'idle += row.amount - row.reserved - row.unapplied;', replace: 'idle += 0n;' },
+    ],
+  },
+  {
+    name: 'recall flag lost in a grant',
+    seed: 14,
+    changes: [
+      {
+        file: model,
+        find: 'target.isRecalled ||= this.isAwaited(request);',
+        replace: 'target.isRecalled = this.isAwaited(request);',
+      },
+    ],
+  },
+  {
+    name: 'recall unanswered where nothing is idle',
+    seed: 27,
+    changes: [
+      {
+        file: `${allotments}/give-backs.ts`,
+        find: 'if (row.isRecalled || idleCredits(allotment) > 0n || !isInUse(allotment))',
+        replace: 'if (idleCredits(allotment) > 0n || !isInUse(allotment))',
+      },
+    ],
+  },
+  {
+    name: 'recall served to the youngest ticket',
+    seed: 3,
+    changes: [
+      {
+        file: model,
+        find: 'return a.createdMs < b.createdMs ||',
+        replace: 'return a.createdMs > b.createdMs ||',
+      },
+    ],
+  },
+  {
+    name: 'recall served to whoever asks next',
+    seed: 6,
+    changes: [
+      {
+        file: model,
+        find: 'grantable: least(accountFree - accountPromised,',
+        replace: 'grantable: least(accountFree + accountPromised - accountPromised,',
       },
     ],
   },

@@ -1,4 +1,5 @@
-// Seeded pseudo-random numbers (sfc32), the one source of chance of a schedule: the same seed gives the same schedule.
+// Seeded pseudo-random numbers (sfc32), the one source of chance of a schedule: the
+// same seed gives the same schedule.
 
 export interface Random {
   /** From 0 to 1, 1 excluded. */

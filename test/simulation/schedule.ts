@@ -1,5 +1,5 @@
-// A schedule: the users, the machines, and the actions of clients, operators and fate with their times. It is drawn from a
-// seed and is plain data, so that a failing one can be shrunk.
+// A schedule: the users, the machines, and the actions of clients, operators and fate with
+// their times. It is drawn from a seed and is plain data, so that a failing one can be shrunk.
 import type { MessageFaults } from './database-link.ts';
 import { type Random, seededRandom } from './random.ts';
 
@@ -40,7 +40,7 @@ export interface CallPlan {
   raiseTo: bigint | null;
   attempts: number;
   end: 'settle' | 'settle twice' | 'release';
-  /** The database refuses its charge: a value that no rule foresaw. */
+  /** The database refuses its charge for a value that no rule foresaw. */
   isRefused: boolean;
 }
 

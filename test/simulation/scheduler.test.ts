@@ -56,7 +56,7 @@ describe('scheduler', () => {
     expect(new Set([1, 2, 3, 4].map(orderOf)).size).toBeGreaterThan(1);
   });
 
-  test('stops at the time it is told', () => {
+  test('stops at the given time', () => {
     const scheduler = createScheduler(seededRandom(1));
     scheduler.after(100, null, () => undefined);
     expect(scheduler.step(99)).toBeNull();
@@ -64,7 +64,7 @@ describe('scheduler', () => {
     expect(scheduler.step(100)).toMatchObject({ atMs: 100 });
   });
 
-  test('leaves out cancelled events', () => {
+  test('skips cancelled events', () => {
     const scheduler = createScheduler(seededRandom(1));
     let count = 0;
     scheduler.cancel(scheduler.after(1, null, () => (count += 1)));

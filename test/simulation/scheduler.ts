@@ -1,12 +1,16 @@
-// Virtual time: a queue of events (binary heap), each of which belongs to the world or to one process. Events of the same
-// millisecond run in a random order. A stopped process gets its events when it continues, a dead one never.
+// Virtual time: a queue of events (binary heap), each of which belongs to the world
+// or to one process. Events of the same millisecond run in a random order. A stopped
+// process gets its events when it continues, a dead one never.
 import type { Random } from './random.ts';
 
 /** A process of the simulation. Its clocks are those of its machine. */
 export interface Process {
   name: string;
   state: 'running' | 'stopped' | 'dead';
-  /** Milliseconds for which the machine was suspended: its monotonic clock stood still then, its wall clock did not. */
+  /**
+   * Milliseconds for which the machine was suspended: its monotonic clock stood
+   * still then, its wall clock did not.
+   */
   suspendedMs: number;
   /** Difference of its wall clock to the time of the world. */
   wallOffsetMs: number;

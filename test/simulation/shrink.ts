@@ -1,4 +1,5 @@
-// Makes a failing schedule smaller (delta debugging): fewer actions, then fewer machines, as long as it still fails.
+// Makes a failing schedule smaller (delta debugging): fewer actions, then fewer
+// machines, as long as it still fails.
 import type { Schedule, TimedAction } from './schedule.ts';
 
 const maximumTries = 600;

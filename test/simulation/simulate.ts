@@ -1,5 +1,5 @@
-// Runs one schedule: carries out its actions, checks the promises after each step, then ends all faults and waits until
-// everything is applied and given back.
+// Runs one schedule: carries out its actions, checks the promises after each step,
+// then ends all faults and waits until everything is applied and given back.
 import { act, endProcess } from './actions.ts';
 import { startCall } from './clients.ts';
 import type { Coverage } from './coverage.ts';
@@ -24,7 +24,10 @@ export interface SimulationOptions {
   trace?: (line: string) => void;
 }
 
-/** Longest time until everything is applied and given back: leases end after 20 s, take-backs follow after 60 s and a minute. */
+/**
+ * Longest time until everything is applied and given back: leases end after 20 s,
+ * take-backs follow after 60 s and a minute.
+ */
 const quietMs = 240_000;
 const maximumSteps = 50_000;
 const maximumChain = 16;
@@ -76,7 +79,10 @@ async function run(world: World, untilMs: number, isDone: () => boolean): Promis
   return steps;
 }
 
-/** What is left can be spent in one call, although every gateway has some of it idle. */
+/**
+ * Checks that all remaining credits can be spent in one call, although every gateway holds some of
+ * them idle.
+ */
 async function spendTheRest(world: World): Promise<number> {
   const { scheduler, server, schedule, coverage } = world;
   const user = schedule.users[0];

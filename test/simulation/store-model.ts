@@ -1,6 +1,6 @@
-// Rules of the allotment store (src/gateway/credits/allotments/store.ts) in TypeScript, one method a statement. Each runs
-// at once and as a whole, as a statement under its locks does. The simulation runs the ledger against it, and
-// test/gateway/credits compares it with the real statements, row by row.
+// Rules of the allotment store (src/gateway/credits/allotments/store.ts) in TypeScript, one method a
+// statement. Each runs at once and as a whole, as a statement under its locks does. The simulation runs
+// the ledger against it, and test/gateway/credits compares it with the real statements, row by row.
 import { Problem } from '../../src/kernel/problem.ts';
 import type {
   AllotmentReport,
@@ -69,6 +69,8 @@ export interface JournalRow {
   reportAsked: number;
   reportDone: number;
 }
+
+export type ShownBalance = Pick<AccountRow, 'posted' | 'held' | 'owed'>;
 
 export interface Ticket extends RecallRequest {
   isKeyOnly: boolean;
@@ -330,8 +332,8 @@ export class StoreModel {
   }
 
   /**
-   * Takes back what is available. The rest becomes a debt, for which allotments are closed; without `partial` nothing is
-   * taken then. Returns the credits that were taken.
+   * Takes back what is available. The rest becomes a debt, for which allotments are
+   * closed; without `partial` nothing is taken then. Returns the credits that were taken.
    */
   takeBack(userId: string, credits: bigint, partial: boolean): bigint {
     const account = this.account(userId);
@@ -385,6 +387,15 @@ export class StoreModel {
     return least(account.posted - account.held, this.keyFree(tokenId));
   }
 
+  /** What a user is shown: idle credits of allotments count as available, unless they are to pay a debt. */
+  balance(userId: string): ShownBalance {
+    const { posted, held, owed: debt } = this.account(userId);
+    let idle = 0n;
+    for (const row of this.allotments.values())
+      if (row.userId === userId) idle += row.amount - row.reserved - row.unapplied;
+    return { posted, held: debt === 0n ? held - idle : held, owed: debt };
+  }
+
   /** A copy that `restore` takes back. */
   snapshot(): LedgerSnapshot {
     const copyValues = <T extends object>(rows: Map<string, T>): [string, T][] =>
@@ -413,7 +424,7 @@ export class StoreModel {
     this.tickets.clear();
     this.endedIds.clear();
     for (const id of snapshot.endedIds) this.endedIds.add(id);
-    // Their holders are gone or have another generation.
+    // After a restore the holders have ended or have another generation.
     this.lower(
       [...this.allotments.values()].map((row) => ({ row, amount: 0n, end: true, isAnswered: true })),
     );
@@ -455,7 +466,10 @@ export class StoreModel {
     return row;
   }
 
-  /** What account and key have left, what of it is not promised to older tickets, and what it is with idle credits elsewhere. */
+  /**
+   * `available`: the rest of account and key. `grantable`: without the part reserved for older
+   * tickets. `reach`: with idle credits elsewhere.
+   */
   private reach(
     requester: Requester,
     ticketId: string | undefined,
@@ -512,7 +526,7 @@ export class StoreModel {
     this.key(row.tokenId).held += added;
   }
 
-  /** Lowers or ends allotments, and pays debts from what comes free. */
+  /** Lowers or ends allotments, and pays debts from the freed credits. */
   private lower(
     changes: readonly { row: StoredAllotment; amount: bigint; end: boolean; isAnswered: boolean }[],
   ): void {
@@ -573,7 +587,10 @@ export class StoreModel {
     return { seq, charged, overrun: call.userId === null ? 0n : credits - charged, isLate };
   }
 
-  /** Charges the allotment as far as the holder counted on it, then what account and key have. Returns the charged credits. */
+  /**
+   * Charges the allotment as far as the holder counted on it, then what account and
+   * key have. Returns the charged credits.
+   */
   private charge(
     userId: string,
     tokenId: string,
@@ -641,7 +658,9 @@ function isInScope(row: StoredAllotment, scope: AllotmentScope): boolean {
   return 'tokenId' in scope ? row.tokenId === scope.tokenId : row.bureauId === scope.bureauId;
 }
 
-/** Stores a report unless a later one is there. Charges that its sender did not know as applied are taken off. */
+/**
+ * Stores a report unless a later one is there. Charges that its sender did not know as applied are taken off.
+ */
 function storeReport(
   row: StoredAllotment,
   { reserved, unapplied, charged = row.charged, number = row.report }: AllotmentReport,

@@ -1,4 +1,5 @@
-// The clock of one process under virtual time. `sleep` is an event of the scheduler, so that no real timer runs.
+// The clock of one process under virtual time. `sleep` is an event of the scheduler,
+// so that no real timer runs.
 import type { Clock } from '../../src/kernel/clock.ts';
 import type { Process, Scheduler } from './scheduler.ts';
 

@@ -1,15 +1,15 @@
-// The world of one schedule: the database server, the machines with their disks and gateways, the users, and the records of
-// the calls that clients made.
+// The world of one schedule: the database server, the machines with their disks and
+// gateways, the users, and the records of the calls that clients made.
 import type { Clock } from '../../src/kernel/clock.ts';
 import type { Ledger } from '../../src/gateway/credits/ports.ts';
-import type { AllotmentReport } from '../../src/gateway/credits/allotments/store.ts';
+import type { Allotment } from '../../src/gateway/credits/allotments/allotment.ts';
 import { type Coverage, createCoverage } from './coverage.ts';
 import { type DatabaseServer, noFaults, type Send } from './database-link.ts';
 import { createDisk, type Disk } from './journal-model.ts';
 import { type Random, seededRandom } from './random.ts';
 import type { CallPlan, Schedule } from './schedule.ts';
 import { createScheduler, type Process, type Scheduler } from './scheduler.ts';
-import { type HoldRow, type LedgerSnapshot, StoreModel } from './store-model.ts';
+import { type HoldRow, type LedgerSnapshot, type ShownBalance, StoreModel } from './store-model.ts';
 
 /** One gateway process: the real ledger on models of the database and the journal. */
 export interface Gateway {
@@ -24,9 +24,9 @@ export interface Gateway {
   /** Null until the start has finished. */
   ledger: Pick<Ledger, 'reserve'> | null;
   /** What the process counts per allotment. */
-  reports(): Iterable<AllotmentReport & { version: number }>;
-  /** What a gateway does before it reads a balance. */
-  readBalance(userId: string): Promise<void>;
+  reports(): Iterable<Allotment>;
+  /** Reads a balance as `credits.getBalance` does. */
+  readBalance(userId: string): Promise<ShownBalance>;
   /** Writes an exact hold; throws 402 and 503 as `reserve` does. */
   hold(hold: HoldRow): Promise<void>;
   /** The connection to the database. */
@@ -37,8 +37,13 @@ export interface Gateway {
   leases: Map<string, number>;
   /** Reserved credits by allotment at the latest check. */
   reserved: Map<string, bigint>;
-  /** When a statement of this process last failed. */
+  /** When a statement of its maintenance last failed. */
   disconnectedMs: number;
+  /**
+   * When a statement last had no answer, or the process went on after a stop: memory
+   * and rows may differ for a while.
+   */
+  lastTroubleMs: number;
 }
 
 export interface Machine {
@@ -74,6 +79,8 @@ export interface CallRecord {
   price: bigint;
   /** A 402 or 503 would be justified: holders did not answer, or others wanted the same credits. */
   isExcused: boolean;
+  /** While it waited there was a moment at which it might have got its credits. */
+  mayBePaid: boolean;
   /** Another call of the account waited at the same time. */
   hasRivals: boolean;
   /** Whether a `sent` line was written. */
@@ -89,12 +96,12 @@ export interface World {
   server: DatabaseServer;
   machines: Machine[];
   calls: CallRecord[];
-  /** Calls whose gateway lives and whose client still waits. */
+  /** Calls of live gateways whose clients still wait. */
   openCalls: Set<CallRecord>;
   backup: LedgerSnapshot | null;
   /** Journal ids of disks that were lost. */
   lostJournals: Set<string>;
-  /** Until then a process may not have heard of what the database did in an outage. */
+  /** Until this time a process may lack changes that the database made in an outage. */
   troubledUntilMs: number;
   /** No failure is injected any more. */
   isQuiet: boolean;

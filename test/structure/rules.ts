@@ -1,6 +1,6 @@
-// The structure rules of the repository: allowed imports, one file per dependency, no import cycles, no vague file
-// names, tables named only in stores, no ambient state below the composition roots. Each rule maps sources to
-// violations, so that structure.test.ts can run it on samples.
+// The structure rules of the repository: allowed imports, one file per dependency, no import
+// cycles, no vague file names, tables named only in stores, no ambient state below the composition
+// roots. Each rule maps sources to violations, so that structure.test.ts can run it on samples.
 
 import path from 'node:path';
 import type { Import, Source } from './source.ts';
@@ -85,7 +85,7 @@ function mayImportPackage(file: string, { target: name, typeOnly }: Import): boo
   return true;
 }
 
-/** Why a file may not import a path of the repository; undefined when it may. */
+/** The reason why a file may not import a path of the repository; undefined when it may. */
 function refuseImport(file: string, { target, typeOnly }: Import): string | undefined {
   const [area, part, ...rest] = file.split('/');
   const inside = (folder: string) => target.startsWith(`${folder}/`);
@@ -121,8 +121,8 @@ function refuseImport(file: string, { target, typeOnly }: Import): string | unde
 }
 
 /**
- * The folders whose files still import from a folder above, with that folder. Remove a line with its last such import;
- * add none.
+ * Folders whose files still import from a folder above, with that folder. Remove a line with its
+ * last such import; add none.
  */
 export const importsFromAbove: ReadonlyMap<string, string> = new Map([
   ['src/gateway/credits/allotments', 'src/gateway/credits'],
@@ -134,15 +134,15 @@ function refuseFolderAbove(file: string, target: string): string | undefined {
   const folder = path.posix.dirname(file);
   const above = path.posix.dirname(target);
   if (file.startsWith('test/') || !folder.startsWith(`${above}/`)) return undefined;
-  // The files directly in the kernel are its lowest layer, those of a surface are shared by all slices, and package.json
-  // has the version.
+  // The files directly in the kernel are its lowest layer, those of a surface are
+  // shared by all slices, and package.json has the version.
   const isShared = /^(?:\.|src|src\/(?:kernel|gateway|agent))$/.test(above);
   if (isShared || importsFromAbove.get(folder) === above) return undefined;
   return 'a file does not import from a folder above its own';
 }
 
-// The layers of the kernel, lowest first: each may import only itself and those before it. The empty name stands for
-// the files directly in src/kernel, such as clock.ts, log.ts and problem.ts.
+// The layers of the kernel, lowest first: each may import only itself and those before it. The
+// empty name stands for the files directly in src/kernel, such as clock.ts, log.ts and problem.ts.
 const kernelLayers = ['secrets', '', 'data', 'contract', 'http', 'telemetry'];
 
 function refuseInKernel(file: string, target: string): string | undefined {
@@ -202,7 +202,8 @@ function refuseInTest(file: string, target: string): string | undefined {
   )
     return undefined;
   if (isPublicInterface(target) || target === 'src/index.ts' || area === 'support') return undefined;
-  // A module of one file lies beside the slices of its surface: service.ts, identity.ts, mail.ts, directory.ts.
+  // A module of one file lies beside the slices of its surface: service.ts,
+  // identity.ts, mail.ts, directory.ts.
   if (/^src\/(?:gateway|agent)\/[\w-]+\.ts$/.test(target)) return undefined;
   if (surfaces.includes(area ?? ''))
     return target.startsWith(`src/${area}/${slice}/`)
@@ -214,7 +215,9 @@ function refuseInTest(file: string, target: string): string | undefined {
   return 'a test imports a client, test/support or a composition root';
 }
 
-/** The files that a part of src offers to others: its index.ts, or a surface's composition root and settings. */
+/**
+ * The files that a part of src offers to others: its index.ts, or a surface's composition root and settings.
+ */
 function isPublicInterface(target: string): boolean {
   return (
     /^src\/(?:[\w-]+\/)+index\.ts$/.test(target) ||

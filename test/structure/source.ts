@@ -1,11 +1,14 @@
-// Extracts from a source file, by TypeScript's parser, what the structure rules need: its imports, default exports,
-// ambient state such as process.env, and the tables that its SQL names.
+// Extracts from a source file, by TypeScript's parser, what the structure rules need: its
+// imports, default exports, ambient state such as process.env, and the tables that its SQL names.
 
 import path from 'node:path';
 import ts from 'typescript';
 
 export interface Import {
-  /** A path from the root of the repository for a relative import, else the name of a package or `node:` module. */
+  /**
+   * A path from the root of the repository for a relative import, else the name of a
+   * package or `node:` module.
+   */
   target: string;
   /** A path of the repository rather than a package. */
   local: boolean;

@@ -1,5 +1,5 @@
-// An agent in a process of its own, for the tests that kill it. Takes its settings from the environment as the command
-// does; TEST_DATABASE says where its data is. One of its tools never ends.
+// An agent in a process of its own, for the tests that kill it. It reads its settings from the
+// environment as the command does; TEST_DATABASE names its database. One of its tools never ends.
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createAgent } from '../../src/agent/compose.ts';

@@ -1,4 +1,4 @@
-// One agent of its own for a test: its data, its workspace, its token and a client that holds it.
+// An agent for one test, with its own data, workspace and token, and a client that uses them.
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { readAgentConfig, type AgentConfig } from '../../src/agent/config.ts';
 import { type AgentOptions as CreateOptions, createAgent } from '../../src/agent/compose.ts';
 import type { Database, Sql } from '../../src/kernel/data/database.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
+import { hasBubblewrap } from './bubblewrap.ts';
 import { silentLog, testDatabase } from './databases.ts';
 
 export interface AgentOptions {
@@ -16,10 +17,13 @@ export interface AgentOptions {
   model?: string;
   variant?: 'current' | 'classic';
   name?: string;
-  /** A folder that stays; without it the agent has a fresh one. */
+  /** A folder that outlives the agent; without it the agent gets a new one. */
   dataDir?: string;
   workspace?: string;
-  /** An open database that stays; without it the agent has a fresh one on the engine of the run. */
+  /**
+   * An open database that outlives the agent; without it the agent gets a new one on the engine of
+   * the run.
+   */
   database?: Database;
   settings?: Partial<AgentConfig>;
   needs?: Partial<CreateOptions>;
@@ -35,7 +39,7 @@ export interface TestAgent {
   client: AgentClient;
   database: Database;
   sql: Sql;
-  /** Calls a route with exactly these headers and no others. */
+  /** Calls a route with exactly these headers. */
   fetch(path: string, init?: RequestInit): Promise<Response>;
   close(): Promise<void>;
 }
@@ -57,7 +61,14 @@ export async function startAgent(options: AgentOptions): Promise<TestAgent> {
   };
   const config = readAgentConfig(flags, { AGENT_GATEWAY_TOKEN: options.gatewayToken ?? 'th_usr_test' });
   const agent = await createAgent(
-    { ...config, modelRetries: 0, drainMs: 2_000, ...options.settings },
+    {
+      ...config,
+      modelRetries: 0,
+      modelWaitMs: 0,
+      drainMs: 2_000,
+      unsafeShell: !hasBubblewrap,
+      ...options.settings,
+    },
     { log: silentLog, redactor: createRedactor(), validateResponses: true, database, ...options.needs },
   );
   const { url } = await agent.listen();

@@ -1,4 +1,4 @@
-// A collector of spans for tests: takes OTLP over HTTP with JSON, and can be slow or dead.
+// A scripted OTLP collector: receives spans over HTTP with JSON, and can be slow or unreachable.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +8,7 @@ export interface CollectedSpan {
   traceId: string;
   spanId: string;
   parentSpanId: string;
-  /** The spans that it is linked to. */
+  /** Ids of the linked spans. */
   links: { traceId: string; spanId: string }[];
   kind: number;
   failed: boolean;
@@ -20,11 +20,11 @@ export interface CollectedSpan {
 export interface Collector {
   url: string;
   spans: CollectedSpan[];
-  /** Every body as it came, for what must stand nowhere. */
+  /** Every raw body, to check that secrets are absent. */
   bodies: string[];
   headers: Record<string, unknown>[];
-  /** Waits for a span that fits. */
-  waitFor(fits: (span: CollectedSpan) => boolean): Promise<CollectedSpan>;
+  /** Waits for a matching span. */
+  waitFor(matches: (span: CollectedSpan) => boolean): Promise<CollectedSpan>;
   close(): Promise<void>;
 }
 
@@ -48,7 +48,7 @@ interface RawSpan {
   attributes?: Attributes;
 }
 
-/** `silent` takes connections and never answers. */
+/** `silent` accepts connections and never answers. */
 export async function startCollector({ silent = false } = {}): Promise<Collector> {
   const spans: CollectedSpan[] = [];
   const bodies: string[] = [];
@@ -63,7 +63,7 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
       bodies.push(body);
       headers.push({ ...request.headers, path: request.url });
       spans.push(...spansIn(body));
-      for (const look of watchers) look();
+      for (const check of watchers) check();
       response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
     });
   });
@@ -74,21 +74,21 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
     spans,
     bodies,
     headers,
-    waitFor: (fits) =>
+    waitFor: (matches) =>
       new Promise((resolve, reject) => {
         const timer = setTimeout(
           () => reject(new Error(`No such span among: ${spans.map(({ name }) => name).join(', ')}`)),
           60_000,
         );
-        const look = () => {
-          const span = spans.find(fits);
+        const check = () => {
+          const span = spans.find(matches);
           if (span === undefined) return;
           clearTimeout(timer);
-          watchers.delete(look);
+          watchers.delete(check);
           resolve(span);
         };
-        watchers.add(look);
-        look();
+        watchers.add(check);
+        check();
       }),
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));

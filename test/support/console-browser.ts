@@ -1,4 +1,4 @@
-// A console in a real Chromium, for an agent whose model says what the test wrote.
+// A console in a real Chromium, for an agent with a scripted model.
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -23,7 +23,7 @@ export interface ConsoleBrowser {
   browser: Browser;
   /** Errors of the pages, and requests to other origins. */
   mistakes: string[];
-  /** A page of a fresh browser profile, let in with a code of its own. */
+  /** A page of a new browser profile, logged in with a code of its own. */
   open(hash?: string, viewport?: { width: number; height: number }): Promise<Page>;
   close(): Promise<void>;
 }
@@ -78,7 +78,7 @@ export async function openConsolePage(
   page.setDefaultTimeout(60_000);
   page.on('pageerror', (error) => mistakes.push(String(error)));
   page.on('console', (message) => {
-    // A refused call is shown by the page; the browser notes it as well.
+    // The page itself shows a refused call; the browser logs it too.
     if (message.type() === 'error' && !message.text().includes('Failed to load resource'))
       mistakes.push(message.text());
   });
@@ -86,6 +86,6 @@ export async function openConsolePage(
     if (!request.url().startsWith(consoleServer.url)) mistakes.push(`requested ${request.url()}`);
   });
   await page.goto(consoleServer.console.loginUrl());
-  await page.getByRole('navigation', { name: 'Rooms' }).getByRole('link', { name: 'Sessions' }).waitFor();
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Sessions' }).waitFor();
   return page;
 }

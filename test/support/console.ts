@@ -11,9 +11,9 @@ import { silentLog } from './databases.ts';
 export interface TestConsole {
   url: string;
   console: Console;
-  /** Exchanges a one-time code for a key, as a page does. */
+  /** Exchanges a one-time code for a key as a page does. */
   enter(): Promise<string>;
-  /** Calls an operation as a page does; without a key when it is empty. */
+  /** Calls an operation as a page does; an empty key sends none. */
   call(operation: string, members: object, key: string, headers?: Record<string, string>): Promise<Response>;
   close(): Promise<void>;
 }
@@ -45,7 +45,7 @@ export async function startConsole(
 export const bearer = (key: string): Record<string, string> =>
   key === '' ? {} : { authorization: `Bearer ${key}` };
 
-/** Exchanges the code of an address as the page at it does. */
+/** Exchanges the code of a login address as its page does. */
 export function redeem(address: string): Promise<Response> {
   const { origin, searchParams } = new URL(address);
   return fetch(`${origin}/open`, {

@@ -1,4 +1,5 @@
-// Creem as far as it is called here: one product, checkouts of whole pieces of it, and events signed as it signs them.
+// A double of Creem's API with the parts that the gateway calls: one product, checkouts of whole
+// pieces of it, and events with Creem's signature.
 import { createHmac, randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,5 +1,5 @@
-// Where the databases of tests are: in memory where the machine has room for them, since they end with their test and a
-// commit waits for the disk. The folder of temporary files otherwise.
+// Folder of the test databases: in memory if there is room, since they end with their test and a
+// commit waits for the disk; otherwise the folder of temporary files.
 import { existsSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 

@@ -1,5 +1,6 @@
-// Reuse of embedded databases between the tests of one worker. An engine takes a second of processor time to start and
-// emptying its tables takes some milliseconds, so a database that a test closes waits, emptied, for the next test that needs one.
+// Reuses embedded databases between the tests of one worker. Starting an engine takes a second of
+// processor time and emptying its tables some milliseconds, so a closed database is emptied and
+// kept for the next test.
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ConnectOptions, Database, Sql } from '../../src/kernel/data/database.ts';
@@ -12,7 +13,10 @@ export interface ReusableDatabase {
 }
 
 interface Snapshot {
-  /** Of tables, triggers, constraints and functions. A test that changed any of them keeps its database from reuse. */
+  /**
+   * A digest of tables, triggers, constraints and functions. A database whose digest changed is not
+   * reused.
+   */
   fingerprint: string;
   tables: string[];
   sequences: string[];
@@ -23,12 +27,15 @@ interface Snapshot {
 const snapshots = new WeakMap<Database, Snapshot>();
 const idle: ReusableDatabase[] = [];
 
-/** An emptied database of an earlier test, or undefined. */
+/** An emptied database of an earlier test; undefined without one. */
 export function takeIdle(): ReusableDatabase | undefined {
   return idle.pop();
 }
 
-/** Notes the state to which `release` returns a database. Call it once, right after the migrations. */
+/**
+ * Records the state to which `release` returns a database. Call it once, right after the
+ * migrations.
+ */
 export async function markFresh(database: Database): Promise<void> {
   snapshots.set(database, await readSnapshot(database.sql));
 }
@@ -42,7 +49,10 @@ export async function release(reusable: ReusableDatabase): Promise<void> {
   idle.push(reusable);
 }
 
-/** Removes the journal, the media and the key that a gateway keeps beside the cluster `pg` and its lock. */
+/**
+ * Removes the journal, the media and the key that a gateway stores beside the cluster folder `pg`
+ * and its lock.
+ */
 async function removeServerFiles(options: ConnectOptions): Promise<void> {
   if (!('path' in options)) return;
   const { path } = options;
@@ -50,7 +60,7 @@ async function removeServerFiles(options: ConnectOptions): Promise<void> {
   await Promise.all(entries.map((name) => rm(join(path, name), { recursive: true, force: true })));
 }
 
-/** Destroys the idle databases except for so many, at the end of a test file. */
+/** Destroys all idle databases except `keptCount` of them, at the end of a test file. */
 export async function destroyIdle(keptCount: number): Promise<void> {
   await Promise.all(idle.splice(keptCount).map((reusable) => reusable.destroy()));
 }
@@ -96,7 +106,7 @@ async function fingerprint(sql: Sql): Promise<string> {
 async function empty(database: Database, snapshot: Snapshot): Promise<boolean> {
   if ((await fingerprint(database.sql)) !== snapshot.fingerprint) return false;
   await database.tx(async (tx) => {
-    // Without triggers: some tables refuse to be emptied, and no listener shall hear of this.
+    // Triggers are off: some tables refuse a delete, and no change notice may be sent.
     await tx`set local session_replication_role = replica`;
     const filled = await tx.unsafe<{ name: string }[]>(
       snapshot.tables

@@ -1,4 +1,4 @@
-// A database for one world, on whichever engine the run is about. Nothing is shared between two worlds.
+// A database for one world on the engine of the run. Two worlds share nothing.
 import { randomBytes } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,14 +18,17 @@ export { silentLog };
 export interface TestDatabase {
   database: Database;
   engine: Database['engine'];
-  /** What connect() takes: for a server in another process. The embedded engine must be closed here first. */
+  /**
+   * Options for connect(), for a server in another process. The embedded engine must be closed here
+   * first.
+   */
   options: ConnectOptions;
   /** Closes the connection and removes the data. */
   close(): Promise<void>;
 }
 
 export interface TestDatabaseOptions {
-  /** Without the schemas of the surfaces. */
+  /** Skips the schemas of gateway and agent. */
   isEmpty?: boolean;
   limits?: Partial<DatabaseLimits>;
 }
@@ -35,10 +38,10 @@ export interface DatabasePlace {
   remove(): Promise<void>;
 }
 
-// The machine of a test is busier than a server's: no test should fail because it waited for its turn.
+// A test machine is busier than a server, so statements may wait longer for a connection.
 const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000, connectMs: 15_000 };
 
-/** Where a world's data is, not opened yet. */
+/** The location of a world's data, not opened yet. */
 export async function makeDatabase({
   isEmpty = false,
   limits: overrides = {},
@@ -49,7 +52,7 @@ export async function makeDatabase({
   return makeFolder(source, { isEmpty, limits });
 }
 
-/** A fresh database with the schemas of both surfaces, open. */
+/** A new open database with the schemas of gateway and agent. */
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const isReusable =
     inject('databaseSource')?.engine !== 'postgres' && !options.isEmpty && options.limits === undefined;
@@ -64,8 +67,8 @@ export async function testDatabase(options: TestDatabaseOptions = {}): Promise<T
 }
 
 /**
- * The fresh database of a server in this process. An embedded one is open already, because it is kept for the next test of
- * the file; `remove` follows the server's end.
+ * The new database of a server in this process. An embedded one is already open, since the next
+ * test of the file reuses it; call `remove` after the server has ended.
  */
 export async function makeServerDatabase(): Promise<DatabasePlace & { database?: Database }> {
   if (inject('databaseSource')?.engine === 'postgres') return makeDatabase();
@@ -76,7 +79,7 @@ export async function makeServerDatabase(): Promise<DatabasePlace & { database?:
 async function openDatabase(options: TestDatabaseOptions, isReusable: boolean): Promise<ReusableDatabase> {
   const place = await makeDatabase(options);
   const database = await connect(place.options, { log: silentLog });
-  // Without a template this runs the migrations, with one it has nothing to do.
+  // Runs the migrations; a copy of the template has them already.
   if (!options.isEmpty) await migrateAll(database);
   if (isReusable) await markFresh(database);
   return {

@@ -1,5 +1,5 @@
-// A process of its own on an embedded data folder, for tests that kill or count it:
-// `node embedded-child.ts PATH hold | insert | commits N`. It speaks in lines on standard output.
+// A process on an embedded data folder, for tests that kill or trace it: `node embedded-child.ts
+// PATH hold | insert | commits N`. It prints its progress in lines.
 import { connect } from '../../src/kernel/data/database.ts';
 import { silentLog } from './template.ts';
 

@@ -1,4 +1,5 @@
-// Once a run: an empty and a migrated data folder, which each world of the embedded engine copies.
+// Creates, once a run, an empty and a migrated data folder, which each world of the embedded engine
+// copies.
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';

@@ -1,6 +1,6 @@
-// The one test of the runs that exit-code.test.ts starts: it fails when it is told to.
+// The one test that the runs of exit-code.test.ts contain. It fails when the environment says so.
 import { expect, test } from 'vitest';
 
-test('passes unless the environment says otherwise', () => {
+test('fails only when the environment says so', () => {
   expect(process.env['EXIT_CODE_CASE']).toBe('pass');
 });

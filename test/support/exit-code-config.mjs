@@ -1,4 +1,5 @@
-// A run of one small test file with the global setup of PostgreSQL, for the test of the exit code.
+// A vitest configuration with one small test file and the global setup of PostgreSQL, for
+// exit-code.test.ts.
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({

@@ -1,4 +1,4 @@
-// The exit code of a run of the tests, with the server of DATABASE_URL and with a server of its own.
+// The exit code of a test run, with the server of DATABASE_URL and with its own server.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -36,14 +36,14 @@ async function runTests(
   return { code, screen };
 }
 
-describe('a run of the tests', () => {
+describe('a test run', () => {
   const source = inject('databaseSource');
   const url = source?.engine === 'postgres' ? source.url : undefined;
 
   test.each([
     ['the server of DATABASE_URL', url],
     ['a server of its own', undefined],
-  ])('on %s ends with 1 when a test fails and with 0 when none does', async (_title, databaseUrl) => {
+  ])('on %s exits with 1 only when a test fails', async (_title, databaseUrl) => {
     const failed = await runTests('fail', databaseUrl);
     expect(failed.screen).toMatch(/1 failed/);
     expect(failed.code, failed.screen).toBe(1);

@@ -1,10 +1,10 @@
-// A port for a program that cannot be told to choose one itself.
+// A free port for a program that cannot choose one itself.
 import { randomInt } from 'node:crypto';
 import { createServer } from 'node:net';
 
 /**
- * A free port of the loopback interface. It lies below those that the system hands out by itself (from
- * 32768 on Linux), for one of those may belong to another test's connection by the time that the program takes it.
+ * A free port of the loopback interface. It is below the range of ephemeral ports (from 32768 on
+ * Linux), where another test's connection could take it before the program listens.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

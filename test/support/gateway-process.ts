@@ -1,5 +1,5 @@
-// A gateway in a process of its own, for the tests that kill it. Takes its settings from the environment as the command
-// does, and prints where it listens and a token of the local user.
+// A gateway in a process of its own, for the tests that kill it. It reads its settings from the
+// environment as the command does, and prints its address and a token of the local user.
 import { limitStreamGarbage } from '../../src/cli/servers/heap.ts';
 import { createGateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
@@ -11,7 +11,8 @@ const redactor = createRedactor();
 const config = readGatewayConfig({}, process.env);
 const log = createLog({ level: config.logLevel, redactor, write: (line) => void process.stderr.write(line) });
 const gateway = await createGateway(config, { env: process.env, log, redactor, clock: systemClock });
-// The local edition makes this Bureau itself; on PostgreSQL the tests are about the same user in the same Bureau.
+// The local edition creates this Bureau itself; on PostgreSQL the tests use the same user in the
+// same Bureau.
 await gateway.database.sql`
   insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
 const { url } = await gateway.listen();

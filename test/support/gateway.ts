@@ -1,4 +1,5 @@
-// A whole gateway for one test file: on a free port, with a database of its own, and clients for each identity.
+// A whole gateway for one test file, on a free port with its own database, and clients for each
+// identity.
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,21 +18,23 @@ import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { makeDatabase, makeServerDatabase } from './databases.ts';
 import type { DatabasePlace } from './databases.ts';
 
-/** The administrator of every test gateway that asks for one. */
+/** The administrator of test gateways with `withAdmin`. */
 export const testAdministrator = { adminId: 'admin', password: 'a password for tests only' };
 
-/** The master key of every test gateway that is given no other. */
+/** The master key of test gateways unless a test sets one. */
 export const testMasterKey = Buffer.alloc(32, 'test key ').toString('base64');
 
 export interface GatewayWorldOptions {
-  /** Settings and provider keys, as in the environment; the database and the port are given. */
+  /** Settings and provider keys, as in the environment; database and port are set here. */
   env?: Record<string, string>;
-  /** Makes an administrator and logs in, which takes two digests; off unless a test is about administrators. */
+  /**
+   * Creates an administrator and logs in, which takes two password hashes, so it is off by default.
+   */
   withAdmin?: boolean;
   clock?: Clock;
-  /** Services as a project would bring them. */
+  /** Services of a project. */
   services?: readonly ServiceDefinition[];
-  /** A database that others use too, such as a second gateway on one PostgreSQL. Its creator removes it. */
+  /** A shared database, such as for a second gateway on one PostgreSQL. Its creator removes it. */
   place?: DatabasePlace;
 }
 
@@ -42,20 +45,22 @@ export interface GatewayWorld {
   sql: Sql;
   /** A client without a credential. */
   guest: GatewayClient;
-  /** A client of the Bureau `local`'s one user. */
+  /** A client with a token of the Bureau `local`'s one user. */
   user: GatewayClient;
   userToken: string;
-  /** A client with a token of the caller's choice. */
+  /** A client with any token. */
   as(token: string): GatewayClient;
   /** An administrator's client and token; throws without `withAdmin`. */
   admin: GatewayClient;
   adminToken: string;
-  /** Every line that was logged, at debug level. */
+  /** All log lines, at debug level. */
   logLines: string[];
   close(): Promise<void>;
 }
 
-/** Starts one. Everything it made is gone after `close`. Replies are held against the contract. */
+/**
+ * Starts a gateway. `close` removes all of its data. Responses are validated against the contract.
+ */
 export async function startGateway(options: GatewayWorldOptions = {}): Promise<GatewayWorld> {
   const own = options.place === undefined ? await makeServerDatabase() : undefined;
   const place = options.place ?? (own as DatabasePlace);
@@ -69,7 +74,8 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
       ? { DATABASE_URL: place.options.url, JOURNAL_PATH: journal }
       : { DATABASE_PATH: place.options.path };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
-  // Tests come from one address and faster than people do; those about the limits turn them on.
+  // Tests send from one address and faster than people do, so rate limits are off unless a test
+  // turns them on.
   const unlimited = {
     RATE_LIMIT_USER: 'off',
     RATE_LIMIT_GUEST: 'off',
@@ -140,7 +146,8 @@ function requireAdmin(token: string | undefined): string {
   return token;
 }
 
-// The local edition makes this Bureau itself; on PostgreSQL the tests are about the same user in the same Bureau.
+// The local edition creates this Bureau itself; on PostgreSQL the tests use the same user in the
+// same Bureau.
 async function ensureLocalBureau({ sql }: Database): Promise<void> {
   await sql`
     insert into gateway.bureaus_records (bureau_id, name, server_url)
@@ -153,7 +160,10 @@ async function logIn(guest: GatewayClient): Promise<string> {
   return session_token;
 }
 
-/** Two replicas on one database. The embedded one holds one process; there the one gateway is both. */
+/**
+ * Two replicas on one database. The embedded engine serves one process, so there both are the same
+ * gateway.
+ */
 export async function startReplicas(
   env: Record<string, string>,
 ): Promise<{ one: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {

@@ -1,5 +1,5 @@
-// A PostgreSQL that the machine has with its client programs (pg_dump, pg_restore), started in a folder of its own; the
-// one from npm that other tests use comes without them. Null where there is none.
+// Starts an installed PostgreSQL that has its client programs (pg_dump, pg_restore), in a folder of
+// its own; the one from npm lacks them. Null without an installation.
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, globSync } from 'node:fs';
 import { chmod, chown, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { freePort } from './free-port.ts';
 const run = promisify(execFile);
 
 export interface InstalledPostgres {
-  /** Of the database `postgres`; has a password in it. */
+  /** URL of the database `postgres`, including the password. */
   url: string;
   binaries: string;
   stop(): Promise<void>;

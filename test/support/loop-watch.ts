@@ -1,10 +1,13 @@
-// A preload (`node --import`) for a server in a process of its own: measures the longest time for which its event loop
-// was held, and answers over the IPC channel. Processor time of the main thread does not depend on what else the machine
-// does; the time of the clock also shows waits.
+// A preload (`node --import`) for a server process: measures for how long its event loop was
+// blocked, and reports over the IPC channel. Processor time of the main thread is independent of
+// other work on the machine; wall-clock time also shows waits.
 import { Session } from 'node:inspector/promises';
 import { isMainThread } from 'node:worker_threads';
 
-/** The longest hold since the last reset, and what the main thread has spent in all. In milliseconds. */
+/**
+ * The longest block since the last reset, and the main thread's total processor time, in
+ * milliseconds.
+ */
 export interface LoopReport {
   holdMs: number;
   clockMs: number;
@@ -23,7 +26,7 @@ if (isMainThread && process.send !== undefined) watch(process.send.bind(process)
 function watch(send: (message: object) => void): void {
   let longest: LoopReport = { holdMs: 0, clockMs: 0, spentMs: 0 };
   let last = { clock: performance.now(), spent: spentMs() };
-  const look = (): void => {
+  const measure = (): void => {
     const now = { clock: performance.now(), spent: spentMs() };
     const clockMs = Math.max(now.clock - last.clock - everyMs, 0);
     // Processor time is counted in steps of up to 4 ms, so it may run ahead of the clock.
@@ -35,13 +38,13 @@ function watch(send: (message: object) => void): void {
     };
     last = now;
   };
-  setInterval(look, everyMs).unref();
+  setInterval(measure, everyMs).unref();
   const session = new Session();
   process.on('message', (request: LoopRequest) => {
     if (request.watch === 'profile') return void startProfile(session).then(() => send({}));
     if (request.watch === 'profiled') return void endProfile(session).then((lines) => send({ lines }));
     if (request.watch === 'hold') hold(request.ms);
-    if (request.watch === 'read') look();
+    if (request.watch === 'read') measure();
     const answer = request.watch === 'reference' ? { referenceMs: referenceMs() } : longest;
     if (request.watch === 'reset') {
       last = { clock: performance.now(), spent: spentMs() };
@@ -50,7 +53,7 @@ function watch(send: (message: object) => void): void {
     send(answer);
     return undefined;
   });
-  // A server ends when it has closed its doors; the channel does not keep it.
+  // The IPC channel must not keep a closed server alive.
   process.channel?.unref();
 }
 
@@ -64,7 +67,7 @@ function hold(ms: number): void {
   while (spentMs() < until);
 }
 
-/** Processor time of a fixed piece of work, which says how fast the machine is now. */
+/** Processor time of a fixed piece of work: the current speed of the machine. */
 function referenceMs(): number {
   const text = JSON.stringify(
     Array.from({ length: 20_000 }, (_, index) => ({ role: 'user', content: `text ${index}` })),
@@ -80,7 +83,7 @@ async function startProfile(session: Session): Promise<void> {
   await session.post('Profiler.start');
 }
 
-/** The functions in which the most time was spent, with their places. */
+/** The functions in which the most time was spent, with their locations. */
 async function endProfile(session: Session): Promise<string[]> {
   const { profile } = await session.post('Profiler.stop');
   session.disconnect();

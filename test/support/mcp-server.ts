@@ -1,5 +1,6 @@
-// An MCP server as a program, on the SDK's own server: what the plugin `mcp` is tested against. It leaves its process
-// id in the folder it runs in, starts a child as servers behind launchers do, and says by tools what else it can do.
+// An MCP server as a program, built on the SDK's server, for tests of the plugin `mcp`. It writes
+// its process id into its working directory, starts a child as launched servers do, and offers
+// tools that control the rest.
 import { spawn } from 'node:child_process';
 import { appendFileSync, writeFileSync } from 'node:fs';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -41,7 +42,7 @@ for (const name of (process.env['MORE_TOOLS'] ?? '').split(',').filter(Boolean))
     content: [{ type: 'text', text: `${process.env['SERVER']}: ${name}` }],
   }));
 }
-// What the client writes, for tests that count its messages.
+// Everything that the client writes, for tests that count its messages.
 process.stdin.on('data', (piece: Buffer) =>
   appendFileSync(`mcp-input-${process.env['SERVER'] ?? 'probe'}`, piece),
 );

@@ -1,4 +1,5 @@
-// A starter of its own: `node migrate-child.ts OPTIONS DIRECTORY` prints how many files it applied, or that it was refused.
+// Runs the migrations in a process of its own: `node migrate-child.ts OPTIONS DIRECTORY` prints how
+// many files it applied, or that it was refused.
 import { connect, migrate } from '../../src/kernel/data/database.ts';
 import { silentLog } from './template.ts';
 

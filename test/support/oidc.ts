@@ -1,5 +1,6 @@
-// A real OpenID provider in this process, and a browser that walks through its login. What the provider answers at
-// its token endpoint can be bent, and signed again with its own key, to test that the gateway notices.
+// A real OpenID provider in this process, and a scripted browser that performs its login. Tests can
+// change the answers of its token endpoint, signed with the provider's own key, to check that the
+// gateway detects it.
 import { createSign, generateKeyPairSync, randomBytes, type KeyObject } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -58,13 +59,15 @@ export interface Oidc {
   issuer: string;
   clientId: string;
   clientSecret: string;
-  /** Who is sitting at the browser. */
+  /** The person who logs in. */
   account: OidcAccount;
-  /** The person says no. */
+  /** True when the person denies the login. */
   refuses: boolean;
-  /** How many times a code was exchanged, successfully or not. */
+  /** Number of code exchanges, successful or not. */
   exchanges: number;
-  /** Bends the ID token: new claims are signed with the provider's key; a text is sent as it is. */
+  /**
+   * Changes the ID token: new claims are signed with the provider's key; a string is sent as it is.
+   */
   bend:
     | ((token: {
         header: Record<string, unknown>;
@@ -74,7 +77,10 @@ export interface Oidc {
     | undefined;
   /** Paths that get no answer. */
   hangs: Set<string>;
-  /** Sends a browser to the address and returns where it would go once it leaves the provider. */
+  /**
+   * Follows redirects from the address and returns the URL at which the browser leaves the
+   * provider.
+   */
   browse(url: string): Promise<URL>;
   close(): Promise<void>;
 }
@@ -196,7 +202,7 @@ function sign(header: object, claims: object, key: KeyObject): string {
   return `${signed}.${createSign('RSA-SHA256').update(signed).sign(key).toString('base64url')}`;
 }
 
-// Each visit is a browser without a past: its cookies live as long as the walk.
+// Each visit has a new cookie jar, like a new browser profile.
 async function browse(start: string, issuer: string): Promise<URL> {
   const cookies = new Map<string, string>();
   let url = new URL(start);

@@ -1,5 +1,6 @@
-// Judges of what we send that are not ours: JSON Schemas made from the types that the AI SDK and OpenAI's client
-// publish. They are made at the first test that asks, and kept under build/ by the version of the package.
+// Third-party validators of our answers: JSON Schemas generated from the published types of the AI
+// SDK and of OpenAI's client. The first test that needs them generates them; they are cached under
+// build/ by package version.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -10,19 +11,22 @@ import { createGenerator } from 'ts-json-schema-generator';
 const root = path.join(import.meta.dirname, '..', '..');
 const folder = path.join(root, 'build', 'oracles');
 
-/** Throws, naming the place, when the value is not of the published type. */
+/** Throws with the path when the value does not match the published type. */
 export type Oracle = (value: unknown) => void;
 
-/** Making them takes half a minute on a busy machine; a test that uses one waits for them first. */
+/**
+ * Generates the schemas. It takes half a minute on a busy machine, so a test awaits it before its
+ * other work.
+ */
 export const oraclesMs = 240_000;
 
-/** A part of a stream of version 3 of the language-model specification. */
+/** A stream part of the language-model specification, version 3. */
 export const streamPartV3 = oracle({
   package: 'ai-provider3',
   file: 'dist/index.d.ts',
   type: 'LanguageModelV3StreamPart',
 });
-/** The same of version 4. */
+/** A stream part of version 4. */
 export const streamPartV4 = oracle({
   package: '@ai-sdk/provider',
   file: 'dist/index.d.ts',
@@ -49,7 +53,7 @@ function oracle(source: Source): Oracle {
   let check: ValidateFunction | undefined;
   return (value) => {
     check ??= compile(schemaOf(source));
-    // JSON has neither dates nor undefined; what a client makes of them is its own.
+    // JSON has no dates and no undefined; how a client converts them is up to the client.
     if (check(value)) return;
     const [error] = check.errors ?? [];
     throw new Error(
@@ -64,7 +68,7 @@ function compile(schema: object): ValidateFunction {
   return ajv.compile(schema);
 }
 
-// Counts up with what is mended below, so that no schema of before is kept.
+// Raise it with a change of the corrections below: the cached schemas are then generated anew.
 const repairs = 2;
 
 function schemaOf(source: Source): object {
@@ -78,9 +82,9 @@ function schemaOf(source: Source): object {
   const cacheFile = path.join(folder, `${source.type}-${key}.json`);
   if (existsSync(cacheFile)) return JSON.parse(readFileSync(cacheFile, 'utf8')) as object;
   mkdirSync(folder, { recursive: true });
-  // Two test files may make it at once; each has files of its own and puts a whole one in place.
+  // Two test files may generate at once: each writes a file of its own and renames it into place.
   const temporaryFile = `${cacheFile}.${process.pid}`;
-  // The generator finds types that a file declares, not those that it hands on.
+  // The generator finds types that a file declares, but not those that it re-exports.
   const entry = `${temporaryFile}.ts`;
   writeFileSync(
     entry,
@@ -89,12 +93,12 @@ function schemaOf(source: Source): object {
   const schema = createGenerator({
     path: entry,
     tsconfig: path.join(root, 'tsconfig.json'),
-    // Members beyond the published ones are refused where the type does not open itself.
+    // Refuse members beyond the published ones unless the type allows any.
     additionalProperties: false,
     skipTypeCheck: true,
   }).createSchema('Judged');
   rmSync(entry);
-  // An index signature that refers to itself comes out as an object without members; it is one with any.
+  // A self-referencing index signature is generated as an object without members; allow any member.
   const text = JSON.stringify(schema).replaceAll(
     /\{"type":"object","additionalProperties":false(?:,"properties":\{\})?\}/g,
     '{"type":"object"}',

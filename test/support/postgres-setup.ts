@@ -1,5 +1,5 @@
-// Once a run: a real PostgreSQL server, that of DATABASE_URL or one of our own from npm, and in it a
-// migrated template database, which each world clones.
+// Prepares, once a run, a PostgreSQL server (DATABASE_URL, or one from npm) with a migrated
+// template database, which each world clones.
 import { randomBytes } from 'node:crypto';
 import type { TestProject } from 'vitest/node';
 import { connect } from '../../src/kernel/data/database.ts';

@@ -1,11 +1,12 @@
-// Holds the lists of vitest.config.ts to the files that exist: a renamed test file must not silently change its project.
+// The patterns of vitest.config.ts match existing files: a renamed test file must not silently
+// change its project.
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 
 const root = path.join(import.meta.dirname, '../..');
 
-/** `a/{b,c}.ts` as `a/b.ts` and `a/c.ts`. */
+/** Expands `a/{b,c}.ts` to `a/b.ts` and `a/c.ts`. */
 function expandBraces(pattern: string): string[] {
   const [, head = '', choices = '', tail = ''] = /^(.*?)\{([^}]*)\}(.*)$/.exec(pattern) ?? [];
   if (choices === '') return [pattern];
@@ -18,7 +19,7 @@ test('each pattern of the projects matches a test file', () => {
   );
   expect(patterns?.length).toBeGreaterThan(20);
   const unmatched = (patterns ?? [])
-    // A negated folder matches all others, of which there may be none.
+    // A pattern with a negated folder matches all other folders, of which there may be none.
     .filter((pattern) => !pattern.includes('!('))
     .flatMap(expandBraces)
     .filter((pattern) => globSync(pattern, { cwd: root }).length === 0);

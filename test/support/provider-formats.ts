@@ -1,29 +1,30 @@
-// The other faces of the scripted provider: Anthropic's messages, Google's generateContent, OpenAI's responses and
-// embeddings, and rerank. A script names what happens as it does for chat completions: `ok`, `tools`, `reasoning`,
-// `cut` (a stream without its end), `error` (midway), `error-first`; `status` and the like are those of provider.ts.
+// The scripted provider's other formats: Anthropic's messages, Google's generateContent, OpenAI's
+// responses and embeddings, and rerank. The script names are those of chat completions: `ok`,
+// `tools`, `reasoning`, `cut` (a stream without its end), `error` (midway), `error-first`; `status`
+// and the like are in provider.ts.
 import type { ServerResponse } from 'node:http';
 
-/** What a face needs of one call. */
+/** The input of a script for one call. */
 export interface ForeignScene {
   path: string;
   response: ServerResponse;
-  /** The script without its knobs. */
+  /** The script without its parameters. */
   script: string;
   /** The parsed request body. */
-  asked: Record<string, unknown>;
-  /** Notes that all was said, and ends the answer. */
+  body: Record<string, unknown>;
+  /** Marks the script as finished and ends the answer. */
   end(rest?: string): void;
 }
 
 const json = { 'content-type': 'application/json' };
 const eventStream = { 'content-type': 'text/event-stream' };
 
-/** Plays the script in the format of the path; false when the path is none of these, or the script is none of theirs. */
+/** Plays the script in the format of the path; false for another path or script. */
 export function playForeign(scene: ForeignScene): boolean {
   if (scene.path.endsWith('/messages'))
-    return play(scene, scene.asked['stream'] === true, messageEvents, message);
+    return play(scene, scene.body['stream'] === true, messageEvents, message);
   if (scene.path.endsWith('/responses'))
-    return play(scene, scene.asked['stream'] === true, responseEvents, response);
+    return play(scene, scene.body['stream'] === true, responseEvents, response);
   if (/:streamGenerateContent\b/.test(scene.path)) return play(scene, true, contentEvents, content);
   if (scene.path.endsWith(':generateContent')) return play(scene, false, contentEvents, content);
   if (scene.path.endsWith('/embeddings')) return play(scene, false, () => undefined, embeddings);
@@ -31,7 +32,7 @@ export function playForeign(scene: ForeignScene): boolean {
   return false;
 }
 
-/** The model's name where the path has it and the body has not, as with Google. */
+/** The model's name where the path has it instead of the body, as with Google. */
 export function modelInPath(path: string): string | undefined {
   return /\/models\/([^/:]+):/.exec(path)?.[1];
 }
@@ -49,7 +50,7 @@ function play(scene: ForeignScene, streams: boolean, frames: Frames, whole: Whol
 
 const toolInput = { city: 'Oslo' };
 
-function message({ script, asked: input }: ForeignScene): object | undefined {
+function message({ script, body: input }: ForeignScene): object | undefined {
   const base = {
     id: 'msg_scripted',
     type: 'message',
@@ -86,7 +87,7 @@ function message({ script, asked: input }: ForeignScene): object | undefined {
   }
 }
 
-function messageEvents({ script, asked: input }: ForeignScene): string[] | undefined {
+function messageEvents({ script, body: input }: ForeignScene): string[] | undefined {
   const frame = (data: { type: string } & Record<string, unknown>) =>
     `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
   const start = frame({
@@ -171,6 +172,11 @@ const candidate = (parts: object[], finishReason?: string) => ({
   usageMetadata: contentUsage,
 });
 
+const signedCall = {
+  functionCall: { name: 'get_weather', args: toolInput },
+  thoughtSignature: 'gemini-signature',
+};
+
 function content({ script }: ForeignScene): object | undefined {
   switch (script) {
     case 'ok':
@@ -182,6 +188,8 @@ function content({ script }: ForeignScene): object | undefined {
         [{ text: 'Let me think.', thought: true }, { text: 'Hello from the provider.' }],
         'STOP',
       );
+    case 'signed':
+      return candidate([{ text: 'Let me think.', thought: true }, signedCall], 'STOP');
     case 'malformed':
       return candidate([], 'MALFORMED_FUNCTION_CALL');
     default:
@@ -190,7 +198,7 @@ function content({ script }: ForeignScene): object | undefined {
 }
 
 function contentEvents({ script }: ForeignScene): string[] | undefined {
-  // Google ends its lines with both characters.
+  // Google ends its lines with CRLF.
   const frame = (data: object) => `data: ${JSON.stringify(data)}\r\n\r\n`;
   const pieces = ['Hello ', 'from ', 'the provider.'].map((text) => frame(candidate([{ text }])));
   switch (script) {
@@ -203,6 +211,11 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
         frame(candidate([{ text: 'Let me think.', thought: true }])),
         ...pieces,
         frame(candidate([{ text: '' }], 'STOP')),
+      ];
+    case 'signed':
+      return [
+        frame(candidate([{ text: 'Let me think.', thought: true }])),
+        frame(candidate([signedCall], 'STOP')),
       ];
     case 'cut':
       return pieces;
@@ -220,7 +233,7 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
   }
 }
 
-function response({ script, asked: input }: ForeignScene): object | undefined {
+function response({ script, body: input }: ForeignScene): object | undefined {
   const output =
     script === 'tools'
       ? [
@@ -235,6 +248,7 @@ function response({ script, asked: input }: ForeignScene): object | undefined {
         ]
       : [outputMessage('completed', 'Hello from the provider.')];
   if (script === 'reasoning') return responseObject(input, 'completed', [summarized, ...output]);
+  if (script === 'encrypted') return responseObject(input, 'completed', [encrypted, ...output]);
   return script === 'ok' || script === 'tools' ? responseObject(input, 'completed', output) : undefined;
 }
 
@@ -243,6 +257,8 @@ const summarized = {
   id: 'rs_1',
   summary: [{ type: 'summary_text', text: 'Let me think.' }],
 };
+
+const encrypted = { ...summarized, encrypted_content: 'openai-encrypted' };
 
 function outputMessage(status: string, text: string): object {
   return {
@@ -282,7 +298,7 @@ function responseObject(input: Record<string, unknown>, status: string, output: 
   };
 }
 
-function responseEvents({ script, asked: input }: ForeignScene): string[] | undefined {
+function responseEvents({ script, body: input }: ForeignScene): string[] | undefined {
   let count = 0;
   const frame = (data: { type: string } & Record<string, unknown>) =>
     `event: ${data.type}\ndata: ${JSON.stringify({ ...data, sequence_number: (count += 1) })}\n\n`;
@@ -349,12 +365,14 @@ function responseEvents({ script, asked: input }: ForeignScene): string[] | unde
         ...ended,
       ];
     }
+    case 'encrypted':
     case 'reasoning': {
       const [created = '', ...events] = startEvents;
+      const reasoning = script === 'encrypted' ? encrypted : summarized;
       const at = { item_id: 'rs_1', output_index: 0 };
       return [
         created,
-        frame({ type: 'response.output_item.added', output_index: 0, item: { ...summarized, summary: [] } }),
+        frame({ type: 'response.output_item.added', output_index: 0, item: { ...reasoning, summary: [] } }),
         frame({
           type: 'response.reasoning_summary_part.added',
           ...at,
@@ -373,7 +391,7 @@ function responseEvents({ script, asked: input }: ForeignScene): string[] | unde
           summary_index: 0,
           part: summarized.summary[0],
         }),
-        frame({ type: 'response.output_item.done', output_index: 0, item: summarized }),
+        frame({ type: 'response.output_item.done', output_index: 0, item: reasoning }),
         ...events,
         ...ended,
       ];
@@ -401,10 +419,10 @@ function responseEvents({ script, asked: input }: ForeignScene): string[] | unde
   }
 }
 
-function embeddings({ script, asked: body }: ForeignScene): object | undefined {
+function embeddings({ script, body }: ForeignScene): object | undefined {
   if (script !== 'ok' && script !== 'long-vectors') return undefined;
   const { input } = body;
-  // Numbers are the tokens of one input.
+  // An array of numbers is one input of tokens.
   const inputs: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input];
   const vector =
     script === 'ok'
@@ -420,7 +438,7 @@ function embeddings({ script, asked: body }: ForeignScene): object | undefined {
   };
 }
 
-function rerank({ script, asked: input }: ForeignScene): object | undefined {
+function rerank({ script, body: input }: ForeignScene): object | undefined {
   if (script !== 'ok') return undefined;
   const documents = input['documents'] as unknown[];
   return {

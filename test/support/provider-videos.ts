@@ -1,13 +1,14 @@
-// The scripted provider as one that makes films to order, in the formats of OpenAI, Google and xAI. The model's name is
-// the script: `film?polls=2&seconds=4&failing=2` (so many questions are answered by 503), `film-failed?code=…&message=…`,
-// `film-held` (back, by rules for content), `film-forever`, `film-vanished`, `film-cut` (the first fetching breaks off),
-// `film-garbage`, `film-large?bytes=…` and `film-elsewhere?to=…` (the film is at another address).
+// The scripted provider's video APIs in the formats of OpenAI, Google and xAI. The model's name is
+// the script: `film?polls=2&seconds=4&failing=2` (the first `failing` polls answer 503),
+// `film-failed?code=…&message=…`, `film-held` (held back by content rules), `film-forever`,
+// `film-vanished`, `film-cut` (the first download breaks off), `film-garbage`, `film-large?bytes=…`
+// and `film-elsewhere?to=…` (the video is at another address).
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
 export interface VideoScene {
   request: IncomingMessage;
   response: ServerResponse;
-  /** The script and its knobs, as the model's name says them; only an order has one. */
+  /** The model's name with script and parameters; only the request that creates a job has one. */
   named: string;
   end(rest?: string | Buffer): void;
 }
@@ -21,7 +22,7 @@ interface Order {
 
 const json = { 'content-type': 'application/json' };
 
-/** Plays films for one provider; false for a request that is none for a film. */
+/** Plays videos for one provider; false for a request of another kind. */
 export function createVideos(): (scene: VideoScene) => boolean {
   const orders = new Map<string, Order>();
 
@@ -76,7 +77,7 @@ export function createVideos(): (scene: VideoScene) => boolean {
     };
     const place = order.knobs.get('to') ?? `${origin}/files/${id}:download?alt=media`;
     if (kind.startsWith('models')) return say(operation(order, { state, id, error, place }));
-    // xAI's and OpenAI's orders have the same path; the order's own script tells whose it is.
+    // xAI and OpenAI use the same path; the job's script says which of them it is.
     if (order.knobs.has('xai')) {
       if (state === 'waiting') return say({ status: 'pending', progress }, 202);
       if (order.script === 'film-held')
@@ -139,7 +140,9 @@ function fetched(
   return true;
 }
 
-/** The boxes of an MP4 of 1280 by 720, its index behind its frames, which hold no picture. */
+/**
+ * The boxes of an MP4 of 1280 by 720 with the index behind its samples, which contain no picture.
+ */
 export function scriptedFilm({ seconds = 4, bytes = 2_000, width = 1280, height = 720 } = {}): Buffer {
   const box = (name: string, ...content: Buffer[]): Buffer => {
     const whole = Buffer.concat([Buffer.alloc(8), ...content]);

@@ -1,48 +1,51 @@
-// A scripted model provider: the stand-in for a model company's server. The model's name in a request is its script,
-// such as `stream?chunks=5&gap=10` or `status?code=429`, so that a models file alone decides what a gateway meets. It
-// writes down every call, which makes it the witness of what was really asked and really delivered.
+// A scripted model provider in place of a model company's server. The model's name in a request is
+// its script, such as `stream?chunks=5&gap=10` or `status?code=429`, so a models file alone decides
+// the provider's behaviour. It records every call: what was requested and what was delivered.
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { modelInPath, playForeign } from './provider-formats.ts';
 import { createVideos } from './provider-videos.ts';
 
-/** What the provider saw of one call. Times are milliseconds of `performance.now()`. */
+/** One call as the provider saw it. Times are milliseconds of `performance.now()`. */
 export interface ProviderCall {
   id: number;
   method: string;
   path: string;
   script: string;
   headers: IncomingHttpHeaders;
-  /** The body's bytes as they came. */
+  /** The raw body. */
   body: Buffer;
   receivedAt: number;
-  /** When the caller's socket was closed before the answer was whole. */
+  /** When the caller closed the connection before the end of the answer. */
   abortedAt?: number;
-  /** When the script had said everything it says. */
+  /** When the script had sent everything. */
   finishedAt?: number;
-  /** Output tokens that really went out. */
+  /** Output tokens that were sent. */
   tokens: number;
 }
 
 export interface ScriptedProvider {
-  /** To be used as a provider's `base_url`. */
+  /** The `base_url` for a models file. */
   readonly url: string;
   readonly calls: ProviderCall[];
-  /** How many connections were opened so far. */
+  /** Number of connections opened so far. */
   connections(): number;
-  /** The last call; throws when there was none. */
+  /** The last call; throws without one. */
   lastCall(): ProviderCall;
-  /** Resolves once the predicate holds of the calls; rejects after the deadline. */
+  /** Resolves once the predicate is true for the calls; rejects after the deadline. */
   until(holds: (calls: readonly ProviderCall[]) => boolean, deadlineMs?: number): Promise<void>;
-  /** The text of a models file: provider `acme` here, and a model `acme/<name>` for each script. */
+  /**
+   * Content of a models file: provider `acme` with this address, and a model `acme/<name>` for each
+   * script.
+   */
   modelsFile(scripts: Record<string, string>, more?: ModelsFileMore): string;
   reset(): void;
   close(): Promise<void>;
 }
 
 export interface ModelsFileMore {
-  /** Members for the provider, for each model. */
+  /** Additional members of the provider and of each model. */
   provider?: Record<string, unknown>;
   model?: Record<string, unknown>;
   /** Whole entries beside those of the scripts. */
@@ -54,17 +57,17 @@ interface Scene {
   request: IncomingMessage;
   response: ServerResponse;
   call: ProviderCall;
-  /** All calls so far, this one included. */
+  /** All calls so far, including this one. */
   calls: readonly ProviderCall[];
   /** The parsed request body. */
-  asked: Asked;
-  /** The part of the script after its name. */
+  body: RequestBody;
+  /** The parameters of the script. */
   knobs: URLSearchParams;
-  /** Settles when the time is over or the caller is gone. */
+  /** Resolves after the time or when the caller disconnects. */
   sleep(ms: number): Promise<void>;
 }
 
-interface Asked {
+interface RequestBody {
   model?: string;
   stream?: boolean;
   stream_options?: { include_usage?: boolean };
@@ -79,7 +82,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
   const playVideo = createVideos();
   let count = 0;
   const changed = () => {
-    // A watcher that has seen enough leaves the set meanwhile, which a set allows.
+    // A watcher may remove itself meanwhile; iterating a Set allows that.
     for (const watcher of watchers) watcher();
   };
 
@@ -94,7 +97,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
     const path = request.url ?? '';
     const input = parsed(body);
     const modelName = input.model ?? modelInPath(path) ?? 'ok';
-    // A question mark cannot stand in a path, where Google has its models.
+    // Google has the model in the path, where a question mark is not possible; `~` replaces it.
     const [script = '', knobs = ''] = modelName.split(/[?~]/);
     count += 1;
     const call: ProviderCall = {
@@ -118,7 +121,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
       response,
       call,
       calls,
-      asked: input,
+      body: input,
       knobs: new URLSearchParams(knobs),
       sleep: (ms) => sleep(ms, response),
     };
@@ -126,7 +129,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
       path: path.split('?')[0] ?? '',
       response,
       script,
-      asked: input as Record<string, unknown>,
+      body: input as Record<string, unknown>,
       end: (rest?: string) => end(scene, rest),
     };
     const isFilm = playVideo({ request, response, named: modelName, end: (rest) => end(scene, rest) });
@@ -230,7 +233,7 @@ function chunk(scene: Scene, delta: Record<string, unknown>, more: Record<string
     id: 'chatcmpl-scripted',
     object: 'chat.completion.chunk',
     created: 1_700_000_000,
-    model: scene.asked.model,
+    model: scene.body.model,
   };
   return JSON.stringify({
     ...base,
@@ -244,7 +247,7 @@ function usageChunk(scene: Scene, usage: unknown): string {
     id: 'chatcmpl-scripted',
     object: 'chat.completion.chunk',
     created: 1_700_000_000,
-    model: scene.asked.model,
+    model: scene.body.model,
     choices: [],
     usage,
   });
@@ -259,7 +262,7 @@ function completion(
     id: 'chatcmpl-scripted',
     object: 'chat.completion',
     created: 1_700_000_000,
-    model: scene.asked.model,
+    model: scene.body.model,
     choices: [
       {
         index: 0,
@@ -273,7 +276,7 @@ function completion(
   });
 }
 
-/** Sends the chunks of `chunks=n`, `gap=ms` apart; false when the caller went away meanwhile. */
+/** Sends the chunks of `chunks=n`, `gap=ms` apart; false when the caller disconnects. */
 async function deltas(
   scene: Scene,
   frame: (data: string) => string = (data) => `data: ${data}\n\n`,
@@ -291,7 +294,7 @@ async function deltas(
   return !response.destroyed;
 }
 
-/** Settles when the caller takes more, or is gone. */
+/** Resolves when the socket drains or the caller disconnects. */
 function waitForDrain(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const settle = () => {
@@ -308,7 +311,7 @@ function finish(
   scene: Scene,
   { reason = 'stop', usage, done = true }: { reason?: string; usage?: unknown; done?: boolean } = {},
 ): void {
-  const { response, call, asked: input } = scene;
+  const { response, call, body: input } = scene;
   response.write(`data: ${chunk(scene, {}, { finish_reason: reason })}\n\n`);
   const tokenUsage =
     usage === undefined
@@ -337,7 +340,7 @@ function answer(
 
 function streamed(work: Script, whole: Script): Script {
   return async (scene) => {
-    if (scene.asked.stream !== true) return whole(scene);
+    if (scene.body.stream !== true) return whole(scene);
     scene.response.writeHead(200, eventStream);
     scene.response.flushHeaders();
     await work(scene);
@@ -349,7 +352,7 @@ const wholeAnswer: Script = (scene) => {
   answer(scene, 200, completion(scene));
 };
 
-/** A usage of any shape, in both ways of answering. */
+/** Any usage object, streamed and whole. */
 function withUsage(usage: unknown): Script {
   return streamed(
     async (scene) => {
@@ -360,9 +363,9 @@ function withUsage(usage: unknown): Script {
 }
 
 const scripts: Record<string, Script> = {
-  // As many pictures as were asked for; those of images-slow after `ms` milliseconds.
+  // As many images as requested; images-slow waits `ms` milliseconds first.
   images: (scene) => {
-    const { n = 1 } = scene.asked as { n?: number };
+    const { n = 1 } = scene.body as { n?: number };
     answer(
       scene,
       200,
@@ -376,7 +379,7 @@ const scripts: Record<string, Script> = {
     await scene.sleep(Number(scene.knobs.get('ms') ?? 600_000));
     if (!scene.response.destroyed) await scripts.images?.(scene);
   },
-  // images-later?calls=1: answers nothing to so many calls, then pictures.
+  // images-later?calls=1: leaves the first `calls` calls without an answer.
   'images-later': (scene) =>
     scene.call.id <= Number(scene.knobs.get('calls') ?? 1) ? scene.sleep(600_000) : scripts.images?.(scene),
   'images-elsewhere': (scene) =>
@@ -386,7 +389,7 @@ const scripts: Record<string, Script> = {
       JSON.stringify({ created: 1_700_000_000, data: [{ url: 'http://127.0.0.1:1/picture.png' }] }),
     ),
   speech: (scene) => answer(scene, 200, scriptedSound, { 'content-type': 'audio/mpeg' }),
-  // speech-long?mb=40: so many megabytes of it.
+  // speech-long?mb=40: `mb` megabytes of audio.
   'speech-long': (scene) =>
     answer(scene, 200, Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024), {
       'content-type': 'audio/mpeg',
@@ -407,7 +410,7 @@ const scripts: Record<string, Script> = {
   'counting-listener': (scene) =>
     answer(scene, 200, JSON.stringify({ text: 'Good morning.', usage: { type: 'duration', seconds: 2 } })),
 
-  // verbatim?sse=…&json=…: just these bytes, streamed or whole.
+  // verbatim?sse=…&json=…: exactly these bytes, streamed or whole.
   verbatim: streamed(
     (scene) => end(scene, scene.knobs.get('sse') ?? ''),
     (scene) => answer(scene, 200, scene.knobs.get('json') ?? ''),
@@ -419,7 +422,7 @@ const scripts: Record<string, Script> = {
       404,
       JSON.stringify({
         error: {
-          message: `The model ${scene.asked.model} does not exist`,
+          message: `The model ${scene.body.model} does not exist`,
           type: 'invalid_request_error',
           param: 'model',
           code: 'model_not_found',
@@ -435,7 +438,7 @@ const scripts: Record<string, Script> = {
   // A name with a published tokenizer.
   'gpt-5-mini': (scene) => scripts.ok?.(scene),
 
-  // Answers with what it was sent, so that a caller can see it.
+  // Answers with the request body.
   mirror: (scene) => answer(scene, 200, completion(scene, { content: scene.call.body.toString('utf8') })),
 
   // delay?ms=500 before the headers.
@@ -444,9 +447,9 @@ const scripts: Record<string, Script> = {
     if (!scene.response.destroyed) await scripts.ok?.(scene);
   },
   'never-headers': async (scene) => scene.sleep(600_000),
-  // Headers, but never a byte after them.
+  // Sends headers and no body.
   'never-body': async (scene) => {
-    scene.response.writeHead(200, scene.asked.stream === true ? eventStream : json);
+    scene.response.writeHead(200, scene.body.stream === true ? eventStream : json);
     scene.response.flushHeaders();
     await scene.sleep(600_000);
   },
@@ -466,7 +469,8 @@ const scripts: Record<string, Script> = {
       ...(retryAfter === null ? {} : { 'retry-after': retryAfter }),
     });
   },
-  // flaky?fails=2&code=503&retry_after=0: so many calls of this very script fail, then it answers.
+  // flaky?fails=2&code=503&retry_after=0: the first `fails` calls of this script fail, later ones
+  // succeed.
   flaky: (scene) => {
     const before = scene.calls.filter((call) => call.script === scene.call.script).length - 1;
     if (before >= Number(scene.knobs.get('fails') ?? 1)) return scripts.ok?.(scene);
@@ -474,9 +478,10 @@ const scripts: Record<string, Script> = {
     return scripts.status?.(scene);
   },
 
-  // refuses-usage?as=param|message|location|nothing: refuses `stream_options`, named in one of the common places.
+  // refuses-usage?as=param|message|location|nothing: refuses `stream_options`, named in one of the
+  // common places.
   'refuses-usage': (scene) => {
-    if (scene.asked.stream_options === undefined) return scripts['usage-none']?.(scene);
+    if (scene.body.stream_options === undefined) return scripts['usage-none']?.(scene);
     const place = scene.knobs.get('as') ?? 'message';
     const bodies: Record<string, object> = {
       message: { error: { message: 'Unrecognized request argument supplied: stream_options' } },
@@ -495,7 +500,7 @@ const scripts: Record<string, Script> = {
       '<html><body>internal host db01.corp:5432 is down</body></html>',
       { 'content-type': 'text/html' },
     ),
-  // The key in the words of a refusal.
+  // Repeats the key in the error message.
   'key-echo': (scene) => {
     const message = `Bad request with ${scene.request.headers.authorization} at http://${scene.request.headers.host}/v1 (10.1.2.3:8080)`;
     answer(
@@ -530,7 +535,7 @@ const scripts: Record<string, Script> = {
     (scene) => end(scene),
     (scene) => answer(scene, 200, gzipSync(completion(scene)), { ...json, 'content-encoding': 'gzip' }),
   ),
-  // A whole answer of so many megabytes.
+  // A whole answer of `mb` megabytes.
   huge: (scene) => {
     const [head = '', tail = ''] = completion(scene, { content: '<content>' }).split('<content>');
     answer(
@@ -554,11 +559,11 @@ const scripts: Record<string, Script> = {
     (scene) => end(scene),
     (scene) => answer(scene, 200, ''),
   ),
-  // reset?chunks=3: so many events, then the connection is reset.
+  // reset?chunks=3: sends `chunks` events, then resets the connection.
   reset: streamed(
     async (scene) => {
       await deltas(scene);
-      // What was written leaves first; a reset would overtake it.
+      // Let the written bytes leave first; a reset would overtake them.
       await scene.sleep(30);
       scene.call.finishedAt = performance.now();
       scene.request.socket.resetAndDestroy();
@@ -604,9 +609,9 @@ const scripts: Record<string, Script> = {
   'usage-negative': withUsage({ prompt_tokens: -10, completion_tokens: -4, total_tokens: -14 }),
   'usage-absurd': withUsage({ prompt_tokens: 1e15, completion_tokens: 1e15, total_tokens: 2e15 }),
   'usage-nonsense': withUsage({ prompt_tokens: 'NaN', completion_tokens: 1.5, total_tokens: null }),
-  // Ten times what was allowed.
+  // Ten times the allowed output.
   'usage-tenfold': withUsage({ prompt_tokens: 10, completion_tokens: 10_000, total_tokens: 10_010 }),
-  // usage-late?ms=300&in=30000: a complete answer, and after so many milliseconds what was used.
+  // usage-late?ms=300&in=30000: a complete answer, and its usage `ms` milliseconds later.
   'usage-late': streamed(async (scene) => {
     if (!(await deltas(scene))) return;
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
@@ -618,14 +623,14 @@ const scripts: Record<string, Script> = {
     );
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
-  // letters?count=256: an answer of so many letters, a letter a chunk, without usage.
+  // letters?count=256: an answer of `count` letters, one a chunk, without usage.
   letters: streamed((scene) => {
     for (let index = 0; index < Number(scene.knobs.get('count') ?? 256); index += 1)
       scene.response.write(`data: ${chunk(scene, { content: 'x' })}\n\n`);
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
-  // Says what was used, and then breaks off.
+  // Sends its usage and then breaks off.
   'usage-then-cut': streamed(async (scene) => {
     await deltas(scene);
     scene.response.write(
@@ -635,7 +640,7 @@ const scripts: Record<string, Script> = {
     scene.call.finishedAt = performance.now();
     scene.request.socket.resetAndDestroy();
   }, wholeAnswer),
-  // Says what was used so far, and then nothing more.
+  // Sends the usage so far, and then nothing.
   'usage-then-silence': streamed(async (scene) => {
     await deltas(scene);
     scene.response.write(
@@ -661,7 +666,7 @@ const scripts: Record<string, Script> = {
     completion_tokens_details: { reasoning_tokens: 20 },
   }),
 
-  // One event without an end, `mb` megabytes of it.
+  // One event of `mb` megabytes without an end.
   endless: streamed(async (scene) => {
     const piece = 'x'.repeat(64 * 1024);
     scene.response.write('data: {"id":"');
@@ -674,7 +679,7 @@ const scripts: Record<string, Script> = {
     }
     end(scene);
   }, wholeAnswer),
-  // Characters of several bytes, each byte in a packet of its own.
+  // Multi-byte characters, each byte in a packet of its own.
   'split-utf8': streamed(async (scene) => {
     const event = Buffer.from(
       `data: ${chunk(scene, { role: 'assistant', content: 'Grüße, 世界 🌍' })}\n\n`,
@@ -736,7 +741,7 @@ const scripts: Record<string, Script> = {
     }
     finish(scene);
   }, wholeAnswer),
-  // Something like the end of the stream inside a text.
+  // Text that resembles the end of the stream.
   'forged-done': streamed((scene) => {
     scene.response.write(
       `data: ${chunk(scene, { role: 'assistant', content: 'data: [DONE]\n\n[DONE]' })}\n\n`,
@@ -749,7 +754,7 @@ const scripts: Record<string, Script> = {
     scene.response.write('data: {"choices":[{"delta":{"content":"cut\n\n');
     finish(scene);
   }, wholeAnswer),
-  // JSON although a stream was asked for.
+  // JSON in answer to a request for a stream.
   'no-stream': wholeAnswer,
 
   tools: streamed(
@@ -794,11 +799,11 @@ const scripts: Record<string, Script> = {
   ),
 };
 
-function parsed(body: Buffer): Asked {
+function parsed(body: Buffer): RequestBody {
   try {
-    return JSON.parse(body.toString('utf8')) as Asked;
+    return JSON.parse(body.toString('utf8')) as RequestBody;
   } catch {
-    // A form, whose model is one of its fields.
+    // A multipart form has the model in a field.
     const model = /name="model"\r\n\r\n([^\r]*)\r\n/.exec(body.toString('latin1'))?.[1];
     return model === undefined ? {} : { model };
   }

@@ -1,9 +1,9 @@
-// How to hold a promise about time on a machine that does other things as well.
+// Time limits in tests on a busy machine.
 
 /**
- * The least time of up to ten rounds, in milliseconds, and no more rounds once one took less than `enoughMs`: what the
- * work itself takes, without what a busy machine adds now and then. A round that resolves to a number says with it how long
- * it took, for where its whole length is not the matter.
+ * The shortest time of up to ten rounds in milliseconds; stops at a round below `enoughMs`. The
+ * minimum is the time of the work itself without disturbances of a busy machine. A round may
+ * resolve to its own measurement.
  */
 export async function quickest(enoughMs: number, round: () => Promise<unknown>): Promise<number> {
   let least = Number.POSITIVE_INFINITY;

@@ -1,10 +1,10 @@
-// A gateway that says what a test wrote: it speaks the transport of `/v1/ai/stream` and nothing else. For the cases
-// that a real model cannot be brought to; the real gateway has its own end-to-end test.
+// A scripted gateway that implements `/v1/ai/stream` only, for cases that a real model cannot
+// produce. The end-to-end test uses the real gateway.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 
-/** One answer: its stream parts, or an HTTP error, or whatever the function does with the response. */
+/** One answer: its stream parts, an HTTP error, or a function that writes the response. */
 export type ScriptedAnswer =
   | { parts: object[] }
   | { status: number; error: Record<string, unknown>; headers?: Record<string, string> }
@@ -14,16 +14,19 @@ export interface StreamRequest {
   model: string;
   prompt: { role: string; content: unknown }[];
   tools?: { name: string; description?: string; inputSchema: object }[];
+  providerOptions?: Record<string, Record<string, unknown>>;
   authorization: string;
 }
 
 export interface ScriptedGateway {
   url: string;
   requests: StreamRequest[];
-  /** What the n-th request (from 0) is answered with. */
+  /** The bodies of these requests, as sent. */
+  bodies: string[];
+  /** Sets the answer of the n-th request (from 0). */
   answer(script: (request: StreamRequest, index: number) => ScriptedAnswer): void;
-  /** What its catalog says; without it there is none. */
-  catalog(models: { id: string; context_window: number }[]): void;
+  /** Sets its catalog; none by default. */
+  catalog(models: { id: string; context_window?: number; inputs?: string[]; owned_by?: string }[]): void;
   close(): Promise<void>;
 }
 
@@ -32,12 +35,12 @@ const usage = (input: number, output: number) => ({
   outputTokens: { total: output },
 });
 
-/** Says a text and ends. */
+/** An answer of one text. */
 export function says(text: string, finishReason = 'stop'): ScriptedAnswer {
   return { parts: [...speech(text), finish(finishReason)] };
 }
 
-/** Asks for tools, side by side. */
+/** An answer with parallel tool calls. */
 export function calls(...tools: { name: string; input: unknown; id?: string }[]): ScriptedAnswer {
   const toolCalls = tools.map(({ name, input, id }, index) => ({
     type: 'tool-call',
@@ -48,7 +51,7 @@ export function calls(...tools: { name: string; input: unknown; id?: string }[])
   return { parts: [...toolCalls, finish('tool-calls')] };
 }
 
-/** What the tools gave back, as the model is shown it, in the order of the conversation. */
+/** The tool results in a prompt, in the order of the conversation. */
 export function toolResults(
   request: StreamRequest,
 ): { toolCallId: string; toolName: string; output: { type: string; value: unknown } }[] {
@@ -67,7 +70,26 @@ export function finish(unified: string): object {
   return { type: 'finish', finishReason: { unified }, usage: usage(10, 3) };
 }
 
-/** Sends the answer, also from within `respond`, after whatever the test waited for. */
+/** Sends parts and breaks the connection. */
+export function breaksAfter(...parts: object[]): ScriptedAnswer {
+  return {
+    async respond(response) {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (const part of [{ type: 'stream-start', warnings: [] }, ...parts])
+        await new Promise((resolve) => response.write(`data: ${JSON.stringify(part)}\n\n`, resolve));
+      response.destroy();
+    },
+  };
+}
+
+/** The prompt of a request as the bytes that were sent, one text per message. */
+export function promptBytes(body: string): string[] {
+  const request = JSON.parse(body) as { prompt: object[] };
+  if (JSON.stringify(request) !== body) throw new Error('The body is not plain JSON.');
+  return request.prompt.map((message) => JSON.stringify(message));
+}
+
+/** Sends the answer; `respond` may call it after it has waited. */
 export function stream(response: ServerResponse, answer: ScriptedAnswer): void {
   if (!('parts' in answer)) throw new Error('Only stream parts can be streamed.');
   response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -82,6 +104,7 @@ export function stream(response: ServerResponse, answer: ScriptedAnswer): void {
 
 export async function scriptedGateway(): Promise<ScriptedGateway> {
   const requests: StreamRequest[] = [];
+  const bodies: string[] = [];
   let script: (request: StreamRequest, index: number) => ScriptedAnswer = () => says('Nothing was scripted.');
 
   let models: object[] | undefined;
@@ -103,8 +126,10 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
         );
       return;
     }
+    const text = Buffer.concat(chunks).toString('utf8');
+    bodies.push(text);
     const body = {
-      ...JSON.parse(Buffer.concat(chunks).toString('utf8')),
+      ...JSON.parse(text),
       authorization: request.headers.authorization ?? '',
       traceparent: request.headers.traceparent,
     } as StreamRequest;
@@ -135,6 +160,7 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     requests,
+    bodies,
     answer: (next) => {
       script = next;
     },

@@ -1,4 +1,5 @@
-// What the tests of sessions share: an agent with a scripted gateway, and streams that stand still until they are told.
+// Shared by the tests of sessions: agents with a scripted gateway, and answers that a test
+// controls.
 import { randomUUID } from 'node:crypto';
 import { request } from 'node:http';
 import { once } from 'node:events';
@@ -15,7 +16,7 @@ export interface World {
   close(): Promise<void>;
 }
 
-/** Agents that share one database, each an agent of its own. */
+/** Several agents with their own ids on one database. */
 export async function openWorld(): Promise<World> {
   const database: TestDatabase = await testDatabase();
   const agents: TestAgent[] = [];
@@ -48,11 +49,11 @@ export async function openWorld(): Promise<World> {
 
 export interface Held {
   answer: ScriptedAnswer;
-  /** Resolves once the model has been asked. */
+  /** Resolves with the response once the model is called. */
   asked: Promise<ServerResponse>;
-  /** Resolves once the connection to the provider is gone. */
+  /** Resolves once the agent has closed the connection. */
   gone: Promise<void>;
-  /** Says a piece of text now. */
+  /** Sends a piece of text now. */
   say(delta: string): void;
   end(): void;
 }
@@ -93,7 +94,7 @@ export function holdAnswer(): Held {
   };
 }
 
-/** Every event up to `last`, or up to the end. */
+/** All events up to type `last`, or up to the end of the stream. */
 export async function collect(
   events: AsyncIterable<SessionEvent>,
   last: (event: SessionEvent) => boolean = () => false,
@@ -109,7 +110,7 @@ export async function collect(
 export const seqs = (events: readonly SessionEvent[]): number[] =>
   events.flatMap((event) => ('seq' in event ? [event.seq] : []));
 
-/** A request whose path goes out exactly as it is written. */
+/** Sends the path exactly as written, without URL normalization. */
 export async function rawGet(agent: TestAgent, path: string): Promise<number> {
   const { hostname, port } = new URL(agent.url);
   const clientRequest = request({

@@ -1,9 +1,12 @@
-// Runs before each test file: the sources are run as they are, which needs a Node that strips types.
+// Runs before each test file. Sources run without a build, which needs a Node that strips types.
 import { afterAll, inject } from 'vitest';
 import { compileCache } from './compile-cache.ts';
 import { destroyIdle } from './database-reuse.ts';
+import { recordObservedErrors } from './observed-errors.ts';
 
 process.env['NODE_COMPILE_CACHE'] ??= compileCache;
+
+recordObservedErrors();
 
 if (Number.parseInt(process.versions.node, 10) < 24) {
   throw new Error(
@@ -11,5 +14,6 @@ if (Number.parseInt(process.versions.node, 10) < 24) {
   );
 }
 
-// The setup of the embedded engine removes the folders of those that stay open for the worker's next file.
+// The setup of the embedded engine removes the folders of databases that stay open for the worker's
+// next file.
 afterAll(() => destroyIdle(inject('databaseSource')?.engine === 'embedded' ? 1 : 0));

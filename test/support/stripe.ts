@@ -1,5 +1,5 @@
-// Stripe as far as it is called here: Checkout Sessions over HTTP in its form encoding, with its idempotency, and
-// events signed with its own scheme by its own package.
+// A double of Stripe's API with the parts that the gateway calls: Checkout Sessions in form
+// encoding with idempotency, and events signed by Stripe's own package.
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { randomBytes } from 'node:crypto';
@@ -35,14 +35,14 @@ export interface StripeDouble {
   url: string;
   secretKey: string;
   webhookSecret: string;
-  /** What a gateway needs to know of it. */
+  /** The gateway's settings for this double. */
   env: Record<string, string>;
   sessions: Map<string, StripeSession>;
-  /** Forms as they came, the newest last. */
+  /** Received forms, the newest last. */
   requests: { path: string; form: Record<string, string>; headers: IncomingMessage['headers'] }[];
-  /** Answers instead of the real ones, one a request. */
+  /** Errors to answer instead, one for each request. */
   failures: ({ status: number; code?: string; type?: string } | 'hang')[];
-  /** The person pays; the event that Stripe then sends. */
+  /** Pays as the buyer; returns the event that Stripe then sends. */
   pay(sessionId: string): StripeEvent;
   event(type: string, object: Record<string, unknown>, more?: Partial<StripeEvent>): StripeEvent;
   refund(sessionId: string, refunded: number): StripeEvent;
@@ -51,7 +51,7 @@ export interface StripeDouble {
     sessionId: string,
     more?: Record<string, unknown>,
   ): StripeEvent;
-  /** Body and header of one delivery. */
+  /** Body and signature header of one delivery. */
   sign(
     event: StripeEvent | string,
     options?: { secret?: string; atSeconds?: number; scheme?: string },
@@ -162,7 +162,7 @@ export async function startStripe(): Promise<StripeDouble> {
     return session;
   }
 
-  /** As Stripe does, the intent is made when the person pays. */
+  /** Stripe creates the payment intent when the buyer pays. */
   function intentOf(id: string): string {
     const session = sessionOf(id);
     session.payment_intent ??= `pi_${id.slice(8)}`;

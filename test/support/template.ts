@@ -1,4 +1,4 @@
-// What the global setups and the worlds share: the schemas, the addresses, and a log that is silent.
+// Shared by the global setups and the worlds: schemas, addresses and a silent log.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { migrate, type Database } from '../../src/kernel/data/database.ts';
@@ -7,7 +7,9 @@ import type { Log } from '../../src/kernel/log.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Where the worlds of the run come from; absent in `once`, whose few worlds grow from the seed. */
+    /**
+     * The source of the run's databases; absent in `once`, whose few worlds start from the seed.
+     */
     databaseSource: DatabaseSource | undefined;
   }
 }
@@ -17,7 +19,7 @@ export type DatabaseSource =
       engine: 'embedded';
       emptyFolder: string;
       migratedFolder: string;
-      /** Of all worlds. */ worldsFolder: string;
+      /** Options of all worlds. */ worldsFolder: string;
     }
   | { engine: 'postgres'; url: string; migratedTemplate: string; isOurs: boolean };
 
@@ -30,7 +32,7 @@ export async function migrateAll(database: Database): Promise<void> {
   }
 }
 
-/** The tables of the queue, which its first start would make in each world. */
+/** Creates the tables of the queue, which its first start would otherwise create in each world. */
 export async function makeQueue(database: Database): Promise<void> {
   const jobs = createJobs(database, { schema: 'pgboss', log: silentLog });
   jobs.start();
@@ -38,14 +40,14 @@ export async function makeQueue(database: Database): Promise<void> {
   await jobs.stop({ timeoutMs: 1_000 });
 }
 
-/** The same server, another database. */
+/** The same server with another database. */
 export function databaseUrl(url: string, database: string): string {
   const other = new URL(url);
   other.pathname = `/${database}`;
   return other.href;
 }
 
-/** Keeps the output of a run for the tests themselves. */
+/** Keeps log lines out of the test output. */
 export const silentLog: Log = {
   debug: () => undefined,
   info: () => undefined,

@@ -1,5 +1,6 @@
-// A gateway and an agent, each in a process of its own as their commands start them, with a scripted provider behind the
-// gateway's models. What their event loops do is measured inside of them, so that the work of the test does not count.
+// A gateway and an agent in processes of their own, with a scripted provider behind the gateway's
+// models. Their event loops are measured inside the processes, so that the test's own work does not
+// count.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -12,18 +13,18 @@ import { type ScriptedProvider, startProvider } from './provider.ts';
 
 export interface WatchedServer {
   url: string;
-  /** Bearer tokens by the name of the security scheme that takes them. */
+  /** Bearer tokens by the name of their security scheme. */
   tokens: Readonly<Record<string, string>>;
-  /** Forgets what was measured so far. */
+  /** Resets the measurement. */
   reset(): Promise<void>;
-  /** Waits until the server has nothing to do, then tells the longest hold since the reset. */
+  /** Waits until the server is idle, then returns the longest block since the reset. */
   settled(): Promise<LoopReport>;
-  /** Keeps the event loop busy, to see that it is noticed. */
+  /** Blocks the event loop, to check that the measurement sees it. */
   hold(ms: number): Promise<void>;
-  /** Samples the functions that run until `profiled`, which gives those that took the most time. */
+  /** Samples the running functions until `profiled`, which returns the ones with the most time. */
   profile(): Promise<void>;
   profiled(): Promise<string[]>;
-  /** What a fixed piece of work takes now, in milliseconds of processor time. */
+  /** Processor time of a fixed piece of work now, in milliseconds. */
   referenceMs(): Promise<number>;
 }
 
@@ -38,7 +39,7 @@ const root = join(import.meta.dirname, '..', '..');
 const preload = join(import.meta.dirname, 'loop-watch.ts');
 const administrator = { admin_id: 'admin', password: 'a password for tests only' };
 
-/** Starts them. They log errors alone, to this process's standard error. */
+/** Starts the servers. They log only errors, to this process's standard error. */
 export async function startWatchedServers(): Promise<WatchedServers> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-watched-'));
   const provider = await startProvider();
@@ -98,7 +99,10 @@ export async function startWatchedServers(): Promise<WatchedServers> {
   }
 }
 
-/** A model for each kind of provider and each way of being called; all of them answer at once, and cost something. */
+/**
+ * A model for each kind of provider and each kind of call. All answer at once, and all have a
+ * price.
+ */
 function modelsOf(provider: ScriptedProvider): string {
   const model = {
     rates: { input: 1, output: 1, image: 1, speech_character: 1, audio_second: 1 },
@@ -171,7 +175,7 @@ function watched(
     profiled: async () => (await request<{ lines: string[] }>({ watch: 'profiled' })).lines,
     referenceMs: async () => (await request<{ referenceMs: number }>({ watch: 'reference' })).referenceMs,
     async settled() {
-      // Idle is a tenth of a second with less than 8 ms of work: the clock of the processor has steps of 4 ms.
+      // Idle means less than 8 ms of work in a tenth of a second; processor time has steps of 4 ms.
       let report = await request({ watch: 'read' });
       for (let round = 0; round < 300; round += 1) {
         await new Promise((resolve) => setTimeout(resolve, 100));

@@ -1,5 +1,5 @@
-// Plugins whose code fails or prints outside of any call, in an agent of its own process: the agent goes on, and its
-// standard output stays a log.
+// Plugin code that fails or prints outside of any call. The agent runs in a process of its own: it
+// must go on, and its standard output must stay a JSON log.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import { type ScriptedGateway, scriptedGateway } from '../../support/scripted-ga
 
 const main = join(import.meta.dirname, '../../../src/cli/main.ts');
 
-// One plugin a way to fail, so that each test sees its own.
+// A plugin file for each way to fail, so that no test sees another's failure.
 const pluginFile = (name: string, body: string, top = ''): string => `
 import { EventEmitter } from 'node:events';
 import { connect } from 'node:net';
@@ -43,7 +43,7 @@ interface LogLine {
   url?: string;
 }
 
-describe('an agent with plugins of others', () => {
+describe('an agent with third-party plugins', () => {
   let gateway: ScriptedGateway;
   let place: DatabasePlace;
   let folder: string;
@@ -135,7 +135,7 @@ describe('an agent with plugins of others', () => {
     );
   });
 
-  test('keeps the guards of a plugin that has failed late', async () => {
+  test('keeps the guards of a plugin that failed after its start', async () => {
     await launch({
       timer: pluginFile('timer', lateFailures['timer'] ?? ''),
       sound: pluginFile('other', '').replace('guards', 'effects'),
@@ -165,7 +165,7 @@ describe('an agent with plugins of others', () => {
     expect(await act('signals')).toMatchObject({ result: { done: true } });
   });
 
-  test('contains the start, the services and the hooks of a plugin', async () => {
+  test('survives failures in the start, services and hooks of a plugin', async () => {
     const late = (what: string): string => `setTimeout(() => { throw new Error('late: ${what}'); }, 5)`;
     const extended = (name: string, member: string): string =>
       `${pluginFile(name, '')}\nObject.assign(plugin, { ${member} });`;
@@ -182,14 +182,14 @@ describe('an agent with plugins of others', () => {
       await expect.poll(() => stateOf(name), { message: name }).toMatchObject({ state: 'failed' });
   });
 
-  test('contains what the file of a plugin starts while it is loaded', async () => {
+  test('survives tasks that a plugin file starts while it is imported', async () => {
     await launch({
       early: pluginFile('early', '', `setTimeout(() => { throw new Error('of the module'); }, 5);`),
     });
     await expect.poll(() => stateOf('early')).toMatchObject({ state: 'failed' });
   });
 
-  test('ends with an error that belongs to no plugin', async () => {
+  test('exits on an uncaught error that belongs to no plugin', async () => {
     await writeFile(
       join(folder, 'crash.mjs'),
       `process.on('SIGUSR2', () => { Promise.reject(new Error('of the agent itself')); });`,
@@ -201,7 +201,7 @@ describe('an agent with plugins of others', () => {
     expect(errors).toContain('of the agent itself');
   });
 
-  test('logs what plugins print under their names', async () => {
+  test('logs the output of plugins under their names', async () => {
     const body = `console.log('first\\nsecond'); process.stdout.write('half '); process.stdout.write(new TextEncoder().encode('and half\\n'), () => console.info('written'))`;
     await launch({ printer: pluginFile('printer', body, `console.log('while loading');`) });
     await act('printer');

@@ -1,4 +1,5 @@
-// The plugin of the examples, loaded from its file as `--plugin` does: used by a turn, and over HTTP in both variants.
+// The example plugin, loaded from its file as `--plugin` does: called in a run and over HTTP in
+// both variants.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -34,11 +35,11 @@ afterAll(async () => {
 interface RunningAgent {
   url: string;
   token: string;
-  /** By SIGTERM; its exit code. */
+  /** Sends SIGTERM and returns the exit code. */
   stop(): Promise<number | null>;
 }
 
-// In a process of its own, because the tests' own loader would resolve what the file imports.
+// A process of its own: in the test process, vitest's loader would resolve the plugin's imports.
 async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAgent> {
   const place = await makeDatabase({ isEmpty: true });
   const database = 'url' in place.options ? ['--database-url', place.options.url] : [];
@@ -79,7 +80,7 @@ async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAge
 }
 
 test.each(['current', 'classic'] as const)(
-  'the journal of the examples works in a turn and over HTTP (%s)',
+  'runs the example journal in a run and over HTTP (%s)',
   async (variant) => {
     gateway.answer((request) => {
       const results = toolResults(request);
@@ -107,7 +108,7 @@ test.each(['current', 'classic'] as const)(
           : current.plugins.callAction({ plugin_name: 'journal', action_name: 'read' });
       const { entries } = (await read).result as { entries: string[] };
       expect(entries).toContain('files_write went well');
-      // What a guard has refused was not called, so nothing came after it.
+      // A guard refused this call, so no effect followed it.
       expect(entries.some((entry) => entry.includes('failed'))).toBe(false);
     } finally {
       code = await agent.stop();
@@ -120,7 +121,7 @@ describe('--plugin and --plugin-config', () => {
   const start = (settings: object) =>
     startAgent({ gatewayUrl: gateway.url, settings }).then((agent) => agent.close());
   test.each([
-    ['a file that is not there', undefined, /there is no file/],
+    ['a file that is not there', undefined, /does not exist/],
     ['a file that does not load', 'throw new Error("broken");', /cannot be loaded: broken/],
     ['a file without a plugin', 'export const x = 1;', /exports no plugin/],
     [

@@ -1,4 +1,4 @@
-// The plugin `files` against a real folder: what it does, and every way out of the folder that we know of.
+// The plugin `files` on a real folder: its actions, and every known way to escape the folder.
 import { execFileSync } from 'node:child_process';
 import {
   link,
@@ -83,7 +83,7 @@ describe('the plugin files', () => {
     expect(await readdir(join(workspace, 'a/b'))).toEqual(['c.sh']);
   });
 
-  test('refuses an edit by the size of its result before it is made', async () => {
+  test('refuses an edit before it is made when its result is too large', async () => {
     await writeFile(join(workspace, 'many.txt'), 'a'.repeat(200_000));
     const edit = { path: 'many.txt', oldText: 'a', newText: 'b'.repeat(1024 * 1024), all: true };
     expect(await call('edit', edit)).toMatchObject({
@@ -141,7 +141,7 @@ describe('the plugin files', () => {
     expect(await readdir(join(outside, 'workspace-of-another'))).toEqual(['secret.txt']);
   });
 
-  test('follows a link that stays within, but writes through none', async () => {
+  test('reads through links within the workspace and writes through none', async () => {
     await writeFile(join(workspace, 'real.txt'), 'here');
     await symlink('real.txt', join(workspace, 'alias.txt'));
     expect(await call('read', { path: 'alias.txt' })).toMatchObject({
@@ -154,7 +154,7 @@ describe('the plugin files', () => {
     });
   });
 
-  test('leaves another name of a file as it was when it replaces it', async () => {
+  test('keeps other hard links unchanged when it replaces a file', async () => {
     await link(join(outside, 'secret.txt'), join(workspace, 'hard.txt'));
     expect(await call('write', { path: 'hard.txt', content: 'mine now' })).toMatchObject({ ok: true });
     expect(await readFile(join(outside, 'secret.txt'), 'utf8')).toBe('nobody may read this');
@@ -174,7 +174,7 @@ describe('the plugin files', () => {
     expect(JSON.stringify(await call('list', {}))).not.toContain('"data"');
   });
 
-  // What another gateway or agent keeps in the same workspace, which no setting of this agent names.
+  // Files of other gateways or agents in the same workspace; no setting of this agent names them.
   test.each(['master.key', 'agent.token', 'local.token', 'control.sock', 'Master.KEY'])(
     'keeps tools from a file named %s anywhere',
     async (name) => {
@@ -201,7 +201,7 @@ describe('the plugin files', () => {
     },
   );
 
-  test('hides a folder that holds the lock of an embedded database', async () => {
+  test('hides a folder that contains the lock of an embedded database', async () => {
     await mkdir(join(workspace, 'var', 'db', 'pg'), { recursive: true });
     await writeFile(join(workspace, 'var', 'db', 'townhall.lock'), '');
     await writeFile(join(workspace, 'var', 'db', 'pg', 'rows'), 'secret bytes');
@@ -226,8 +226,8 @@ describe('the plugin files', () => {
     });
   });
 
-  test('recognizes a hidden file under another name in the same folder tree', async () => {
-    // A hard link stands for what a file system without upper and lower case does: two names of one file.
+  test('recognizes a hidden file under another name in the same tree', async () => {
+    // A hard link gives one file two names, as a case-insensitive file system does.
     await mkdir(join(workspace, 'node_modules'));
     await writeFile(join(workspace, 'key'), 'secret bytes');
     await link(join(workspace, 'key'), join(workspace, 'node_modules', 'key'));
@@ -267,7 +267,7 @@ describe('the plugin files', () => {
     }
   });
 
-  test('refuses to read a file with a second name on the disk', async () => {
+  test('refuses to read a file with a second hard link', async () => {
     await link(join(outside, 'secret.txt'), join(workspace, 'hard.txt'));
     expect(await call('read', { path: 'hard.txt' })).toMatchObject({
       ok: false,
@@ -279,7 +279,7 @@ describe('the plugin files', () => {
     expect(await call('search', { text: 'nobody' })).toMatchObject({ ok: true, output: { matches: [] } });
   });
 
-  test('reads hard links where package managers make them', async () => {
+  test('reads hard links in the folders of package managers', async () => {
     for (const folder of ['node_modules/.pnpm/a', '.venv/lib/site-packages/a']) {
       await mkdir(join(workspace, folder), { recursive: true });
       await link(join(outside, 'secret.txt'), join(workspace, folder, 'index.js'));
@@ -320,7 +320,7 @@ describe('the plugin files', () => {
     });
   });
 
-  test('lists a thousand entries at most and says that there are more', async () => {
+  test('lists at most a thousand entries and reports that there are more', async () => {
     await Promise.all(
       Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')),
     );

@@ -1,4 +1,5 @@
-// The hooks of plugins: the order and the result of each kind, and that a hook which misbehaves costs its own call only.
+// Plugin hooks: the order and result of each kind. A hook that throws or hangs affects its own call
+// only.
 import { describe, expect, test } from 'vitest';
 import { createRegistry, definePlugin, type Hooks, type Plugin } from '../../../src/agent/plugins/index.ts';
 
@@ -17,7 +18,7 @@ const fail = () => {
 };
 
 describe('pipelines', () => {
-  test('transform a value one after the other, in the order of the plugins', async () => {
+  test('transform a value in the order of the plugins', async () => {
     const add = (letter: string): PluginHooks => ({
       pipelines: { 'answer.before': async ({ text }) => ({ text: text + letter }) },
     });
@@ -26,7 +27,7 @@ describe('pipelines', () => {
     ).toEqual({ text: 'ab' });
   });
 
-  test('that throw, hang or answer rubbish are left out', async () => {
+  test('skip a hook that throws, hangs or returns a wrong type', async () => {
     const bad = [
       fail,
       hang,
@@ -47,7 +48,7 @@ describe('pipelines', () => {
     }
   });
 
-  test('get a copy, and add no members of their own', async () => {
+  test('get a copy and cannot add members', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: { deep: [1] } };
     const hooks = hooksOf([
       'a',
@@ -87,7 +88,7 @@ describe('guards', () => {
     ['answers rubbish', () => false],
     ['answers a truth', () => true],
     ['refuses without a reason', () => ({ refuse: 1 })],
-  ])('one that %s refuses', async (_, run) => {
+  ])('refuse when one %s', async (_, run) => {
     const hooks = hooksOf(['a', { guards: { 'step.before': run as never } }]);
     const failure = (await hooks
       .guard('step.before', { step: 1 }, context)
@@ -110,7 +111,7 @@ describe('effects and resolves', () => {
     expect(await reason.promise).toBe('done');
   });
 
-  test('a name has one resolver, whose answer counts when it has one', async () => {
+  test('have one resolver for a name, and skip it without a result', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: null };
     const answers = (run: () => unknown) =>
       hooksOf(['a', { resolves: { 'tool.before': run as never } }]).resolve('tool.before', value, context);
@@ -139,7 +140,7 @@ describe('the registry', () => {
     );
   });
 
-  test('keeps the other plugins when one hangs or throws at its start', async () => {
+  test('starts the other plugins when one hangs or throws', async () => {
     const stopped: string[] = [];
     const make = (name: string, start: () => Promise<void> | void): Plugin =>
       definePlugin<{ act: object }>({
@@ -168,7 +169,7 @@ describe('the registry', () => {
     expect(stopped).toEqual(['stands']);
   });
 
-  test('refuses what the guard of a plugin that did not start would decide', async () => {
+  test('refuses calls whose guard belongs to a plugin that failed to start', async () => {
     const broken = definePlugin({
       ...plugin('broken', { guards: { 'tool.before': () => undefined } }),
       start: fail,

@@ -1,15 +1,19 @@
-// The plugin `mcp` against servers that misbehave: over HTTP, since such a server is often run by a third party.
+// The plugin `mcp` against misbehaving servers, over HTTP, since third parties often run such
+// servers.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import {
   callAction,
+  createProgramRunner,
   createRegistry,
   mcp,
+  openWorkspace,
   type ActionOutcome,
   type PluginRegistry,
 } from '../../../src/agent/plugins/index.ts';
+import { openSandbox } from '../../../src/agent/processes/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
@@ -19,18 +23,18 @@ type Message = { id?: number; method: string; params?: { name?: string; argument
 
 interface HostileServer {
   url: string;
-  /** Methods of all messages, in order. */
+  /** JSON-RPC methods of all received messages, in order. */
   methods: string[];
   close(): Promise<void>;
 }
 
 interface Behaviour {
   tools: object[];
-  /** Answers a call by itself. */
+  /** Writes the answer of a tool call. */
   call?(message: Message, response: ServerResponse): void;
-  /** Writes into the stream of notifications. */
+  /** Writes into the notification stream. */
   notify?(response: ServerResponse): void;
-  /** Answers any request by itself, when it returns true. */
+  /** Handles any request first; true means that it has answered. */
   before?(request: IncomingMessage, response: ServerResponse): boolean;
 }
 
@@ -91,7 +95,7 @@ const plain = {
   ...readOnly,
 };
 
-describe('a server that misbehaves', () => {
+describe('an MCP server that misbehaves', () => {
   const closers: (() => Promise<void>)[] = [];
   afterEach(async () => {
     for (const close of closers.splice(0).reverse()) await close();
@@ -111,8 +115,11 @@ describe('a server that misbehaves', () => {
     const servers = new Map([
       ['far', { url: server.url, ...(more.headers ? { headers: more.headers } : {}) }],
     ]);
+    const workspace = await openWorkspace({ folder: tmpdir(), hidden: [] });
+    const sandbox = await openSandbox({ workspace: tmpdir(), hidden: [], read: [], isOff: true, path: '' });
+    const programs = createProgramRunner({ sandbox, workspace, env: {} });
     const registry = createRegistry(
-      [mcp({ servers, workspace: tmpdir(), env: {}, redactor, fetch, clock: systemClock, log })],
+      [mcp({ servers, workspace: tmpdir(), programs, redactor, fetch, clock: systemClock, log })],
       { log },
     );
     await registry.start(tmpdir());
@@ -137,7 +144,7 @@ describe('a server that misbehaves', () => {
     });
   }
 
-  test('has no pattern of its schema run on an input', async () => {
+  test('cannot make the agent run a pattern of an input schema', async () => {
     const inputSchema = {
       type: 'object',
       required: ['text'],
@@ -153,7 +160,7 @@ describe('a server that misbehaves', () => {
     });
   });
 
-  test('has no references of its schema followed for an input', async () => {
+  test('cannot make the agent follow references of an input schema', async () => {
     const steps = Array.from(
       { length: 40 },
       (_, index) =>
@@ -171,7 +178,7 @@ describe('a server that misbehaves', () => {
     expect(await call(registry, 'far-deep', { text: 'x' })).toMatchObject({ ok: true });
   });
 
-  test('has no schema of its results run on them', async () => {
+  test('cannot make the agent validate results by its output schema', async () => {
     const outputSchema = { type: 'object', properties: { text: { type: 'string', pattern: '^(a+)+$' } } };
     const { registry } = await open({ tools: [{ ...plain, outputSchema }] });
     expect(await call(registry, 'far-plain', { text: 'x' })).toMatchObject({
@@ -198,7 +205,7 @@ describe('a server that misbehaves', () => {
     ]);
   });
 
-  test('has no schema of thousands of members compiled', async () => {
+  test('cannot make the agent compile a schema of thousands of members', async () => {
     const properties = Object.fromEntries(
       Array.from({ length: 2_000 }, (_, index) => [`p${index}`, { type: 'string' }]),
     );
@@ -231,7 +238,7 @@ describe('a server that misbehaves', () => {
       { a: { b: 2 } },
       'a.b must be at least 3',
     ],
-  ])('checks an input by the simple keywords of its schema %j', async (schema, input, fault) => {
+  ])('has inputs checked by the simple keywords of %j', async (schema, input, fault) => {
     const { registry } = await open({
       tools: [{ name: 'plain', inputSchema: { type: 'object', ...schema }, ...readOnly }],
     });
@@ -280,7 +287,7 @@ describe('a server that misbehaves', () => {
               response.destroy();
               return;
             }
-            // Counts what the agent takes, not what waits in this process.
+            // Count the bytes that the agent reads, not those buffered in this process.
             if (response.writableNeedDrain) return;
             bytes += chunk.length;
             response.write(chunk);
@@ -294,7 +301,7 @@ describe('a server that misbehaves', () => {
     },
   );
 
-  test('is listed again once for many notices of changed tools', async () => {
+  test('is listed once for many list_changed notifications', async () => {
     const notice = `data: ${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/tools/list_changed' })}\n\n`;
     const { server } = await open({
       tools: [plain],
@@ -306,7 +313,7 @@ describe('a server that misbehaves', () => {
     expect(lists()).toBeLessThan(5);
   });
 
-  test('does not bring the secrets of its configuration into the log', async () => {
+  test('cannot bring secrets of its configuration into the log', async () => {
     const lines: string[] = [];
     const secret = 'mcp-header-secret-0123456789';
     await open(

@@ -1,4 +1,4 @@
-// The plugin `mcp` against a real server of the SDK in a process of its own.
+// The plugin `mcp` against a real SDK server in a process of its own.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -40,7 +40,8 @@ describe('the plugin mcp', () => {
     agent = await startAgent({
       gatewayUrl: gateway.url,
       gatewayToken: 'th_usr_hidden',
-      settings: { pluginConfig: config },
+      // The ends of the servers' processes are watched from here.
+      settings: { pluginConfig: config, unsafeShell: true },
     });
   });
   afterAll(async () => {
@@ -74,7 +75,7 @@ describe('the plugin mcp', () => {
     });
   });
 
-  test('calls a tool and passes on its error', async () => {
+  test('calls a tool and returns its error', async () => {
     expect(await call('probe-add-numbers', { a: 2, b: 3 })).toMatchObject({ result: { text: '5' } });
     await expect(call('probe-add-numbers', { a: 'two', b: 3 })).rejects.toMatchObject({ status: 400 });
     await expect(call('probe-fails')).rejects.toMatchObject({
@@ -98,7 +99,7 @@ describe('the plugin mcp', () => {
     expect(input).not.toContain('notifications/cancelled');
   });
 
-  test('needs approval only for a tool that may write', async () => {
+  test('needs approval only for tools that may write', async () => {
     gateway.answer((request) => {
       const results = toolResults(request);
       if (results.length === 0)
@@ -132,7 +133,7 @@ describe('the plugin mcp', () => {
   });
 });
 
-describe('tools of MCP servers whose names meet', () => {
+describe('MCP tools with colliding names', () => {
   let folder: string;
   let gateway: ScriptedGateway;
   let agent: TestAgent;
@@ -155,7 +156,10 @@ describe('tools of MCP servers whose names meet', () => {
       }),
     );
     gateway = await scriptedGateway();
-    agent = await startAgent({ gatewayUrl: gateway.url, settings: { pluginConfig: config } });
+    agent = await startAgent({
+      gatewayUrl: gateway.url,
+      settings: { pluginConfig: config, unsafeShell: true },
+    });
   });
   afterAll(async () => {
     await agent.close();
@@ -184,7 +188,7 @@ describe('tools of MCP servers whose names meet', () => {
     });
   });
 
-  test('keep a digest where characters are lost, so that each is reached', async () => {
+  test('get a digest where characters are lost, so all stay callable', async () => {
     await expect.poll(() => actions()).toContain('a-same-name');
     const names = (await actions()).filter((name) => /-[0-9a-f]{8}$/.test(name));
     const texts = (await Promise.all(names.map(call))).map((result) => (result as { text: string }).text);

@@ -1,4 +1,4 @@
-// The registry refuses at start what could not be told apart later.
+// The plugin registry refuses ambiguous names and invalid schemas at the start.
 import { describe, expect, test } from 'vitest';
 import { createRegistry, definePlugin, type Plugin } from '../../../src/agent/plugins/index.ts';
 
@@ -10,7 +10,7 @@ const plugin = (name: string, action = 'act', input: Record<string, unknown> = {
     actions: { [action]: { description: '', input, run: async () => null } },
   });
 
-describe('the registry of plugins', () => {
+describe('createRegistry', () => {
   test('names tools by plugin and action', () => {
     expect(createRegistry([plugin('a'), plugin('b')]).tools.map(({ name }) => name)).toEqual([
       'a_act',
@@ -33,14 +33,14 @@ describe('the registry of plugins', () => {
     },
   );
 
-  test('refuses an input schema that is none', () => {
+  test('refuses an input schema that describes no object', () => {
     expect(() => createRegistry([plugin('a', 'act', { type: 'string' })])).toThrow(/not that of an object/);
     expect(() =>
       createRegistry([plugin('a', 'act', { type: 'object', properties: { x: { type: 'banana' } } })]),
     ).toThrow(/is not a JSON Schema/);
   });
 
-  test('knows no tool by the name of a built-in member', () => {
+  test('finds no tool named like a member of Object.prototype', () => {
     const registry = createRegistry([plugin('a')]);
     for (const name of ['__proto__', 'constructor', 'toString']) expect(registry.tool(name)).toBeUndefined();
   });

@@ -1,4 +1,5 @@
-// The plugins that remember: notes and schedules, in the agent's database, over a restart.
+// The plugins with state, `memory` and `schedule`: notes and schedules are in the agent's database
+// and survive a restart.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
@@ -54,7 +55,7 @@ describe('the plugin memory', () => {
     await second.close();
   });
 
-  test('shows no agent the notes of another', async () => {
+  test('shows an agent its own notes only', async () => {
     const mine = await start('mine');
     const theirs = await start('theirs');
     await on(mine, 'memory')('add', { text: 'A secret of mine.' });
@@ -89,7 +90,7 @@ describe('the plugin schedule', () => {
     await agent.close();
   });
 
-  test('keeps what is to come over a restart, and takes it back', async () => {
+  test('keeps schedules over a restart and cancels them', async () => {
     const first = await start('planner');
     const { scheduleId } = (await on(first, 'schedule')('once', {
       instructions: 'Never do this.',

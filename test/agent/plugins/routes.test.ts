@@ -1,4 +1,4 @@
-// The plugin routes in both variants, over one agent each: what they list, what they call, and whom they refuse.
+// The plugin routes in both variants, on one agent each: lists, calls and refusals.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAgentClient as createClassicClient } from '@townhall/agent/classic';
 import { definePlugin, type Plugin } from '../../../src/agent/plugins/index.ts';
@@ -185,12 +185,12 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     expect(plugins).toContainEqual({
       name: 'broken',
       state: 'failed',
-      reasons: ['It failed to start; the log says why.'],
+      reasons: ['It failed to start; the log has the details.'],
       since: expect.any(String),
     });
   });
 
-  test('call an action, and its effect hears of it', async () => {
+  test('call an action and its effect', async () => {
     effects.length = 0;
     expect(await routes.call('probe', 'echo', { a: [1, null, 'é'] })).toMatchObject({
       success: true,
@@ -212,7 +212,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     ['typed', { n: 'x' }, 400, 'invalid_request'],
     ['hidden', {}, 403, 'action_not_api'],
     ['echo', { forbidden: true }, 403, 'plugin_refused'],
-  ])('an action that %s costs its own call only', async (action, payload, status, code) => {
+  ])('limit the failure of an action that %s to its call', async (action, payload, status, code) => {
     const failure = await routes.call('probe', action, payload).catch((error: unknown) => error);
     expect(failure).toMatchObject({ status, code });
     expect(String((failure as Error).message)).not.toContain('secret');
@@ -237,7 +237,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     await expect(routes.call('probe', name)).rejects.toMatchObject({ status: 404, code: 'action_not_found' });
   });
 
-  test('say why a plugin is not available, and do not call it then', async () => {
+  test('refuse calls of an unavailable plugin with the reason', async () => {
     isThere = false;
     try {
       expect(await routes.availability('probe')).toMatchObject({

@@ -1,16 +1,18 @@
-// The plugin `shell` with real programs: what it returns, and that nothing of a command is left when it has ended.
+// The plugin `shell` with real programs and without a sandbox: results, limits, and that no process
+// outlives its command.
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   callAction,
+  createProgramRunner,
   createRegistry,
   openWorkspace,
   shell,
   type ActionOutcome,
 } from '../../../src/agent/plugins/index.ts';
-import { childEnvironment, runProcess } from '../../../src/agent/processes/index.ts';
+import { childEnvironment, openSandbox, runProcess } from '../../../src/agent/processes/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
@@ -25,7 +27,10 @@ describe('the plugin shell', () => {
   async function open(settings: Record<string, unknown> = {}) {
     const workspace = await openWorkspace({ folder, hidden: [] });
     const env = childEnvironment({ ...process.env, AGENT_GATEWAY_TOKEN: 'th_usr_secret' });
-    const registry = createRegistry([shell({ workspace, env, clock: systemClock })], {
+    // The ends of processes are watched from here, so the commands must have no process ids of their own.
+    const sandbox = await openSandbox({ workspace: folder, hidden: [], read: [], isOff: true, path: '' });
+    const programs = createProgramRunner({ sandbox, workspace, env });
+    const registry = createRegistry([shell({ workspace, programs, clock: systemClock })], {
       config: new Map([['shell', { settings }]]),
     });
     const tool = registry.tool('shell_run');
@@ -126,7 +131,7 @@ describe('the plugin shell', () => {
     expect(await Promise.all(pids.map(isRunning))).toEqual([false, false]);
   });
 
-  test('says of a program that is absent why it cannot be started', async () => {
+  test('reports why an absent program cannot be started', async () => {
     const options = {
       folder,
       env: { PATH: '/usr/bin:/bin' },
@@ -149,13 +154,13 @@ describe('the plugin shell', () => {
     });
   });
 
-  test('ends a flooding command and keeps both ends of its output', async () => {
+  test('ends a flooding command and keeps the first and last output', async () => {
     const started = performance.now();
     const outcome = await call({ command: 'echo first; exec yes' });
     expect(performance.now() - started).toBeLessThan(18_000);
     expect(outcome).toMatchObject({
       ok: true,
-      output: { truncated: true, ended: 'It was ended because it said too much.' },
+      output: { truncated: true, ended: 'It was ended because of too much output.' },
     });
     const { output } = (outcome as { output: { output: string } }).output;
     expect(output.startsWith('first\ny\n')).toBe(true);
@@ -163,7 +168,7 @@ describe('the plugin shell', () => {
     expect(output.length).toBeLessThan(140_000);
   });
 
-  test('ends a command with the run that asked for it', async () => {
+  test('ends a command with the run that started it', async () => {
     const run = new AbortController();
     const called = call({ command: 'echo $$ > pid; exec sleep 300' }, { signal: run.signal });
     await expect.poll(() => pidIn('pid')).toBeGreaterThan(1);
@@ -173,7 +178,7 @@ describe('the plugin shell', () => {
     await expect.poll(() => isRunning(pid)).toBe(false);
   });
 
-  test('runs nowhere but in the workspace', async () => {
+  test('runs only in the workspace', async () => {
     expect(await call({ command: 'pwd', folder: '..' })).toMatchObject({
       ok: false,
       problem: { code: 'action_refused' },

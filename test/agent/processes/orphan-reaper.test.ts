@@ -1,4 +1,5 @@
-// Child processes of an agent that is killed: they end in any process group, whether or not they handle SIGTERM.
+// Child processes of an agent that is killed end in any process group, whether or not they handle
+// SIGTERM.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
@@ -38,7 +39,7 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
       config,
       JSON.stringify({
         services: {
-          // One that ignores being asked, with a child that has left its group.
+          // Ignores SIGTERM and starts a child in another process group.
           deaf: {
             command: [
               '/bin/sh',
@@ -55,6 +56,7 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
         PATH: process.env['PATH'],
         TEST_DATABASE: JSON.stringify(place.options),
         AGENT_PORT: '0',
+        AGENT_UNSAFE_SHELL: '1',
         AGENT_DATA_DIR: folder,
         AGENT_PLUGIN_CONFIG: config,
         AGENT_GATEWAY_URL: gateway.url,
@@ -79,7 +81,7 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
 
   test('end when the agent is killed', async () => {
     const agent = await launch();
-    // A command of the shell, in the middle of it.
+    // A shell command that is running when the agent is killed.
     const call = fetch(`${agent.url}/api/plugins/action`, {
       method: 'POST',
       headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
@@ -106,7 +108,7 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
     await expect.poll(runningWithin).toEqual([]);
   });
 
-  // Whatever else runs in this folder.
+  // All processes whose working directory is this folder.
   async function runningWithin(): Promise<string[]> {
     const names = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
     const places = await Promise.all(names.map((name) => readlink(`/proc/${name}/cwd`).catch(() => '')));

@@ -1,4 +1,5 @@
-// The service `chat` in both variants: a message is taken by the chat's queue, and by nothing while the service is stopped.
+// The service `chat` in both variants: it queues messages while it runs and refuses them while it
+// is stopped.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
@@ -16,7 +17,7 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
     await gateway.close();
   });
 
-  test('takes messages with queue metadata, in one session for one chat', async () => {
+  test('queues messages with metadata, in one session per chat', async () => {
     const first = await agent.client.chat.sendMessage({
       chatId: 'family',
       text: 'What is for dinner?',
@@ -38,7 +39,7 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
     expect(JSON.stringify(gateway.requests[1]?.prompt)).toContain('What is for dinner?');
   });
 
-  test('takes nothing while it is stopped, and starts again', async () => {
+  test('refuses messages while it is stopped, and starts again', async () => {
     await agent.client.services.controlService({ serviceName: 'chat', action: 'stop' });
     const before = gateway.requests.length;
     await expect(agent.client.chat.sendMessage({ chatId: 'family', text: 'Hello?' })).rejects.toMatchObject({

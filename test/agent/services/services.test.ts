@@ -1,4 +1,4 @@
-// The services of an agent over HTTP: concurrent control, misbehaving programs, unknown names.
+// Agent services over HTTP: concurrent control, misbehaving commands, unknown names.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,6 +16,8 @@ const anything = { type: 'object' };
 const bell: ServiceDefinition = {
   name: 'bell',
   title: 'Bell',
+  // The ends of its programs are watched from here.
+  sandbox: false,
   async start() {
     trail.push('start');
     open += 1;
@@ -129,7 +131,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     ]);
   });
 
-  test('start and stop, and tell whether that changed anything', async () => {
+  test('start and stop, and report whether the state changed', async () => {
     expect(await control('sleeper', 'status')).toMatchObject({
       changed: false,
       service: { state: 'stopped' },
@@ -163,7 +165,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await control('bell', 'start')).toMatchObject({ service: { state: 'running' } });
     expect(mostOpen).toBeLessThanOrEqual(1);
     expect(open).toBe(1);
-    // Each stop follows its start and each start its stop.
+    // Starts and stops alternate.
     trail.forEach((step, index) => index > 0 && expect(step).not.toBe(trail[index - 1]));
     expect(
       await agent.client.services.callAction({ serviceName: 'bell', actionName: 'ring', times: 2 } as never),
@@ -185,7 +187,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     for (const command of ['deaf', 'flood']) {
       const started = performance.now();
       const answer = await agent.client.services.callCommand({ serviceName: 'bell', command });
-      // And some seconds more for what else the machine does.
+      // The deadline, plus some seconds for a busy machine.
       expect(performance.now() - started).toBeLessThan(15_000);
       if (command === 'flood')
         expect((answer as { result: { output: string } }).result.output.length).toBeLessThan(
@@ -213,7 +215,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await control('ticker', 'stop')).toMatchObject({ service: { state: 'stopped' } });
   });
 
-  test('fail after their retries, with the reason', async () => {
+  test('fail after their retries with the reason', async () => {
     const { service } = await control('faulty', 'start');
     expect(['running', 'starting', 'failed']).toContain(service.state);
     await expect
@@ -240,7 +242,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
           headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
           body: '{}',
         });
-        // A slash that was encoded is refused before any name is looked at.
+        // The router refuses an encoded slash before it looks up a name.
         expect([path, response.status]).toEqual([path, encoded.includes('%2F') ? 400 : 404]);
       }
     },

@@ -1,4 +1,4 @@
-// The supervisor of one service: commands that come while it starts or ends a run.
+// The supervisor of one service: commands that arrive while it starts or ends a run.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import {
@@ -22,7 +22,7 @@ function supervise(definition: Pick<ServiceDefinition, 'start' | 'stop'>): Servi
 }
 
 describe('a service supervisor', () => {
-  test('shares one start with a command that comes later', async () => {
+  test('shares one start with a command that arrives later', async () => {
     let starts = 0;
     const supervisor = supervise({
       async start() {
@@ -40,7 +40,7 @@ describe('a service supervisor', () => {
     await supervisor.close();
   });
 
-  test('obeys a stop that comes while a failed run ends', async () => {
+  test('obeys a stop that arrives while a failed run ends', async () => {
     let fail: (reason: string) => void = () => {};
     const supervisor = supervise({
       start: async ({ failed }) => void (fail = failed),

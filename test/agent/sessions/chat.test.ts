@@ -58,7 +58,7 @@ describe('chat.sendMessage', () => {
     });
   }, 120_000);
 
-  test('is what the dashboard’s instructions for its session join, at once; another session is waited for', async () => {
+  test('shares its queue with executeInSession, which answers at once', async () => {
     const { client } = await world.start();
     const slow = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? slow.answer : says('Later.')));

@@ -28,7 +28,9 @@ import {
   type TestDatabase,
 } from '../../support/databases.ts';
 import {
+  breaksAfter,
   calls,
+  promptBytes,
   says,
   scriptedGateway,
   stream,
@@ -95,7 +97,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
 
   // Starts the next agent in the process of the test.
   async function afterRestart(
-    look: (agent: Awaited<ReturnType<typeof startAgent>>) => Promise<void>,
+    check: (agent: Awaited<ReturnType<typeof startAgent>>) => Promise<void>,
   ): Promise<void> {
     const database = await connect(place.options, { log: silentLog });
     const agent = await startAgent({ gatewayUrl: gateway.url, dataDir, database, settings: { leaseMs } });
@@ -107,7 +109,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
         )
         .toBe(0);
       // The embedded engine has settled it before the agent listens.
-      await look(agent);
+      await check(agent);
     } finally {
       await agent.close();
       await database.close();
@@ -144,6 +146,66 @@ describe('a killed agent', { timeout: 180_000 }, () => {
       });
     });
     expect(gateway.requests).toHaveLength(2);
+  });
+
+  test('sends the same beginning of a prompt as before the crash', async () => {
+    gateway.catalog([{ id: 'local/guide', context_window: 16_000 }]);
+    const agent = await launch();
+    const hanging = Promise.withResolvers<void>();
+    const note = 'n'.repeat(3_000);
+    const words = [
+      { type: 'text-start', id: 't' },
+      { type: 'text-delta', id: 't', delta: 'So far, ' },
+    ];
+    let reads = 0;
+    gateway.answer((request) => {
+      if (/Sum up the conversation/.test(JSON.stringify(request.prompt.at(-1))))
+        return says('Notes were read.');
+      reads += 1;
+      if (reads === 1) return calls({ name: 'files_write', input: { path: 'note.txt', content: note } });
+      if (reads === 25) return breaksAfter(...words);
+      if (reads < 30) return calls({ name: 'files_read', input: { path: 'note.txt' }, id: `call_${reads}` });
+      return { respond: () => new Promise(() => hanging.resolve()) };
+    });
+    void execute(agent, 'Read the note again and again.').catch(() => undefined);
+    await hanging.promise;
+    // The system prompt names the plugins, and only the killed agent has the endless one.
+    const [, ...before] = promptBytes(gateway.bodies.at(-1) as string);
+    await kill(agent.process);
+    gateway.answer(() => says('Back again.'));
+    await afterRestart(async ({ client, sql }) => {
+      const rows = await sql<{ type: string }[]>`
+        select distinct type from agent.sessions_events where type in ('context.pruned', 'run.retrying')`;
+      expect(rows).toHaveLength(2);
+      const [session] = (await client.sessions.list()).items;
+      await client.sessions.prompt(
+        { sessionId: session?.id ?? '', text: 'Go on.' },
+        { headers: { prefer: 'wait=20' } },
+      );
+      const [, ...after] = promptBytes(gateway.bodies.at(-1) as string);
+      expect(after.slice(0, before.length)).toEqual(before);
+      expect(after).toHaveLength(before.length + 1);
+    });
+  });
+
+  test('settles a run that waited for its model as interrupted', async () => {
+    const agent = await launch();
+    gateway.answer(() => ({
+      status: 429,
+      error: { type: 'rate_limit_error', code: 'rate_limited' },
+      headers: { 'retry-after': '60' },
+    }));
+    const call = execute(agent, 'Hurry.').catch(() => 'cut off');
+    await expect.poll(() => gateway.requests.length).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    await kill(agent.process);
+    expect(await call).toBe('cut off');
+    await afterRestart(async ({ sql }) => {
+      const rows = await sql<{ type: string }[]>`select type from agent.sessions_events order by seq`;
+      const types = rows.map(({ type }) => type);
+      expect(types).toContain('run.waiting');
+      expect(types.slice(-2)).toEqual(['run.settled', 'status.changed']);
+    });
   });
 
   test('keeps finished tool calls and repeats none', async () => {

@@ -1,4 +1,5 @@
-// The event stream: the conformance script, the change from replay to live events, slow readers and old cursors.
+// The event stream: the conformance script, the change from replay to live events,
+// slow readers and old cursors.
 import { createConnection } from 'node:net';
 import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -258,19 +259,19 @@ function reading(
   last?: (event: SessionEvent) => boolean,
 ): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
   const received: SessionEvent[] = [];
-  let look = (): void => {};
+  let check = (): void => {};
   return {
     ended: collect(events, (event) => {
       received.push(event);
-      look();
+      check();
       return last?.(event) ?? false;
     }),
     shows: (text) =>
       new Promise((resolve) => {
-        look = () => {
+        check = () => {
           if (textOf(received) === text) resolve();
         };
-        look();
+        check();
       }),
   };
 }

@@ -1,5 +1,5 @@
-// The example `agent-follow` in three processes: two follow a session and a third prompts. One follower is killed in the
-// middle and starts again.
+// The example `agent-follow` in three processes: two follow a session and a third
+// prompts. One follower is killed in the middle and starts again.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// Two processes of one agent on one PostgreSQL: inputs to one reach the runs of the other, and a process that has lost its
-// leases writes nothing. The embedded engine has one process.
+// Two processes of one agent on one PostgreSQL: inputs to one reach the runs of the other,
+// and a process that has lost its leases writes nothing. The embedded engine has one process.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';

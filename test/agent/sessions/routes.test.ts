@@ -133,6 +133,31 @@ describe('sessions', () => {
     first.end();
   });
 
+  test('lists the newest messages first, over the ancestors of a fork too', async () => {
+    const { client } = await world.start();
+    world.gateway.answer((_, index) => says(`Answer ${index}.`));
+    await client.sessions.create({ id: 's' });
+    const wait = { headers: { prefer: 'wait=20' } };
+    for (let turn = 0; turn < 3; turn += 1)
+      await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
+    const { id } = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
+    await client.sessions.prompt({ sessionId: id, text: 'Go.' }, wait);
+    const { items } = await client.sessions.listMessages({ sessionId: id });
+    const listed: string[] = [];
+    for (let cursor: string | null | undefined; cursor !== null;) {
+      const page = await client.sessions.listMessages({
+        sessionId: id,
+        order: 'desc',
+        limit: 3,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      listed.push(...page.items.map((message) => message.id));
+      cursor = page.nextCursor;
+    }
+    expect(items).toHaveLength(8);
+    expect(listed).toEqual(items.map((message) => message.id).reverse());
+  });
+
   test('keeps sessions of one id apart by agent', async () => {
     const [one, other] = [await world.start(), await world.start()];
     await one.client.sessions.create({ id: 'shared', title: 'Mine' });

@@ -1,8 +1,14 @@
-// What a run does besides answering: compaction when the context fills, hooks of plugins, expiry of inputs, and retries of
-// failed steps.
+// What a run does besides answering: compaction when the context fills, hooks of
+// plugins, expiry of inputs, and retries of failed steps.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
-import { calls, says, type ScriptedAnswer } from '../../support/scripted-gateway.ts';
+import {
+  breaksAfter,
+  calls,
+  promptBytes,
+  says,
+  type ScriptedAnswer,
+} from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
 let world: World;
@@ -171,38 +177,128 @@ describe('a step that fails', () => {
   ];
   const tool = [{ type: 'tool-call', toolCallId: 'call_0', toolName: 'files_list', input: '{}' }];
 
-  test.each([
-    ['text', text],
-    ['a tool call', tool],
-  ])('is not tried again once %s has come', async (_, before) => {
+  test('goes on where its text was cut off and shows nothing twice', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
-    world.gateway.answer((_request, index) => (index === 0 ? failing(before) : says('A second answer.')));
+    world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...text) : says(' and a second.')));
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt(
       { sessionId: 's', text: 'Go.' },
       { headers: { prefer: 'wait=20' } },
     );
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'failed' });
+    const run = await client.sessions.getRun({ sessionId: 's', runId });
+    expect(run).toMatchObject({ status: 'completed', text: 'A first word and a second.' });
+    const prompt = world.gateway.requests[1]?.prompt ?? [];
+    expect(prompt.slice(-2)).toMatchObject([
+      { role: 'assistant', content: [{ type: 'text', text: 'A first word' }] },
+      { role: 'user', content: [{ text: expect.stringContaining('Continue it exactly where it stops') }] },
+    ]);
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(events.flatMap((event) => (event.type === 'part.ended' ? [event.text] : []))).toEqual([
+      'A first word',
+      ' and a second.',
+    ]);
+    expect(events.find(({ type }) => type === 'run.retrying')).toMatchObject({ step: 1, attempt: 1 });
+  });
+
+  test('gives the model the results of the tools that a broken stream has called', async () => {
+    const { client } = await world.start({ settings: { modelRetries: 2 } });
+    world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...tool) : says('Listed.')));
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt(
+      { sessionId: 's', text: 'Go.' },
+      { headers: { prefer: 'wait=20' } },
+    );
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'Listed.' });
+    expect(world.gateway.requests[1]?.prompt.map(({ role }) => role)).toEqual([
+      'system',
+      'user',
+      'assistant',
+      'tool',
+    ]);
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(events.filter(({ type }) => type === 'tool.started')).toHaveLength(1);
+    const { messageId } = events.find((event) => event.type === 'part.started') ?? {};
+    for (const type of ['tool.started', 'tool.output'] as const)
+      expect(events.find((event) => event.type === type)).toMatchObject({ messageId });
+  });
+
+  test('drops a thought that a broken stream has cut off, and asks again', async () => {
+    const { client } = await world.start({ settings: { modelRetries: 2 } });
+    const thinking = [
+      { type: 'reasoning-start', id: 'r' },
+      { type: 'reasoning-delta', id: 'r', delta: 'Let me' },
+    ];
+    world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...thinking) : says('Well.')));
+    expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({ text: 'Well.' });
+    const [first, second] = world.gateway.bodies.map(promptBytes);
+    expect(second).toEqual(first);
+  });
+
+  test('keeps its text when all retries fail', async () => {
+    const { client } = await world.start({ settings: { modelRetries: 1 } });
+    world.gateway.answer(() => breaksAfter(...text));
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt(
+      { sessionId: 's', text: 'Go.' },
+      { headers: { prefer: 'wait=20' } },
+    );
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+      status: 'failed',
+      error: { code: 'upstream_failed' },
+      text: 'A first wordA first word',
+    });
+    expect(world.gateway.requests).toHaveLength(2);
+  });
+
+  test.each([
+    ['a limit', { status: 429, error: { type: 'rate_limit_error', code: 'rate_limited' } }, 'rate_limited'],
+    [
+      'an open breaker',
+      { status: 502, error: { type: 'api_error', code: 'upstream_failed' } },
+      'model_unavailable',
+    ],
+  ])('waits for %s as long as the gateway asks', async (_, refusal, reason) => {
+    const { client } = await world.start({ settings: { modelWaitMs: 30_000 } });
+    world.gateway.answer((_request, index) =>
+      index === 0 ? { ...refusal, headers: { 'retry-after': '2' } } : says('At last.'),
+    );
+    await client.sessions.create({ id: 's' });
+    const startedMs = Date.now();
+    const { runId } = await client.sessions.prompt(
+      { sessionId: 's', text: 'Go.' },
+      { headers: { prefer: 'wait=20' } },
+    );
+    expect(Date.now() - startedMs).toBeGreaterThanOrEqual(2_000);
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'At last.' });
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    const waiting = events.find((event) => event.type === 'run.waiting');
+    expect(waiting).toMatchObject({ step: 1, reason });
+    expect(Date.parse(waiting?.until ?? '') - startedMs).toBeGreaterThanOrEqual(2_000);
+    expect(events.some(({ type }) => type === 'run.retrying')).toBe(false);
+  });
+
+  test('fails at once when the wait would be longer than allowed', async () => {
+    const { client } = await world.start({ settings: { modelWaitMs: 1_000 } });
+    world.gateway.answer(() => ({
+      status: 429,
+      error: { type: 'rate_limit_error', code: 'rate_limited' },
+      headers: { 'retry-after': '60' },
+    }));
+    await expect(client.sessions.execute({ instructions: 'Go.' })).rejects.toMatchObject({
+      status: 429,
+      code: 'rate_limited',
+    });
     expect(world.gateway.requests).toHaveLength(1);
   });
 
-  const cut: ScriptedAnswer = {
-    async respond(response) {
-      response.writeHead(200, { 'content-type': 'text/event-stream' });
-      await new Promise((resolve) =>
-        response.write(`data: ${JSON.stringify({ type: 'stream-start', warnings: [] })}\n\n`, resolve),
-      );
-      response.destroy();
-    },
-  };
   const ways: [string, ScriptedAnswer][] = [
     ['an error in the stream', failing([])],
-    ['a cut connection', cut],
+    ['a cut connection', breaksAfter()],
     ['a status', { status: 503, error: { type: 'server_error', code: 'not_ready' } }],
   ];
 
   test.each(ways)('is tried again after %s before the first of its answer', async (_, first) => {
-    const { client } = await world.start({ settings: { modelRetries: 2 } });
+    const { client } = await world.start({ settings: { modelRetries: 2, modelWaitMs: 10_000 } });
     world.gateway.answer((_request, index) => (index === 0 ? first : says('A second answer.')));
     expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({
       text: 'A second answer.',

@@ -1,5 +1,5 @@
-// The door of the agent on every route of both variants, as their contracts list them: the one exact bearer, and before
-// it Host, Origin and Sec-Fetch-Site. What is refused has had no effect.
+// Authentication on every route of both variants, as their contracts list them: one exact bearer
+// token, checked after Host, Origin and Sec-Fetch-Site. A refused request has no effect.
 import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect } from 'node:net';
@@ -89,7 +89,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
     await other.close();
   });
 
-  // All that a request could have left: rows of any kind, and calls of the model.
+  // The side effects that a request could leave: rows of any kind and model calls.
   async function traces(): Promise<unknown> {
     const [row] = await world.database.sql`
       select (select count(*) from agent.sessions_sessions)::int as sessions, (select count(*) from agent.sessions_events)::int as events,
@@ -97,7 +97,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
     return { ...row, asked: gateway.requests.length };
   }
 
-  test('has the routes of the specification', () => {
+  test('has the routes of the contract', () => {
     expect(routes.filter(({ isOpen }) => isOpen).map(({ method, path }) => `${method} ${path}`)).toEqual([
       'GET /health',
       'GET /openapi.json',
@@ -152,7 +152,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
         expect(challenge, `${method} ${path}`).toMatch(/^Bearer/);
         expect(JSON.parse(body)).toMatchObject({ success: false, error: { type: 'authentication_error' } });
       }
-      // The right one is let in; what it is answered then depends on what was asked.
+      // The right token passes authentication; the body is then refused.
       const { status } = await send(
         agent,
         method,
@@ -225,7 +225,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       { method: 'OPTIONS', path: '/api/execute' },
     ]) {
       for (const [name, headers] of Object.entries(foreign)) {
-        // Also without a token: 403 and not 401, since it is decided before.
+        // Without a token the answer is 403 too, not 401: Host and Origin are checked first.
         for (const authorization of [`Bearer ${agent.token}`, '']) {
           const answer = await raw(agent, method, path, [
             ...headers,
@@ -274,7 +274,7 @@ async function send(
   };
 }
 
-// node:http, because fetch sets Host and Origin by itself and sends no header twice.
+// node:http, because fetch sets Host and Origin itself and sends no header twice.
 function raw(
   agent: TestAgent,
   method: string,

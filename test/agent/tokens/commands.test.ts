@@ -28,7 +28,7 @@ afterAll(() => gateway.close());
 const statusOf = async (agent: TestAgent, token: string) =>
   (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
-describe('townhall agent token, beside a running agent', () => {
+describe('townhall agent token with a running agent', () => {
   let agent: TestAgent;
   let flags: string[];
   beforeAll(async () => {
@@ -56,7 +56,7 @@ describe('townhall agent token, beside a running agent', () => {
     expect(JSON.stringify(listed)).not.toContain(token);
     expect(listed.items).toHaveLength(2);
     expect(await json('token', 'revoke', tokenId, ...flags)).toEqual({ tokenId, revoked: true });
-    // The promise is one second; a busy machine needs more.
+    // The contract allows one second; a busy machine needs more.
     await expect.poll(() => statusOf(agent, token), { timeout: 5_000, interval: 20 }).toBe(401);
     expect(await json('token', 'revoke', tokenId, ...flags)).toEqual({ tokenId, revoked: false });
     expect(await statusOf(agent, agent.token)).toBe(200);
@@ -79,16 +79,16 @@ describe('townhall agent token, beside a running agent', () => {
     [['token', 'list', '--ttl', '1d'], /--ttl belongs/],
     [['token', 'revoke'], /say "townhall agent token/],
     [['token', 'revoke', 'tok_nobody'], /no token with this id/],
-    [['tokens'], /"tokens" has no meaning here/],
+    [['tokens'], /"tokens" is not part of this command/],
     [['call', 'files'], /say "townhall agent call/],
     [['call', 'files', 'list', '{'], /is JSON/],
     [['call', 'files', 'list', '[]'], /is an object/],
     [['call', 'nobody', 'list'], /no plugin/],
-  ])('refuses %j with a sentence', async (args, sentence) => {
+  ])('refuses %j with a message', async (args, sentence) => {
     await expect(run(...args, ...flags)).rejects.toThrow(sentence);
   });
 
-  test('calls an action that its plugin opens to commands', async () => {
+  test('calls an action that its plugin exposes to commands', async () => {
     const { out } = await run('call', 'files', 'write', '{"path":"a.txt","content":"hello"}', ...flags);
     expect(JSON.parse(out.join('\n'))).toEqual({ path: 'a.txt', bytes: 5, created: true });
     expect((await run('call', 'files', 'search', '{"text":"ell"}', ...flags)).out.join('\n')).toContain(
@@ -97,7 +97,7 @@ describe('townhall agent token, beside a running agent', () => {
   });
 });
 
-describe('townhall agent token, without a running agent', () => {
+describe('townhall agent token without a running agent', () => {
   let folder: string;
   let world: TestDatabase | undefined;
   beforeAll(async () => {
@@ -108,7 +108,7 @@ describe('townhall agent token, without a running agent', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('opens the data itself and shares it with the next start', async () => {
+  test('opens the database itself and shares it with the next start', async () => {
     const probe = await testDatabase({ isEmpty: true });
     const isEmbedded = probe.engine === 'embedded';
     if (isEmbedded) await probe.close();
@@ -140,7 +140,7 @@ describe('townhall agent token, without a running agent', () => {
     try {
       expect(await statusOf(again, issued.token)).toBe(200);
       if (!isEmbedded) {
-        // Another process changes the data; the running one sees it within a second.
+        // Another process changes the database; the running agent rereads it within a second.
         await run('token', 'revoke', issued.tokenId, ...flags);
         await expect.poll(() => statusOf(again, issued.token), { timeout: 5_000, interval: 20 }).toBe(401);
       }

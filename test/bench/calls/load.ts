@@ -1,5 +1,6 @@
-// The load of one measurement in a process of its own: `load.ts JSON`, a LoadOptions. Keeps `clients` connections busy
-// with one request each, for `seconds` or for `calls` calls, and prints one LoadResult as JSON.
+// Creates the load of one measurement in a process of its own: `load.ts JSON`, a LoadOptions. Keeps
+// `clients` connections busy with one request each, for `seconds` or for `calls` calls, and prints
+// one LoadResult as JSON.
 import { Agent, request } from 'node:http';
 
 export interface LoadOptions {
@@ -7,13 +8,13 @@ export interface LoadOptions {
   headers: Record<string, string>;
   body: object;
   clients: number;
-  /** One of the two ends the load. */
+  /** Set either `seconds` or `calls`. */
   seconds?: number;
   calls?: number;
   expectedStatus: number;
 }
 
-/** Times in milliseconds, of the calls that got the expected status. */
+/** Times in milliseconds, of calls with the expected status. */
 export interface LoadResult {
   calls: number;
   errors: number;

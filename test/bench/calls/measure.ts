@@ -6,13 +6,13 @@ import type { LoadOptions, LoadResult } from './load.ts';
 import { readProcessorTime, readResidentMb } from './process-usage.ts';
 import type { Target } from './targets.ts';
 
-/** What one round measures: whole answers, streams, and requests that are refused before any model is called. */
+/** The parts of one round: whole answers, streams, and requests refused before any model call. */
 export const allParts = ['calls', 'streams', 'empty'] as const;
 export type Part = (typeof allParts)[number];
 
 /**
- * One round of a target; null for what was not measured. Times in milliseconds, memory in mebibytes, processor time in
- * milliseconds a call.
+ * One round of a target; null for a figure that was not measured. Times in milliseconds, memory in
+ * mebibytes, processor time in milliseconds a call.
  */
 export interface Figures {
   oneClientMs: number | null;
@@ -22,9 +22,12 @@ export interface Figures {
   otherThreadsMs: number | null;
   firstByteMs: number | null;
   streamsPerSecond: number | null;
-  /** Of the main thread, for a stream of 100 chunks. */
+  /** Processor time of the main thread for a stream of 100 chunks. */
   streamMainMs: number | null;
-  /** Of all threads, for a request that is authenticated and validated, and refused before any model is called. */
+  /**
+   * Processor time of all threads for a request that is authenticated, validated and refused before
+   * any model call.
+   */
   emptyMs: number | null;
   memoryMb: number | null;
   startMs: number | null;
@@ -124,7 +127,7 @@ async function measureEmpty(target: Target, seconds: number): Promise<Partial<Fi
   return { emptyMs: Number(mainMs) + Number(otherMs), errors: result.errors };
 }
 
-/** The load, and the processor time of the target for each of its calls; null for the provider. */
+/** Runs the load and adds the target's processor time per call; null for the provider. */
 async function loadWithUsage(
   target: Target,
   options: Parameters<typeof load>[1],

@@ -1,4 +1,5 @@
-// Installs the peers of the benchmark outside of version control, each in a folder of its own under build/bench/peers.
+// Installs the peers of the benchmark outside of version control, each in a folder
+// of its own under build/bench/peers.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// What a process has used, read from /proc: processor time of its main thread and of its other threads, and memory.
+// Reads a process's usage from /proc: processor time of its main thread and of its other threads,
+// and memory.
 import { readdirSync, readFileSync } from 'node:fs';
 
 const ticksPerSecond = 100;

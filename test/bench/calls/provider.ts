@@ -1,5 +1,5 @@
-// A scripted provider of chat completions in a process of its own: `provider.ts PORT`. A whole answer has ten tokens; a
-// streamed one has as many chunks as the model's name says (`chunks-100`), without a pause.
+// A scripted provider of chat completions in a process of its own: `provider.ts PORT`. A whole answer has
+// ten tokens; a streamed one has as many chunks as the model's name says (`chunks-100`), without a pause.
 import { createServer, type ServerResponse } from 'node:http';
 
 const usage = { prompt_tokens: 10, completion_tokens: 10, total_tokens: 20 };

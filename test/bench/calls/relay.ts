@@ -1,5 +1,6 @@
-// A bare relay, the floor of every gateway in Node: `relay.ts PORT PROVIDER_PORT`. It forwards the body and the answer over
-// kept-alive connections, reads nothing of either, and aborts the provider's request when its client leaves.
+// A bare relay, the lower bound for any gateway in Node: `relay.ts PORT PROVIDER_PORT`. It forwards
+// body and answer over kept-alive connections without parsing them, and aborts the provider's
+// request when its client disconnects.
 import { createServer } from 'node:http';
 import { Pool } from 'undici';
 

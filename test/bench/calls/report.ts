@@ -1,4 +1,5 @@
-// Turns the rounds of all targets into a table with medians, ratios and targets, as text, Markdown and a plot.
+// Turns the rounds of all targets into a table with medians, ratios and targets, as
+// text, Markdown and a plot.
 import type { Figures } from './measure.ts';
 
 export interface TargetRounds {
@@ -13,7 +14,7 @@ export interface TargetResult {
   medians: Medians;
 }
 
-/** A promise of the gateway beside a peer of the same run. */
+/** A target of the gateway relative to a peer of the same run. */
 export interface TargetCheck {
   title: string;
   target: string;
@@ -61,7 +62,7 @@ export function formatTable(results: readonly TargetResult[]): string {
   return [header, divider, ...results.map(cellsOf)].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 }
 
-/** The targets of each row of the gateway, as far as both sides were measured. */
+/** The targets of each gateway row for which both sides were measured. */
 export function checkTargets(results: readonly TargetResult[]): TargetCheck[] {
   const provider = results.find(({ name }) => name === 'provider')?.medians;
   const relay = results.find(({ name }) => name === 'bare relay')?.medians;
@@ -73,7 +74,7 @@ export function checkTargets(results: readonly TargetResult[]): TargetCheck[] {
     .filter(({ value }) => !Number.isNaN(value));
 }
 
-/** NaN for what was not measured. */
+/** NaN for a figure that was not measured. */
 function figure(medians: Medians, key: keyof Figures): number {
   return medians[key] ?? Number.NaN;
 }
@@ -138,7 +139,7 @@ const barHeight = 22;
 const labelWidth = 230;
 const plotWidth = 760;
 
-/** Bars of calls per second, one for each target, in the reader's text color. */
+/** A bar chart of calls per second by target, in the reader's text color. */
 export function drawPlot(results: readonly TargetResult[]): string {
   const gateways = results.filter(({ name }) => name !== 'provider');
   const most = Math.max(...gateways.map(({ medians }) => medians.perSecond ?? 0));

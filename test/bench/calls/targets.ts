@@ -1,6 +1,6 @@
-// The systems under measurement, each a process of its own: the provider itself, a bare relay, Portkey, and the gateway with
-// free and paid calls on both databases. The gateway runs as `townhall gateway` with its defaults; only the limit of requests
-// per user is off.
+// The systems under measurement, each a process of its own: the provider itself, a bare
+// relay, Portkey, and the gateway with free and paid calls on both databases. The gateway
+// runs as `townhall gateway` with its defaults; only the limit of requests per user is off.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ export interface Target {
   headers: Record<string, string>;
   wholeModel: string;
   streamModel: string;
-  /** Null for the provider, whose processor time is not of interest. */
+  /** Null for the provider, whose processor time is not measured. */
   pid: number | null;
   /** Restarts it on its data and sets `startMs`, the milliseconds from start to its first 200. */
   restart?: () => Promise<void>;

@@ -1,4 +1,5 @@
-// How often secrets of one e-mail address may be guessed at, by network: a stranger must not lock its owner out.
+// Limits on guessing the secrets of an e-mail address, by network: a stranger must not lock out the
+// owner.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   createAttemptLimits,
@@ -18,7 +19,7 @@ describe('attempts at one address', () => {
   let place: { database: Database; close(): Promise<void> };
   let limits: AttemptLimits;
   beforeAll(async () => {
-    // The shift of the clock is a connection's own.
+    // One connection, since the clock offset is a connection's own.
     place = await testDatabase({ limits: { maxConnections: 1, queueMs: 15_000 } });
     limits = createAttemptLimits(attemptLimitsStore(place.database));
   });
@@ -27,7 +28,7 @@ describe('attempts at one address', () => {
   const shiftClock = (interval: string) =>
     place.database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
   const at = (email: string, remoteAddress: string) => ({ bureauId: 'shop', email, remoteAddress });
-  /** The seconds to wait; 0 for a try that was counted. */
+  /** Seconds to wait; 0 for a counted attempt. */
   const wait = (
     kind: 'passwords' | 'wrongCodes' | 'sentCodes',
     email: string,
@@ -63,7 +64,7 @@ describe('attempts at one address', () => {
     ['passwords', 30],
     ['wrongCodes', 30],
     ['sentCodes', 60],
-  ] as const)('of the kind %s from many networks are delayed by minutes at most', async (kind, first) => {
+  ] as const)('of the kind %s from many networks wait minutes at most', async (kind, first) => {
     const email = newAddress();
     const strangers = Array.from({ length: 20 }, (_, n) => network(n + 10));
     expect(await waits(kind, email, strangers)).toEqual(Array(20).fill(0));

@@ -1,4 +1,4 @@
-// The login without credentials behind a real nginx, as an operator would put one in front of the local edition.
+// The local login behind a real nginx, as an operator could put one in front of the local edition.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -30,7 +30,7 @@ async function untilOpen(port: number): Promise<void> {
   throw new Error('nginx did not start');
 }
 
-/** An nginx in front of the server; `lines` are those of its location. */
+/** An nginx in front of the server; `lines` go into its location block. */
 async function startProxy(target: string, lines: string): Promise<{ url: string; close(): Promise<void> }> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-nginx-'));
   const port = await freePort();
@@ -86,7 +86,7 @@ describe.skipIf(!hasNginx)('the local login behind nginx', () => {
     expect(world.logLines.join('')).not.toMatch(/local login is open/);
   });
 
-  test('start says that it is open when neither is set', async () => {
+  test('is announced as open at the start when neither is set', async () => {
     const { world } = await start({}, outsideHost);
     expect(world.logLines.join('')).toMatch(
       /The local login is open: .*TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES/,
@@ -109,7 +109,7 @@ describe.skipIf(!hasNginx)('the local login behind nginx', () => {
       worlds.push(world);
     });
 
-    test('ends to exist without a restart', async () => {
+    test('disappears without a restart', async () => {
       expect((await fetch(`${world.url}/v1/accounts/login/start`, startLogin)).status).toBe(200);
       await world.admin.env.upsertVariable({
         key: 'TOWNHALL_CITY_BASE_URL',

@@ -1,4 +1,4 @@
-// The login with a code out of an e-mail.
+// The login with a code sent by e-mail.
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startMailbox, type Mailbox } from './mailbox.ts';
@@ -37,7 +37,7 @@ const enter = (loginId: string, code: string) =>
 const wrongFor = (code: string) => (code === '00000000' ? '11111111' : '00000000');
 
 describe('the login with an e-mail code', () => {
-  test('asks for the address, then for the code, and makes a user of a new address', async () => {
+  test('asks for address and code, and creates a user', async () => {
     const email = newAddress();
     const loginId = await start();
     const answer = await send(loginId, ` ${email.toUpperCase()} `);
@@ -69,7 +69,7 @@ describe('the login with an e-mail code', () => {
     expect(new Set(ids).size).toBe(1);
   });
 
-  test('refuses a wrong code and lets the right one follow', async () => {
+  test('accepts the right code after a wrong one', async () => {
     const email = newAddress();
     const loginId = await start();
     await send(loginId, email);
@@ -90,7 +90,7 @@ describe('the login with an e-mail code', () => {
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
   });
 
-  test('takes five wrong codes an hour of one address, over all attempts', async () => {
+  test('takes five wrong codes an hour for an address over all attempts', async () => {
     const email = newAddress();
     const statuses: number[] = [];
     for (let attempt = 1; attempt <= 2; attempt += 1) {
@@ -115,7 +115,7 @@ describe('the login with an e-mail code', () => {
     ).toHaveLength(1);
   });
 
-  test('does not take the code of another attempt', async () => {
+  test('refuses the code of another attempt', async () => {
     const email = newAddress();
     const [one, other] = [await start(), await start()];
     await send(one, email);
@@ -136,14 +136,14 @@ describe('the login with an e-mail code', () => {
   });
 });
 
-test('gives the token to a reader who waited while the attempt was finished', async () => {
+test('gives the token to a reader who waited for the end of the attempt', async () => {
   const loginId = await start();
   const userId = 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa';
   let reading: ReturnType<typeof result> | undefined;
   await world.database.tx(async (tx) => {
     await tx`select 1 from gateway.accounts_login_attempts where digest = sha256(${Buffer.from(loginId)}) for update`;
     reading = result(loginId);
-    // The embedded engine has one session, in which the reader waits for its turn instead of the lock.
+    // The embedded engine has one session: the reader waits for it and not for the lock.
     const isWaiting = async () =>
       world.database.engine === 'embedded' ||
       (
@@ -156,7 +156,7 @@ test('gives the token to a reader who waited while the attempt was finished', as
   expect((await reading)?.body).toMatchObject({ status: 'done', user: { user_id: userId } });
 });
 
-test('says that there is no such member, and ignores a redirect_to', async () => {
+test('reports an unknown member and ignores a redirect_to', async () => {
   const extra = await post('login/continue', { login_id: await start(), input: {}, user_id: 'usr_1' });
   expect([extra.status, extra.body.error.param]).toEqual([400, 'user_id']);
   const started = await post('login/start', {

@@ -1,12 +1,13 @@
-// The login as a client drives it, `client.login(…)`, against the whole gateway: an e-mail account, a third party with
-// the browser elsewhere, and a web page that goes there and comes back.
+// `client.login(…)` against the whole gateway: an e-mail account, a third party in another browser,
+// and a web page with a redirect.
 import { GatewayError } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
 import { startMailbox, type Mailbox } from './mailbox.ts';
 
-// On PostgreSQL the address is unknown before the server listens, so the tests configure it as an operator would.
+// On PostgreSQL the address is unknown before the server listens, so the tests configure it as an
+// operator would.
 const publicUrl = 'http://127.0.0.1:43999';
 const callback = `${publicUrl}/v1/accounts/oauth/callback`;
 let world: GatewayWorld;
@@ -32,7 +33,7 @@ afterAll(async () => {
   await mailbox?.close();
 });
 
-/** The callback as the browser asks it, at the port where the server really is. */
+/** Requests the callback like a browser, at the real port of the server. */
 const visit = (url: URL) => fetch(world.url + url.pathname + url.search, { redirect: 'manual' });
 
 async function decide(page: string, decision: 'confirm' | 'cancel'): Promise<void> {
@@ -63,7 +64,7 @@ describe('client.login', () => {
     expect((await world.as(userToken).accounts.getMe()).user.user_id).toBe(user.user_id);
   });
 
-  test('shows the code and waits for a browser anywhere', async () => {
+  test('shows the code and waits for a browser on any machine', async () => {
     oidc.account = { sub: 'ada', name: 'Ada' };
     const { user } = await world.guest.login({
       bureauId: 'local',
@@ -79,7 +80,7 @@ describe('client.login', () => {
     expect(user.display_name).toBe('Ada');
   });
 
-  test('throws what came of an attempt that the person refused', async () => {
+  test('throws the refusal of the person', async () => {
     const login = world.guest.login({
       bureauId: 'local',
       provider: 'oidc',
@@ -121,7 +122,7 @@ describe('client.login.redirect and client.login.finish', () => {
     const { url, resume } = await begin();
     const back = (await visit(await oidc.browse(url))).headers.get('location') ?? '';
     expect(back.startsWith(`${redirectTo}#login_code=`)).toBe(true);
-    // Another browser's memory does not fit.
+    // The verifier of another browser does not match.
     await expect(world.guest.login.finish((await begin()).resume, back)).rejects.toMatchObject({
       code: 'login_failed',
     });
@@ -129,7 +130,7 @@ describe('client.login.redirect and client.login.finish', () => {
     expect(done?.user.display_name).toBe('Grace');
   });
 
-  test('throw when the person came back without a login, and see where there is none', async () => {
+  test('throw the refusal of a login and return null without a result', async () => {
     const { resume } = await begin();
     await expect(
       world.guest.login.finish(resume, `${redirectTo}#login_error=login_denied`),
@@ -138,7 +139,7 @@ describe('client.login.redirect and client.login.finish', () => {
     expect(await world.guest.login.finish(resume, `${redirectTo}#top`)).toBeNull();
   });
 
-  test('are not for a provider without a third party', async () => {
+  test('refuse a provider without a third party', async () => {
     await expect(
       world.guest.login.redirect({ bureauId: 'local', provider: 'email_code', redirectTo }),
     ).rejects.toThrow('use `login`');

@@ -1,5 +1,5 @@
-// The login through GitHub, which is OAuth without OpenID: against a double that speaks as GitHub's documentation
-// says, since its own server cannot run here.
+// The login through GitHub (OAuth without OpenID), against a double that follows GitHub's
+// documentation.
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -9,9 +9,9 @@ import { startWorld, type World } from './world.ts';
 interface Double {
   user: Record<string, unknown>;
   emails: unknown;
-  /** What the token endpoint answers instead, with status 200 as GitHub does. */
+  /** An error for the token endpoint to answer, with status 200 as GitHub does. */
   refusal: object | undefined;
-  /** The form of the last exchange. */
+  /** The form of the last token exchange. */
   exchanged: Record<string, string>;
   challenges: Map<string, string>;
 }
@@ -83,7 +83,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** Starts, comes back with a code of the double's, and confirms what the page asks. */
+/** Starts a login, returns from the double with a code and confirms the page. */
 async function logIn() {
   const started = await world.call('POST', '/v1/accounts/login/start', {
     body: { provider: 'github', bureau_id: 'local' },

@@ -1,4 +1,4 @@
-// When what was read of a token may be given again, and when it may not.
+// When a cached token may be used again and when it must be read anew.
 import { beforeEach, describe, expect, test } from 'vitest';
 import {
   createIdentityCache,
@@ -25,7 +25,7 @@ const get = (recognised: IdentityRecord | null = record(), key = 'a') =>
     return recognised;
   });
 
-describe('a token that was read', () => {
+describe('the identity of a token', () => {
   test('is not read again while nothing changes', async () => {
     expect([await get(), await get(record('usr_2'))]).toEqual([record().identity, record().identity]);
     expect(reads).toBe(1);
@@ -39,7 +39,7 @@ describe('a token that was read', () => {
     expect(reads).toBe(2);
   });
 
-  test('is read each time while changes are not seen', async () => {
+  test('is read each time while change notices are missing', async () => {
     await get();
     generation = null;
     await get();

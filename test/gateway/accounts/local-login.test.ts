@@ -1,4 +1,5 @@
-// The rule of the login without credentials, by itself: who is at this machine, and which servers have it.
+// The rule of the login without credentials by itself: which callers are on this machine, and which
+// servers offer it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mayLogInLocally } from '../../../src/gateway/accounts/index.ts';
 import { localLogin } from '../../../src/gateway/accounts/providers/local-login.ts';
@@ -19,7 +20,7 @@ describe('the local login', () => {
     ['IPv4', {}],
     ['IPv6', { remoteAddress: '::1', host: '[::1]:43127' }],
     ['IPv4 mapped into IPv6', { remoteAddress: '::ffff:127.0.0.1', host: 'localhost:43127' }],
-  ])('is there for a caller on this machine over %s', (_name, part) => {
+  ])('exists for a caller on this machine over %s', (_name, part) => {
     expect(localLogin.available({ ...neighbour, ...part })).toBe(true);
   });
 
@@ -35,7 +36,7 @@ describe('the local login', () => {
     ['from a web page', { origin: 'http://127.0.0.1:43127' }],
     ['through a proxy that says so', { isForwarded: true }],
     ['into another Bureau', { bureauId: 'shop' }],
-  ])('is not there %s', (_name, part) => {
+  ])('does not exist %s', (_name, part) => {
     expect(localLogin.available({ ...neighbour, ...part })).toBe(false);
   });
 });
@@ -48,7 +49,7 @@ describe('a server', () => {
     trustedProxies: [],
   } as const;
 
-  test('has the local login when it is the local edition and nothing stands in front of it', () => {
+  test('offers the local login as a local edition without a proxy', () => {
     expect(mayLogInLocally(alone)).toBe(true);
     expect(mayLogInLocally({ ...alone, localLogin: true, cityBaseUrl: 'http://localhost:43127' })).toBe(true);
   });
@@ -58,7 +59,7 @@ describe('a server', () => {
     ['with LOCAL_LOGIN=false', { localLogin: false }],
     ['with a public address', { cityBaseUrl: 'https://gateway.example' }],
     ['behind a proxy', { trustedProxies: ['127.0.0.1'] }],
-  ] as const)('does not have it %s', (_name, part) => {
+  ] as const)('does not offer it %s', (_name, part) => {
     expect(mayLogInLocally({ ...alone, ...part })).toBe(false);
   });
 
@@ -76,7 +77,7 @@ describe('a server', () => {
   });
 });
 
-describe('a request that says that it was passed on', () => {
+describe('a forwarded request', () => {
   let world: World;
   beforeAll(async () => {
     world = await startWorld();
@@ -125,7 +126,7 @@ describe('a request that says that it was passed on', () => {
     expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
   });
 
-  test('is not one with the headers of programs and browsers on this machine', async () => {
+  test('is not recognized by ordinary headers of local programs', async () => {
     const headers = {
       'user-agent': 'curl/8',
       accept: '*/*',
@@ -140,7 +141,7 @@ describe('a request that says that it was passed on', () => {
   });
 });
 
-describe('many at once', () => {
+describe('concurrent local logins', () => {
   let world: World;
   beforeAll(async () => {
     world = await startWorld();
@@ -148,7 +149,7 @@ describe('many at once', () => {
   afterAll(() => world.close());
   const local = { provider: 'local', bureau_id: 'local' };
 
-  test('first logins of one person make one user', async () => {
+  test('create one user for one person', async () => {
     const starts = await Promise.all(
       Array.from({ length: 8 }, () => world.call('POST', '/v1/accounts/login/start', { body: local })),
     );
@@ -156,7 +157,7 @@ describe('many at once', () => {
     expect(await world.database.sql`select 1 from gateway.accounts_users`).toHaveLength(1);
   });
 
-  test('first reads of one attempt give one token', async () => {
+  test('create one token for one attempt', async () => {
     const { body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
     const path = `/v1/accounts/login/result?login_id=${body.login_id}`;
     const before = (await world.database.sql`select 1 from gateway.accounts_tokens`).length;
@@ -167,7 +168,7 @@ describe('many at once', () => {
 });
 
 describe('a sealed token', () => {
-  test('opens with its own login_id alone, and for its own purpose', () => {
+  test('opens only with its own login_id and purpose', () => {
     const loginId = newSecret('login');
     const sealed = seal(loginId, 'login result', 'th_usr_secret');
     expect(unseal(loginId, 'login result', sealed)).toBe('th_usr_secret');

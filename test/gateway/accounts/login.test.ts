@@ -1,4 +1,4 @@
-// The local login from the start of an attempt to its token, and how long what it gave can be read.
+// The local login from its start to its token, and how long its result can be read.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startWorld, type World } from './world.ts';
 

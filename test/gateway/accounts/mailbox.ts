@@ -6,14 +6,14 @@ export interface Letter {
   to: string;
   subject: string;
   text: string;
-  /** The eight digits out of the text; empty where there are none. */
+  /** The eight-digit code of the text; empty without one. */
   code: string;
 }
 
 export interface Mailbox {
   url: string;
   letters: Letter[];
-  /** The newest letter to the address once there are so many; throws when none comes in time. */
+  /** The newest letter to the address once there are `count` of them; throws after a timeout. */
   letterTo(address: string, count?: number): Promise<Letter>;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// What a user token stands for, and when it stands for nothing any more.
+// The identity of a user token, and when the token is refused.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -41,13 +41,13 @@ describe('accounts.getMe', () => {
     });
   });
 
-  test('asks a guest for a credential', async () => {
+  test('answers 401 to a guest', async () => {
     const { status, headers, body } = await me();
     expect([status, body.error.code]).toEqual([401, 'authentication_required']);
     expect(headers['www-authenticate']).toBeDefined();
   });
 
-  test('is not for an administrator', async () => {
+  test('answers 403 to an administrator', async () => {
     const login = await world.call('POST', '/v1/admin/login', {
       body: { admin_id: 'admin', password: 'a rather long secret' },
     });
@@ -55,13 +55,13 @@ describe('accounts.getMe', () => {
     expect([status, body.error.code]).toEqual([403, 'forbidden_for_identity']);
   });
 
-  test('tolerates no query', async () => {
+  test('refuses a query', async () => {
     const { userToken } = await issue();
     const { status, body } = await world.call('GET', '/v1/accounts/me?user_id=usr_1', { token: userToken });
     expect([status, body.error.param]).toEqual([400, 'user_id']);
   });
 
-  test('believes the token alone about who is asking', async () => {
+  test('derives the identity from the token only', async () => {
     const issued = await issue();
     const headers = {
       'x-user-id': 'usr_somebody',

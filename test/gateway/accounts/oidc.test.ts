@@ -1,5 +1,5 @@
-// The login through an OpenID provider, from the first call to the token: with a real provider, and with forged callbacks
-// and ID tokens.
+// The login through an OpenID provider from the first call to the token: with a real provider, and
+// with forged callbacks and ID tokens.
 import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
@@ -343,7 +343,7 @@ describe('the callback', () => {
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
   });
 
-  test('gives up an attempt that is older than ten minutes', async () => {
+  test('refuses an attempt that is older than ten minutes', async () => {
     const { loginId, url } = await start();
     const back = await oidc.browse(url);
     await world.shiftClock('601 seconds');
@@ -351,7 +351,7 @@ describe('the callback', () => {
     expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'expired' });
   });
 
-  test('gives up a confirmation that comes after the attempt has ended', async () => {
+  test('refuses a confirmation after the end of its attempt', async () => {
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
     await world.shiftClock('601 seconds');
@@ -397,7 +397,7 @@ describe('the callback', () => {
   });
 });
 
-describe('who it is', () => {
+describe('the identity of an OpenID login', () => {
   async function logIn(): Promise<{ user_id: string; email: string | null }> {
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
@@ -432,7 +432,7 @@ describe('who it is', () => {
 });
 
 describe('the provider', () => {
-  test('is listed while its keys are there, and asked for PKCE, state and nonce', async () => {
+  test('is listed with its keys and called with PKCE, state and nonce', async () => {
     const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
     expect(
       (body.items as unknown as { id: string; kind: string }[]).find(({ id }) => id === 'oidc'),
@@ -464,7 +464,7 @@ describe('the provider', () => {
     );
   });
 
-  test('does not exist without its keys, nor under an issuer on a plain connection', async () => {
+  test('does not exist without its keys or with an http issuer', async () => {
     const { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer } = world.env;
     for (const change of [
       { OIDC_CLIENT_SECRET: undefined },

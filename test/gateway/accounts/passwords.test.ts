@@ -1,5 +1,5 @@
-// E-mail accounts from the registration to a changed password, with a real mail server. Whoever does not hold the
-// mailbox must not learn from any answer whether an address has an account.
+// E-mail accounts from registration to password change, with a real mail server. No answer may tell
+// a caller without access to the mailbox whether an address has an account (user enumeration).
 import { hash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { startMailbox, type Mailbox } from './mailbox.ts';
@@ -52,7 +52,7 @@ async function logIn(email: string, secret = password): Promise<string> {
 const me = (token: string) => world.call('GET', '/v1/accounts/me', { token });
 
 describe('accounts.register and accounts.verifyEmail', () => {
-  test('create an account only after the address is proven', async () => {
+  test('create an account only after the address is verified', async () => {
     const email = newAddress();
     const { status, headers, body } = await register(email.toUpperCase(), password, { display_name: 'Ada' });
     expect(status).toBe(202);
@@ -137,7 +137,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
   test('do not set a password on the address of another person', async () => {
     const victim = newAddress();
     const attack = await register(victim, another);
-    // The owner of the mailbox comes in by a code of their own; the attacker’s password was never theirs.
+    // The owner of the mailbox logs in with a code; the attacker's password was never set.
     const started = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
     await post('login/continue', { login_id: started.body.login_id, input: { email: victim } });
     const { code } = await mailbox.letterTo(victim, 2);
@@ -171,7 +171,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
 });
 
 describe('the login with a password', () => {
-  test('refuses a wrong password and an unknown address with the same words', async () => {
+  test('answers a wrong password and an unknown address alike', async () => {
     const email = await account();
     const [wrong, unknown] = [
       (await tryLogin(email, another)).next,
@@ -184,7 +184,7 @@ describe('the login with a password', () => {
   });
 
   test('takes five inputs an attempt', async () => {
-    // Five different addresses, so that no address's own budget is what ends it.
+    // Five different addresses, so that the limit of one address does not end the attempt.
     const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
     const guess = () =>
       post('login/continue', { login_id: body.login_id, input: { email: newAddress(), password: another } });
@@ -207,7 +207,7 @@ describe('the login with a password', () => {
 
   test('has a separate limit for a known network', async () => {
     const email = await account();
-    // As if strangers had used up what they have.
+    // Simulates strangers that have used up the shared limit.
     await logIn(email);
     const strangers = hash('sha256', JSON.stringify(['pace', 'passwords', 'local', email]), 'buffer');
     await world.database.sql`
@@ -237,7 +237,7 @@ describe('the login with a password', () => {
     expect([late.status, late.body.error.code]).toEqual([410, 'login_spent']);
   });
 
-  test('is refused to a blocked user who knows the password', async () => {
+  test('refuses a blocked user with the right password', async () => {
     const email = await account();
     await world.database.sql`update gateway.accounts_users set state = 'blocked' where email = ${email}`;
     const { next } = await tryLogin(email);
@@ -246,7 +246,7 @@ describe('the login with a password', () => {
 });
 
 describe('a forgotten password', () => {
-  // The embedded database runs one transaction at a time, so that nothing can come between.
+  // The embedded database runs one transaction at a time, so nothing can interleave.
   test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
     'refuses a login with the former password that ends after the reset',
     async () => {
@@ -255,7 +255,7 @@ describe('a forgotten password', () => {
       const login = await world.database.tx(async (tx) => {
         await tx`select 1 from gateway.accounts_users where email = ${email} for update`;
         const pending = tryLogin(email);
-        // The login has checked the password and waits for the user's row.
+        // The login has checked the password and waits for the lock on the user's row.
         await expect
           .poll(
             async () =>
@@ -299,7 +299,7 @@ describe('a forgotten password', () => {
     const token = await logIn(email);
     const { user_id: userId } = (await me(token)).body.user;
     const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
-    // As an administrator's token and the key of an earlier release are: without a maker.
+    // A key without a creator, as administrators' tokens and keys of an earlier release are.
     const orphanKey = (await post('keys/create', { name: 'orphan' }, token)).body.user_token;
     await world.database
       .sql`update gateway.accounts_tokens set maker_id = null, kind = 'issued' where name = 'orphan' and user_id = ${userId}`;
@@ -396,7 +396,7 @@ describe('accounts.changePassword', () => {
     expect([(await me(token)).status, (await me(key)).status]).toEqual([200, 401]);
   });
 
-  test('is not for users without a password, guests, or API keys', async () => {
+  test('refuses users without a password, guests and API keys', async () => {
     const body = { current_password: password, new_password: another };
     const { body: started } = await post('login/start', { provider: 'local', bureau_id: 'local' });
     const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${started.login_id}`)).body
@@ -432,6 +432,6 @@ test('keeps no password, code or verification id in the database or the log', as
     ])
       expect(stored.includes(form)).toBe(false);
   }
-  // Eight digits alone may stand in a digest or a time by chance; as a word they may not.
+  // Eight digits may occur by chance within a digest or a time, but not as a whole word.
   expect(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`).test(stored)).toBe(false);
 });

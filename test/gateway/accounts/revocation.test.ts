@@ -1,5 +1,5 @@
-// What takes a token away holds at once where it was said, and within a second on every other replica, although each
-// keeps whose a token is while it has not heard of a change.
+// A revocation applies at once on its own replica and within a second on every other, although each
+// replica caches the identity of tokens.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startReplicas, type GatewayWorld } from '../../support/gateway.ts';
 import { makeUser, revoke, until } from '../bureaus/people.ts';
@@ -68,16 +68,16 @@ const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
       (error: unknown) => (error as { status: number }).status,
     );
 
-/** Whether the gateway gives what it has read again without asking: after a change of its own it does not for a moment. */
+/** Whether the gateway answers from its cache; shortly after its own change it does not. */
 async function keepsWhatItRead(world: GatewayWorld): Promise<boolean> {
   const { userToken, tokenId } = await makeUser(one.sql, 'local');
   await statusAt(world, userToken);
-  // Directly in the table, so that no change is announced.
+  // Written directly into the table, so that no change notice is sent.
   await revoke(one.sql, tokenId);
   return (await statusAt(world, userToken)) === 200;
 }
 
-/** Both replicas know whose it is and would say so again without asking. */
+/** Waits until both replicas have the identity cached. */
 async function isKnown({ userToken }: Pick<Holder, 'userToken'>): Promise<void> {
   for (const world of [one, other]) {
     await expect.poll(() => keepsWhatItRead(world)).toBe(true);
@@ -85,7 +85,7 @@ async function isKnown({ userToken }: Pick<Holder, 'userToken'>): Promise<void> 
   }
 }
 
-describe('a token that both replicas have seen', () => {
+describe('a token that both replicas have cached', () => {
   test.each<[string, number, (holder: Holder) => Promise<unknown>]>([
     ['was revoked by its id', 401, ({ tokenId }) => one.admin.accounts.revokeTokens({ token_id: tokenId })],
     [
@@ -119,18 +119,18 @@ describe('a token that both replicas have seen', () => {
       403,
       ({ bureauId }) => one.admin.bureaus.archiveBureau({ bureau_id: bureauId }),
     ],
-  ])('and %s is refused with %i', async (what, status, takeAway) => {
+  ])('that %s is refused with %i', async (what, status, takeAway) => {
     const holder = await makeHolder();
     await isKnown(holder);
     await takeAway(holder);
     expect(await statusAt(one, holder.userToken)).toBe(status);
     const ms = await until(async () => (await statusAt(other, holder.userToken)) === status, what);
     console.log(`a token that ${what} was refused on the other gateway after ${Math.round(ms)} ms`);
-    // The promise is one second; the bound leaves room for a machine that is busy with other tests.
+    // The promise is one second; the bound allows for a busy machine.
     expect(ms).toBeLessThan(6_000);
   });
 
-  test('and is a key that its user took back is refused with 401', async () => {
+  test('is refused after its user revoked the key', async () => {
     const key = await makeKey();
     await isKnown(key);
     await one.as(key.owner).accounts.revokeKey({ token_id: key.tokenId });
@@ -139,7 +139,7 @@ describe('a token that both replicas have seen', () => {
     expect(await statusAt(other, key.owner)).toBe(200);
   });
 
-  test('and came of a login with a password that was changed since is refused with 401, but for the one in use', async () => {
+  test('is refused after a password change elsewhere, except the one in use', async () => {
     const email = await makeAccount();
     const [inUse, elsewhere] = [await logIn(email), await logIn(email)];
     for (const userToken of [inUse, elsewhere]) await isKnown({ userToken });
@@ -151,7 +151,7 @@ describe('a token that both replicas have seen', () => {
     expect([await statusAt(one, inUse), await statusAt(other, inUse)]).toEqual([200, 200]);
   });
 
-  test('and came of a login with a password that was forgotten since is refused with 401', async () => {
+  test('is refused after a password reset', async () => {
     const email = await makeAccount();
     const userToken = await logIn(email);
     await isKnown({ userToken });
@@ -165,7 +165,7 @@ describe('a token that both replicas have seen', () => {
     await until(async () => (await statusAt(other, userToken)) === 401, 'the login is refused');
   });
 
-  test('is good again at once where its user or its Bureau is let in again', async () => {
+  test('is accepted again once its user and Bureau are active again', async () => {
     const holder = await makeHolder();
     await one.admin.accounts.blockUser({ user_id: holder.userId });
     await until(async () => (await statusAt(other, holder.userToken)) === 401, 'the blocked user is refused');

@@ -1,5 +1,5 @@
-// Tokens beside those of logins: what an administrator or a product's backend issues and revokes, and the keys that
-// users make for their programs.
+// Tokens of other origins than a login: those that administrators and products' backends issue, and
+// the API keys of users.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
 import { startWorld, type Json, type World } from './world.ts';
@@ -71,7 +71,7 @@ describe('accounts.issueToken', () => {
     expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.user_id).toBe(body.user_id);
   });
 
-  test('lives as long as was asked, up to a year', async () => {
+  test('gives the requested lifetime, up to a year', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 });
     await world.shiftClock('61 seconds');
     expect((await me(body.user_token)).status).toBe(401);
@@ -82,7 +82,7 @@ describe('accounts.issueToken', () => {
     }
   });
 
-  test('twenty first issues at once make one user', async () => {
+  test('creates one user for twenty concurrent first issues', async () => {
     const externalId = customer();
     const issued = await Promise.all(
       Array.from({ length: 20 }, () => issue({ bureau_id: 'shop', external_id: externalId })),
@@ -130,7 +130,7 @@ describe('accounts.issueToken', () => {
       ]);
   });
 
-  test('does not know a user of another Bureau', async () => {
+  test('refuses a user of another Bureau', async () => {
     const { body } = await issue({ bureau_id: 'other', external_id: customer() });
     expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).body.error.code).toBe(
       'user_not_found',
@@ -183,7 +183,7 @@ describe('accounts.issueToken', () => {
     },
   );
 
-  test('by a machine credential knows a user with an external_id', async () => {
+  test('by a machine credential finds a user with an external_id', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
     expect((await issue({ bureau_id: 'shop', user_id: body.user_id }, machine)).status).toBe(201);
   });
@@ -330,7 +330,7 @@ describe('API keys', () => {
     }
   });
 
-  test('end no later than the token that makes them', async () => {
+  test('expire no later than the token that creates them', async () => {
     const issued = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 })).body;
     for (const ttl of [undefined, 31_536_000]) {
       const { body } = await keys('create', issued.user_token, {
@@ -347,7 +347,7 @@ describe('API keys', () => {
     expect(Date.parse(body.expires_at) - Date.now()).toBeGreaterThan(29_000_000_000);
   });
 
-  test('are revoked with the token that made them', async () => {
+  test('are revoked with the token that created them', async () => {
     const issued = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
     const key = (await keys('create', issued.user_token, { name: 'child' })).body;
     expect((await revoke({ token_id: issued.token_id })).body).toEqual({ revoked: 2 });
@@ -422,7 +422,7 @@ describe('accounts.logout', () => {
 });
 
 describe('identity comes from the bearer alone', () => {
-  test('whatever members, query and headers name', async () => {
+  test('ignores names in members, query and headers', async () => {
     const mine = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
     const theirs = (await issue({ bureau_id: 'other', external_id: customer() })).body;
     const headers = {
@@ -496,7 +496,7 @@ describe('users', () => {
     expect((await me(body.user_token)).status).toBe(200);
   });
 
-  test('when removed leave a row without personal data', async () => {
+  test('leave a row without personal data when removed', async () => {
     const person = {
       issuer: 'test',
       subject: 'CANARY-subject',
@@ -525,7 +525,7 @@ describe('users', () => {
     ).not.toBe(userId);
   });
 
-  test('are ruled by administrators alone', async () => {
+  test('are managed by administrators only', async () => {
     const { userId, userToken } = await world.accounts.issueUserToken({
       bureauId: 'local',
       person: localPerson,

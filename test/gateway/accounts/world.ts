@@ -1,5 +1,5 @@
-// A server with the slices that say who is who: Bureaus, accounts, administrators and the directory, over a
-// database of its own. The contract is cut down to their operations; everything else is as it runs.
+// A server with the identity services (Bureaus, accounts, administrators, directory) on its own
+// database. The contract is reduced to their operations; everything else is real.
 import { readFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import {
@@ -24,7 +24,9 @@ import { createRedactor, parseToken } from '../../../src/kernel/secrets/secret.t
 import { createServer } from '../../../src/kernel/http/server.ts';
 import { testDatabase } from '../../support/databases.ts';
 
-/** A member of an answer, readable as a text and as an object: what it is, the tests say, and fail where it is not. */
+/**
+ * A member of an answer, readable as text and as object; a test that expects the wrong type fails.
+ */
 export type Json = string & { readonly [name in Member]: Json };
 type Member =
   | 'error'
@@ -64,7 +66,7 @@ export interface Answer {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: Json;
-  /** As it came, for a page. */
+  /** The raw body, for pages. */
   text: string;
 }
 
@@ -76,29 +78,31 @@ export interface World {
   admin: Admin;
   /** Every line of the log so far. */
   logLines: string[];
-  /** What the audit log was told. */
+  /** Entries that the audit log received. */
   audited: AuditEntry[];
-  /** Declared keys; a test may change them at any time. */
+  /** Environment of the declared keys; a test may change it at any time. */
   env: Record<string, string | undefined>;
   call(
     method: string,
     path: string,
     options?: { token?: string; body?: unknown; headers?: Record<string, string> },
   ): Promise<Answer>;
-  /** Shifts the database's time; only in a world with one connection. */
+  /** Shifts the database's clock; only in a world with one connection. */
   shiftClock(interval: string): Promise<void>;
-  /** The text of every text and binary column of every table, binary ones in hexadecimal, base64 and as text. */
+  /**
+   * Every text and binary column of every table; binary values in hexadecimal, base64 and as text.
+   */
   dump(): Promise<string>;
   close(): Promise<void>;
 }
 
 export interface WorldOptions {
-  /** One connection is what `shiftClock` needs. */
+  /** `shiftClock` needs exactly one connection. */
   maxConnections?: number;
   localLogin?: boolean;
   env?: Record<string, string>;
   accounts?: Partial<AccountsOptions>;
-  /** Null when the address at which browsers reach the server is not configured. */
+  /** Null when the server's public address is not configured. */
   baseUrl?: null;
   admin?: Partial<AdminOptions>;
   ready?: () => Promise<void>;
@@ -107,7 +111,8 @@ export interface WorldOptions {
 const prefixes = ['accounts.', 'admin.', 'directory.'];
 
 export async function startWorld(options: WorldOptions = {}): Promise<World> {
-  // A busy machine is no busy database: what waits for the one session of the embedded engine gets its turn.
+  // A busy machine is no busy database: statements may wait longer for the one session of the
+  // embedded engine.
   const limits = {
     queueMs: 15_000,
     ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }),

@@ -1,4 +1,4 @@
-// Guessing an administrator's password: how many guesses are looked at, and who still gets in meanwhile.
+// Guessing an administrator's password: how many guesses are checked, and who can log in meanwhile.
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import {
   defaultAttemptLimits as budgets,
@@ -10,8 +10,8 @@ import { createConcurrencyLimit } from '../../../src/kernel/secrets/concurrency-
 import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';
 
 const password = 'a rather long secret';
-// Checking a password is slow on purpose, and slower on a busy machine; so the delays here are too long for
-// the machine to get past one of them.
+// A password check is slow by design, and slower on a busy machine, so the delays here are longer
+// than the machine can take.
 vi.setConfig({ testTimeout: 120_000 });
 const slow = { firstDelaySeconds: 600 };
 
@@ -27,7 +27,7 @@ async function begin(options: WorldOptions = {}): Promise<World> {
 }
 const login = (at: World, secret: string, adminId = 'admin') =>
   at.call('POST', '/v1/admin/login', { body: { admin_id: adminId, password: secret } });
-/** An error without the id of its request, which is never the same. */
+/** The error without its request id, which always differs. */
 const errorBody = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
 
 describe('admin.login', () => {
@@ -68,7 +68,7 @@ describe('admin.login', () => {
     expect((await login(at, password)).status).toBe(429);
     await at.shiftClock('25 minutes');
     expect((await login(at, password)).status).toBe(200);
-    // The login forgave the guesses before it.
+    // The successful login has reset the earlier failures.
     for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     expect((await login(at, 'wrong secret')).status).toBe(429);
   });
@@ -112,7 +112,7 @@ describe('admin.login', () => {
     expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
     expect(outcomes[20]).toEqual({ retryAfterSeconds: expect.any(Number) });
     expect((await login(at, password)).status).toBe(200);
-    // The strangers have one try an interval.
+    // Strangers have one attempt per interval.
     await at.shiftClock('10 minutes');
     expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, patient)).toBe('counted');
     expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, patient)).not.toBe('counted');
@@ -121,7 +121,7 @@ describe('admin.login', () => {
   test('stores attempts in the database for a day', async () => {
     const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slow, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) await login(at, 'wrong secret');
-    // As another replica, or this one after a restart, sees them.
+    // The view of another replica, or of this one after a restart.
     const other = adminStore(at.database);
     const patient = { ...budgets, ...slow, freeTries: 2 };
     expect(await other.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, patient)).not.toBe('counted');
@@ -133,7 +133,7 @@ describe('admin.login', () => {
     expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
-  test('answers 429 at once while all places are taken', async () => {
+  test('answers 429 at once while all slots are taken', async () => {
     const at = await begin({
       admin: {
         concurrencyLimit: createConcurrencyLimit({ running: 1, waiting: 1 }),
@@ -144,7 +144,7 @@ describe('admin.login', () => {
     const statuses = answers.map(({ status }) => status);
     expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(1);
     expect(statuses.filter((status) => status === 429).length).toBeGreaterThanOrEqual(1);
-    // The places are free again.
+    // The slots are free again.
     expect((await login(at, password)).status).toBe(200);
   });
 });
@@ -205,15 +205,15 @@ describe('decideAttempt', () => {
 describe('the concurrency limit', () => {
   test('runs two, queues sixteen in order and rejects further ones', async () => {
     const limit = createConcurrencyLimit({ running: 2, waiting: 16 });
-    const places = Array.from({ length: 18 }, () => limit.tryAcquire()).filter((place) => place !== null);
-    expect(places).toHaveLength(18);
+    const slots = Array.from({ length: 18 }, () => limit.tryAcquire()).filter((slot) => slot !== null);
+    expect(slots).toHaveLength(18);
     expect(limit.tryAcquire()).toBeNull();
     const order: number[] = [];
-    const turns = places.map((place, index) => place.start().then(() => order.push(index)));
+    const turns = slots.map((slot, index) => slot.start().then(() => order.push(index)));
     await Promise.all(turns.slice(0, 2));
     expect(order).toEqual([0, 1]);
-    places[1]?.release();
-    places[1]?.release();
+    slots[1]?.release();
+    slots[1]?.release();
     await turns[2];
     expect(order).toEqual([0, 1, 2]);
     expect(limit.tryAcquire()).not.toBeNull();

@@ -1,4 +1,4 @@
-// Which credentials are accepted, who may set them, and what a reset ends.
+// Which credentials are accepted, who may set them, and what a reset revokes.
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import {
   checkPassword,
@@ -9,7 +9,7 @@ import {
 import { startWorld, type World } from '../accounts/world.ts';
 
 const fitPassword = 'a rather long secret';
-// Digesting a password is slow on purpose, and slower on a busy machine.
+// Hashing a password is slow by design, and slower on a busy machine.
 vi.setConfig({ testTimeout: 120_000 });
 
 describe('a password', () => {
@@ -41,14 +41,14 @@ describe('a password', () => {
     expect(passwordError(password, ['ada.lovelace'])).toBeNull();
   });
 
-  test('is judged in no time, however it is made', () => {
+  test('is checked in linear time', () => {
     const started = performance.now();
     for (const piece of ['pass', '1', ' ', '-1', 'abc'])
       passwordError(piece.repeat(256 / piece.length) + '\u00e9', ['abc']);
     expect(performance.now() - started).toBeLessThan(5_000);
   });
 
-  test('is the same in every normal form, and nothing else has its digest', async () => {
+  test('is equal in every Unicode normal form and differs from others', async () => {
     const digest = await digestPassword("caf\u00e9 au lait s'il", 600_000);
     expect(digest).toMatch(/^\$pbkdf2-sha256\$i=600000\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
     expect(await checkPassword("cafe\u0301 au lait s'il", digest)).toEqual({

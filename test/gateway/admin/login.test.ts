@@ -1,11 +1,11 @@
-// The administrator's session from its login to its end, and the credentials behind it.
+// The administrator's session from login to logout, and its credentials.
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { startWorld, type Json, type World } from '../accounts/world.ts';
 
 const adminId = 'Ada.Admin@example-1';
 const password = 'CANARY pass phrase 7f3';
 
-// Checking a password is slow on purpose, and slower on a busy machine.
+// A password check is slow by design, and slower on a busy machine.
 vi.setConfig({ testTimeout: 120_000 });
 
 let world: World;
@@ -21,7 +21,7 @@ afterAll(() => world.close());
 
 const login = (body: unknown = { admin_id: adminId, password }) =>
   world.call('POST', '/v1/admin/login', { body });
-/** An error without the id of its request, which is never the same. */
+/** The error without its request id, which always differs. */
 const errorBody = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
 const session = (token?: string) =>
   world.call('GET', '/v1/admin/session', token === undefined ? {} : { token });
@@ -118,19 +118,19 @@ describe('admin.getSession', () => {
     });
   });
 
-  test('asks a guest for a credential', async () => {
+  test('answers 401 to a guest', async () => {
     const { status, body } = await session();
     expect([status, body.error.code]).toEqual([401, 'authentication_required']);
   });
 
-  test('is not for a user', async () => {
+  test('answers 403 to a user', async () => {
     const { localPerson } = await import('../../../src/gateway/accounts/index.ts');
     const { userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
     const { status, body } = await session(userToken);
     expect([status, body.error.code]).toEqual([403, 'forbidden_for_identity']);
   });
 
-  test('tolerates no query', async () => {
+  test('refuses a query', async () => {
     const { status, body } = await world.call('GET', '/v1/admin/session?admin_id=x', { token: await open() });
     expect([status, body.error.param]).toEqual([400, 'admin_id']);
   });
@@ -139,7 +139,7 @@ describe('admin.getSession', () => {
     const token = await open();
     await world.shiftClock('1 hour 59 minutes');
     expect((await session(token)).status).toBe(200);
-    // The use that was just noted counts from here.
+    // The idle time counts from the use that was just recorded.
     await expect
       .poll(async () => {
         const [row] = await world.database.sql`
@@ -175,11 +175,11 @@ describe('admin.logout', () => {
     expect((await world.call('POST', '/v1/admin/logout', { token: first })).status).toBe(401);
   });
 
-  test('asks a guest for a credential', async () => {
+  test('answers 401 to a guest', async () => {
     expect((await world.call('POST', '/v1/admin/logout')).status).toBe(401);
   });
 
-  test('takes no query', async () => {
+  test('refuses a query', async () => {
     const token = await open();
     const { status } = await world.call('POST', '/v1/admin/logout?all=true', { token });
     expect(status).toBe(400);

@@ -1,4 +1,4 @@
-// Machine credentials: good for a few operations and one Bureau, and worth nothing once they are revoked.
+// Machine credentials: valid for some operations and one Bureau, and for nothing after revocation.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { makeUser } from '../bureaus/people.ts';
@@ -80,7 +80,7 @@ describe('a machine credential', () => {
     ]) {
       await expect(call()).rejects.toMatchObject({ status: 403, code: 'forbidden_for_identity' });
     }
-    // Neither is it a user.
+    // Operations of users refuse it too.
     await expect(machine.accounts.getMe()).rejects.toMatchObject({ status: 403 });
   });
 
@@ -202,7 +202,8 @@ describe('the audit log', () => {
     ]);
     const locks = async () =>
       (await world.sql`select diff from gateway.audit_entries where action = 'admin.lock'`).length;
-    // The delay doubles with each guess; the first ones may be over before a busy machine has looked at the guess.
+    // The delay doubles with each guess; on a busy machine the first delays may end before the
+    // guess is checked.
     for (let n = 0; n < 12 && (await locks()) === 0; n += 1) await wrong('admin');
     await expect.poll(locks).toBeGreaterThan(0);
   });

@@ -1,4 +1,4 @@
-// Guesses over several gateways on one database, and what can be learnt from a refusal.
+// Password guesses over several gateways on one database, and whether a refusal reveals an ID.
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
 import { createGatewayClient } from '@townhall/gateway';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
@@ -10,7 +10,7 @@ let place: DatabasePlace;
 let gateways: GatewayWorld[];
 beforeAll(async () => {
   place = await makeDatabase();
-  // At one time, as when a deployment brings up all of its replicas.
+  // All at once, like the replicas of a deployment.
   gateways = await Promise.all(
     Array.from({ length: isPostgres ? 2 : 1 }, () => startGateway({ withAdmin: true, place })),
   );
@@ -45,7 +45,7 @@ test('gateways that start together on a new database share one administrator', a
 
 describe('wrong passwords', () => {
   test('get the same answer for a known and an unknown ID', async () => {
-    // Few enough for both to be looked at.
+    // Few enough that both are checked.
     const existing = [await guess(0, testAdministrator.adminId), await guess(1, testAdministrator.adminId)];
     const unknown = [await guess(0, 'nobody'), await guess(1, 'nobody')];
     expect(existing[0]).toMatchObject({ status: 401 });
@@ -66,9 +66,9 @@ describe('wrong passwords', () => {
     console.log(`${evaluated} of ${statuses.length} guesses were looked at: ${JSON.stringify(counts)}`);
     expect(evaluated).toBeGreaterThan(0);
     expect(evaluated).toBeLessThanOrEqual(10);
-    // A database that is too busy to count a guess does not let it be looked at either.
+    // When the database is too busy to count a guess, the guess is not checked either.
     expect(Object.keys(counts).filter((status) => !['401', '429', '503'].includes(status))).toEqual([]);
-    // The right password waits like a wrong one, and an administrator's session is untouched.
+    // The right password waits too, and an existing session is unaffected.
     const world = gateways[0] as GatewayWorld;
     await expect(world.admin.admin.getSession()).resolves.toMatchObject({
       admin_id: testAdministrator.adminId,

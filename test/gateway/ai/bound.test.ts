@@ -10,11 +10,11 @@ import {
 import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 import { catalogModel } from './catalog-model.ts';
 
-// The same in every run, so that a change fails for what it changed; another SEED looks for more.
+// A fixed seed, so that a change fails for what it changed; SEED sets another.
 const seed = Number(process.env['SEED'] ?? 20261121);
 const picture = 'iVBORw0KGgo='.repeat(10_000);
 
-// JSON that looks like media: members and values that formats use for them, in any order and depth.
+// JSON that resembles media: members and values of the formats in any order and depth.
 const names = [
   'type',
   'data',
@@ -69,7 +69,7 @@ interface Parts {
 const object = (value: unknown) => ({ a: value });
 const user = (media: object[]) => ({ role: 'user', content: [{ type: 'text', text: 'hi' }, ...media] });
 
-// A request of each format: what looks like media stands in the input of a tool, in its schema and in metadata.
+// A request of each format with media look-alikes in a tool's input, its schema and metadata.
 const requests: Record<RequestFormat, (parts: Parts) => object> = {
   chat: ({ input, schema, metadata, media }) => ({
     model: 'x',
@@ -165,7 +165,7 @@ const base64 = fc
   .uint8Array({ minLength: 1, maxLength: 200 })
   .map((bytes) => Buffer.from(bytes).toString('base64'));
 
-/** A genuine medium of the format with text in all its other members, and the bytes of the medium itself. */
+/** A real media part of the format with text in all its other members, and its bytes. */
 function mediumOf(format: RequestFormat): fc.Arbitrary<{ part: object; bytes: number }> {
   return fc.tuple(base64, fc.string({ unit: 'grapheme' }), lookalike).map(([data, note, extra]) => {
     const url = `data:image/png;base64,${data}`;
@@ -322,7 +322,7 @@ describe(`the size of a request (seed ${seed})`, () => {
               model: string;
             };
             const { textBytes, structureBytes } = sizeOf(body, format);
-            // A number or a switch at the top sets the model.
+            // A number or a switch at the top level configures the model and is no prompt text.
             for (const value of Object.values(body) as unknown[]) {
               if (typeof value !== 'string' && (typeof value !== 'object' || value === null)) continue;
               expect(textBytes + structureBytes).toBeGreaterThanOrEqual(
@@ -371,14 +371,20 @@ describe(`the size of a request (seed ${seed})`, () => {
         providerOptions: { openai: { previousResponseId: 'resp_1' } },
       },
     ],
-  ])(
-    'counts what the provider keeps and reads again as what can be of any length: %s',
-    (_what, format, body) => {
-      const size = sizeOf({ model: 'x', ...body }, format);
-      expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
-      expect(inputBound(catalogModel({ context_window: 128_000 }), { size })).toBe(128_000);
-    },
-  );
+  ])('counts stored context that the provider rereads as the maximum: %s', (_what, format, body) => {
+    const size = sizeOf({ model: 'x', ...body }, format);
+    expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
+    expect(inputBound(catalogModel({ context_window: 128_000 }), { size })).toBe(128_000);
+  });
+
+  test.each<[string, object]>([
+    ['an item of the type null', { input: [{ type: null, role: 'user', content: 'FILE' }] }],
+    ['an item of the instructions', { input: 'hi', instructions: [{ role: 'user', content: 'FILE' }] }],
+  ])('counts a file at a URL as the maximum: %s', (_what, body) => {
+    const file = [{ type: 'input_file', file_url: 'https://files.example/300-pages.pdf' }];
+    const filled = JSON.parse(JSON.stringify(body).replace('"FILE"', JSON.stringify(file))) as object;
+    expect(sizeOf(filled, 'responses')).toMatchObject({ media: 1, mediaTokens: 262_144 });
+  });
 
   test('counts the variables of a stored prompt as text', () => {
     expect(
@@ -387,7 +393,7 @@ describe(`the size of a request (seed ${seed})`, () => {
     ).toBeGreaterThan(900);
   });
 
-  test('a prompt in words, or of messages, is no more than what it says', () => {
+  test('counts prompts and messages without stored context by their text only', () => {
     expect(sizeOf({ model: 'x', prompt: 'hi', previous_response_id: null }, 'responses').media).toBe(0);
     expect(
       sizeOf({ model: 'x', prompt: [{ role: 'user', content: 'hi' }], conversation: null }, 'responses')
@@ -496,7 +502,7 @@ describe(`the size of a request (seed ${seed})`, () => {
         ],
       },
     ],
-  ])('counts a picture as a picture, not by its bytes: %s', (_format, format, body) => {
+  ])('counts an image as an image and not by its bytes: %s', (_format, format, body) => {
     const { textBytes, mediaTokens, usualMediaTokens, media } = sizeOf({ model: 'x', ...body }, format);
     expect(media).toBe(1);
     expect(mediaTokens).toBe(16_384);
@@ -506,7 +512,7 @@ describe(`the size of a request (seed ${seed})`, () => {
 
   const sizeOfPart = (part: object) => sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
 
-  test('counts sound by its length', () => {
+  test('counts audio by its length', () => {
     const tokens = (data: string) =>
       sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
     // One second of silence, 16 bit mono at 8 kHz.
@@ -518,7 +524,7 @@ describe(`the size of a request (seed ${seed})`, () => {
     expect(tokens(Buffer.alloc(8_000).toString('base64'))).toBeGreaterThanOrEqual(
       Math.ceil((8_000 / 750) * 32),
     );
-    // A header that declares 2 GB a second, for 120 seconds of sound.
+    // A header that declares 2 GB a second, for 120 seconds of audio.
     const lying = Buffer.from(header);
     lying.writeUInt32LE(2 ** 31, 28);
     expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(50);
@@ -526,12 +532,12 @@ describe(`the size of a request (seed ${seed})`, () => {
     expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(6_000);
   });
 
-  test('counts files by their bytes and pages, and what lies elsewhere by the most', () => {
+  test('counts files by bytes and pages, and remote files as the maximum', () => {
     const pdf = Buffer.from('%PDF-1.4 /Type /Page /Type /Page /Type /Pages').toString('base64');
     expect(
       sizeOfPart({ type: 'input_file', file_data: `data:application/pdf;base64,${pdf}` }).mediaTokens,
     ).toBe(2 * 16_384);
-    // A declared media type makes no picture and no text of a PDF.
+    // The declared media type does not turn a PDF into an image or a text.
     expect(sizeOfPart({ type: 'input_file', file_data: `data:image/png;base64,${pdf}` }).mediaTokens).toBe(
       2 * 16_384,
     );
@@ -641,7 +647,7 @@ describe(`the size of a request (seed ${seed})`, () => {
 describe('the bound of a call', () => {
   const size = sizeOf({ prompt: 'x'.repeat(100) }, 'text');
 
-  test('is its input and its limit at the dearest kinds, the cache and thinking among them', () => {
+  test('is input and limit at the highest rates, including cache and reasoning', () => {
     const model = catalogModel({
       rates: { input: 1_000_000, cache_write: 1_250_000, output: 2_000_000, reasoning: 3_000_000 },
     });
@@ -659,14 +665,14 @@ describe('the bound of a call', () => {
     ).toBe(40n);
   });
 
-  test('is the longest answer of the model where nobody says a limit', () => {
+  test("is the model's longest answer without a limit", () => {
     expect(boundOf(catalogModel(), { size }).output).toBe(1_000);
     expect(longestOutput(catalogModel({ max_output_tokens: null }))).toBe(8_192);
     expect(longestOutput(catalogModel({ max_output_tokens: null, context_window: 1_000_000 }))).toBe(32_768);
     expect(longestOutput(catalogModel({ max_output_tokens: null, context_window: 4_000 }))).toBe(2_000);
   });
 
-  test('never takes media for more than the model can read', () => {
+  test('counts media up to the context window at most', () => {
     const many = sizeOf(
       {
         messages: [
@@ -684,13 +690,13 @@ describe('the bound of a call', () => {
     expect(inputBound(catalogModel({ context_window: 128_000 }), { size: many })).toBe(128_000);
   });
 
-  test('tells the longest answer that credits are good for', () => {
+  test('gives the longest answer that the credits cover', () => {
     expect(affordableOutput([catalogModel()], { size }, 200n)).toBe(37);
     expect(affordableOutput([catalogModel()], { size, choices: 2 }, 200n)).toBe(18);
     expect(affordableOutput([catalogModel()], { size }, 100n)).toBe(-1);
   });
 
-  test('lets nothing be free by omission', () => {
+  test('refuses a kind of call without a price', () => {
     expect(() => requirePrice(catalogModel({ rates: { input: 1 } }), ['image'])).toThrow(
       'has no price for this kind of call',
     );

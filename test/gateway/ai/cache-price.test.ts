@@ -1,5 +1,5 @@
-// What Anthropic keeps in its cache for an hour is billed dearer than what it keeps for minutes, and is held and
-// charged as such on every way to it.
+// Anthropic bills cache entries of one hour higher than those of five minutes; every route holds
+// and charges for them accordingly.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi, type World } from './world.ts';
@@ -22,7 +22,7 @@ const streamed = [
   frame({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
   frame({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hello' } }),
   frame({ type: 'content_block_stop', index: 0 }),
-  // The end tells the sum again, and not of which kinds it was.
+  // The last event repeats the total without its kinds.
   frame({
     type: 'message_delta',
     delta: { stop_reason: 'end_turn', stop_sequence: null },
@@ -75,7 +75,7 @@ beforeEach(() => world.ledger.reset());
 
 const cachedForAnHour = { cache_control: { type: 'ephemeral', ttl: '1h' } };
 const withOptions = (own: object) => [{ role: 'user', content: [{ type: 'text', text: 'hi', ...own }] }];
-const ways: [string, string, object][] = [
+const formats: [string, string, object][] = [
   ['messages, whole', '/v1/ai/messages', { max_tokens: 50, messages: withOptions(cachedForAnHour) }],
   [
     'messages, streamed',
@@ -95,21 +95,25 @@ const ways: [string, string, object][] = [
   ['chat completions', '/v1/ai/chat/completions', { messages: [{ role: 'user', content: 'hi' }] }],
 ];
 
-// 10 at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits; then 600 at 2, which is twice the input, or at what is said.
-test.each(ways)('is charged at twice the input, or at the rate of its own: %s', async (_name, path, body) => {
-  for (const [model, hour] of [
-    ['claude/plain', 1_200n],
-    ['claude/said', 1_800n],
-  ] as const) {
-    const response = await world.post(path, { model, ...body });
-    expect(response.status).toBe(200);
-    await response.text();
-    expect(world.ledger.last()).toMatchObject({
-      charged: 10n + 10n + 500n + 20n + hour,
-      facts: { estimated: false, tokens: { input: 10, cachedInput: 100, cacheWrite: 1_000, output: 4 } },
-    });
-  }
-});
+// 10 at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits; then 600 at 2 (twice the input), or at the
+// configured rate.
+test.each(formats)(
+  'charges hour-long cache writes at twice the input or the own rate: %s',
+  async (_name, path, body) => {
+    for (const [model, hour] of [
+      ['claude/plain', 1_200n],
+      ['claude/said', 1_800n],
+    ] as const) {
+      const response = await world.post(path, { model, ...body });
+      expect(response.status).toBe(200);
+      await response.text();
+      expect(world.ledger.last()).toMatchObject({
+        charged: 10n + 10n + 500n + 20n + hour,
+        facts: { estimated: false, tokens: { input: 10, cachedInput: 100, cacheWrite: 1_000, output: 4 } },
+      });
+    }
+  },
+);
 
 test.each([
   [
@@ -152,7 +156,7 @@ test.each([
     (own: object) => ({ prompt: withOptions({}), maxOutputTokens: 50, ...own }),
     { providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } } },
   ],
-])('is held for where it is asked for, and not elsewhere: %s', async (_name, path, body, own) => {
+])('holds for hour-long cache writes only where requested: %s', async (_name, path, body, own) => {
   const heldFor = async (requestBody: object) => {
     await (await world.post(path, { model: 'claude/plain', ...requestBody })).text();
     return world.ledger.last().held ?? 0n;

@@ -14,7 +14,7 @@ import {
 import { createRetryBudget, defaultRetrySettings } from '../../../src/gateway/ai/upstream/retry.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 
-/** A clock that stands still but for its sleepers, who take no time. */
+/** A clock on which every sleep ends at once. */
 function stillClock() {
   let nowMs = 0;
   const slept: number[] = [];
@@ -51,7 +51,7 @@ interface Run {
   check?: (model: CatalogModel) => void;
   effort?: (model: CatalogModel) => string | undefined;
   content?: (model: CatalogModel) => undefined;
-  /** The outcome of each attempt, in order; the last is repeated. */
+  /** Outcomes of the attempts, in order; the last is repeated. */
   outcomes: (Problem | 'ok')[];
 }
 

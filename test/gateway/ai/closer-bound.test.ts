@@ -1,4 +1,5 @@
-// The bound by a published tokenizer: never below what the provider counts, and the byte bound where anything fails.
+// The bound by a published tokenizer: never below the provider's count, and the byte bound where
+// anything fails.
 import fc from 'fast-check';
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -134,7 +135,7 @@ describe(`closerBound (seed ${seed})`, () => {
           );
           expect(textTokens).toBeDefined();
           expect(inputBound(model, { size, textTokens, hasTools })).toBeGreaterThanOrEqual(real);
-          // One token a byte is enough in any case.
+          // One token a byte is always enough.
           expect(inputBound(model, { size, hasTools })).toBeGreaterThanOrEqual(real);
         }),
         { seed, numRuns: 100 },
@@ -174,7 +175,7 @@ describe(`closerBound (seed ${seed})`, () => {
   test.each<[string, Parameters<typeof closerBound>[0], string]>([
     ['a model without a published tokenizer', catalogModel(), 'hi'],
     ['more than 256 KiB of text', openAiModel(), 'x'.repeat(256 * 1024 + 1)],
-  ])('leaves the byte bound to %s', async (_what, model, text) => {
+  ])('keeps the byte bound for %s', async (_what, model, text) => {
     const silent: TokenCounter = { count: () => Promise.reject(new Error('counted')), close: async () => {} };
     expect(await closerBound(model, { texts: [text], otherBytes: 0 }, silent)).toBeUndefined();
   });
@@ -198,7 +199,7 @@ describe('createTokenCounter', () => {
     expect(await own.count('o200k_base', ['hello'])).toBe(1);
   });
 
-  test('takes no more jobs than its queue has places', async () => {
+  test('refuses jobs beyond its queue', async () => {
     own = createTokenCounter({ deadlineMs: 60_000, maxJobs: 1 });
     const first = own.count('o200k_base', ['hello']);
     expect(await own.count('o200k_base', ['hello'])).toBeUndefined();
@@ -256,7 +257,7 @@ describe('a call whose byte bound the credits do not cover', () => {
     expect(held).toBeLessThan(3_000n);
   });
 
-  test('gets the longest answer that is left, without a limit', async () => {
+  test('gets the longest affordable answer without a limit', async () => {
     world.ledger.reset(2_600n);
     expect((await ask('openai/gpt-5-mini')).status).toBe(200);
     const limit = (JSON.parse(provider.lastCall().body.toString()) as { max_completion_tokens: number })

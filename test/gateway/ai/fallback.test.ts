@@ -71,7 +71,7 @@ describe('retries and fallbacks on every route', () => {
   });
   beforeEach(() => provider.reset());
 
-  const ways: [string, (model: string, more?: object) => Promise<Response>][] = [
+  const formats: [string, (model: string, more?: object) => Promise<Response>][] = [
     ['chat, whole', (model, more) => world.post('/v1/ai/chat/completions', { model, messages, ...more })],
     [
       'chat, streamed',
@@ -107,7 +107,7 @@ describe('retries and fallbacks on every route', () => {
     };
   }
 
-  describe.each(ways)('%s', (_name, call) => {
+  describe.each(formats)('%s', (_name, call) => {
     test.each(['acme/flaky', 'acme/dropped'])('answers after two failures of %s', async (model) => {
       const response = await call(model);
       expect(response.status).toBe(200);
@@ -130,7 +130,7 @@ describe('retries and fallbacks on every route', () => {
           'acme/ok;answered',
         ].join(', '),
       );
-      // The answer names the model that ran, too.
+      // The body names the model that ran, too.
       expect(await response.text()).toContain('acme/ok');
     });
 
@@ -252,7 +252,7 @@ describe('retries and fallbacks on every route', () => {
 
 describe('the deadline of a call', () => {
   test('covers all attempts together', async () => {
-    // Fails twice after a while, then sends nothing: the third attempt has the time that the first two left.
+    // Fails twice after a while, then sends nothing: the third attempt gets the remaining time.
     const livedMs: number[] = [];
     let calls = 0;
     const server = createServer((_request, response) => {

@@ -1,4 +1,4 @@
-// Films of few bytes and many pictures: models look at them at fixed intervals.
+// Videos of few bytes and many frames: models sample them at fixed intervals.
 import { describe, expect, test } from 'vitest';
 import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 
@@ -10,7 +10,7 @@ const box = (name: string, ...content: Buffer[]) =>
     ...content,
   ]);
 
-/** A film whose header declares one duration in seconds, and whose samples take another. */
+/** A video whose header declares one duration in seconds, and whose samples have another. */
 function film(headerSeconds: number, sampleSeconds: number): Buffer {
   const times = box('stts', numbers(0, 1, sampleSeconds, 1_000));
   return Buffer.concat([
@@ -37,7 +37,7 @@ function tokensOf(content: Buffer): number {
   return sizeOf({ model: 'x', messages }, 'chat').mediaTokens;
 }
 
-describe('the bound of a film', () => {
+describe('the bound of a video', () => {
   test('follows its length and not its bytes', () => {
     expect(tokensOf(film(3_600, 3_600))).toBe(3_600 * 400);
   });

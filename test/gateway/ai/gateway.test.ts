@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 
-describe('a whole gateway with a provider that MODELS_FILE alone declares', () => {
+describe('a gateway with a provider of MODELS_FILE', () => {
   let provider: ScriptedProvider;
   let world: GatewayWorld;
   let folder: string;
@@ -51,7 +51,7 @@ describe('a whole gateway with a provider that MODELS_FILE alone declares', () =
     expect(await streamText({ model: sdk, prompt: 'How do I log in?' }).text).toMatch(expected);
   });
 
-  test('shows the model to its two readers as each may see it', async () => {
+  test('shows the model to users and administrators with their own members', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.adminToken, maxRetries: 0 });
     expect(await openai.models.retrieve('acme/fast')).toMatchObject({
       env_requirements: [{ key: 'ACME_API_KEY' }],
@@ -59,7 +59,7 @@ describe('a whole gateway with a provider that MODELS_FILE alone declares', () =
     expect((await world.user.ai.listModels()).items.map((item) => item.id)).toContain('acme/fast');
   });
 
-  test('says a cut stream is one, and keeps the key out of its log', async () => {
+  test('reports a cut stream and logs no key', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken, maxRetries: 0 });
     await expect(async () => {
       for await (const _chunk of await openai.chat.completions.create({

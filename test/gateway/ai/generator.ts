@@ -1,14 +1,14 @@
-// Random JSON documents from a seed, with the spacing, the escapes and the numbers that real clients send.
+// Random JSON documents from a seed, with the spacing, escapes and number forms of real clients.
 
 export interface Generator {
   below(limit: number): number;
-  /** A document whose top level is an object, and its value. Names are not repeated. */
+  /** An object and its parsed value. Member names are not repeated. */
   document(): { text: string; value: Record<string, unknown> };
 }
 
 export function generator(seed: number): Generator {
   let state = seed >>> 0;
-  // A small generator of 32 bits (mulberry32); the same seed gives the same documents everywhere.
+  // mulberry32, a 32-bit generator: the same seed gives the same documents on every machine.
   const next = () => {
     state = (state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(state ^ (state >>> 15), state | 1);
@@ -38,7 +38,7 @@ export function generator(seed: number): Generator {
   const string = () => {
     const text = Array.from({ length: below(4) }, () => pick(words)).join('');
     const plain = JSON.stringify(text);
-    // Letters may be written as escapes too; not where one would become part of another escape.
+    // Any letter may be written as an escape, except where it would extend another escape.
     if (plain.includes('\\')) return plain;
     return plain.replace(/[a-z]/g, (letter) =>
       below(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter,

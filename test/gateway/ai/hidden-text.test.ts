@@ -1,4 +1,4 @@
-// Text that the gateway could mistake for media, while the model reads it as text, is held for and charged as text.
+// Text that resembles media but is read as text by the model is held for and charged as text.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi, type World } from './world.ts';

@@ -1,4 +1,5 @@
-// A hold covers the output limit that is really sent, and tools that a provider bills separately are refused.
+// A hold covers the output limit that is really sent; tools that a provider bills separately are
+// refused.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { errorOf, startAi, type World } from './world.ts';
@@ -11,7 +12,7 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  // For this older name, the SDK package adds tokens for reasoning to the limit.
+  // For this older model name the SDK package raises the limit by tokens for reasoning.
   const older = (id: string, more: object = {}) => ({
     id,
     provider: 'claude',
@@ -177,7 +178,8 @@ describe('tools of a provider in stream', () => {
     expect(response.status).toBe(200);
     await response.text();
     expect(lastRequest().tools).toMatchObject([{ type: 'bash_20250124' }]);
-    // The SDK package needs this name, which the scripted provider does not have; only the request is checked.
+    // The SDK package needs this model name, which the scripted provider lacks; only the request is
+    // checked.
     await (await stream('gemini/ok', tool('google.code_execution'))).text();
     expect(provider.lastCall().body.toString()).toContain('codeExecution');
   });
@@ -318,7 +320,7 @@ describe('tools of a provider in chat completions', () => {
       [member]: value,
     });
     expect(response.status).toBe(422);
-    // The provider bills it separately under another name.
+    // The provider bills this member separately under another name.
     const code = member === 'service_tier' ? 'unpriced_member' : 'unsupported_by_model';
     expect(await errorOf(response)).toMatchObject({
       code,

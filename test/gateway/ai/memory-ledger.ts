@@ -1,28 +1,28 @@
-// A ledger in memory, for worlds without a database: it keeps the promises of the real one for one process, and tells
-// what was held and charged. What the database adds (crashes, replicas) is the matter of the tests of credits.
+// An in-memory ledger for worlds without a database. It behaves like the real ledger within one
+// process and exposes its holds and charges. The tests of credits cover crashes and replicas.
 import type { FreeCall, Hold, Ledger, PaidCall, Reservation } from '../../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../../src/gateway/usage/index.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 
 export interface Charge {
   call: PaidCall | FreeCall;
-  /** The hold as it was at last; null for a call that nobody pays for. */
+  /** The last amount of the hold; null for a free call. */
   held: bigint | null;
   charged: bigint;
-  /** What the house had to bear. */
+  /** Credits above the available amount, which the operator absorbs. */
   overrun: bigint;
   facts: UsageFacts;
 }
 
 export interface MemoryLedger extends Ledger {
   balance: bigint;
-  /** What is held now, over all calls. */
+  /** Credits held now, over all calls. */
   held(): bigint;
   /** Settled calls, in order. */
   readonly charges: Charge[];
   /** The last settled call; throws when there is none. */
   last(): Charge;
-  /** Resolves to the settled call once there are so many. */
+  /** Resolves to the settled call once there are `count` of them. */
   until(count: number, deadlineMs?: number): Promise<Charge>;
   /** The checkpoints of all calls, in order. */
   readonly checkpoints: { credits: bigint; outputTokens: number }[];
@@ -31,9 +31,9 @@ export interface MemoryLedger extends Ledger {
   reset(balance?: bigint): void;
 }
 
-const rich = 1_000_000_000_000n;
+const initialBalance = 1_000_000_000_000n;
 
-export function memoryLedger(start = rich): MemoryLedger {
+export function memoryLedger(start = initialBalance): MemoryLedger {
   let balance = start;
   let heldCredits = 0n;
   let count = 0;
@@ -141,7 +141,7 @@ export function memoryLedger(start = rich): MemoryLedger {
         checkCharges();
       });
     },
-    reset(fresh = rich) {
+    reset(fresh = initialBalance) {
       balance = fresh;
       heldCredits = 0n;
       charges.length = 0;

@@ -1,4 +1,5 @@
-// Calls on the real ledger, through the gateway and its database: what is held, charged, kept and told.
+// Paid calls through a gateway with a real ledger and database: holds, charges, records and
+// reported prices.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -86,7 +87,7 @@ const post = (path: string, body: object, headers: Record<string, string> = {}) 
 const chat = (model: string, more: object = {}, headers: Record<string, string> = {}) =>
   post('/v1/ai/chat/completions', { model, messages, ...more }, headers);
 
-/** What the work costs, once nothing is held any more. */
+/** The price of the work, measured once no credits are held. */
 async function costOf(work: () => Promise<unknown>): Promise<number> {
   const before = await balance();
   expect(before.held).toBe(0);
@@ -96,7 +97,7 @@ async function costOf(work: () => Promise<unknown>): Promise<number> {
 }
 
 describe('a paid call', () => {
-  test('takes its price from the balance, before the answer is whole', async () => {
+  test('charges the balance before the answer is complete', async () => {
     expect(
       await costOf(async () =>
         expect(await world.user.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({
@@ -111,16 +112,16 @@ describe('a paid call', () => {
     ).toBe(20);
   });
 
-  test('holds what it may cost while it runs', async () => {
+  test('holds its highest price while it runs', async () => {
     const call = chat('acme/delayed', { max_tokens: 100 });
     await provider.until((calls) => calls.length === 1);
-    // The provider may have been asked while the hold was still being written.
+    // The provider may be called before the hold is written.
     await expect.poll(async () => (await balance()).held).toBeGreaterThanOrEqual(200);
     await (await call).text();
     expect((await balance()).held).toBe(0);
   });
 
-  test('that its caller leaves is charged for what came', async () => {
+  test('is charged for the output so far when the caller leaves', async () => {
     const cost = await costOf(async () => {
       const leaving = new AbortController();
       const response = await fetch(`${world.url}/v1/ai/chat/completions`, {
@@ -137,7 +138,7 @@ describe('a paid call', () => {
     expect(cost).toBeLessThanOrEqual(20 + 2 * provider.lastCall().tokens);
   });
 
-  test('of an administrator costs nobody anything, and is recorded', async () => {
+  test('of an administrator is free and recorded', async () => {
     const cost = await costOf(async () =>
       expect(await world.admin.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({
         metadata: { credits: 0 },
@@ -148,7 +149,7 @@ describe('a paid call', () => {
 });
 
 describe('a paid call with an Idempotency-Key', () => {
-  test('is made and charged once, however often it is sent', async () => {
+  test('runs and is charged once however often it is sent', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const cost = await costOf(async () => {
       const answers = await Promise.all(Array.from({ length: 20 }, () => chat('acme/delayed', {}, key)));
@@ -179,34 +180,31 @@ describe('a paid call with an Idempotency-Key', () => {
     expect(await send()).toEqual(first);
   });
 
-  test.each(['acme/delayed', 'acme/slow'])(
-    'that its caller leaves is charged once, and not done again: %s',
-    async (model) => {
-      const key = { 'idempotency-key': randomUUID() };
-      const stream = model === 'acme/slow';
-      const again = () => chat(model, { stream }, key);
-      await costOf(async () => {
-        const leaving = new AbortController();
-        const request = fetch(`${world.url}/v1/ai/chat/completions`, {
-          method: 'POST',
-          signal: leaving.signal,
-          headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
-          body: JSON.stringify({ model, messages, stream }),
-        });
-        await provider.until((calls) => calls.length === 1);
-        leaving.abort();
-        await request.then((response) => response.text()).catch(() => undefined);
-        const code = async () => ((await (await again()).json()) as { error: { code: string } }).error.code;
-        expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
-        await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');
+  test.each(['acme/delayed', 'acme/slow'])('is charged once when its caller leaves: %s', async (model) => {
+    const key = { 'idempotency-key': randomUUID() };
+    const stream = model === 'acme/slow';
+    const again = () => chat(model, { stream }, key);
+    await costOf(async () => {
+      const leaving = new AbortController();
+      const request = fetch(`${world.url}/v1/ai/chat/completions`, {
+        method: 'POST',
+        signal: leaving.signal,
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
+        body: JSON.stringify({ model, messages, stream }),
       });
-      const cost = await costOf(async () => expect((await again()).status).toBe(409));
-      expect(cost).toBe(0);
-      expect(provider.calls).toHaveLength(1);
-    },
-  );
+      await provider.until((calls) => calls.length === 1);
+      leaving.abort();
+      await request.then((response) => response.text()).catch(() => undefined);
+      const code = async () => ((await (await again()).json()) as { error: { code: string } }).error.code;
+      expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
+      await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');
+    });
+    const cost = await costOf(async () => expect((await again()).status).toBe(409));
+    expect(cost).toBe(0);
+    expect(provider.calls).toHaveLength(1);
+  });
 
-  test('answers text alike, its price too, and a stream with 409', async () => {
+  test('replays text with its price and answers 409 for a stream', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const text = () => post('/v1/ai/text', { model: 'acme/ok', prompt: 'hi' }, key);
     const first = await (await text()).json();
@@ -225,8 +223,8 @@ describe('a paid call with an Idempotency-Key', () => {
   });
 });
 
-describe('speech and recognition', () => {
-  test('speech costs its characters', async () => {
+describe('the price of speech and recognition', () => {
+  test('counts the characters of speech', async () => {
     expect(
       await costOf(
         async () =>
@@ -244,12 +242,12 @@ describe('speech and recognition', () => {
     ).toBe(30);
   });
 
-  test('speech costs the characters of its instructions too', async () => {
+  test('counts the characters of speech instructions', async () => {
     const body = { model: 'acme/speaker', text: 'abc', instructions: 'be glad' };
     expect(await costOf(async () => void (await (await post('/v1/ai/tts', body)).arrayBuffer()))).toBe(100);
   });
 
-  test('recognition costs the prompt too', async () => {
+  test('counts the prompt of a recognition', async () => {
     const audio = Buffer.from(
       '524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746100000000',
       'hex',
@@ -263,7 +261,7 @@ describe('speech and recognition', () => {
     expect(await costOf(async () => expect((await post('/v1/ai/asr', body)).status).toBe(200))).toBe(1_100);
   });
 
-  test('recognition costs the seconds that were heard', async () => {
+  test('counts the seconds of audio', async () => {
     const wav = Buffer.concat([
       Buffer.from(
         '524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746160ea0000',
@@ -280,8 +278,8 @@ describe('speech and recognition', () => {
     ).toBe(150);
   });
 
-  test('recognition costs what the usage tells, or all samples of the sound, whatever its header declares', async () => {
-    // 1.5 seconds of PCM, whose header declares 4 GB a second.
+  test('counts reported usage or all samples, and ignores the audio header', async () => {
+    // 1.5 seconds of PCM audio whose header declares 4 GB a second.
     const lying = Buffer.concat([
       Buffer.from(
         '524946460000000057415645666d74201000000001000100401f0000ffffffff02001000646174610000ffff',
@@ -313,8 +311,8 @@ describe('speech and recognition', () => {
   });
 });
 
-describe('a job', () => {
-  test('is charged once for what it made, with its end', async () => {
+describe('a paid job', () => {
+  test('is charged once for its results', async () => {
     const cost = await costOf(async () => {
       const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 3 });
       expect(await ended(world.user, jobId)).toMatchObject({
@@ -325,7 +323,7 @@ describe('a job', () => {
     expect(cost).toBe(120);
   });
 
-  test('holds its price from its beginning to its end', async () => {
+  test('holds its price from its start to its end', async () => {
     const cost = await costOf(async () => {
       const { job_id: jobId } = await world.user.ai.createImage({
         model: 'acme/slow-painter',
@@ -343,7 +341,7 @@ describe('a job', () => {
     expect(cost).toBe(0);
   });
 
-  test('that fails costs nothing', async () => {
+  test('costs nothing when it fails', async () => {
     const cost = await costOf(async () => {
       const { job_id: jobId } = await world.user.ai.createImage({
         model: 'acme/broken-painter',
@@ -354,7 +352,7 @@ describe('a job', () => {
     expect(cost).toBe(0);
   });
 
-  test('that the credits do not cover is 402, and there is no job', async () => {
+  test('is refused with 402 and not created without credits', async () => {
     const count = async () =>
       Number((await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count);
     const before = await count();
@@ -375,7 +373,7 @@ describe('a job', () => {
     });
   });
 
-  test('of a film costs its seconds', { timeout: 120_000 }, async () => {
+  test('charges a video by its seconds', { timeout: 120_000 }, async () => {
     const cost = await costOf(async () => {
       const started = await world.user.ai.startVideo({
         model: 'paid/film',

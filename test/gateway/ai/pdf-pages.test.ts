@@ -1,4 +1,4 @@
-// PDFs that hide their pages. Each shows one page to a plain search of its bytes.
+// PDFs that hide their pages: a plain search of their bytes finds one page.
 import { deflateSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
@@ -61,7 +61,7 @@ describe('the pages of a PDF', () => {
     expect(pagesHeld(file)).toBe(Math.ceil(file.length / 16));
   });
 
-  test('are those of an honest file', () => {
+  test('are those of an ordinary file', () => {
     const file = pdf(
       lonePage,
       '2 0 obj<</Type/Pages/Count 2/Kids[3 0 R 4 0 R]>>endobj\n',

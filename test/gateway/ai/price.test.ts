@@ -8,7 +8,7 @@ import {
 } from '../../../src/gateway/ai/metering/price.ts';
 import type { Rates } from '../../../src/gateway/ai/catalog/rates.ts';
 
-/** A fraction of whole numbers: the arithmetic that the prices are held against. */
+/** An exact fraction, to compare prices with. */
 interface Fraction {
   over: bigint;
   under: bigint;
@@ -21,7 +21,7 @@ const sum = (a: Fraction, b: Fraction): Fraction => ({
 const up = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
 const zero: Fraction = { over: 0n, under: 1n };
 
-// The same in every run, so that a change fails for what it changed; another SEED looks for more.
+// A fixed seed, so that a change fails for what it changed; SEED sets another.
 const seed = Number(process.env['SEED'] ?? 20261121);
 const runs = { seed, numRuns: 500 };
 
@@ -111,7 +111,7 @@ describe(`the price of a call (seed ${seed})`, () => {
     );
   });
 
-  test('adds up over a million calls to the exact sum, each rounded up', () => {
+  test('rounds up each of a million calls', () => {
     const model = { rates: { input: 333_333, output: 1 }, tiers: [] };
     let [charged, fractions] = [0n, 0n];
     for (let call = 0; call < 1_000_000; call += 1) {
@@ -123,7 +123,7 @@ describe(`the price of a call (seed ${seed})`, () => {
     expect(charged).toBe(fractions);
   });
 
-  test('goes by the highest tier that all its input is above, which keeps what it does not name', () => {
+  test('uses the highest tier below its input and inherits missing rates', () => {
     const model = {
       rates: { input: 1_000_000, cached_input: 100_000, output: 2_000_000 },
       tiers: [
@@ -135,12 +135,12 @@ describe(`the price of a call (seed ${seed})`, () => {
       priceOf(model, { tokens: { input, cachedInput, cacheWrite: 0, output: 10, reasoning: 0 } });
     expect(at(100)).toBe(120n);
     expect(at(101)).toBe(101n * 3n + 20n);
-    // The cached tokens are input too.
+    // Cached tokens count as input.
     expect(at(100, 10)).toBe(100n * 3n + 1n + 20n);
     expect(at(201)).toBe(201n * 5n + 70n);
   });
 
-  test('of what is kept in the cache for an hour is twice the input where no rate is given, and never less than any other writing', () => {
+  test('of an hour-long cache write defaults to twice the input', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 100, hourCacheWrite: 60, output: 0, reasoning: 0 };
     const at = (modelRates: Rates) => priceOf({ rates: modelRates, tiers: [] }, { tokens });
     expect(at({ input: 1_000_000, cache_write: 1_250_000 })).toBe(50n + 120n);
@@ -148,7 +148,7 @@ describe(`the price of a call (seed ${seed})`, () => {
     expect(at({ input: 1_000_000, cache_write: 1_250_000, cache_write_1h: 1_500_000 })).toBe(50n + 90n);
   });
 
-  test('of a film goes by its lines, and is the dearest where nobody knows them', () => {
+  test('of a video depends on its lines, at most the highest rate', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
     const at = (modelRates: Rates, videoLines?: number) =>
       Number(priceOf({ rates: modelRates, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
@@ -162,7 +162,7 @@ describe(`the price of a call (seed ${seed})`, () => {
     ).toEqual([30, 15, 30]);
   });
 
-  test('is nothing for a model that is free, and for nothing', () => {
+  test('is zero for a free model and for no usage', () => {
     expect(
       priceOf(
         { rates: null, tiers: [] },
@@ -181,7 +181,7 @@ describe(`the price of a call (seed ${seed})`, () => {
   });
 });
 
-describe(`the dearest a call can be (seed ${seed})`, () => {
+describe(`maximumPrice (seed ${seed})`, () => {
   const small = fc.integer({ min: 0, max: 500_000 });
   const tiered = fc.record({
     rates,
@@ -190,7 +190,7 @@ describe(`the dearest a call can be (seed ${seed})`, () => {
     }),
   });
 
-  test('is never below what a call within the bounds costs, whatever its kinds and its tier', () => {
+  test('is never below the price of a call within the bounds', () => {
     fc.assert(
       fc.property(
         tiered,
@@ -213,7 +213,7 @@ describe(`the dearest a call can be (seed ${seed})`, () => {
     );
   });
 
-  test('fits the credits that its output was made for, and not with one token more', () => {
+  test('covers affordableOutputTokens and not one token more', () => {
     fc.assert(
       fc.property(tiered, small, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
         const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };

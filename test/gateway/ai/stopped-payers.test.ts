@@ -1,4 +1,5 @@
-// A stop of paid calls after repeated usage alarms, over replicas and restarts, and how an administrator lifts it.
+// The stop of paid calls after repeated usage alarms, over replicas and restarts, until an
+// administrator lifts it.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

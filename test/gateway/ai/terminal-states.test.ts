@@ -1,5 +1,6 @@
-// One test for each row of the table in docs/guides/what-a-call-costs.md, by the row's name. A token of input costs one
-// credit here and one of output two, so that a charge can be read off the counts of the provider.
+// One test for each row of the table in docs/guides/what-a-call-costs.md, by the row's name. An
+// input token costs one credit and an output token two, so a charge follows directly from the
+// provider's counts.
 import { request } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -96,9 +97,13 @@ const chat = (model: string, more: object = {}, options: Parameters<World['post'
 const stream = (model: string, more: object = {}) => world.post('/v1/ai/stream', { model, prompt, ...more });
 const text = (model: string, more: object = {}) =>
   world.post('/v1/ai/text', { model, prompt: 'hi', ...more });
+const message = (model: string, more: object = {}) =>
+  world.post('/v1/ai/messages', { model, max_tokens: 50, messages, ...more });
+const response = (model: string, more: object = {}) =>
+  world.post('/v1/ai/responses', { model, input: 'hi', ...more });
 const alarms = () => world.logged.filter((line) => line.includes('unbelievable_usage')).length;
 
-/** Ends the call, whatever it is, and gives its one charge. */
+/** Reads the answer to its end and returns its one charge. */
 async function charged(response: Promise<Response> | Response) {
   await (await response).text();
   const charge = await world.ledger.until(1);
@@ -107,8 +112,8 @@ async function charged(response: Promise<Response> | Response) {
   return charge;
 }
 
-/** Calls and goes away as soon as the provider has said so much; resolves when the call is settled. */
-async function leaving(path: string, body: object, isTime: () => boolean) {
+/** Calls and disconnects once `isTime` is true; resolves when the call is settled. */
+async function callAndDisconnect(path: string, body: object, isTime: () => boolean) {
   const outgoing = request(`${world.url}${path}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` },
@@ -123,7 +128,8 @@ async function leaving(path: string, body: object, isTime: () => boolean) {
 }
 
 describe('finished', () => {
-  // The scripted provider counts 10 tokens in and 5 out in a stream, 4 in a whole answer.
+  // The scripted provider reports 10 input tokens, and 5 output tokens for a stream or 4 for a
+  // whole answer.
   test.each<[string, () => Promise<Response>, bigint]>([
     ['chat completions, streamed', () => chat('acme/ok', { stream: true }), 20n],
     ['chat completions, whole', () => chat('acme/ok'), 18n],
@@ -136,7 +142,7 @@ describe('finished', () => {
     ],
     ['responses, whole', () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi' }), 18n],
     ['embeddings', () => world.post('/v1/ai/embeddings', { model: 'acme/ok', input: 'hi' }), 2n],
-    // 10 plain, 3 cached at a tenth, 2 written at five quarters, 4 out: 20.8.
+    // 10 uncached, 3 cached at a tenth, 2 written at five quarters, 4 out: 20.8, rounded up.
     [
       'messages, streamed',
       () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }),
@@ -148,7 +154,11 @@ describe('finished', () => {
       21n,
     ],
     ['chat completions, translated', () => chat('claude/ok', { stream: true }), 21n],
-    // 40 plain, 60 cached at a tenth, 10 out, 20 of thinking.
+    ['messages, translated', () => message('acme/ok', { stream: true }), 20n],
+    ['messages, translated and whole', () => message('acme/ok'), 18n],
+    ['responses, translated', () => response('claude/ok', { stream: true }), 21n],
+    ['responses, translated and whole', () => response('claude/ok'), 21n],
+    // 40 uncached, 60 cached at a tenth, 10 out, 20 of reasoning.
     ['kinds of tokens with rates of their own', () => chat('acme/cached', { stream: true }), 126n],
   ])(
     'costs what the provider counted, at the rates of the model that ran: %s',
@@ -168,6 +178,8 @@ describe('finished', () => {
       () => stream('acme/ok'),
       () => chat('claude/ok', { stream: true }),
       () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }),
+      () => message('acme/ok', { stream: true }),
+      () => response('claude/ok', { stream: true }),
     ]) {
       world.ledger.reset();
       const response = await call();
@@ -177,10 +189,10 @@ describe('finished', () => {
         const { value, done } = (await reader?.read()) ?? { value: undefined, done: true };
         if (done) break;
         receivedText += value;
-        if (/\[DONE\]|message_stop|"type":"finish"/.test(receivedText))
+        if (/\[DONE\]|message_stop|response\.completed|"type":"finish"/.test(receivedText))
           expect(world.ledger.charges).toHaveLength(1);
       }
-      expect(receivedText).toMatch(/\[DONE\]|message_stop/);
+      expect(receivedText).toMatch(/\[DONE\]|message_stop|response\.completed/);
     }
   });
 
@@ -194,7 +206,7 @@ describe('finished', () => {
 
 describe('client gone', () => {
   test('before the first byte: the input, by our own count', async () => {
-    const { charged: credits, facts } = await leaving(
+    const { charged: credits, facts } = await callAndDisconnect(
       '/v1/ai/chat/completions',
       { model: 'acme/never', messages, stream: true },
       () => true,
@@ -208,15 +220,20 @@ describe('client gone', () => {
   test.each<[string, string, object]>([
     ['chat completions', '/v1/ai/chat/completions', { model: 'acme/slow', messages, stream: true }],
     ['stream', '/v1/ai/stream', { model: 'acme/slow', prompt }],
+    [
+      'messages, translated',
+      '/v1/ai/messages',
+      { model: 'acme/slow', max_tokens: 1_000, messages, stream: true },
+    ],
   ])('midway: the input and what was produced so far, by our own count: %s', async (_wire, path, body) => {
-    const { charged: credits, facts } = await leaving(
+    const { charged: credits, facts } = await callAndDisconnect(
       path,
       body,
       () => (provider.calls[0]?.tokens ?? 0) >= 20,
     );
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
-    // A piece has five to seven bytes, and four count for a token.
+    // A piece has five to seven bytes, and four bytes count as a token.
     const produced = provider.lastCall().tokens;
     expect(facts.tokens.output).toBeGreaterThanOrEqual(15);
     expect(facts.tokens.output).toBeLessThanOrEqual((produced * 7) / 4);
@@ -224,7 +241,7 @@ describe('client gone', () => {
   });
 
   test('after the provider told its usage: that usage', async () => {
-    const { charged: credits, facts } = await leaving(
+    const { charged: credits, facts } = await callAndDisconnect(
       '/v1/ai/chat/completions',
       { model: 'acme/spoke', messages, stream: true },
       () => world.ledger.checkpoints.length > 0 && (provider.calls[0]?.tokens ?? 0) >= 5,
@@ -254,9 +271,9 @@ describe('client gone', () => {
     ['stream', '/v1/ai/stream', { model: 'acme/late', prompt }],
   ])('between a complete answer and its usage: that usage: %s', async (_wire, path, body) => {
     let lastPieceMs = Number.POSITIVE_INFINITY;
-    const { facts, charged: credits } = await leaving(path, body, () => {
+    const { facts, charged: credits } = await callAndDisconnect(path, body, () => {
       if ((provider.calls[0]?.tokens ?? 0) >= 5) lastPieceMs = Math.min(lastPieceMs, performance.now());
-      // The reason of the end follows the last piece at once, and the usage much later.
+      // The finish reason follows the last piece at once, and the usage much later.
       return performance.now() - lastPieceMs > 200;
     });
     expect(facts).toMatchObject({
@@ -275,7 +292,11 @@ describe('client gone', () => {
     ],
     ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: prompted }],
   ])('midway, with pictures: the usage that comes within two seconds: %s', async (_wire, path, body) => {
-    const { facts, charged: credits } = await leaving(path, body, () => world.ledger.checkpoints.length > 0);
+    const { facts, charged: credits } = await callAndDisconnect(
+      path,
+      body,
+      () => world.ledger.checkpoints.length > 0,
+    );
     expect(facts).toMatchObject({
       outcome: 'client_closed',
       estimated: false,
@@ -295,7 +316,7 @@ describe('client gone', () => {
   ])(
     'with pictures, and no usage in time: our own count with the pictures: %s',
     async (_wire, path, body) => {
-      const { facts } = await leaving(path, body, () => true);
+      const { facts } = await callAndDisconnect(path, body, () => true);
       expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
       expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
       expect(facts.tokens.input).toBeLessThan(25 * 2_048);
@@ -364,7 +385,8 @@ describe('usage', () => {
       });
     });
 
-    // A text for a number is no answer to those who translate; that is a failure of the provider.
+    // Where answers are translated, text in place of a number is an invalid answer and a failure of
+    // the provider.
     test.each(['acme/negative', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])(
       'negative or no number: our own count, never more than the hold, with an alarm: %s',
       async (model) => {
@@ -398,7 +420,7 @@ describe('usage', () => {
 
   test('a little more than was bound: what is available, the rest the house bears', async () => {
     world.ledger.reset(140n);
-    // 10 in and 4 out are told where 2 were allowed: within belief.
+    // It reports 10 in and 4 out where 2 were allowed: still plausible.
     const { charged: credits } = await charged(chat('acme/ok', { max_tokens: 2 }));
     expect(credits).toBe(18n);
   });

@@ -17,7 +17,7 @@ const tokens = (
   reasoning: number,
 ) => ({ tokens: { input, cachedInput, cacheWrite, output, reasoning }, isFinal: true });
 
-describe('what a provider says was used, by disjoint kinds', () => {
+describe('usage of a provider as disjoint kinds', () => {
   test.each<[string, object, unknown]>([
     [
       'OpenAI: cached within the input, reasoning within the output',
@@ -102,7 +102,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
     expect(chatClaim(usage as Record<string, unknown>)).toEqual(expected);
   });
 
-  test('messages: what was cached and written stands beside the input', () => {
+  test('adds cached and written tokens of messages to the input', () => {
     expect(
       messagesClaim({
         input_tokens: 10,
@@ -117,7 +117,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
     expect(messagesClaim({ input_tokens: -1, output_tokens: 4 })).toBe('faulty');
   });
 
-  test('messages: what is kept for an hour is told among all that was written, and what shortened the conversation beside it all', () => {
+  test('counts hour-long cache writes and compactions of messages', () => {
     const cacheUsage = {
       cache_creation_input_tokens: 1_000,
       cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 },
@@ -167,7 +167,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
       isFinal: true,
     };
     expect(messagesClaim({ input_tokens: 10, output_tokens: 4, iterations })).toEqual(all);
-    // The package adds up the input and the output of both, and leaves the cache out.
+    // The package adds up input and output of both and omits the cache.
     expect(
       hubClaim({
         inputTokens: { total: 17, noCache: 17, cacheRead: 0, cacheWrite: 0 },
@@ -177,7 +177,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
     ).toEqual(all);
   });
 
-  test('responses: as in chat completions, by other names', () => {
+  test('reads the usage of responses like that of chat completions', () => {
     expect(
       responsesClaim({
         input_tokens: 100,
@@ -189,7 +189,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
     ).toEqual(tokens(40, 60, 0, 10, 20));
   });
 
-  test('reranking: tokens wherever they are told; units of search are no tokens', () => {
+  test('reads tokens of a reranking and ignores search units', () => {
     expect(rerankClaim({ total_tokens: 25 })).toEqual(tokens(25, 0, 0, 0, 0));
     expect(rerankClaim({ tokens: { input_tokens: 25 }, billed_units: { search_units: 1 } })).toEqual(
       tokens(25, 0, 0, 0, 0),
@@ -197,7 +197,7 @@ describe('what a provider says was used, by disjoint kinds', () => {
     expect(rerankClaim({ billed_units: { search_units: 1 } })).toBeUndefined();
   });
 
-  test('the hub: totals stand in for what is not told apart', () => {
+  test('uses totals of the hub where kinds are missing', () => {
     const hub = (inputTokens: object, outputTokens: object) =>
       hubClaim({
         inputTokens: {
@@ -220,12 +220,12 @@ describe('what a provider says was used, by disjoint kinds', () => {
   });
 });
 
-describe('our own count', () => {
-  test('takes four bytes for a token, and counts one at least', () => {
+describe("the gateway's own count", () => {
+  test('counts four bytes as a token and at least one', () => {
     expect([0, 1, 4, 7, 8, 400].map(tokensOfText)).toEqual([0, 1, 1, 1, 2, 100]);
   });
 
-  test('is taken instead of what is beyond belief, not of what is more than was bound', () => {
+  test('replaces absurd usage but not usage above the bound', () => {
     const bound = { input: 100, output: 50 };
     const used = (input: number, output: number) => ({
       input,

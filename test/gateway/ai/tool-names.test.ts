@@ -1,4 +1,5 @@
-// The names of tools that a provider gets more often than the request has them count for money.
+// Tool names count for the price as often as the provider gets them, which may be more often than
+// the request has them.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sizeOf, type RequestFormat } from '../../../src/gateway/ai/metering/measure.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -78,6 +79,52 @@ describe('the size of a request', () => {
   });
 });
 
+describe('a member of another format', () => {
+  test.each<[string, RequestFormat, object]>([
+    [
+      'call_id in a call of messages',
+      'messages',
+      {
+        messages: [
+          {
+            role: 'assistant',
+            content: [{ type: 'tool_use', id: 'a', call_id: 'z', name: toolName, input: {} }],
+          },
+          { role: 'user', content: each(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+        ],
+      },
+    ],
+    [
+      'id and name in a text',
+      'messages',
+      {
+        messages: [
+          {
+            role: 'assistant',
+            content: [
+              { type: 'tool_use', id: 'a', name: toolName, input: {} },
+              { type: 'text', text: '', id: 'a', name: 'q' },
+            ],
+          },
+          { role: 'user', content: each(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+        ],
+      },
+    ],
+    [
+      'tool_use_id in a result of responses',
+      'responses',
+      {
+        input: [
+          { type: 'function_call', call_id: 'a', name: toolName, arguments: '{}' },
+          ...each(() => ({ type: 'function_call_output', call_id: 'a', tool_use_id: 'z', output: 'x' })),
+        ],
+      },
+    ],
+  ])('hides no name of a tool: %s', (_what, format, body) => {
+    expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual((1 + 2 * results) * toolName.length);
+  });
+});
+
 describe('a translated call', () => {
   let provider: ScriptedProvider;
   let world: World;
@@ -99,12 +146,24 @@ describe('a translated call', () => {
   test.each<[string, RequestFormat, object]>([
     ['chat/completions', 'chat', { messages: chatMessages(toolName) }],
     ['text', 'text', { messages: textMessages(toolName) }],
+    ['messages', 'messages', { max_tokens: 50, ...bodies[4]?.[1] }],
+    ['responses', 'responses', bodies[3]?.[1] ?? {}],
   ])('sends no more bytes of names than were counted: %s', async (path, format, body) => {
     const response = await world.post(`/v1/ai/${path}`, { model: 'gemini/ok', ...body });
     expect(response.status).toBe(200);
     const sentNames = provider.lastCall().body.toString().split(toolName).length - 1;
     expect(sentNames).toBeGreaterThan(results);
     expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(sentNames * toolName.length);
+  });
+
+  test('counts the schemas that are written for custom tools', async () => {
+    const customTools = each((index) => ({ type: 'custom', name: `f${index}` }));
+    const body = { input: 'hi', tools: customTools };
+    const response = await world.post('/v1/ai/responses', { model: 'gemini/ok', ...body });
+    expect(response.status).toBe(200);
+    const { tools } = JSON.parse(provider.lastCall().body.toString()) as { tools: unknown };
+    const { textBytes, structureBytes } = sizeOf(body, 'responses');
+    expect(textBytes + structureBytes).toBeGreaterThan(JSON.stringify(tools).length);
   });
 
   test.each([

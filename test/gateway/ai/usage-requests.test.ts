@@ -1,4 +1,5 @@
-// Streamed calls request their usage by default, and providers that refuse the request are asked without it.
+// Streamed calls request usage by default; a provider that refuses the request is called again
+// without it.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createUsageRequests } from '../../../src/gateway/ai/upstream/usage-requests.ts';
 import type { UpstreamRequest } from '../../../src/gateway/ai/upstream/client.ts';
@@ -12,7 +13,7 @@ const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 
 let provider: ScriptedProvider;
 let world: World;
-// The refusal of an endpoint is remembered, so each case has an endpoint of its own.
+// A refusal is cached by endpoint, so each case has its own endpoint.
 const places = ['message', 'param', 'location', 'nothing', 'hub', 'twice'];
 beforeAll(async () => {
   provider = await startProvider();
@@ -62,47 +63,50 @@ describe('a streamed call of a provider without the setting usage', () => {
     });
   });
 
-  test('tells the AI SDK its usage', async () => {
+  test('passes its usage to the AI SDK', async () => {
     const { parts } = await partsOf(await world.post('/v1/ai/stream', { model: 'acme/ok', prompt }));
     expect(parts.at(-1)).toMatchObject({ usage: { inputTokens: { total: 10 }, outputTokens: { total: 8 } } });
     expect((await world.ledger.until(1)).facts.estimated).toBe(false);
   });
 
-  test('is not asked for usage where the setting is none', async () => {
+  test('sends no request for usage with the setting none', async () => {
     await eventsOf(await streamChat('silent/m'));
     expect(asksForUsage()).toEqual([false]);
   });
 });
 
 describe('a provider that refuses stream_options', () => {
-  test.each(['message', 'param', 'location'])('is asked again without it, named in the %s', async (place) => {
-    const events = await eventsOf(await streamChat(`${place}/m`));
-    expect(events.at(-1)).toBe('[DONE]');
-    expect(asksForUsage()).toEqual([true, false]);
-    expect((await world.ledger.until(1)).facts).toMatchObject({ outcome: 'completed', estimated: true });
-  });
+  test.each(['message', 'param', 'location'])(
+    'is called again without it, named in the %s',
+    async (place) => {
+      const events = await eventsOf(await streamChat(`${place}/m`));
+      expect(events.at(-1)).toBe('[DONE]');
+      expect(asksForUsage()).toEqual([true, false]);
+      expect((await world.ledger.until(1)).facts).toMatchObject({ outcome: 'completed', estimated: true });
+    },
+  );
 
-  test('is asked again through the AI SDK too', async () => {
+  test('is called again through the AI SDK too', async () => {
     const { done } = await partsOf(await world.post('/v1/ai/stream', { model: 'hub/m', prompt }));
     expect(done).toBe(true);
     expect(asksForUsage()).toEqual([true, false]);
   });
 
-  test('is not asked for usage in the next call', async () => {
+  test('gets no request for usage in the next call', async () => {
     await eventsOf(await streamChat('twice/m'));
     await eventsOf(await streamChat('twice/m'));
     await partsOf(await world.post('/v1/ai/stream', { model: 'twice/m', prompt }));
     expect(asksForUsage()).toEqual([true, false, false, false]);
   });
 
-  test('is not asked again when it names another reason', async () => {
+  test('is not called again when it names another reason', async () => {
     const response = await streamChat('nothing/m');
     expect(response.status).toBe(400);
     expect(await errorOf(response)).toMatchObject({ code: 'upstream_refused' });
     expect(asksForUsage()).toEqual([true]);
   });
 
-  test('refuses a caller that asks for usage itself', async () => {
+  test('refuses a caller that requests usage itself', async () => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'message/m',
       messages,
@@ -149,7 +153,7 @@ describe('createUsageRequests', () => {
     expect(bodies()).toEqual(['with', 'without', 'with', 'without']);
   });
 
-  test('forgets the first of more than 1,000 endpoints', async () => {
+  test('forgets the oldest of more than 1,000 endpoints', async () => {
     const { state, send, bodies } = start();
     for (let index = 0; index <= 1_000; index += 1) await send(`http://a/${index}`);
     state.sent.length = 0;
@@ -158,7 +162,7 @@ describe('createUsageRequests', () => {
     expect(bodies()).toEqual(['without', 'with', 'without']);
   });
 
-  test('does not remember a request that fails without the member too', async () => {
+  test('does not cache a refusal that has another cause', async () => {
     const { state, send, bodies } = start();
     state.isRefusedAlways = true;
     await expect(send('http://a/v1')).rejects.toBe(refusal);
@@ -166,7 +170,7 @@ describe('createUsageRequests', () => {
     expect(bodies()).toEqual(['with', 'without', 'with', 'without']);
   });
 
-  test('gives the second request the time that is left', async () => {
+  test('gives the second request the remaining time', async () => {
     const { state, send } = start();
     await send('http://a/v1');
     expect(state.sent.map(({ firstMs }) => firstMs)).toEqual([1_000, 900]);

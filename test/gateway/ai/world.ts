@@ -1,5 +1,5 @@
-// A server with the ai service alone, on the real kernel and the real contract (its other paths left out), every
-// answer held against the contract. The identities are fixed tokens: who may log in how is another service's matter.
+// A server with the ai service alone on the real kernel and the real contract (reduced to its
+// paths); every answer is validated against the contract. The identities are fixed tokens.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../../src/kernel/http/server.ts';
 
-/** For providers that fail in every test: retries come at once, and no model is ever left alone for it. */
+/** For providers that fail in every test: retries come at once, and no breaker opens. */
 export const neverHeldOff = {
   retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 },
   breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 },
@@ -26,11 +26,11 @@ export const providerKey = 'CANARY-5b0c7a4e-provider-key';
 
 export interface World {
   url: string;
-  /** All lines of the log so far. */
+  /** All log lines so far. */
   logged: string[];
   modelsFile: string;
   env: Map<string, string>;
-  /** Of the one user; rich unless a test says otherwise. */
+  /** The ledger of the one user, with a large balance by default. */
   ledger: MemoryLedger;
   openai(options?: { token?: string }): OpenAI;
   post(
@@ -43,7 +43,7 @@ export interface World {
 }
 
 export interface WorldOptions {
-  /** The text of the models file; without it there is none. */
+  /** Content of the models file; absent: no file. */
   models?: string;
   env?: Record<string, string>;
   timeouts?: AiOptions['timeouts'];
@@ -52,14 +52,14 @@ export interface WorldOptions {
   guideDirectory?: string;
   /** False turns the local models off. */
   localModels?: boolean;
-  /** The models that every gateway knows; none where nothing is said. */
+  /** The curated models; none by default. */
   curated?: AiOptions['curated'];
   proxies?: AiOptions['proxies'];
-  /** Off for measurements. */
+  /** Measurements turn it off. */
   validateResponses?: boolean;
-  /** As in AiOptions. Without a value no alarm stops the calls of the one user. */
+  /** As in AiOptions. Absent: no number of alarms stops the user's calls. */
   alarmsToStop?: number;
-  /** The user's credits at the start. */
+  /** The user's initial credits. */
   balance?: bigint;
 }
 
@@ -131,7 +131,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
   };
 }
 
-// This world has no database, so nothing in it is about jobs; those have a whole gateway (media-world.ts).
+// This world has no database and therefore no jobs; media-world.ts has.
 const idleJobs: MediaJobs = {
   useGenerator: () => {},
   create: absent,
@@ -152,14 +152,18 @@ const identities: Record<string, Identity> = {
   [adminToken]: { kind: 'admin', adminId: 'root', tokenId: 'tok_2' },
 };
 
+function isOfAi(item: Record<string, { tags?: string[] }>): boolean {
+  return Object.values(item).some(({ tags }) => tags?.includes('ai') === true);
+}
+
 function onlyAi(): object {
   return {
     ...bundle,
-    paths: Object.fromEntries(Object.entries(bundle.paths).filter(([path]) => path.startsWith('/v1/ai/'))),
+    paths: Object.fromEntries(Object.entries(bundle.paths).filter(([, item]) => isOfAi(item))),
   };
 }
 
-/** The `data` of each event of a stream, the comments left out. */
+/** The `data` of each event of a stream, without comments. */
 export async function eventsOf(response: Response): Promise<string[]> {
   const text = await response.text();
   return text
@@ -180,7 +184,7 @@ export async function partsOf(
   };
 }
 
-/** A chunk of chat completions, as far as tests look into it. */
+/** The members of a chat completion chunk that tests read. */
 export interface Chunk {
   id: string;
   model: string;

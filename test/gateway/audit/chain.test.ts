@@ -1,4 +1,5 @@
-// The audit log: written with the change it tells of, chained shortly after, and whatever is done to it is found.
+// The audit log: an entry is written in the transaction of its change and chained shortly after;
+// verification finds every manipulation.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { audit, auditStore, type Audit, type AuditEntry } from '../../../src/gateway/audit/index.ts';
 import {

@@ -1,4 +1,4 @@
-// The Bureau of the local edition, and what a Bureau's state and entrypoint may be.
+// The Bureau of the local edition, and the valid states and entrypoints of a Bureau.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { requireServerUrl } from '../../../src/gateway/bureaus/server-url.ts';
 import { startWorld, type World } from '../accounts/world.ts';

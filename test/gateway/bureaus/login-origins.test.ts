@@ -1,4 +1,5 @@
-// The CORS headers of the login operations: exactly the origins of active Bureaus, and no other path.
+// CORS headers of the login operations: exactly for the origins of active Bureaus, and on no other
+// path.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { until } from './people.ts';
@@ -22,7 +23,7 @@ beforeAll(async () => {
     server_url: 'https://shop.example/path',
     redirect_origins: [origin],
   });
-  // A change holds within a second.
+  // A change applies within a second.
   await until(
     async () =>
       (await preflight('login/start', origin)).headers.get('access-control-allow-origin') === origin,

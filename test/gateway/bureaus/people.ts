@@ -1,4 +1,4 @@
-// Users and tokens as the tests need them: of any Bureau, living, expired or revoked.
+// Creates users and tokens for tests: of any Bureau, valid, expired or revoked.
 import { createHash } from 'node:crypto';
 import { id } from '../../../src/kernel/ids.ts';
 import type { Sql } from '../../../src/kernel/data/database.ts';
@@ -31,7 +31,7 @@ export async function revoke(sql: Sql, tokenId: string): Promise<void> {
   await sql`update gateway.accounts_tokens set revoked_at = now() where token_id = ${tokenId}`;
 }
 
-/** Resolves with how long it took until the condition held; rejects at the deadline. */
+/** Resolves with the milliseconds until the condition was true; rejects at the deadline. */
 export async function until(
   condition: () => Promise<boolean>,
   what: string,

@@ -1,4 +1,5 @@
-// The routes of the Bureaus: making, listing and changing them, and what each move does to those who belong to one.
+// The operations of Bureaus: create, list and change them, and the effect of each state on their
+// users.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { makeUser } from './people.ts';
@@ -270,7 +271,7 @@ describe('changes of a Bureau', () => {
     }
   });
 
-  test('are not for users and guests', async () => {
+  test('are for administrators only', async () => {
     for (const [client, status, code] of [
       [world.user, 403, 'forbidden_for_identity'],
       [world.guest, 401, 'authentication_required'],

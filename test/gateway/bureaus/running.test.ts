@@ -1,4 +1,4 @@
-// What a pause, a revocation or a reset does to answers under way, here and on the other replica.
+// The effect of a pause, a revocation or a reset on running streams, on this replica and the other.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,7 +28,10 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** A stream under way on the other gateway; `ended` resolves with all of its text once the connection is over. */
+/**
+ * A running stream on the other gateway; `ended` resolves with its whole text once the connection
+ * is closed.
+ */
 async function openStream(token: string): Promise<{ ended: Promise<string>; stop(): void }> {
   const gate = new AbortController();
   const before = provider.calls.length;
@@ -74,18 +77,18 @@ const answersStatus = (token: string, status: number) => async () =>
   (await fetch(`${other.url}/v1/accounts/me`, { headers: { authorization: `Bearer ${token}` } })).status ===
   status;
 
-// Over two gateways on PostgreSQL, on one with the embedded database.
-describe('calls under way', () => {
+// Two gateways on PostgreSQL, one gateway with the embedded database.
+describe('running streams', () => {
   test.each([
     ['paused', 'pauseBureau', 'bureau_paused'],
     ['archived', 'archiveBureau', 'bureau_archived'],
   ] as const)(
-    'the streams of a Bureau that is %s end within five seconds and say why; others go on',
+    'of a Bureau that is %s end within five seconds, others go on',
     async (_state, action, code) => {
       const { bureau_id } = await one.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
       const { userToken } = await makeUser(one.sql, bureau_id);
       const cut = await openStream(userToken);
-      const spared = await openStream(other.userToken);
+      const unaffected = await openStream(other.userToken);
       await one.admin.bureaus[action]({ bureau_id });
       const firstRefusalMs = await until(
         answersStatus(userToken, 403),
@@ -96,16 +99,16 @@ describe('calls under way', () => {
         `${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`,
       );
       expect(value).toContain(code);
-      // The promises are one second and five; the bounds leave room for a machine that is busy with other tests.
+      // The promises are one second and five seconds; the bounds allow for a busy machine.
       expect(firstRefusalMs).toBeLessThan(6_000);
       expect(ms).toBeLessThan(10_000);
-      await expect(within(spared.ended, 300)).rejects.toThrow('more than');
+      await expect(within(unaffected.ended, 300)).rejects.toThrow('more than');
       expect(await answersStatus(other.userToken, 200)()).toBe(true);
-      spared.stop();
+      unaffected.stop();
     },
   );
 
-  test('the streams of a revoked token end after a change notice', async () => {
+  test('of a revoked token end after a change notice', async () => {
     const { userToken, tokenId } = await makeUser(one.sql, 'local');
     const cut = await openStream(userToken);
     await revoke(one.sql, tokenId);
@@ -115,7 +118,7 @@ describe('calls under way', () => {
     expect(await answersStatus(userToken, 401)()).toBe(true);
   });
 
-  test('an administrator’s logout and reset apply at once', async () => {
+  test('apply an administrator’s logout and reset at once', async () => {
     const { session_token } = await one.guest.admin.login({
       admin_id: testAdministrator.adminId,
       password: testAdministrator.password,
@@ -151,7 +154,7 @@ describe('calls under way', () => {
     ]);
   });
 
-  test('an administrator’s streams end with the session', async () => {
+  test('of an administrator end with the session', async () => {
     const password = 'a third password for tests';
     await one.gateway.resetAdministrator(testAdministrator.adminId, password);
     const logIn = async () =>

@@ -1,4 +1,4 @@
-// The record of deployments.
+// The records of deployments.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 

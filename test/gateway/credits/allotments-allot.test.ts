@@ -1,5 +1,5 @@
-// Allotments in the database: opened, enlarged, given back, renewed, recalled, closed and taken back, never beyond what
-// account and key have.
+// Allotments in the database: opened, enlarged, given back, renewed, recalled,
+// closed and taken back, never beyond what account and key have.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
 import { startAllotments, startServerAt, type AllotmentsWorld } from './allotments-world.ts';

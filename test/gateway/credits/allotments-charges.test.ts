@@ -1,4 +1,5 @@
-// Charges of a journal in the database: each line once, in one transaction per account and batch, from its allotment first.
+// Charges of a journal in the database: each line once, in one transaction per
+// account and batch, from its allotment first.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startNewGeneration } from '../../../src/gateway/credits/index.ts';
 import { id } from '../../../src/kernel/ids.ts';

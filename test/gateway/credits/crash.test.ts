@@ -1,5 +1,5 @@
-// What becomes of holds and settlements when a process or the database is gone: nothing stays held, nothing that was
-// acknowledged is lost, and nothing is charged twice.
+// Holds and settlements after the end of a process or the database: no credits stay held, no
+// acknowledged settlement is lost, and none is charged twice.
 import { existsSync } from 'node:fs';
 import { open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ let world: LedgerWorld;
 let dead: Credits;
 beforeEach(async () => {
   world = await startLedger();
-  // A replica that was never started: it renews nothing, as if it had been killed.
+  // A replica without background work: it renews no lease, as if it had been killed.
   dead = world.replica();
 });
 afterEach(async () => {
@@ -34,7 +34,7 @@ const quick = {
   sweepEveryMs: 50,
   verifyEveryMs: 3_600_000,
 };
-// For holds that must not be lost: a lease that a pause of a busy machine does not outlast.
+// A lease longer than the pauses of a busy machine, for holds that must not expire.
 const lasting = { ...quick, leaseMs: 3_000 };
 const expire = (holdId: string) =>
   world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second' where hold_id = ${holdId}`;
@@ -55,17 +55,17 @@ async function until(condition: () => Promise<boolean>, what: string): Promise<v
   }
 }
 
-/** A replica whose database can be taken away, before or after it has done what it was asked. */
-function fragile(times = lasting): { credits: Credits; away: { is: false | 'before' | 'after' } } {
-  const away: { is: false | 'before' | 'after' } = { is: false };
+/** A replica whose database can fail before or after a statement has run. */
+function fragile(times = lasting): { credits: Credits; outage: { is: false | 'before' | 'after' } } {
+  const outage: { is: false | 'before' | 'after' } = { is: false };
   const inner = creditsStore(world.place.database);
   const unavailable = () => new Problem('unavailable', 'database_unavailable', 'away');
   const guarded =
     <Arguments extends unknown[], Result>(work: (...given: Arguments) => Promise<Result>) =>
     async (...parameters: Arguments): Promise<Result> => {
-      if (away.is === 'before') throw unavailable();
+      if (outage.is === 'before') throw unavailable();
       const result = await work(...parameters);
-      if (away.is === 'after') throw unavailable();
+      if (outage.is === 'after') throw unavailable();
       return result;
     };
   const store: CreditsStore = {
@@ -75,11 +75,11 @@ function fragile(times = lasting): { credits: Credits; away: { is: false | 'befo
     recover: guarded(inner.recover),
     ping: guarded(inner.ping),
   };
-  return { credits: world.replica({ store, times }), away };
+  return { credits: world.replica({ store, times }), outage };
 }
 
-describe('a hold whose process is gone', () => {
-  test('is charged at its last checkpoint when it was sent, and nothing when it was not', async () => {
+describe('a hold whose process has ended', () => {
+  test('is charged at its last checkpoint if sent, else released', async () => {
     const userId = await world.user(1_000n);
     const sentHold = await dead.ledger.hold(callOf(userId), 100n);
     await dead.ledger.hold(callOf(userId), 50n, { isSent: false });
@@ -98,7 +98,7 @@ describe('a hold whose process is gone', () => {
     expect(await world.account(userId)).toEqual({ posted: 970n, held: 0n, owed: 0n });
   });
 
-  test('is resolved once by however many replicas find it', async () => {
+  test('is resolved once by any number of replicas', async () => {
     const userId = await world.user(1_000n);
     const holds = await Promise.all(Array.from({ length: 30 }, () => dead.ledger.hold(callOf(userId), 10n)));
     await world.sql`update gateway.credits_holds set checkpoint = 7, lease_until = gateway.townhall_now() - interval '1 second'`;
@@ -111,7 +111,7 @@ describe('a hold whose process is gone', () => {
     });
   });
 
-  test('is resolved at once where nobody else can have the database open', async () => {
+  test('is resolved at once where no other process can use the database', async () => {
     const userId = await world.user(1_000n);
     await dead.ledger.hold(callOf(userId), 100n);
     await world.replica({ isAlone: true }).start();
@@ -119,7 +119,7 @@ describe('a hold whose process is gone', () => {
     expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
   });
 
-  test('is left for one lease after the start, so that others can renew theirs', async () => {
+  test('is kept for one lease after the start of another replica', async () => {
     const userId = await world.user(1_000n);
     const one = await dead.ledger.hold(callOf(userId), 100n);
     await expire(one.holdId);
@@ -131,7 +131,7 @@ describe('a hold whose process is gone', () => {
 });
 
 describe('a settlement after the recovery of its hold', () => {
-  /** A hold of 100 that another replica has recovered at the checkpoint. */
+  /** A hold of 100 that another replica has resolved at its checkpoint. */
   async function recovered(
     userId: string,
     { checkpoint = 0, tokenId = 'tok_test', owner = dead } = {},
@@ -144,7 +144,7 @@ describe('a settlement after the recovery of its hold', () => {
   const lateRows = () =>
     world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`;
 
-  test.each([0, 25])('is charged the whole answer once, a checkpoint of %d included', async (checkpoint) => {
+  test.each([0, 25])('charges the whole answer once, including a checkpoint of %d', async (checkpoint) => {
     const userId = await world.user(1_000n);
     const one = await recovered(userId, { checkpoint });
     expect(await usage()).toEqual([
@@ -159,14 +159,14 @@ describe('a settlement after the recovery of its hold', () => {
     expect(dead.counters()).toMatchObject({ lateSettlements: 1, overruns: 0 });
   });
 
-  test('returns what the checkpoint had charged too much', async () => {
+  test('returns the excess of the checkpoint', async () => {
     const userId = await world.user(1_000n);
     const one = await recovered(userId, { checkpoint: 80 });
     expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
   });
 
-  test('pays a debt out of what it returns', async () => {
+  test('pays a debt with what it returns', async () => {
     const userId = await world.user(100n);
     const one = await recovered(userId, { checkpoint: 80 });
     await world.place.database.tx((tx) =>
@@ -183,7 +183,7 @@ describe('a settlement after the recovery of its hold', () => {
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 10n });
   });
 
-  test('takes what the account has available, the rest being counted', async () => {
+  test('charges up to the available credits and records the rest', async () => {
     const userId = await world.user(100n);
     const one = await recovered(userId);
     await dead.ledger.hold(callOf(userId), 70n);
@@ -204,13 +204,13 @@ describe('a settlement after the recovery of its hold', () => {
     ]);
   });
 
-  test('is charged once out of the journal, by however many replicas', async () => {
+  test('is charged once from the journal by any number of replicas', async () => {
     const userId = await world.user(1_000n);
-    const { credits, away } = fragile();
+    const { credits, outage } = fragile();
     const holds = await Promise.all(
       Array.from({ length: 10 }, () => credits.ledger.hold(callOf(userId), 50n)),
     );
-    away.is = 'before';
+    outage.is = 'before';
     await Promise.all(holds.map((one) => one.settle(30n, facts())));
     await expire(holds[0]?.holdId ?? '');
     const store = creditsStore(world.place.database);
@@ -223,11 +223,11 @@ describe('a settlement after the recovery of its hold', () => {
     expect(await readdir(world.journalPath)).toEqual([]);
   });
 
-  test('of work that another process may do again is not charged', async () => {
+  test('is free for work that another process repeats', async () => {
     const userId = await world.user(1_000n);
-    const { credits, away } = fragile();
+    const { credits, outage } = fragile();
     const one = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
-    away.is = 'before';
+    outage.is = 'before';
     await one.settle(60n, facts(), { work: async () => undefined });
     await world
       .replica({ isAlone: true, journal: { ...settlementJournal(world.journalPath), list: async () => [] } })
@@ -239,22 +239,22 @@ describe('a settlement after the recovery of its hold', () => {
   });
 });
 
-test('after a time without the database everybody gets one lease to renew theirs', async () => {
+test('every hold is kept for one lease after a database outage', async () => {
   const userId = await world.user(1_000n);
-  const { credits, away } = fragile(quick);
+  const { credits, outage } = fragile(quick);
   await credits.start();
   await dead.ledger.hold(callOf(userId), 100n);
-  away.is = 'before';
+  outage.is = 'before';
   await new Promise((resolve) => setTimeout(resolve, quick.leaseMs * 3));
   await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
-  away.is = false;
+  outage.is = false;
   const backMs = performance.now();
   await until(async () => (await world.account(userId)).held === 0n, 'the hold is resolved');
   expect(performance.now() - backMs).toBeGreaterThanOrEqual(quick.leaseMs * 0.9);
 });
 
-describe('a hold whose process lives', () => {
-  test('is kept over many leases without a byte, with the checkpoints that it made', async () => {
+describe('a hold whose process is alive', () => {
+  test('is kept over many leases with its checkpoints', async () => {
     const userId = await world.user(1_000n);
     const living = world.replica({ times: lasting });
     await Promise.all([living.start(), world.replica({ times: lasting }).start()]);
@@ -283,7 +283,7 @@ describe('a hold whose process lives', () => {
     expect(await readCheckpoint()).toBe(2n);
   });
 
-  test('can be taken up by another process, once it is resolved by nobody', async () => {
+  test('can be resumed by another process and is then not resolved', async () => {
     const userId = await world.user(1_000n);
     const queued = await dead.ledger.hold(callOf(userId), 100n, { isSent: false });
     const worker = world.replica();
@@ -299,15 +299,15 @@ describe('a hold whose process lives', () => {
 
 describe('a settlement while the database is away', () => {
   test.each(['before', 'after'] as const)(
-    'is on the disk when it resolves, and charged once when the database is back (lost %s it was done)',
+    'is on disk when it resolves and charged once later (lost %s it was done)',
     async (when) => {
       const userId = await world.user(1_000n);
-      const { credits, away } = fragile();
+      const { credits, outage } = fragile();
       await credits.start();
       const holds = await Promise.all(
         Array.from({ length: 3 }, () => credits.ledger.hold(callOf(userId), 100n)),
       );
-      away.is = when;
+      outage.is = when;
       expect(await Promise.all(holds.map((one, n) => one.settle(BigInt(n + 1), facts())))).toEqual([
         { charged: 1n },
         { charged: 2n },
@@ -318,7 +318,7 @@ describe('a settlement while the database is away', () => {
         status: 503,
         code: 'database_unavailable',
       });
-      away.is = false;
+      outage.is = false;
       await until(async () => (await readdir(world.journalPath)).length === 0, 'the journal is settled');
       expect(await world.account(userId)).toMatchObject({ posted: 994n });
       expect(credits.counters()).toMatchObject({ journaled: 3, lateSettlements: 0 });
@@ -328,11 +328,11 @@ describe('a settlement while the database is away', () => {
     },
   );
 
-  test('is found and charged by the next process, however many there are', async () => {
+  test('is charged by the next process, also by several at once', async () => {
     const userId = await world.user(1_000n);
-    const { credits, away } = fragile();
+    const { credits, outage } = fragile();
     const one = await credits.ledger.hold(callOf(userId), 100n);
-    away.is = 'before';
+    outage.is = 'before';
     expect(await one.settle(42n, facts())).toEqual({ charged: 42n });
     await Promise.all(Array.from({ length: 3 }, () => world.replica().start()));
     expect(await readdir(world.journalPath)).toEqual([]);
@@ -340,15 +340,15 @@ describe('a settlement while the database is away', () => {
     expect(await world.account(userId)).toEqual({ posted: 958n, held: 0n, owed: 0n });
   });
 
-  test('fails where it can be written nowhere, and is charged all the same when the database is back', async () => {
+  test('fails when it cannot be written, and is charged later', async () => {
     const userId = await world.user(1_000n);
-    const away = { is: false };
+    const outage = { is: false };
     const inner = creditsStore(world.place.database);
     const broken = settlementJournal(join(world.journalPath, 'gone'));
     const store: CreditsStore = {
       ...inner,
       apply: (...parameters) =>
-        away.is
+        outage.is
           ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
           : inner.apply(...parameters),
     };
@@ -359,13 +359,13 @@ describe('a settlement while the database is away', () => {
     });
     await credits.start();
     const one = await credits.ledger.hold(callOf(userId), 100n);
-    away.is = true;
+    outage.is = true;
     await expect(one.settle(9n, facts())).rejects.toMatchObject({ status: 503 });
-    away.is = false;
+    outage.is = false;
     await until(async () => (await world.account(userId)).posted === 991n, 'the settlement is charged');
   });
 
-  test('of another database is left alone', async () => {
+  test('of another database is not applied', async () => {
     const { holdId } = await dead.ledger.hold(callOf(await world.user(10n)), 5n);
     const journal = settlementJournal(world.journalPath);
     await journal.write({
@@ -390,11 +390,11 @@ describe('a settlement while the database is away', () => {
     'null',
     '{"holdId":"hld_bad","accountId":"usr_x","credits":"x","facts":{}}',
     '{"holdId":"hld_other","accountId":"usr_x","credits":"1","facts":{}}',
-  ])('stops no other when its file is unreadable: %s', async (text) => {
+  ])('does not block others when its file is unreadable: %s', async (text) => {
     const userId = await world.user(1_000n);
-    const { credits, away } = fragile();
+    const { credits, outage } = fragile();
     const one = await credits.ledger.hold(callOf(userId), 100n);
-    away.is = 'before';
+    outage.is = 'before';
     await one.settle(42n, facts());
     await writeFile(join(world.journalPath, 'hld_bad.settlement.json'), text);
     const next = world.replica();
@@ -409,7 +409,7 @@ describe('a settlement while the database is away', () => {
     ).toBe(true);
   });
 
-  test('is synced before it has its name, and its name before it resolves', async () => {
+  test('syncs the file before its rename and the folder after it', async () => {
     const target = join(world.journalPath, 'hld_1.settlement.json');
     const synced: unknown[] = [];
     const openFile: typeof open = async (path, ...rest) => {
@@ -442,7 +442,7 @@ describe('a settlement while the database is away', () => {
     await rm(target);
   });
 
-  test('needs a journal that can be written, or the start is refused', async () => {
+  test('needs a writable journal at the start', async () => {
     await writeFile(join(world.journalPath, 'file'), '');
     await expect(
       world.replica({ journal: settlementJournal(join(world.journalPath, 'file', 'folder')) }).start(),

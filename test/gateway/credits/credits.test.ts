@@ -1,5 +1,5 @@
-// The routes of the credits through the client: balances, their history, grants and deductions, starting credits, and
-// the caps of API keys.
+// The operations of credits through the client: balances, history, grants and deductions, starting
+// credits and caps of API keys.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-/** A user of the Bureau, made as a product's backend does. */
+/** Issues a token for a new user, as a product's backend does. */
 async function newUser(bureauId = 'local') {
   const { user_id, user_token, token_id } = await world.admin.accounts.issueToken({
     bureau_id: bureauId,
@@ -20,7 +20,7 @@ async function newUser(bureauId = 'local') {
 }
 
 describe('credits.getBalance', () => {
-  test('begins with the starting credits, once', async () => {
+  test('starts with the starting credits, given once', async () => {
     const { userId, client } = await newUser();
     const balance = { user_id: userId, available: 5000, held: 0, posted: 5000, owed: 0 };
     expect(await client.credits.getBalance()).toEqual(balance);
@@ -29,7 +29,7 @@ describe('credits.getBalance', () => {
     expect((await world.user.credits.getBalance()).posted).toBe(5000);
   });
 
-  test("begins with the Bureau's own starting credits where it has any, nothing included", async () => {
+  test("starts with the Bureau's own starting credits, which may be 0", async () => {
     for (const starting_credits of [123, 0]) {
       const { bureau_id } = await world.admin.bureaus.createBureau({
         server_url: 'https://shop.example',
@@ -40,7 +40,7 @@ describe('credits.getBalance', () => {
     }
   });
 
-  test('is for users alone', async () => {
+  test('is for users only', async () => {
     await expect(world.guest.credits.getBalance()).rejects.toMatchObject({ status: 401 });
     await expect(world.admin.credits.getBalance()).rejects.toMatchObject({
       status: 403,
@@ -50,7 +50,7 @@ describe('credits.getBalance', () => {
 });
 
 describe('credits.grantCredits', () => {
-  test('adds, is written to the audit log, and shows in the history', async () => {
+  test('adds credits with an audit entry and a history entry', async () => {
     const { userId, client } = await newUser();
     expect(
       await world.admin.credits.grantCredits({ user_id: userId, credits: 250, reason: 'for the outage' }),
@@ -65,7 +65,7 @@ describe('credits.grantCredits', () => {
     ).toEqual([{ actor: 'admin', target: userId, diff: { credits: 250, reason: 'for the outage' } }]);
   });
 
-  test('is done once for an Idempotency-Key, of ten at once too', async () => {
+  test('grants once for an Idempotency-Key, also with ten concurrent calls', async () => {
     const { userId, client } = await newUser();
     const headers = { 'Idempotency-Key': id('req') };
     const grant = () =>
@@ -93,7 +93,7 @@ describe('credits.grantCredits', () => {
     await expect(world.admin.credits.grantCredits(body)).rejects.toMatchObject({ status: 400, param });
   });
 
-  test('needs a user that is there', async () => {
+  test('needs an existing user', async () => {
     await expect(
       world.admin.credits.grantCredits({ user_id: id('usr'), credits: 5, reason: 'x' }),
     ).rejects.toMatchObject({ status: 404, code: 'user_not_found' });
@@ -104,7 +104,7 @@ describe('credits.grantCredits', () => {
     ).rejects.toMatchObject({ status: 404 });
   });
 
-  test('is for administrators alone', async () => {
+  test('is for administrators only', async () => {
     await expect(
       world.user.credits.grantCredits({ user_id: id('usr'), credits: 5, reason: 'x' }),
     ).rejects.toMatchObject({ status: 403 });
@@ -112,7 +112,7 @@ describe('credits.grantCredits', () => {
 });
 
 describe('credits.deductCredits', () => {
-  test('takes all or nothing, and says what there is', async () => {
+  test('deducts all or nothing and reports the affordable credits', async () => {
     const { userId, client } = await newUser();
     await expect(
       world.admin.credits.deductCredits({ user_id: userId, credits: 5001, reason: 'too much' }),
@@ -134,7 +134,7 @@ describe('credits.deductCredits', () => {
 });
 
 describe('credits.listHistory', () => {
-  test('comes page by page, the newest first, and is one user’s own', async () => {
+  test('pages through one user’s entries, newest first', async () => {
     const { userId, client } = await newUser();
     for (let n = 1; n <= 7; n += 1)
       await world.admin.credits.grantCredits({ user_id: userId, credits: n, reason: `grant ${n}` });
@@ -156,7 +156,7 @@ describe('credits.listHistory', () => {
 });
 
 describe('credits.listAccounts', () => {
-  test('has every user, of a Bureau where it is named, page by page', async () => {
+  test('pages through all users, or those of a Bureau', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({
       server_url: 'https://many.example',
       starting_credits: 9,
@@ -178,7 +178,7 @@ describe('credits.listAccounts', () => {
 });
 
 describe("an API key's credits", () => {
-  test('are capped where its user says so, and shown with what it has spent', async () => {
+  test('are capped on request and shown with their spending', async () => {
     const { client } = await newUser();
     const key = await client.accounts.createKey({ name: 'capped', credit_cap: 700 });
     const free = await client.accounts.createKey({ name: 'free' });
@@ -196,7 +196,7 @@ describe("an API key's credits", () => {
   });
 });
 
-test('the services of money are on the list', async () => {
+test('the services credits and usage are listed', async () => {
   const { services } = await world.guest.directory.getHealth();
   expect(services).toEqual(expect.arrayContaining(['credits', 'usage']));
   expect(services.slice(0, 5)).toEqual(['env', 'cities', 'bureaus', 'accounts', 'ai']);

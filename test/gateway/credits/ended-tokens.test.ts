@@ -1,11 +1,12 @@
-// Idle credits of tokens that were revoked, of blocked users and of paused Bureaus come back at once, not after five seconds.
+// Idle credits of revoked and expired tokens, blocked users and paused Bureaus come
+// back at once and not after five seconds.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { makeUser, until } from '../bureaus/people.ts';
+import { makeUser, until, type Person } from '../bureaus/people.ts';
 
 let provider: ScriptedProvider;
 let folder: string;
@@ -51,22 +52,61 @@ async function heldFor(tokenId: string): Promise<bigint> {
   return row?.amount ?? 0n;
 }
 
+/** Makes a paid call; its status. */
+async function chat(userToken: string): Promise<number> {
+  const answer = await fetch(`${world.url}/v1/ai/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${userToken}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'acme/paid', messages: [{ role: 'user', content: 'Hello.' }] }),
+  });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+/** Grants the user credits and makes calls until the token has idle ones. */
+async function fillAllotment({ userId, userToken, tokenId }: Person): Promise<void> {
+  await world.admin.credits.grantCredits({ user_id: userId, credits: 10_000_000, reason: 'for a test' });
+  for (let call = 0; call < 2; call += 1) expect(await chat(userToken)).toBe(200);
+  await until(async () => (await heldFor(tokenId)) > 0n, 'the token has idle credits');
+}
+
+async function makeBureau(): Promise<string> {
+  return (await world.admin.bureaus.createBureau({ server_url: 'https://shop.example' })).bureau_id;
+}
+
 /** A user of a Bureau of its own whose token has idle credits. */
 async function userWithIdleCredits() {
-  const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
-  const user = await makeUser(world.sql, bureau_id);
-  await world.admin.credits.grantCredits({ user_id: user.userId, credits: 10_000_000, reason: 'for a test' });
-  for (let call = 0; call < 2; call += 1) {
-    const answer = await fetch(`${world.url}/v1/ai/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${user.userToken}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model: 'acme/paid', messages: [{ role: 'user', content: 'Hello.' }] }),
-    });
-    expect(await answer.text()).toContain('choices');
-  }
-  await until(async () => (await heldFor(user.tokenId)) > 0n, 'the token has idle credits');
-  return { ...user, bureauId: bureau_id };
+  const bureauId = await makeBureau();
+  const user = await makeUser(world.sql, bureauId);
+  await fillAllotment(user);
+  return { ...user, bureauId };
 }
+
+/** As above, with a token that a machine credential issued. It expires with its credential. */
+async function userOfMachine(ttlSeconds: number) {
+  const bureauId = await makeBureau();
+  const { credential, credentialId } = await world.gateway.machines.create({
+    scopes: ['tokens.issue'],
+    bureauId,
+    ttlSeconds,
+  });
+  const issued = await world
+    .as(credential)
+    .accounts.issueToken({ bureau_id: bureauId, external_id: 'customer' });
+  const user = { userId: issued.user_id, userToken: issued.user_token, tokenId: issued.token_id };
+  await fillAllotment(user);
+  return { ...user, credentialId };
+}
+
+async function accountHeld(userId: string): Promise<bigint> {
+  const [row] = await world.sql<{ held: bigint }[]>`
+    select held from gateway.credits_accounts where account_id = ${userId}`;
+  return row?.held ?? 0n;
+}
+
+// The promise is one second; the bound leaves room for a busy machine, and is below
+// the give-back of unused credits.
+const maximumMs = 4_000;
 
 describe('idle credits come back within a second', () => {
   test.each([
@@ -79,8 +119,24 @@ describe('idle credits come back within a second', () => {
       const user = await userWithIdleCredits();
       await end(user);
       const ms = await until(async () => (await heldFor(user.tokenId)) === 0n, 'the credits are given back');
-      // The promise is one second; the bound leaves room for a busy machine, and is below the give-back of unused credits.
-      expect(ms).toBeLessThan(4_000);
+      expect(ms).toBeLessThan(maximumMs);
     },
   );
+
+  test('from a token whose machine credential was revoked', async () => {
+    const { userId, tokenId, credentialId } = await userOfMachine(600);
+    await world.gateway.machines.revoke(credentialId);
+    const ms = await until(async () => (await heldFor(tokenId)) === 0n, 'the credits are given back');
+    expect(ms).toBeLessThan(maximumMs);
+    expect(await accountHeld(userId)).toBe(0n);
+  });
+
+  test('from a token whose machine credential has expired', async () => {
+    const { userId, userToken, tokenId } = await userOfMachine(5);
+    // Used until its end, so that the credits are not given back for want of calls.
+    await until(async () => (await chat(userToken)) === 401, 'the token has expired');
+    const ms = await until(async () => (await heldFor(tokenId)) === 0n, 'the credits are given back');
+    expect(ms).toBeLessThan(maximumMs);
+    expect(await accountHeld(userId)).toBe(0n);
+  });
 });

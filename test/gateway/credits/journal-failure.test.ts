@@ -1,4 +1,4 @@
-// A disk that takes no charge: paid calls are refused, and taken again when it works.
+// A disk that fails: paid calls are refused until it works again.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -39,7 +39,7 @@ async function call({ ledger }: Credits, userId: string): Promise<bigint> {
   return (await reservation.settle(20n, facts())).charged;
 }
 
-test('a call that is running is charged in the database when the disk fails', async () => {
+test('charges a running call in the database when the disk fails', async () => {
   const { credits, errors } = failingReplica();
   const userId = await world.user(500n);
   const reservation = await credits.ledger.reserve(callOf(userId), 20n);
@@ -50,7 +50,7 @@ test('a call that is running is charged in the database when the disk fails', as
   expect(await world.account(userId)).toMatchObject({ posted: 480n });
 });
 
-test('paid calls and readiness are 503 until the disk works', async () => {
+test('answers 503 for paid calls and readiness until the disk works', async () => {
   const { credits, errors, clock } = failingReplica();
   const userId = await world.user(500n);
   await call(credits, userId);

@@ -1,4 +1,5 @@
-// Journals of a ledger from before a restore: put aside by the next gateway, and applied once by an operator.
+// Journals of a ledger from before a restore: the next gateway puts them aside, and an operator
+// applies them once.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
   journalDirectory,
@@ -17,7 +18,7 @@ afterAll(() => world?.close());
 
 const formerGeneration = '00000000-0000-4000-8000-000000000000';
 
-/** A journal of a process that is gone. */
+/** Leaves the journal of a process that has ended. */
 async function leaveJournal(
   generation: string,
   userId: string,
@@ -42,7 +43,7 @@ async function posted(userId: string): Promise<bigint> {
   return (await world.account(userId)).posted;
 }
 
-test('a journal of another generation is charged where an operator applies it, once a call', async () => {
+test('applies a journal of another generation once', async () => {
   const userId = await world.user(500n);
   const generation = await sqlAllotmentStore(world.place.database).generation();
   await leaveJournal(generation, userId, { use_a: 20n, use_b: 30n });
@@ -51,7 +52,7 @@ test('a journal of another generation is charged where an operator applies it, o
   expect(await posted(userId)).toBe(450n);
   const [aside] = await listAside(world.chargesPath);
   expect(aside).toMatchObject({ reason: 'other_generation', generation: formerGeneration, charges: 2 });
-  await restoreFromAside(world.chargesPath, aside?.name ?? '', { generation });
+  await restoreFromAside(world.chargesPath, aside?.name ?? '', { generation, usageDays: 400 });
   await world.replica().start();
   expect(await posted(userId)).toBe(410n);
   expect(await listAside(world.chargesPath)).toEqual([]);

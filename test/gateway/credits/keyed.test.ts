@@ -1,4 +1,5 @@
-// Paid calls under an Idempotency-Key whose gateway loses the database or its life: one key, one charge.
+// Paid calls with an Idempotency-Key whose gateway dies or loses the database: one key leads to one
+// charge.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { creditsStore, type Credits, type CreditsStore } from '../../../src/gateway/credits/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -57,7 +58,7 @@ function keyed(signal = new AbortController().signal): IdempotentCall {
   };
 }
 
-/** A call of 30 credits; `before` runs between its hold and its end. */
+/** A call of 30 credits; `before` runs between its hold and its settlement. */
 function paid(
   call: IdempotentCall,
   { before = async () => {}, by = credits, answer = { text: 'hi' } as unknown } = {},
@@ -81,7 +82,7 @@ const posted = async () => (await world.account(userId)).posted;
 const replayed = { status: 200, body: { text: 'hi' }, headers: { 'idempotent-replayed': 'true' } };
 
 describe('a key whose call lost the database at its end', () => {
-  test('is in use until the journal is settled, then answers as the first', async () => {
+  test('is in use until the journal is applied, then replays the answer', async () => {
     expect(await paid(keyed(), { before: loseDatabase })).toMatchObject({ body: { text: 'hi' } });
     await expireKeys();
     isAway = false;
@@ -91,7 +92,7 @@ describe('a key whose call lost the database at its end', () => {
     expect(await posted()).toBe(970n);
   });
 
-  test('answers as the first when its hold was recovered before the journal came', async () => {
+  test('replays the answer when the hold was resolved before the journal', async () => {
     await paid(keyed(), { before: loseDatabase });
     await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
     await replay();
@@ -99,7 +100,7 @@ describe('a key whose call lost the database at its end', () => {
     expect(await posted()).toBe(970n);
   });
 
-  test('is charged for the second call alone, where that one came between', async () => {
+  test('charges only the second call where one came in between', async () => {
     await paid(keyed(), { before: loseDatabase });
     await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
     await expireKeys();
@@ -113,7 +114,7 @@ describe('a key whose call lost the database at its end', () => {
   });
 });
 
-test('a key is free again when its process died and its hold is recovered', async () => {
+test('a key is free again once the hold of its dead process is resolved', async () => {
   void paid(keyed(), { before: () => new Promise(() => undefined) });
   while ((await world.sql`select 1 from gateway.credits_holds`).length === 0) await new Promise(setImmediate);
   await expireKeys();
@@ -123,7 +124,7 @@ test('a key is free again when its process died and its hold is recovered', asyn
   expect(await posted()).toBe(970n);
 });
 
-test('a settlement that could be written nowhere keeps its key', async () => {
+test('a key stays in use when its settlement could not be written', async () => {
   const journal = {
     prepare: async () => undefined,
     list: async () => [],

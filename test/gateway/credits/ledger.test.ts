@@ -1,5 +1,5 @@
-// The ledger: what is held can be spent once, what is settled is charged once, and no number of calls, replicas or
-// crashes makes a balance say anything else.
+// The ledger: held credits are spent once, settlements charge once, under concurrent calls,
+// replicas and crashes.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Credits, Hold } from '../../../src/gateway/credits/index.ts';
 import type { Tx } from '../../../src/kernel/data/database.ts';
@@ -13,7 +13,7 @@ beforeEach(async () => {
   credits = world.replica();
 });
 afterEach(async () => {
-  // Whatever a case did, the ledger agrees with itself afterwards.
+  // After every test the ledger has to be consistent.
   const { faults: mismatches } = await credits.verify();
   await world.close();
   expect(mismatches).toEqual([]);
@@ -42,7 +42,7 @@ const post = (userId: string, amount: bigint, ref = 'pay_2') =>
     credits.balances.post(tx, { userId, kind: 'payment', ref, credits: amount, reason: 'paid' }),
   );
 
-/** How many of so many holds at once were granted; the others must have been refused for want of credits. */
+/** Counts the granted holds; the others must have failed with insufficient_credits. */
 async function granted(attempts: Promise<Hold>[]): Promise<Hold[]> {
   const results = await Promise.allSettled(attempts);
   const refusals = results.flatMap((result) =>
@@ -53,7 +53,7 @@ async function granted(attempts: Promise<Hold>[]): Promise<Hold[]> {
 }
 
 describe('a hold', () => {
-  test('is granted exactly as often as the balance allows, of 200 at once', async () => {
+  test('is granted exactly as often as the balance allows', async () => {
     const userId = await world.user(500n);
     const holds = await granted(Array.from({ length: 200 }, () => hold(userId, 10n)));
     expect(holds).toHaveLength(50);
@@ -62,7 +62,7 @@ describe('a hold', () => {
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
   });
 
-  test('is granted exactly as often over three replicas at once', async () => {
+  test('is granted exactly as often over three replicas', async () => {
     const userId = await world.user(100n);
     const replicas = [credits, world.replica(), world.replica()];
     const holds = await granted(
@@ -73,7 +73,7 @@ describe('a hold', () => {
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
   });
 
-  test('that is not covered is 402 and says what is affordable', async () => {
+  test('is refused with 402 and the affordable credits', async () => {
     const userId = await world.user(120n);
     await hold(userId, 20n);
     await expect(hold(userId, 101n)).rejects.toMatchObject({
@@ -88,18 +88,18 @@ describe('a hold', () => {
     expect((await hold(userId, 100n)).amount).toBe(100n);
   });
 
-  test('of nothing needs no balance, and is recorded like any other', async () => {
+  test('of zero needs no balance and is recorded', async () => {
     const free = await hold('usr_without_an_account', 0n);
     expect(await free.settle(0n, facts())).toEqual({ charged: 0n });
     expect(await usage()).toEqual([{ credits: 0n, outcome: 'completed', estimated: false }]);
   });
 
-  test('larger than any amount is refused like one that is not covered', async () => {
+  test('above any amount is refused as not covered', async () => {
     const userId = await world.user(5n);
     await expect(hold(userId, 10n ** 30n)).rejects.toMatchObject({ status: 402 });
   });
 
-  test('grows for a dearer fallback as far as there are credits, and stays as it is otherwise', async () => {
+  test('grows for a dearer fallback or stays unchanged', async () => {
     const userId = await world.user(100n);
     const one = await hold(userId, 10n);
     await one.raise(60n);
@@ -117,7 +117,7 @@ describe('a hold', () => {
 });
 
 describe('a settlement', () => {
-  test('charges what the call cost, frees the rest, and writes the usage with it', async () => {
+  test('charges the cost, frees the rest and writes the usage', async () => {
     const userId = await world.user(100n);
     const one = await hold(userId, 80n);
     expect(
@@ -154,17 +154,17 @@ describe('a settlement', () => {
     ]);
   });
 
-  test('comes before the holds that are written down with it, which may have what it sets free', async () => {
+  test('runs before the holds of its batch, which may use its credits', async () => {
     const userId = await world.user(100n);
     const first = await hold(userId, 100n);
-    // Asked for in this order, they go to the database as one batch.
+    // Both requests go to the database in one batch, in this order.
     const [second, { charged }] = await Promise.all([hold(userId, 90n), first.settle(10n, facts())]);
     expect(charged).toBe(10n);
     expect(await world.account(userId)).toEqual({ posted: 90n, held: 90n, owed: 0n });
     await second.settle(90n, facts());
   });
 
-  test('made twice has no effect the second time, whatever it says', async () => {
+  test('has no effect the second time', async () => {
     const userId = await world.user(100n);
     const one = await hold(userId, 50n);
     const [first, second] = await Promise.all([one.settle(30n, facts()), one.settle(50n, facts())]);
@@ -176,7 +176,7 @@ describe('a settlement', () => {
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 0n, owed: 0n });
   });
 
-  test('dearer than its hold takes what is available, and the house bears the rest with an alarm', async () => {
+  test('above its hold takes the available credits and raises an alarm', async () => {
     const userId = await world.user(100n);
     const [one, other] = [await hold(userId, 50n), await hold(userId, 20n)];
     expect(await one.settle(200n, facts())).toEqual({ charged: 80n });
@@ -200,12 +200,12 @@ describe('a settlement', () => {
   test.each([
     ['a negative price', -5n, 0n],
     ['a price beyond all bounds', 10n ** 40n, 100n],
-  ])('of %s stays within what there is', async (_, price, charged) => {
+  ])('of %s stays within the available credits', async (_, price, charged) => {
     const userId = await world.user(100n);
     expect(await (await hold(userId, 60n)).settle(price, facts())).toEqual({ charged });
   });
 
-  test('survives facts that are no counts', async () => {
+  test('accepts facts that are no valid counts', async () => {
     const userId = await world.user(100n);
     const absurd = {
       input: -1,
@@ -220,7 +220,7 @@ describe('a settlement', () => {
     ).toEqual([{ a: 0n, b: 0n, c: 9007199254740991n, d: 2n, e: 0n, f: null, g: 0n }]);
   });
 
-  test('takes what goes with it into its transaction, and fails with it', async () => {
+  test('commits or fails with the work of its transaction', async () => {
     const userId = await world.user(100n);
     const [one, other] = [await hold(userId, 10n), await hold(userId, 10n)];
     const note = (name: string) => async (tx: Tx) =>
@@ -241,7 +241,7 @@ describe('a settlement', () => {
     expect(await one.settle(5n, facts())).toEqual({ charged: 5n });
   });
 
-  test('of a call that nobody pays for is a record without a user', async () => {
+  test('of a free call is a record without a user', async () => {
     await credits.ledger.record(
       {
         requestId: 'req_a',
@@ -260,7 +260,7 @@ describe('a settlement', () => {
     ).toEqual([{ r: 'req_a', u: null, b: null, t: 'adm_a', credits: 0n }]);
   });
 
-  test('of a thousand calls at once adds up to the credit, over several accounts', async () => {
+  test('of a thousand concurrent calls adds up exactly', async () => {
     const users = await Promise.all(Array.from({ length: 7 }, () => world.user(10_000n)));
     await Promise.all(
       Array.from({ length: 1_000 }, async (_, n) => {
@@ -280,7 +280,7 @@ describe('a settlement', () => {
 });
 
 describe("an API key's cap", () => {
-  test('is held to exactly, of 100 calls at once, and counts what they cost', async () => {
+  test('is exact for 100 concurrent calls and counts their cost', async () => {
     const userId = await world.user(1_000n);
     await apiKey(userId, 55n);
     const holds = await granted(Array.from({ length: 100 }, () => hold(userId, 10n, { tokenId: 'tok_key' })));
@@ -295,7 +295,7 @@ describe("an API key's cap", () => {
     expect((await hold(userId, 35n, { tokenId: 'tok_key' })).amount).toBe(35n);
   });
 
-  test('bounds a surprise too', async () => {
+  test('limits a charge above the hold too', async () => {
     const userId = await world.user(1_000n);
     await apiKey(userId, 30n);
     expect(await (await hold(userId, 10n, { tokenId: 'tok_key' })).settle(500n, facts())).toEqual({
@@ -304,7 +304,7 @@ describe("an API key's cap", () => {
     expect(credits.counters()).toMatchObject({ overrunCredits: 470n });
   });
 
-  test('is no limit where it is null, and what was spent is still counted', async () => {
+  test('is unlimited when null, and spending is still counted', async () => {
     const userId = await world.user(100n);
     await apiKey(userId, null);
     await (await hold(userId, 90n, { tokenId: 'tok_key' })).settle(80n, facts());
@@ -314,8 +314,8 @@ describe("an API key's cap", () => {
   });
 });
 
-describe('what is posted and taken back', () => {
-  test('counts once for a kind and a reference, of 20 at once', async () => {
+describe('post and takeBack', () => {
+  test('count once for a kind and a reference, of 20 at once', async () => {
     const userId = await world.user(0n);
     const replicas = [credits, world.replica()];
     const results = await Promise.all(
@@ -337,7 +337,7 @@ describe('what is posted and taken back', () => {
     expect(await world.account(userId)).toEqual({ posted: 40n, held: 0n, owed: 0n });
   });
 
-  test('becomes a debt where it was spent, which blocks new holds until it is paid', async () => {
+  test('create a debt for spent credits, which blocks new holds until paid', async () => {
     const userId = await world.user(100n);
     await (await hold(userId, 70n)).settle(70n, facts());
     expect(await takeBack(userId, 100n)).toEqual({ taken: 30n, owed: 70n });
@@ -352,7 +352,7 @@ describe('what is posted and taken back', () => {
     expect((await hold(userId, 30n)).amount).toBe(30n);
   });
 
-  test('leaves a running call its hold, and takes what the call sets free', async () => {
+  test('leave a running call its hold and take what it frees', async () => {
     const userId = await world.user(100n);
     const one = await hold(userId, 80n);
     expect(await takeBack(userId, 60n)).toEqual({ taken: 20n, owed: 40n });
@@ -361,7 +361,7 @@ describe('what is posted and taken back', () => {
     expect(await world.account(userId)).toEqual({ posted: 10n, held: 0n, owed: 0n });
   });
 
-  test('is all or nothing where it must be', async () => {
+  test('take all or nothing where required', async () => {
     const userId = await world.user(100n);
     await hold(userId, 30n);
     const deduct = (amount: bigint, ref: string) =>
@@ -383,14 +383,14 @@ describe('what is posted and taken back', () => {
     expect(await world.account(userId)).toEqual({ posted: 30n, held: 30n, owed: 0n });
   });
 
-  test('needs a user', async () => {
+  test('need a user', async () => {
     await expect(post('usr_nobody', 5n)).rejects.toMatchObject({ status: 404, code: 'user_not_found' });
     await expect(takeBack('usr_nobody', 5n)).rejects.toMatchObject({ status: 404 });
   });
 });
 
-describe('the entries', () => {
-  test('add up to nothing in each transaction, or the transaction is refused', async () => {
+describe('the journal entries', () => {
+  test('of a transaction add up to zero, or it is refused', async () => {
     const userId = await world.user(100n);
     await expect(
       world.place.database.tx(async (tx) => {
@@ -402,7 +402,7 @@ describe('the entries', () => {
     ).rejects.toMatchObject({ code: '23514' });
   });
 
-  test('can be neither changed nor removed', async () => {
+  test('cannot be changed or removed', async () => {
     await world.user(100n);
     for (const statement of [
       'update gateway.credits_entries set amount = amount + 1',
@@ -416,7 +416,7 @@ describe('the entries', () => {
     }
   });
 
-  test('leave no way below zero, whoever writes', async () => {
+  test('never make a balance negative', async () => {
     const userId = await world.user(100n);
     await expect(
       world.sql`update gateway.credits_accounts set held = 101 where account_id = ${userId}`,

@@ -1,4 +1,5 @@
-// What gateways say of their allotments while charges are under way: late, in another order, or at once by request of a reader.
+// Reports of gateways about their allotments while charges are being applied: late, out of order,
+// or on request of a reader.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { endAllotments } from '../../../src/gateway/credits/allotments/leases.ts';
 import { askAllReports, type Credits } from '../../../src/gateway/credits/index.ts';
@@ -17,7 +18,7 @@ describe('the row of an allotment', () => {
     const userId = await world.user(500n);
     const { allotmentId } = await world.allot(userId, 500n);
     await world.charge([{ call: callOf(userId), allotmentId, credits: 100n, covered: 100n }]);
-    // The holder did not know of it: it kept 100 for the charge and 30 for a call.
+    // The holder had not seen the charge: it kept 100 for it and 30 for a call.
     const [row] = await world.store.giveBack([
       { allotmentId, version: 1, amount: 130n, charged: 0n, end: false },
     ]);

@@ -1,4 +1,5 @@
-// Reservations and charges when the database loses answers or goes away, when a clock jumps, and after the process.
+// Reservations and charges when the database loses answers or is unreachable, when a clock jumps,
+// and after the end of the process.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { sqlAllotmentStore, type Credits, type CreditsOptions } from '../../../src/gateway/credits/index.ts';
 import type { AllotmentStore } from '../../../src/gateway/credits/allotments/store.ts';

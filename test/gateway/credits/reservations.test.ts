@@ -1,5 +1,5 @@
-// Reservations on allotments with the real database and the real journal: exact over parallel calls, keys and gateways, and
-// without a statement while an allotment suffices.
+// Reservations on allotments with the real database and the real journal: exact over
+// parallel calls, keys and gateways, and without a statement while an allotment suffices.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sqlAllotmentStore, type Credits, type Reservation } from '../../../src/gateway/credits/index.ts';
 import type { AllotmentStore } from '../../../src/gateway/credits/allotments/store.ts';

@@ -1,4 +1,5 @@
-// `db restore` under a running gateway: calls are refused with 503 while the tables are away, then go on in the restored ledger.
+// `db restore` under a running gateway: calls are refused with 503 while the tables
+// are away, then go on in the restored ledger.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startNewGeneration, type Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';

@@ -1,6 +1,6 @@
-// The model of the allotment store, against which the simulation runs the ledger, and the real statements get the same random
-// operations. After each one the answers and all rows are compared, so that what the simulation proves holds for the
-// statements too. `npm test` runs 300 operations, `npm run test:long` 10,000.
+// The model of the allotment store, against which the simulation runs the ledger, and the real statements get
+// the same random operations. After each one the answers and all rows are compared, so that what the
+// simulation proves holds for the statements too. `npm test` runs 300 operations, `npm run test:long` 10,000.
 import { expect } from 'vitest';
 import { sqlAllotmentStore } from '../../../src/gateway/credits/allotments/sql-store.ts';
 import type {
@@ -41,7 +41,10 @@ interface Pair {
   advance(ms: number): Promise<void>;
 }
 
-/** Runs so many random operations on a model and a database of their own. Set EQUIVALENCE_SEED to repeat a failure. */
+/**
+ * Runs so many random operations on a model and a database of their own. Set
+ * EQUIVALENCE_SEED to repeat a failure.
+ */
 export async function compareStores(operations: number): Promise<void> {
   const place = await testDatabase();
   const seed = Number(process.env['EQUIVALENCE_SEED'] ?? Date.now() % 1_000_000);
@@ -150,6 +153,7 @@ const kinds: readonly Kind[] = [
   hold,
   settleHold,
   read,
+  balance,
   wait,
 ];
 
@@ -430,6 +434,15 @@ async function read({ model, store, random }: Pair): Promise<[unknown, unknown]>
   return [
     model.read(ids).toSorted((a, b) => (a.allotmentId < b.allotmentId ? -1 : 1)),
     await store.read(ids),
+  ];
+}
+
+async function balance({ model, credits, random }: Pair): Promise<[unknown, unknown]> {
+  const userId = random.pick(users);
+  const account = await credits.findAccount(userId);
+  return [
+    model.balance(userId),
+    account === null ? null : { posted: account.posted, held: account.held, owed: account.owed },
   ];
 }
 

@@ -1,5 +1,5 @@
-// The reconciliation: a ledger that was worked with agrees with itself, and one row that was altered by force is found
-// and named, by the function, by the hourly round and by the command.
+// `verify`: a used ledger is consistent, and each row altered by force is found by the function,
+// the hourly round and the command.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { runInProcess } from '../../cli/in-process.ts';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
@@ -29,7 +29,7 @@ const forceStatement = (statement: string) =>
 const charge = `(select tx_id from gateway.credits_txs where kind = 'charge' and ref = '$HOLD')`;
 
 describe('verify', () => {
-  test('agrees with what was worked with, open holds included, and counts it', async () => {
+  test('passes a used ledger with open holds, and counts its rows', async () => {
     expect(await credits.verify()).toEqual({
       ok: true,
       transactions: 4,
@@ -43,7 +43,7 @@ describe('verify', () => {
     });
   });
 
-  test('goes through more rows than one chunk has', async () => {
+  test('reads more rows than one chunk has', async () => {
     const users = 20;
     const ids = await Promise.all(Array.from({ length: users }, () => world.user(100n)));
     await Promise.all(
@@ -135,7 +135,7 @@ describe('verify', () => {
     expect(await verifyRows()).toEqual(expected.map(fill).sort());
   });
 
-  test('does not miss what retention has dropped', async () => {
+  test('accepts rows that retention has dropped', async () => {
     await world.sql`update gateway.credits_holds set resolved_at = resolved_at - interval '401 days' where state <> 'held'`;
     await world.sql`update gateway.usage_records set created_at = created_at - interval '401 days'`;
     await force(world.sql, `update gateway.credits_txs set created_at = created_at - interval '401 days'`);
@@ -169,14 +169,14 @@ describe('verify', () => {
 describe('townhall ledger verify', () => {
   async function run(...args: string[]): Promise<{ code: number; out: string[]; complaints: string[] }> {
     const { options } = world.place;
-    // The embedded engine has one process; the command opens the folder when it was closed here.
+    // The embedded engine has one process; the command can open the folder once it is closed here.
     if ('path' in options) await world.place.database.close();
     const env = 'url' in options ? { DATABASE_URL: options.url } : { DATABASE_PATH: options.path };
     const { code, output, errors } = await runInProcess(['ledger', 'verify', ...args], env);
     return { code, out: output, complaints: errors };
   }
 
-  test('exits 0 on a ledger that agrees', async () => {
+  test('exits with 0 for a consistent ledger', async () => {
     expect(await run()).toEqual({
       code: 0,
       out: [
@@ -186,14 +186,14 @@ describe('townhall ledger verify', () => {
     });
   });
 
-  test('exits 1 and names the row that was tampered with', async () => {
+  test('exits with 1 and names the altered row', async () => {
     await forceStatement(`update gateway.credits_accounts set posted = posted + 7`);
     const { code, complaints } = await run();
     expect(code).toBe(1);
     expect(complaints[1]).toBe(`Account ${userId} has 827 posted, and its entries come to 820.`);
   });
 
-  test('says the same as JSON', async () => {
+  test('prints the same as JSON', async () => {
     await forceStatement(`update gateway.credits_accounts set posted = posted + 7`);
     const { code, out } = await run('--json');
     expect(code).toBe(1);

@@ -1,4 +1,4 @@
-// A ledger of its own for a test: a database, a journal, users with credits, and as many replicas as are asked for.
+// A ledger for a test: a database, a journal, users with credits, and any number of replicas.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,13 +30,13 @@ export interface LedgerWorld {
   logLines: string[];
   /** Another replica on the same database; it is not started. */
   replica(more?: Partial<CreditsOptions>): Credits;
-  /** A user with so many credits. */
+  /** A user with these credits. */
   user(credits: bigint): Promise<string>;
   account(userId: string): Promise<{ posted: bigint; held: bigint; owed: bigint }>;
   close(): Promise<void>;
 }
 
-/** Nothing happens by itself while a test looks. */
+/** Intervals so long that no background work runs during a test. */
 export const stillTimes: LedgerTimes = {
   leaseMs: 45_000,
   renewEveryMs: 3_600_000,
@@ -65,7 +65,7 @@ export async function startLedger(): Promise<LedgerWorld> {
       allotmentStore: sqlAllotmentStore(place.database),
       journal: settlementJournal(journalPath),
       journals: journalDirectory({ path: chargesPath, log }),
-      users: { findUser: async () => ({ state: 'active' }) },
+      users: { findUser: async () => ({ state: 'active' }), endedTokens: async () => [] },
       audit: { record: async () => undefined },
       log,
       clock: systemClock,
@@ -138,7 +138,7 @@ export function facts(more: Partial<UsageFacts> = {}): UsageFacts {
   };
 }
 
-/** What only somebody with the rights of the tables' owner can do. */
+/** Changes rows with the rights of the tables' owner, past the triggers. */
 export async function force(sql: Sql, statement: string): Promise<void> {
   const tables = ['credits_txs', 'credits_entries'];
   for (const table of tables) await sql.unsafe(`alter table gateway.${table} disable trigger user`);

@@ -1,4 +1,4 @@
-// What a `.env` text is read as, and that it goes in whole or not at all.
+// Parsing of a `.env` text, and that an import writes all of it or nothing.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseDotenv } from '../../../src/gateway/env/dotenv.ts';
 import { refusal, startEnvWorld, type EnvWorld } from './world.ts';
@@ -8,8 +8,8 @@ const read = (text: string) => {
   return errors.length > 0 ? errors : Object.fromEntries(entries.map(({ key, value }) => [key, value]));
 };
 
-describe('a .env text', () => {
-  // The values are those that the package dotenv gives for the same texts.
+describe('parseDotenv', () => {
+  // The expected values are those of the package dotenv.
   test.each<[string, Record<string, string>]>([
     ['A=1', { A: '1' }],
     ['export A=1', { A: '1' }],
@@ -29,7 +29,7 @@ describe('a .env text', () => {
     ['A=1\nA=2', { A: '2' }],
     ["A=it's", { A: "it's" }],
     ['', {}],
-  ])('%j is read as dotenv does', (text, expected) => {
+  ])('reads %j like dotenv', (text, expected) => {
     expect(read(text)).toEqual(expected);
   });
 
@@ -39,11 +39,11 @@ describe('a .env text', () => {
     ['A="x"y', 1, 'after its closing quote'],
     ['=x', 1, 'KEY=value'],
     ['export', 1, 'KEY=value'],
-  ])('%j is refused with the line', (text, line, message) => {
+  ])('refuses %j with the line', (text, line, message) => {
     expect(read(text)).toEqual([{ line, message: expect.stringContaining(message) }]);
   });
 
-  test('of 256 KiB of anything is read in no time', () => {
+  test('reads 256 KiB of any text in linear time', () => {
     for (const piece of ['"', "'\\", 'A="', ' ', 'export ', 'A=`\\`', '\n', 'A="\\"']) {
       const text = piece.repeat(Math.floor((256 * 1024) / piece.length));
       const startedMs = performance.now();
@@ -81,7 +81,7 @@ describe('env.importVariables', () => {
     ['a masked value', 'NEW=1\nMASKED=••••1234', 'line 2'],
     ['a value that is too long', `NEW=1\nLONG=${'x'.repeat(32 * 1024 + 1)}`, 'line 2'],
     ['a start-up key', 'NEW=1\nDATABASE_URL=postgres://x', 'line 2'],
-  ])('writes nothing when there is %s', async (_what, content, where) => {
+  ])('writes nothing for %s', async (_what, content, where) => {
     const answer = await refusal(importing(content));
     expect(answer).toMatchObject({ status: 400, param: 'content' });
     expect(answer.details[0]?.message).toContain(where);
@@ -89,7 +89,7 @@ describe('env.importVariables', () => {
     expect(await keys()).not.toContain('NEW');
   });
 
-  test('takes 500 keys and not one more', async () => {
+  test('accepts 500 keys and not one more', async () => {
     const many = (count: number) =>
       Array.from({ length: count }, (_, index) => `MANY_${index}=${index}`).join('\n');
     expect(await refusal(importing(many(501)))).toMatchObject({ status: 400 });
@@ -97,7 +97,7 @@ describe('env.importVariables', () => {
     await expect(importing(many(500))).resolves.toMatchObject({ imported: 500 });
   });
 
-  test('takes 256 KiB of text and no more', async () => {
+  test('accepts 256 KiB of text and no more', async () => {
     const padded = (bytes: number) => `# ${'x'.repeat(bytes - 7)}\nP=1\n`.slice(-bytes);
     await expect(importing(padded(256 * 1024))).resolves.toMatchObject({ imported: 1 });
     expect(await refusal(importing(padded(256 * 1024 + 1)))).toMatchObject({

@@ -16,7 +16,7 @@ test(
     const text = await readFile(file, 'utf8');
     expect(text).toMatch(/^[A-Za-z0-9+/]{43}=\n$/);
     expect((await stat(file)).mode & 0o777).toBe(0o600);
-    expect(logged).toContain('made a master key');
+    expect(logged).toContain('created a master key');
     expect(logged).not.toContain(text.trim());
     await startAndStop(place, {});
     expect(await readFile(file, 'utf8')).toBe(text);

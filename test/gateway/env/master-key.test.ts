@@ -1,4 +1,5 @@
-// A server without the right master key does not start and changes nothing, and a tampered value never opens.
+// A server with a wrong master key does not start and changes nothing; a tampered value never
+// opens.
 import { createHash } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,7 +11,7 @@ import { makeDatabase, silentLog, type DatabasePlace } from '../../support/datab
 import { startAndStop as start } from './start-and-stop.ts';
 import { refusal, startEnvWorld, tableNames, until } from './world.ts';
 
-// Several gateways are started one after the other, on a machine that is busy with other tests.
+// Starts several gateways one after the other on a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
 const secret = 'CANARY-77aa-sealed-value';
@@ -117,7 +118,7 @@ describe('a tampered value', () => {
       for (const key of ['ACME_API_KEY', 'OTHER_KEY', 'THIRD_KEY', 'FOURTH_KEY'])
         await world.admin.env.upsertVariable({ key, value: `${secret}-${key}` });
       await world.gateway.database.tx(async (tx) => {
-        // One character of one value changes, and two values swap their rows.
+        // Changes one character of one value and swaps two other values.
         await tx`update gateway.env_variables set sealed = overlay(sealed placing (case when substr(sealed, 90, 1) = 'A' then 'B' else 'A' end) from 90 for 1) where key = 'OTHER_KEY'`;
         await tx`
           update gateway.env_variables as v set sealed = o.sealed

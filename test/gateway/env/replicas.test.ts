@@ -1,4 +1,5 @@
-// Two gateways on one PostgreSQL: what one is told, the other uses, also when the database was away meanwhile.
+// Two gateways on one PostgreSQL: a value stored through one is used by the other, also after a
+// database outage.
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { modelIds, startEnvWorld, until, type EnvWorld } from './world.ts';
@@ -34,7 +35,7 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
     console.log(
       `a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`,
     );
-    // The promise is one second; a machine that is busy with other tests may be late for some of them.
+    // The promise is one second; a busy machine may be late for some of the nine.
     expect(timesMs.toSorted((a, b) => a - b)[4]).toBeLessThan(2_000);
   });
 

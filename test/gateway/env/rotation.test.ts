@@ -1,10 +1,10 @@
-// A new master key while everything serves: no read fails, and in the end the old key is good for nothing.
+// Rotation of the master key under load: no read fails, and afterwards the old key opens nothing.
 import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest';
 import { newMasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { refusal, startEnvWorld, until, type EnvWorld } from './world.ts';
 
-// Several gateways are started one after the other, on a machine that is busy with other tests.
+// Starts several gateways one after the other on a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
 const secret = 'CANARY-rotating-0123';
@@ -41,7 +41,7 @@ const kids = async (world: EnvWorld): Promise<string[]> => {
   return rows.map(({ kid }) => kid);
 };
 
-/** Calls the model until told to stop; gives how often it failed. */
+/** Calls the model until stopped; counts the failures. */
 function hammer(world: EnvWorld): { stop(): Promise<{ calls: number; failures: unknown[] }> } {
   const failures: unknown[] = [];
   let calls = 0;
@@ -76,7 +76,7 @@ describe('townhall env rewrap', () => {
 
     const world = await start(both);
     expect(world.logLines.join('')).toContain('townhall env rewrap');
-    // Until then values are written under the key that every server has.
+    // Until then, values are written under the key that every server has.
     await world.admin.env.upsertVariable({ key: 'WRITTEN_BEFORE', value: secret });
     expect(await kids(world)).toEqual(oldKids);
 
@@ -104,7 +104,7 @@ describe('townhall env rewrap', () => {
     expect(after.keysSent()).toEqual([secret]);
   });
 
-  test('names a value that cannot be decrypted without a change', async () => {
+  test('names a value that cannot be decrypted and changes nothing', async () => {
     const before = await start({ TOWNHALL_MASTER_KEY: oldKey });
     await before.admin.env.importVariables({ content: `GOOD=${secret}\nBROKEN=${secret}` });
     await before.sql`update gateway.env_variables set version = version + 1000 where key = 'BROKEN'`;
@@ -121,30 +121,27 @@ describe('townhall env rewrap', () => {
     await expect(world.gateway.rewrapEnv()).resolves.toMatchObject({ rewrapped: 1 });
   });
 
-  test.runIf(isPostgres)(
-    'is no trouble for another gateway on the same database, whichever of its keys is first',
-    async () => {
-      const one = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
-      const other = await start(both);
-      await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
-      await until(
-        async () => (await other.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
-        'the other gateway has the key',
-      );
-      const loads = [hammer(one), hammer(other)];
-      const { kid } = await other.gateway.rewrapEnv();
-      await one.admin.env.upsertVariable({ key: 'LATER', value: secret });
-      await until(
-        async () => (await other.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
-        'the other gateway has the later one',
-      );
-      for (const load of loads) expect((await load.stop()).failures).toEqual([]);
-      expect(await kids(other)).toEqual([kid]);
-    },
-  );
+  test.runIf(isPostgres)('does not disturb another gateway, whichever key is its first', async () => {
+    const one = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
+    const other = await start(both);
+    await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
+    await until(
+      async () => (await other.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
+      'the other gateway has the key',
+    );
+    const loads = [hammer(one), hammer(other)];
+    const { kid } = await other.gateway.rewrapEnv();
+    await one.admin.env.upsertVariable({ key: 'LATER', value: secret });
+    await until(
+      async () => (await other.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
+      'the other gateway has the later one',
+    );
+    for (const load of loads) expect((await load.stop()).failures).toEqual([]);
+    expect(await kids(other)).toEqual([kid]);
+  });
 
   test.runIf(isPostgres)(
-    'leaves a gateway that has only the old key unable to write, and it says so',
+    'leaves a gateway with only the old key unable to write, with an error',
     async () => {
       const behind = await start({ TOWNHALL_MASTER_KEY: oldKey });
       const ahead = await start(both);

@@ -1,4 +1,4 @@
-// What was stored is nowhere in the clear: not in the database, not in the log, in no encoding.
+// Stored values appear in clear neither in the database nor in the log, in any encoding.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { formsOf, refusal, startEnvWorld, type EnvWorld } from './world.ts';
 
@@ -22,21 +22,21 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-test('the values were really stored and used', () => {
+test('the values are stored and used', () => {
   expect(world.keysSent()).toEqual([canaries[0]]);
 });
 
-test('no table holds one in any encoding', async () => {
+test('no table contains one in any encoding', async () => {
   const dump = await world.dump();
   expect(dump).toContain('ACME_API_KEY');
   expect(dump).toContain('fp_');
   for (const canary of canaries)
     for (const form of formsOf(canary)) expect(dump.includes(form), form).toBe(false);
-  // Nor the master key under which they are.
+  // Nor the master key that encrypts them.
   expect(dump).not.toContain(Buffer.alloc(32, 'test key ').toString('base64'));
 });
 
-test('no line of the log holds one at debug level', () => {
+test('no line of the log contains one at debug level', () => {
   const log = world.logLines.join('');
   expect(log).toContain('env.upsertVariable');
   for (const canary of canaries) {

@@ -1,4 +1,4 @@
-// The values in memory: what happens to them while the database is away, and how long they stay hidden.
+// The values in memory during a database outage, and how long they stay redacted.
 import { describe, expect, test } from 'vitest';
 import { createSnapshot } from '../../../src/gateway/env/snapshot.ts';
 import { variablesTable, type StoredVariable } from '../../../src/gateway/env/store.ts';
@@ -26,7 +26,7 @@ function row(key: string, value: string): StoredVariable {
 }
 
 function setting() {
-  // The database's part: what is in it, and whether it answers.
+  // The scripted database: its rows, and whether it answers.
   const database = { rows: [] as StoredVariable[], isAway: false, loads: 0 };
   const redactor = createRedactor();
   const snapshot = createSnapshot({
@@ -86,7 +86,7 @@ describe('the environment in memory', () => {
     await snapshot.close();
   });
 
-  test('does not replace an unreadable value by the process’s', async () => {
+  test('does not replace an unreadable value by that of the process', async () => {
     const { database, snapshot } = setting();
     database.rows = [{ ...row('BOTH', 'stored'), version: 999_999 }];
     await snapshot.refresh();

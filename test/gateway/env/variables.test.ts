@@ -1,4 +1,4 @@
-// Writing, listing and removing variables, and what a change does to the models.
+// Write, list and remove variables, and the effect of a change on models.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { modelIds, refusal, startEnvWorld, until, type EnvWorld } from './world.ts';
 
@@ -63,7 +63,7 @@ describe('env.upsertVariable', () => {
     expect(await variable('OTHER')).toBeUndefined();
   });
 
-  test('takes the address of the City, which is read when it is used', async () => {
+  test('accepts the address of the City, which is read at each use', async () => {
     const answer = await world.admin.env.upsertVariable({
       key: 'TOWNHALL_CITY_BASE_URL',
       value: 'https://city.example',
@@ -140,7 +140,7 @@ describe('env.listVariables', () => {
     expect(await auditRows('env.revealVariables')).toHaveLength(before + 1);
   });
 
-  test('shows of the process only what is declared', async () => {
+  test('shows only declared variables of the process', async () => {
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.map(({ key }) => key)).not.toContain('ACME_REGION');
     expect(items.map(({ key }) => key)).not.toContain('TOWNHALL_MASTER_KEY');
@@ -222,8 +222,8 @@ describe('a value of the process', () => {
   });
 });
 
-describe('who may', () => {
-  test('use these routes is an administrator alone', async () => {
+describe('access', () => {
+  test('is for administrators only', async () => {
     const routes: [string, string][] = [
       ['GET', 'list'],
       ['GET', 'catalog'],

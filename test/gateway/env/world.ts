@@ -1,5 +1,5 @@
-// A whole gateway with a scripted provider whose key is not there yet: the place where a change of the
-// environment can be seen from outside.
+// A whole gateway with a scripted provider whose key is not set yet, so that a change of the
+// environment is visible from outside.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { startProvider, type ScriptedProvider } from '../../support/provider.ts'
 
 export interface EnvWorld extends GatewayWorld {
   provider: ScriptedProvider;
-  /** What the provider was sent as its key, call by call. */
+  /** The keys that the provider received, by call. */
   keysSent(): (string | undefined)[];
   /** All text of all tables, binary columns in several encodings. */
   dump(): Promise<string>;
@@ -52,7 +52,7 @@ function closing(world: GatewayWorld, further: () => Promise<void>): () => Promi
 export const modelIds = async (world: GatewayWorld): Promise<string[]> =>
   (await world.user.ai.listModels()).items.map(({ id }) => id);
 
-/** What a refused call said. */
+/** The error of a refused call. */
 export async function refusal(call: Promise<unknown>): Promise<{
   status: number;
   code: string;
@@ -96,7 +96,7 @@ async function dump(world: GatewayWorld): Promise<string> {
   return texts.join('\n');
 }
 
-/** The forms in which a value could lie somewhere. */
+/** The encodings in which a value could be stored somewhere. */
 export function formsOf(value: string): string[] {
   const bytes = Buffer.from(value, 'utf8');
   return [
@@ -108,7 +108,10 @@ export function formsOf(value: string): string[] {
   ];
 }
 
-/** Asks again until it is true; the bound is far above what is promised, because the machine of a test is busy. */
+/**
+ * Polls until the condition is true. The bound is far above the promise, because test machines are
+ * busy.
+ */
 export async function until(
   holds: () => Promise<boolean> | boolean,
   what: string,

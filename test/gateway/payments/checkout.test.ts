@@ -1,4 +1,4 @@
-// Checkouts through both providers, from the page that a person is sent to until the credits are there.
+// Checkouts through both providers, from the payment page to the booked credits.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startPayments, type PaymentsWorld } from './world.ts';
 

@@ -1,4 +1,4 @@
-// The example that buys credits, run as it is shown, beside the provider's double.
+// The example that buys credits, run as shown against the provider's double.
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-test('shows the balance, leads to a checkout and tells when the credits are there', async () => {
+test('prints the balance, the checkout and the booked credits', async () => {
   const { userId, token } = await world.newUser();
   const child = spawn(process.execPath, [example, '10000000'], {
     env: { TOWNHALL_URL: world.url, TOWNHALL_TOKEN: token },

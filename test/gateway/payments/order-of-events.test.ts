@@ -1,5 +1,5 @@
-// Two events of one payment at the same moment: the second waits until the first is committed. Runs on PostgreSQL alone:
-// the embedded engine has one connection, so its transactions are serial without any lock.
+// Two concurrent events of one payment: the second waits for the commit of the first. Runs on
+// PostgreSQL only, since the embedded engine runs transactions one after the other.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
 import { createApplyEvent } from '../../../src/gateway/payments/apply-event.ts';
@@ -36,7 +36,7 @@ function event(
   };
 }
 
-test('takes a refund back that arrives while the payment is being recorded', async () => {
+test('applies a refund that arrives while the payment is recorded', async () => {
   const store = paymentsStore(world.place.database);
   const userId = await world.user(0n);
   await store.tx((tx) =>
@@ -63,7 +63,7 @@ test('takes a refund back that arrives while the payment is being recorded', asy
   const [paymentRecorded, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const blockingStore: PaymentsStore = {
     ...store,
-    // At this point the payment is recorded and has read the events that wait for it, but is not committed.
+    // Here the payment is recorded and has read its parked events, but is not committed.
     async recordPosting(...input) {
       await store.recordPosting(...input);
       paymentRecorded.resolve();

@@ -1,4 +1,4 @@
-// The order of payment, refund and dispute events does not change the result.
+// Payment, refund and dispute events lead to the same result in any order.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Payment } from '@townhall/gateway';
 import type { CreemEvent } from '../../support/creem.ts';
@@ -14,7 +14,7 @@ afterAll(() => world?.close());
 type Method = 'stripe' | 'creem';
 type Step = 'paid' | 'part' | 'refunded' | 'disputed' | 'won' | 'expired' | 'lost';
 
-/** Ten euros or dollars, ten million credits. */
+/** A pending payment of ten euros or dollars, that is ten million credits. */
 async function waiting(method: Method) {
   const person = await world.newUser();
   const payment = await person.client.payments.createCheckout({ method, amount: 1_000 });
@@ -52,7 +52,7 @@ async function end(
 ): Promise<{ payment: Payment; balance: { posted: bigint; owed: bigint } }> {
   const { userId, client, payment, deliver } = await waiting(method);
   for (const what of steps) expect((await deliver(what)).status).toBe(200);
-  // And once more, as providers do.
+  // Deliver them once more, as providers do.
   for (const what of steps) expect(await deliver(what)).toMatchObject({ status: 200 });
   return {
     payment: await client.payments.getPayment({ payment_id: payment.payment_id }),
@@ -190,7 +190,7 @@ describe('a payment whose webhooks are lost', () => {
     ];
     const pageOf = ({ payment }: { payment: Payment }): string =>
       payment.checkout_url?.split('/').at(-1) ?? '';
-    // Making the page's event is what `waiting` did; these were not paid.
+    // `waiting` creates an event that marks the page as paid; these pages were not paid.
     Object.assign(world.stripe.sessions.get(pageOf(expired)) ?? {}, {
       status: 'expired',
       payment_status: 'unpaid',
@@ -212,7 +212,7 @@ describe('a payment whose webhooks are lost', () => {
       { posted: 10_000_000n, owed: 0n },
       { posted: 10_000_000n, owed: 0n },
     ]);
-    // The webhook that comes after all says nothing new, and refunds are still heard.
+    // A late webhook changes nothing, and refunds are still accepted.
     expect(await paid.deliver('paid')).toMatchObject({ status: 200, outcome: 'duplicate' });
     expect(await paid.deliver('part')).toMatchObject({ outcome: 'accepted' });
     expect(await world.poll()).toBe(0);

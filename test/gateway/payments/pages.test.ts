@@ -1,4 +1,4 @@
-// The result pages as bytes: what they say, what they let a browser do, and to whom they say nothing.
+// The HTML of the result pages: their text, their security headers and their access rule.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startPayments, type PaymentsWorld } from './world.ts';
 
@@ -65,7 +65,7 @@ describe('a result page', () => {
     const title = async (address: string) => /<h1>(.*)<\/h1>/.exec((await ask(address)).text)?.[1];
     expect(await title(cancel)).toBe('Nothing was paid');
     await world.deliver('stripe', world.stripe.pay(id));
-    // The buyer went back and paid after all.
+    // The buyer went back and paid later.
     expect(await title(cancel)).toBe('Thank you');
     await world.deliver('stripe', world.stripe.refund(id, 250));
     expect(await title(success)).toBe('A part was refunded');
@@ -97,7 +97,7 @@ describe('a result page', () => {
       const { status, text } = await ask(`/v1/payments/return/success${query}`);
       expect([status, text.includes('There is no such payment')]).toEqual([404, true]);
     }
-    // Providers add members of their own.
+    // Providers append query members of their own.
     expect((await ask(`${success}&checkout_id=ch_1&signature=00`)).status).toBe(200);
     expect(world.logLines.filter((line) => line.includes(ticket))).toEqual([]);
   });

@@ -1,4 +1,4 @@
-// One event in many copies, over as many gateways as one database can have.
+// One event in many copies, over as many gateways as one database can serve.
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { startPayments, type PaymentsWorld } from './world.ts';

@@ -1,4 +1,4 @@
-// The rules without a server: money and credits, facts in any order, and signatures byte for byte.
+// The rules of payments without a server: amounts and credits, facts in any order, and signatures.
 import { createHmac } from 'node:crypto';
 import Stripe from 'stripe';
 import { describe, expect, test } from 'vitest';
@@ -30,7 +30,7 @@ function tariff(currency: string, creditsPerUnit: bigint, more: { pieceAmount?: 
   return result;
 }
 
-describe('a price', () => {
+describe('a tariff', () => {
   test('counts in the smallest unit of each currency', () => {
     expect([
       minorUnits('usd').perUnit,
@@ -46,13 +46,13 @@ describe('a price', () => {
     ]).toEqual(['USD 1,234.56', 'JPY 1,500', 'KWD 1.230', 'EUR 0.05']);
   });
 
-  test('gives for an amount what the rate says, rounded down, with and without a smaller unit', () => {
+  test('converts an amount to credits, rounded down', () => {
     expect(creditsFor(1_000n, tariff('usd', 1_000_000n))).toBe(10_000_000n);
     expect(creditsFor(1_000n, tariff('jpy', 6_500n))).toBe(6_500_000n);
     expect(creditsFor(10n, { creditsPerUnit: 33n, perUnit: 100n })).toBe(3n);
   });
 
-  test('takes for credits the least amount that buys them', () => {
+  test('finds the smallest amount that buys the credits', () => {
     for (const [currency, rate] of [
       ['usd', 1_000_000n],
       ['jpy', 6_543n],
@@ -75,7 +75,7 @@ describe('a price', () => {
     expect(amountError(750n, own)).toContain('multiple of 500');
   });
 
-  test('has bounds, which are whole amounts themselves', () => {
+  test('has bounds that are whole amounts themselves', () => {
     const own = tariff('usd', 1_000_000n);
     expect(
       [
@@ -96,7 +96,7 @@ describe('a price', () => {
     ).toBeNull();
   });
 
-  test('has a default for dollars alone; other currencies need a setting', () => {
+  test('has a default for dollars and needs a setting for others', () => {
     expect([
       parseCreditsPerUnit(undefined, 'usd'),
       parseCreditsPerUnit('', 'usd'),
@@ -113,7 +113,7 @@ describe('a price', () => {
   });
 });
 
-describe('what is known of a payment', () => {
+describe('the state of a payment', () => {
   const at = (minute: number): Date => new Date(Date.UTC(2026, 10, 20, 9, minute));
   const plain: PaymentFacts = {
     amount: 1_000n,
@@ -157,11 +157,11 @@ describe('what is known of a payment', () => {
       7_000_000n,
     ],
     ['paid', { paidAt: at(1), disputes: [{ amount: 1_000n, disputedAt: null, wonAt: at(9) }] }, 10_000_000n],
-  ] as const)('is %s, with its credits', (state, facts, credits) => {
+  ] as const)('is %s with its credits', (state, facts, credits) => {
     expect([stateOf({ ...plain, ...facts }), netCredits({ ...plain, ...facts })]).toEqual([state, credits]);
   });
 
-  test('is won only when every dispute is', () => {
+  test('is won only when every dispute is won', () => {
     const won = { ...dispute, wonAt: at(9) };
     expect(disputeTimes({ disputes: [won, { ...dispute, disputedAt: at(3) }] })).toEqual({
       disputedAt: at(3),
@@ -194,7 +194,7 @@ describe("Stripe's signature", () => {
   ): boolean => verifyStripeSignature(of, header, { secrets, now });
   const v1 = (of: string): string => /v1=(\w+)/.exec(of)?.[1] ?? '';
 
-  test('holds over exactly the bytes that came', () => {
+  test('covers exactly the received bytes', () => {
     expect(holds(header())).toBe(true);
     for (let at = 0; at < body.length; at += 1) {
       const flipped = Buffer.from(body);
@@ -204,7 +204,7 @@ describe("Stripe's signature", () => {
     expect(holds(header(), Buffer.from(JSON.stringify(JSON.parse(body.toString()), null, 1)))).toBe(false);
   });
 
-  test('is good for five minutes, both ways', () => {
+  test('is valid for five minutes in both directions', () => {
     const ages = [300, 301, -300, -301, 3_600, -3_600];
     expect(ages.map((age) => holds(header({ atSeconds: seconds - age })))).toEqual([
       true,
@@ -223,7 +223,7 @@ describe("Stripe's signature", () => {
     expect(holds(other)).toBe(false);
   });
 
-  test('counts in no other scheme and no other shape', () => {
+  test('is refused in another scheme or form', () => {
     const good = v1(header());
     const shapes = [
       undefined,
@@ -239,7 +239,7 @@ describe("Stripe's signature", () => {
       `t=${seconds}.0,v1=${good}`,
       `t=-${seconds},v1=${good}`,
       `t=${seconds},t=${seconds},v1=${good}`,
-      // Two headers arrive as one.
+      // Node joins two headers with a comma.
       `${header()}, ${header()}`,
       `t=${seconds},${Array.from({ length: 17 }, () => `v1=${good}`).join(',')}`,
     ];

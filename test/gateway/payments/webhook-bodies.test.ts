@@ -1,4 +1,4 @@
-// Limits on the body of a webhook: its size and the time that it may take.
+// Limits on a webhook's body: its size and its time.
 import { connect as openSocket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startPayments, type PaymentsWorld } from './world.ts';

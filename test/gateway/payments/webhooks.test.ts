@@ -1,4 +1,4 @@
-// Webhooks of the providers: signatures, repeated events, quarantined events.
+// Webhooks of the providers: signatures, repeated events and quarantined events.
 import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { CreemEvent } from '../../support/creem.ts';
@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-/** A payment that waits, and its page at the provider. */
+/** A pending payment and its page at the provider. */
 async function waiting(method: 'stripe' | 'creem', more: { amount?: number } = {}) {
   const person = await world.newUser();
   const payment = await person.client.payments.createCheckout({ method, amount: more.amount ?? 1_000 });
@@ -171,7 +171,7 @@ describe('an event', () => {
     const { checkout_url: url } = await client.payments.createCheckout({ method: 'creem', amount: 500 });
     const event = gateway.creem.pay(url?.split('/').at(-1) ?? '');
     expect(await gateway.deliver('creem', event)).toMatchObject({ outcome: 'accepted' });
-    // A year passes: for the database, whose times are older by it now, and for the server, which starts anew.
+    // Simulates a year: the stored times move back, and a new server starts.
     await gateway.sql`update gateway.payments_events set received_at = received_at - interval '1 year'`;
     await gateway.close();
     gateway = await startPayments({ beside: world, place });
@@ -264,7 +264,7 @@ describe('an event', () => {
     expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
       { event: event.id, reason },
     ]);
-    // The true one is still good.
+    // The correct event is still accepted.
     expect(await world.deliver(method, world[method].pay(page))).toMatchObject({ outcome: 'accepted' });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
@@ -275,7 +275,7 @@ describe('an event', () => {
       'creem',
       (event) => withObject(event, { order: { ...(event.object['order'] as object), id: 'ord_another' } }),
     ],
-  ])('of the same page at %s under another payment of it is put aside', async (method, bend) => {
+  ])('of the same page at %s under another payment is quarantined', async (method, bend) => {
     const { userId, page } = await waiting(method);
     const paid = world[method].pay(page) as StripeEvent & CreemEvent;
     expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
@@ -462,7 +462,7 @@ describe('the webhook endpoint', () => {
     const own = await startPayments({ beside: world });
     Object.assign(world.creem.product, was);
     try {
-      // The product is asked for when it is first needed.
+      // The product is fetched at its first use.
       Object.assign(world.creem.product, product);
       expect((await own.guest.payments.listMethods()).items.map(({ method }) => method)).toEqual(['stripe']);
       await expect(own.user.payments.createCheckout({ method: 'creem', amount: 500 })).rejects.toMatchObject({
@@ -494,9 +494,9 @@ describe('the webhook endpoint', () => {
     const delivery = world.deliver('stripe', event);
     await expect(delivery).resolves.toMatchObject({ status: 503, outcome: undefined });
     gate.resolve();
-    // Who holds a lock for too long is cut off.
+    // The database aborts a transaction that holds a lock for too long.
     await holding.catch(() => undefined);
-    // What came too late for the first delivery may be done by now; either way it is done once.
+    // The first delivery may have completed late; either way the event counts once.
     expect((await world.deliver('stripe', event)).status).toBe(200);
     await expect.poll(() => world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
     expect(await world.postings(userId)).toBe(1);

@@ -1,4 +1,4 @@
-// A gateway with both payment providers' doubles beside it, and the few moves that tests of payments make.
+// A gateway with doubles of both payment providers, and the common steps of payment tests.
 import { vi } from 'vitest';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
 import { startCreem, type CreemDouble, type CreemEvent } from '../../support/creem.ts';
@@ -23,26 +23,29 @@ export interface PaymentsWorld extends GatewayWorld {
     headers: Record<string, string | string[]>,
     to?: string,
   ): Promise<Answer>;
-  /** A user with nothing, of the Bureau `local`. */
+  /** A user without credits in the Bureau `local`. */
   newUser(): Promise<{ userId: string; client: GatewayWorld['user']; token: string }>;
-  /** What is there, and what is owed. */
+  /** The posted credits and the debt. */
   balance(userId: string): Promise<{ posted: bigint; owed: bigint }>;
-  /** Spends credits, as a call does. */
+  /** Spends credits as a call does. */
   spend(userId: string, credits: bigint): Promise<void>;
-  /** How many times the ledger was told of a payment. */
+  /** The number of times that a payment was posted to the ledger. */
   postings(userId: string): Promise<number>;
-  /** The ledger's entries add up to nothing. */
+  /** The sum of all ledger entries, which has to be 0. */
   ledgerSum(): Promise<bigint>;
   quarantined(): Promise<{ event: string; reason: string }[]>;
-  /** Has the gateway ask the providers about payments that wait; says how many had news. */
+  /** Polls the providers for pending payments; returns the number of changed ones. */
   poll(): Promise<number>;
 }
 
 export interface PaymentsWorldOptions extends GatewayWorldOptions {
-  /** Doubles that another gateway uses too. */
+  /** Doubles shared with another gateway. */
   beside?: { stripe: StripeDouble; creem: CreemDouble };
   place?: DatabasePlace;
-  /** Result pages are where the gateway listens, so that a browser can open them; of the embedded engine alone. */
+  /**
+   * Result pages use the gateway's own address, so that a browser can open them; embedded engine
+   * only.
+   */
   hasOwnAddress?: boolean;
 }
 
@@ -136,10 +139,10 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
   }) as PaymentsWorld;
 }
 
-/** By the clock on the wall the gateway asks the providers every ten minutes; here it asks when a test says so. */
+/** The gateway polls the providers every ten minutes; here only a test does. */
 async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
-  // It is written at the end of the queue's start, which runs in the background.
-  // `expect.poll` is for tests alone, and worlds are made before them.
+  // The schedule is written at the end of the queue's start, which runs in the background.
+  // `expect.poll` works only within tests, and worlds are created before them.
   await vi.waitFor(
     async () => {
       const removed = await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
@@ -149,7 +152,7 @@ async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
   );
 }
 
-/** The world's own members, those that are looked up included. */
+/** The world's own members, including accessors. */
 function describeWorld(world: GatewayWorld): object {
   return { ...world, admin: world.admin, adminToken: world.adminToken };
 }

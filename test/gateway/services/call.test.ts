@@ -1,4 +1,4 @@
-// The generic call: an action of a service that the project brings, and everything that can go wrong with it.
+// Calls of a project's own service, and their errors.
 import { GatewayError } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ActionError, defineService, type ActionCall } from '../../../src/index.ts';
@@ -290,7 +290,7 @@ describe('services.callAction', () => {
     '/v1/ai/text/',
     '/v1/ai/models/x',
     '/v1/env/list/',
-  ])('never takes what the contract owns: %s', async (path) => {
+  ])('never takes paths of the contract: %s', async (path) => {
     const answer = await fetch(`${world.url}${path}`, {
       method: 'GET',
       headers: { authorization: `Bearer ${world.userToken}` },

@@ -1,4 +1,4 @@
-// What an action charges its caller: held at once, taken when it has answered, and only then.
+// Charges of an action to its caller: held at once and settled with a successful answer.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ActionError, defineService, type ActionCall } from '../../../src/index.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';

@@ -1,4 +1,4 @@
-// A project's folder served by the command line, as its author does: nothing is installed in it.
+// A project's folder served by the command line without an install.
 import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -161,7 +161,7 @@ describe('a project that cannot be served', () => {
     [
       'has no entry',
       { 'townhall.json': declaration() },
-      'townhall.json:1:1: entry names src/index.ts, and there is no such file',
+      'townhall.json:1:1: entry names src/index.ts, and this file does not exist in ',
     ],
     [
       'has an entry that throws',
@@ -207,7 +207,7 @@ describe('a project that cannot be served', () => {
       },
       'service "payments": id is taken by the server itself',
     ],
-  ])('is refused at start when it %s, and nothing is changed', async (what, files, message) => {
+  ])('is refused at start when it %s, and changes nothing', async (what, files, message) => {
     const project = join(folder, what.replaceAll(' ', '-'));
     await mkdir(project, { recursive: true });
     for (const [name, text] of Object.entries(files)) {

@@ -1,4 +1,4 @@
-// What is wrong with a declared service is said before the server starts, with the place and the member.
+// An invalid service declaration stops the start, with the file and the member.
 import { describe, expect, test } from 'vitest';
 import { defineService, type ServiceDefinition } from '../../../src/index.ts';
 import { registerServices } from '../../../src/gateway/services/registry.ts';

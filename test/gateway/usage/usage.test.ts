@@ -1,4 +1,4 @@
-// The views of usage: a user's own, grouped in the database, an administrator's over all, and what is too old is dropped.
+// Usage views: a user's own, grouped in the database, an administrator's over all, and retention.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { usageStore } from '../../../src/gateway/usage/index.ts';
 import { id } from '../../../src/kernel/ids.ts';
@@ -11,7 +11,7 @@ let userId: string;
 const other = id('usr');
 const noon = '2026-03-10T12:00:00Z';
 
-/** A record as the ledger writes it, at a time of our own. */
+/** Inserts a record like the ledger's at a given time. */
 async function record(
   more: {
     userId?: string | null;

@@ -16,7 +16,9 @@ interface RequestParts {
   onRead?: () => void;
 }
 
-/** What the contract makes of one request: the reply, or status, code and the rest of the Problem. */
+/**
+ * Calls the contract without a server: returns the reply, or status, code and body of the Problem.
+ */
 function asker(options: WorldOptions = {}) {
   const contract = contractOf(options);
   return async (method: string, path: string, parts: RequestParts = {}) => {
@@ -42,6 +44,7 @@ function asker(options: WorldOptions = {}) {
         };
       },
       operation: undefined,
+      errorDialect: undefined,
       identity: undefined,
       isHandled: false,
       responseHeaders: undefined,
@@ -219,14 +222,15 @@ describe('routing', () => {
       '/v1/admin/session',
       '/v1/admin/%73ession',
       '/v1/Admin/session',
-      // The literal part of a template belongs to it too.
+      // Literal parts of a template count as well.
       '/v1/ai/%6dodels/x',
       '/v1/AI/models/x',
       '/v1/%2561i/models/x',
     ];
     for (const path of spellings) {
       for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE']) {
-        // Without a credential the operations proper answer 401, which is as good as not being the generic one.
+        // Without a credential the real operations answer 401, which also shows that the generic
+        // operation was not used.
         const { status, body } = await ask(method, path);
         expect([400, 401, 404, 405], `${method} ${path}`).toContain(status);
         expect(String(body?.operationId), `${method} ${path}`).not.toMatch(/^directory\./);
@@ -454,7 +458,7 @@ describe('validation', () => {
     expect(await text(undefined)).toMatchObject({ status: 400, message: 'This operation needs a body.' });
   });
 
-  test('says in the words of the schema what a pattern asks for', async () => {
+  test('describes a pattern by its x-pattern-message', async () => {
     const definition = smallContract();
     const { TextRequest } = (definition['components'] as { schemas: Record<string, { properties: object }> })
       .schemas;

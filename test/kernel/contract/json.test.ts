@@ -1,4 +1,4 @@
-// The bounds on the JSON of a request body. server.test.ts has the rest of the strictness, over HTTP.
+// Limits on the JSON of a request body. server.test.ts covers the other strictness over HTTP.
 import { describe, expect, test } from 'vitest';
 import { parseJson } from '../../../src/kernel/contract/json.ts';
 import type { Problem } from '../../../src/kernel/problem.ts';

@@ -1,4 +1,4 @@
-// Pages and their cursors.
+// Pages of lists and their cursors.
 import { describe, expect, test } from 'vitest';
 import {
   decodeCursor,
@@ -24,7 +24,7 @@ describe('a page', () => {
 });
 
 describe('a cursor', () => {
-  test('carries what was put in', () => {
+  test('carries its values', () => {
     for (const time of [
       '2026-11-20 09:00:00.123456+00',
       '2026-11-20 09:00:00+00',
@@ -41,7 +41,7 @@ describe('a cursor', () => {
     '2026-11-20 24:00:01+00',
     '0000-01-01 09:00:00+00',
     '2026-11-20 09:00:00+01',
-  ])('holds no time that PostgreSQL would refuse: %s', (time) => {
+  ])('contains no time that PostgreSQL would refuse: %s', (time) => {
     expect(() => decodeCursor(encodeCursor([time, 'bur_x']), isTimeAndId)).toThrow(
       expect.objectContaining({ status: 400, param: 'cursor' }),
     );
@@ -55,7 +55,7 @@ describe('a cursor', () => {
     Buffer.from('["a"').toString('base64url'),
     encodeCursor(['2026-11-20 09:00:00+00', 'b\u0000']),
     encodeCursor(['2026-11-20 09:00:00+00', 1]),
-  ])('that we did not make is the caller’s fault: %s', (cursor) => {
+  ])('of foreign origin is a 400: %s', (cursor) => {
     expect(() => decodeCursor(cursor, isTimeAndId)).toThrow(
       expect.objectContaining({ status: 400, param: 'cursor' }),
     );

@@ -1,4 +1,4 @@
-// The length keywords, held against the validator's own.
+// Our fast implementation of the length keywords, compared with the validator's own.
 import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { useQuickLengths } from '../../../src/kernel/contract/text-length.ts';
@@ -30,7 +30,7 @@ describe('the length keywords', () => {
     }
   });
 
-  test('give the errors of the validator', () => {
+  test('report the errors of the validator', () => {
     const schema = {
       type: 'object',
       properties: { a: { type: 'string', minLength: 2, maxLength: 3, pattern: '^a' } },

@@ -1,4 +1,4 @@
-// News between replicas through one row.
+// Change notices between replicas through one row.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createChanges, type Changes } from '../../../src/kernel/data/changes.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -114,7 +114,7 @@ describe('changes', () => {
     expect(one.changes.generation()).toBe(before);
     await place.database.tx(async (tx) => {
       await one.changes.bump(tx);
-      // What is read now may be from before the commit.
+      // A read now could be from before the commit.
       expect(one.changes.generation()).toBeNull();
       const looks = one.countNotifications();
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -147,7 +147,7 @@ describe('changes', () => {
     changes.start();
     await until(() => changes.generation() !== null, 'it has looked');
     isAway = true;
-    // A look that is on its way may still succeed.
+    // A poll that is already running may still succeed.
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(changes.generation()).not.toBeNull();
     nowMs += 901;

@@ -1,4 +1,4 @@
-// What the code may expect of a database, whichever engine it is.
+// The database interface on both engines.
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { connect } from '../../../src/kernel/data/database.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
@@ -23,14 +23,14 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('values', () => {
-  it('gives int8 as bigint, also in arrays, and takes bigint', async () => {
+  it('returns int8 as bigint, also in arrays, and accepts bigint', async () => {
     const huge = 9_007_199_254_740_993n;
     const [row] = await world.database
       .sql`select ${huge}::int8 as value, array[1, ${huge}]::int8[] as list, count(*) as count from generate_series(1, 3)`;
     expect(row).toEqual({ value: huge, list: [1n, huge], count: 3n });
   });
 
-  it('keeps JSON, text arrays, times, bytes and null as they were', async () => {
+  it('keeps JSON, text arrays, times, bytes and null unchanged', async () => {
     const { sql } = world.database;
     const time = new Date('2026-11-01T10:11:12.345Z');
     const body = { nested: [1, 'two', null, { three: 'ü"\\' }] };
@@ -47,7 +47,7 @@ describe('values', () => {
     });
   });
 
-  it('takes and gives lists of every kind', async () => {
+  it('accepts and returns lists of every kind', async () => {
     const { sql } = world.database;
     const time = new Date('2026-11-01T10:11:12.345Z');
     const values = {
@@ -75,7 +75,7 @@ describe('values', () => {
     expect(await sql`select array[${sql.json({ a: [1] })}::jsonb] as list`).toEqual([{ list: [{ a: [1] }] }]);
   });
 
-  it('takes helpers, fragments and lists', async () => {
+  it('accepts helpers, fragments and lists', async () => {
     const { sql } = world.database;
     await sql`insert into things ${sql(
       [
@@ -94,7 +94,7 @@ describe('values', () => {
     expect(results).toEqual([[{ a: 1 }], [{ b: 2 }]]);
   });
 
-  it('refuses an undefined value and goes on', async () => {
+  it('refuses an undefined value and stays usable', async () => {
     const missing = undefined as unknown as string;
     await expect(world.database.sql`select ${missing} as value`).rejects.toMatchObject({
       code: 'UNDEFINED_VALUE',
@@ -123,7 +123,7 @@ describe('errors', () => {
   });
 
   it.each(['53100', '53200', '53300', '57P03', '58030'])(
-    'takes %s, a want of the server that passes, for 503',
+    'maps %s, a transient shortage, to 503',
     async (state) => {
       const { sql } = world.database;
       await expect(
@@ -223,7 +223,7 @@ describe('transactions', () => {
 });
 
 describe('waiting', () => {
-  it('ends with 503 and Retry-After when no connection comes free', async () => {
+  it('ends with 503 and Retry-After when no connection is free', async () => {
     const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 1, queueMs: 200 } });
     const database = await connect(place.options, { log: silentLog });
     const release = Promise.withResolvers<void>();
@@ -240,7 +240,7 @@ describe('waiting', () => {
       code: 'database_unavailable',
       headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
     });
-    // The transaction that holds the only connection would never return it.
+    // Longer waits would mean that it waited for the transaction, which never ends.
     expect(performance.now() - started).toBeLessThan(10_000);
     release.resolve();
     await held;
@@ -318,7 +318,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     expect(ms).toBeLessThan(3_000);
   });
 
-  it.runIf(ours)('that has no connection left for us is 503', async () => {
+  it.runIf(ours)('without a free connection is 503', async () => {
     const url = new URL((source as { url: string }).url);
     await world.database.sql`create role crowded login password 'x' connection limit 0`;
     [url.username, url.password] = ['crowded', 'x'];
@@ -329,7 +329,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     await world.database.sql`drop role crowded`;
   });
 
-  it('that acknowledges before it writes is refused', async () => {
+  it('with synchronous_commit off is refused', async () => {
     const place = await makeDatabase({ isEmpty: true });
     const database = await connect(place.options, { log: silentLog });
     await database.sql.unsafe(
@@ -399,7 +399,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
         database.tx((tx) => tx`select 1`),
         database.ping(),
       ]);
-      // Other tests share the machine, so it has some seconds more.
+      // The limit allows for other tests on the machine.
       expect(performance.now() - started).toBeLessThan(12_000);
       for (const outcome of outcomes) {
         expect(outcome).toMatchObject({
@@ -407,7 +407,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
           reason: { status: 503, code: 'database_unavailable' },
         });
       }
-      // The frozen ones are still frozen: new connections took their place.
+      // The stopped connections are still stopped; new ones have replaced them.
       expect(await Promise.all([database.sql`select 1 as one`, database.sql`select 2 as two`])).toEqual([
         [{ one: 1 }],
         [{ two: 2 }],

@@ -1,4 +1,5 @@
-// What only the embedded engine promises: durable at every commit, one process a folder, and back after anything.
+// Promises of the embedded engine only: every commit is durable, one process uses a folder, and it
+// recovers from a crash.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -38,7 +39,7 @@ describe('durability', () => {
     const [row] = await database.sql<
       { count: bigint; max: number }[]
     >`select count(*) as count, max(n) as max from acknowledged`;
-    // One more may have been committed whose line was never written.
+    // One more row may have been committed before the kill than was printed.
     expect(Number(row?.count)).toBe(row?.max);
     expect(row?.max).toBeGreaterThanOrEqual(last);
     expect(last).toBeGreaterThanOrEqual(200);
@@ -51,7 +52,7 @@ describe('durability', () => {
       'SKIPPED: strace is absent or not permitted here, so the fsyncs of the embedded database are not counted.',
     );
 
-  it.skipIf(!canTrace)('asks the disk exactly once a commit', { timeout: 180_000 }, async () => {
+  it.skipIf(!canTrace)('syncs the disk exactly once a commit', { timeout: 180_000 }, async () => {
     const other = await makeDatabase({ isEmpty: true });
     const few = countFsyncs(path, 10);
     const many = countFsyncs((other.options as { path: string }).path, 60);
@@ -60,7 +61,7 @@ describe('durability', () => {
     expect(many - few).toBe(50);
   });
 
-  it('says so when asked', async () => {
+  it('has its durability settings on', async () => {
     const database = await connect({ path }, { log: silentLog });
     const rows =
       await database.sql`select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_sync_method') order by name`;
@@ -105,7 +106,7 @@ describe('the data folder', () => {
     );
     child.process.kill('SIGKILL');
     await child.exited;
-    // A living process with the number that the dead one left behind.
+    // A running process has the pid that the dead one had.
     writeFileSync(join(path, 'townhall.pid'), `${process.ppid}\n`);
     await (await connect({ path }, { log: silentLog })).close();
   });
@@ -177,7 +178,7 @@ describe('the engine', () => {
     const timer = setInterval(() => (turns += 1), 10);
     await database.sql`select pg_sleep(0.5)`;
     clearInterval(timer);
-    // Were it not free, there would be one at the end.
+    // A blocked thread would have counted one turn at the end.
     expect(turns).toBeGreaterThan(4);
     await database.close();
   });
@@ -190,7 +191,7 @@ describe('the engine', () => {
     expect(Number(peak) / 1024).toBeLessThan(300);
   });
 
-  it('makes checkpoints that bound its log', async () => {
+  it('makes checkpoints that limit its log', async () => {
     const database = await connect({ path, checkpointEveryMs: 100 }, { log: silentLog });
     await database.sql`create table big (v text)`;
     const redo = async () =>
@@ -202,7 +203,7 @@ describe('the engine', () => {
     await database.close();
   });
 
-  it('gives its whole data as a seed for another folder', async () => {
+  it('exports its data as a seed for another folder', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'townhall-dump-'));
     const database = await connect({ path }, { log: silentLog });
     await database.sql`create table carried (v text)`;
@@ -259,7 +260,7 @@ function start(
 ): { process: ChildProcess; lines: AsyncIterableIterator<string>; exited: Promise<unknown> } {
   const child = spawn(process.execPath, [childFile, at, mode], { stdio: ['pipe', 'pipe', 'inherit'] });
   children.add(child);
-  // Listened for from the beginning: the end may be told before the last line is read.
+  // Subscribe at once: the exit may come before the last line is read.
   return {
     process: child,
     exited: once(child, 'exit'),
@@ -286,7 +287,7 @@ function countFsyncs(at: string, commits: number): number {
     { encoding: 'utf8' },
   );
   expect(run.status, run.stdout + run.stderr).toBe(0);
-  // A call that another thread interrupts in the report is written as begun and as resumed.
+  // strace writes a call that another thread interrupts as `unfinished` and `resumed`.
   return readFileSync(report, 'utf8')
     .split('\n')
     .filter((line) => /\bf(data)?sync\(/.test(line)).length;

@@ -1,4 +1,5 @@
-// Calls under an Idempotency-Key: done once, answered alike, freed when nothing was done.
+// Calls with an Idempotency-Key: executed once, answered alike, and the key is freed when nothing
+// was done.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   createIdempotency,
@@ -52,7 +53,7 @@ const expire = (column: 'lease_until' | 'expires_at') =>
     .sql`update gateway.idempotency set ${place.database.sql(column)} = now() - interval '1 second'`;
 
 describe('a repeated call', () => {
-  test('gets the first answer on any replica, in any member order', async () => {
+  test('returns the first answer on any replica, in any member order', async () => {
     const first = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
     expect(await replicas[0].runOnce(first, created({ id: 'x' }))).toEqual({
       status: 201,
@@ -194,7 +195,7 @@ describe('an answer that is not kept', () => {
     ['with a secret', { isSecret: true }, { status: 201, body: { token: 'CANARY-secret' } }],
     ['of more than 64 KiB', {}, { status: 200, body: 'x'.repeat(64 * 1024) }],
     ['of bytes', {}, { status: 200, content: new Uint8Array(3), mediaType: 'audio/mpeg' }],
-  ])('%s is said to be so', async (_what, overrides, reply) => {
+  ])('%s is reported as not replayable', async (_what, overrides, reply) => {
     const first = call(overrides);
     expect(await replicas[0].runOnce(first, async () => reply)).toBe(reply);
     await expect(replicas[0].runOnce(first, never)).rejects.toThrow(code('result_not_replayable'));
@@ -205,7 +206,7 @@ describe('an answer that is not kept', () => {
   });
 });
 
-test('the oldest answers of a caller are dropped beyond the quota', async () => {
+test('drops the oldest answers of a caller beyond the quota', async () => {
   const maxBytesPerCaller = 64 * 1024;
   const limitedIdempotency = createIdempotency({
     database: place.database,
@@ -231,7 +232,7 @@ test('the oldest answers of a caller are dropped beyond the quota', async () => 
   expect(await replicas[0].runOnce(other, never)).toMatchObject({ body: 'theirs' });
 });
 
-test('the oldest keys of a caller are forgotten beyond their number', async () => {
+test('forgets the oldest keys of a caller beyond their number', async () => {
   const limitedIdempotency = createIdempotency({
     database: place.database,
     schema: 'gateway',
@@ -294,7 +295,7 @@ describe('a call that fails', () => {
     });
   });
 
-  test('because its client went away frees its key', async () => {
+  test('frees its key when its client disconnects', async () => {
     const clientAbort = new AbortController();
     const first = call({ signal: clientAbort.signal });
     await expect(
@@ -308,7 +309,7 @@ describe('a call that fails', () => {
     ).toMatchObject({ body: 'done' });
   });
 
-  test('with its process frees its key after its lease', async () => {
+  test('frees the key of a dead process after its lease', async () => {
     const first = call();
     let finish = (): void => undefined;
     const stuck = replicas[0].runOnce(first, async () => {
@@ -355,8 +356,8 @@ test('a call that takes longer than its lease keeps its key', async () => {
   await slow.close();
 });
 
-describe('an answer that is remembered in the transaction of its work', () => {
-  test('is there when the process dies right after the commit', async () => {
+describe('an answer stored in the transaction of its work', () => {
+  test('exists when the process dies right after the commit', async () => {
     const first = call();
     const unfinished = replicas[0].runOnce(first, async (remember) => {
       await place.database.tx((tx) => remember(tx, { status: 201, body: 'committed' }));
@@ -370,7 +371,7 @@ describe('an answer that is remembered in the transaction of its work', () => {
     expect(await replicas[1].runOnce(first, never)).toMatchObject({ status: 201, body: 'committed' });
   });
 
-  test('is not there when the transaction was rolled back', async () => {
+  test('does not exist after a rollback', async () => {
     const first = call();
     await expect(
       replicas[0].runOnce(first, async (remember) =>

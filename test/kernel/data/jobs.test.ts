@@ -23,7 +23,7 @@ afterEach(async () => {
 
 describe('jobs', () => {
   it('run once each without blocking the caller', async () => {
-    // Nothing to wait for: what is asked of them meanwhile waits by itself.
+    // start() returns nothing to await: calls made meanwhile wait by themselves.
     expect(jobs.start()).toBeUndefined();
     const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
     await settled(5);

@@ -21,7 +21,7 @@ afterEach(async () => {
 });
 
 describe('migrate', () => {
-  it('applies the files in order, once, and says which', async () => {
+  it('applies each file once in order and returns their names', async () => {
     await files({
       '0002_b.sql': 'alter table house.a add column y int',
       '0001_a.sql': 'create table house.a (x int); insert into house.a values (1)',
@@ -98,7 +98,7 @@ describe('migrate', () => {
   });
 
   it('applies each file once for two processes', async () => {
-    // Long enough for the other to come meanwhile, however long it takes to start.
+    // Slow enough that the other process starts meanwhile.
     await files({
       '0001_a.sql': 'create table house.a (x int)',
       '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(3)) s',

@@ -1,4 +1,4 @@
-// Where a caller is, by its address and by the Host that it names.
+// Recognition of loopback addresses and loopback Host names.
 import { describe, expect, test } from 'vitest';
 import { isLoopbackAddress, isLoopbackHost, networkOf } from '../../../src/kernel/http/address.ts';
 
@@ -11,7 +11,7 @@ describe('isLoopbackAddress', () => {
     '::ffff:127.0.0.1',
     '::FFFF:7f00:1',
     '::1%lo',
-  ])('takes %s', (address) => {
+  ])('accepts %s', (address) => {
     expect(isLoopbackAddress(address)).toBe(true);
   });
   test.each([
@@ -32,7 +32,7 @@ describe('isLoopbackAddress', () => {
 
 describe('isLoopbackHost', () => {
   test.each(['localhost', 'LocalHost:43127', '127.0.0.1', '127.0.0.1:1', '[::1]', '[::1]:43127'])(
-    'takes %s',
+    'accepts %s',
     (host) => {
       expect(isLoopbackHost(host)).toBe(true);
     },

@@ -1,4 +1,4 @@
-// What large bodies of requests that are not answered yet may take together.
+// The memory limit of large request bodies whose requests are still open.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createBodyBudget } from '../../../src/kernel/http/body-budget.ts';
 import { startWorld, until, type World } from '../world.ts';
@@ -8,7 +8,7 @@ const mebibyte = 2 ** 20;
 describe('createBodyBudget', () => {
   const refusal = expect.objectContaining({ status: 429, headers: { 'retry-after': '1' } });
 
-  test('refuses a caller beyond its bytes until some are given back', () => {
+  test('refuses a caller beyond its bytes until some are released', () => {
     const budget = createBodyBudget({ perCaller: 2 * mebibyte, total: 10 * mebibyte });
     budget.take('a', 2 * mebibyte);
     expect(() => budget.take('a', 1)).toThrow(refusal);
@@ -18,7 +18,7 @@ describe('createBodyBudget', () => {
     expect(() => budget.take('a', 1)).toThrow('2 MiB');
   });
 
-  test('refuses every caller beyond the bytes of all', () => {
+  test('refuses every caller beyond the total', () => {
     const budget = createBodyBudget({ perCaller: 2 * mebibyte, total: 3 * mebibyte });
     budget.take('a', 2 * mebibyte);
     budget.take('b', mebibyte);

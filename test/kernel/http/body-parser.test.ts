@@ -1,4 +1,4 @@
-// Parsing in place and in the thread: the value and the bytes are the same, and so is what is refused.
+// Parsing on the main thread and in the worker thread gives the same values, bytes and errors.
 import { describe, expect, test } from 'vitest';
 import { parseBody, parseForm } from '../../../src/kernel/http/body-parser.ts';
 
@@ -9,14 +9,14 @@ describe('parseBody', () => {
     ['small', ''],
     ['medium', filler.slice(0, 200_000)],
     ['large', filler],
-  ])('gives the value and the bytes of a %s document', async (_name, text) => {
+  ])('returns the value and the bytes of a %s document', async (_name, text) => {
     const document = JSON.stringify({ text, list: [1, { a: null }] });
     const { raw, value } = await parseBody(Buffer.from(document));
     expect(value).toEqual({ text, list: [1, { a: null }] });
     expect(raw.equals(Buffer.from(document))).toBe(true);
   });
 
-  test('refuses a large document as a small one', async () => {
+  test('refuses a large document like a small one', async () => {
     const text = JSON.stringify({ text: filler, a: [1] });
     await expect(parseBody(Buffer.from(text.replace('[1]', '[1,]')))).rejects.toMatchObject({
       status: 400,
@@ -47,7 +47,7 @@ describe('parseForm', () => {
   test.each([
     ['small', 10],
     ['large', 5_000_000],
-  ])('gives the members and the bytes of a %s form', async (_name, length) => {
+  ])('returns the members and the bytes of a %s form', async (_name, length) => {
     const text = `${part('model', 'acme/ok')}${part('file', 'x'.repeat(length))}--form7--\r\n`;
     const { raw, value } = await parseForm(Buffer.from(text), type);
     const { model, file } = value as {
@@ -59,7 +59,7 @@ describe('parseForm', () => {
     expect(raw.equals(Buffer.from(text))).toBe(true);
   });
 
-  test('refuses a large form as a small one', async () => {
+  test('refuses a large form like a small one', async () => {
     const text = `${part('model', 'a')}${part('model', 'b')}${part('file', 'x'.repeat(5_000_000))}--form7--\r\n`;
     await expect(parseForm(Buffer.from(text), type)).rejects.toMatchObject({
       status: 400,

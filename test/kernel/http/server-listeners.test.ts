@@ -1,4 +1,5 @@
-// Where a server listens and how it leaves: sockets that it was given, several at once, and an end that gives notice.
+// The listeners of a server and its shutdown: given sockets, several at once, and a close with
+// notice.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { createServer } from 'node:net';
@@ -91,7 +92,7 @@ describe('close', () => {
     expect(answer).toMatch(/connection: keep-alive/i);
     const idle = await open(world.port);
     const closed = world.server.close({ lingerMs: 1_000 });
-    // A connection that never sent a request is closed as soon as the grace period is over.
+    // A connection that never sent a request closes at the end of the grace period.
     await until(() => idle.closed, 'the time to linger');
     finish();
     await until(() => answer.endsWith('0\r\n\r\n'), 'the end of the stream');

@@ -4,6 +4,7 @@ import { Agent, request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
+import type { ProblemCode } from '../../../src/contract/problem-code.gen.ts';
 import { loopbackGuard } from '../../../src/kernel/http/guard.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { quickest } from '../../support/quickest.ts';
@@ -220,7 +221,7 @@ describe('answers', () => {
     expect(JSON.stringify(lines)).toContain('open.echo does not list the error code session_busy');
   });
 
-  test('the agent says success: false beside the error', async () => {
+  test('the agent answers success: false beside the error', async () => {
     const agent = await world({ server: { surface: 'agent' } });
     expect(await errorOf(await fetch(`${agent.url}/nowhere`))).toMatchObject({
       success: false,
@@ -452,7 +453,8 @@ describe('bodies', () => {
     expect(announced).toMatchObject({ status: 413, body: { error: { code: 'request_too_large' } } });
     expect(announced.head).toContain('connection: close');
 
-    // Chunked, without end: the answer comes, then the close, and only limit and buffers were taken.
+    // A chunked body without an end: the server answers, closes, and has read no more than limit
+    // and buffers.
     const socket = await open(port);
     let answer = '';
     socket.on('data', (chunk) => {
@@ -468,7 +470,8 @@ describe('bodies', () => {
     pump();
     await until(() => socket.closed, 'the close');
     expect(rawAnswer(answer).status).toBe(413);
-    // The two kernels' buffers take some megabytes on the loopback interface; an endless reader would take it all.
+    // The socket buffers on the loopback interface hold some megabytes; an unbounded reader would
+    // take all bytes.
     expect(accepted).toBeLessThan(16 * 1024 * 1024);
   });
 
@@ -605,7 +608,7 @@ describe('malformed requests', () => {
   });
 });
 
-describe('a client that goes away', () => {
+describe('a client that disconnects', () => {
   test('aborts its call within 50 ms without a logged error', async () => {
     let signal: AbortSignal | undefined;
     let abortedAt = 0;
@@ -672,12 +675,34 @@ describe('a client that goes away', () => {
     const left = performance.now();
     socket.destroy();
     await until(() => stopped, 'the producer stops');
-    // No heartbeat had to find it out.
+    // Detected at once, not at the next heartbeat.
     expect(performance.now() - left).toBeLessThan(5_000);
   });
 });
 
 describe('streams', () => {
+  test('report a code that the operation does not list as an internal error', async () => {
+    const definition = smallContract();
+    const stream = definition.paths['/v1/open/stream']?.['get'];
+    if (stream) stream['x-error-codes'] = ['conflict'];
+    const codes: ProblemCode[] = ['conflict', 'session_busy'];
+    const { url } = await world({
+      definition,
+      handlers: {
+        'open.stream': async () => ({
+          status: 200,
+          events: (async function* () {
+            yield { data: { n: 1 } };
+            throw new Problem('conflict', codes.shift() ?? 'conflict', 'Taken.');
+          })(),
+        }),
+      },
+    });
+    const read = async () => (await fetch(`${url}/v1/open/stream`)).text();
+    expect(await read()).toContain('"code":"conflict"');
+    expect(await read()).toContain('"code":"internal_error"');
+  });
+
   test('report a late error or invalid event as a problem', async () => {
     const { url, lines } = await world({
       handlers: {
@@ -832,7 +857,7 @@ describe('the loopback guard', () => {
       ).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
     }
     expect((await ask(port, [host, 'sec-fetch-site: cross-site'])).status).toBe(403);
-    // What a browser says of a page at another port of this machine.
+    // The value that a browser sends for a page on another port of this machine.
     expect((await ask(port, [host, 'sec-fetch-site: same-site'])).status).toBe(403);
     expect(
       (await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: same-site'])).status,
@@ -914,14 +939,14 @@ describe('draining', () => {
     late.on('data', (chunk) => {
       answer += chunk.toString('latin1');
     });
-    // Half a request makes the connection a busy one, which the drain leaves alone.
+    // Half a request keeps the connection busy, and the drain leaves busy connections open.
     late.write('GET /health HTTP/1.1\r\nhost: x\r\n');
     await until(() => server.inFlight() === 1, 'the request runs');
     late.write('x-a: 1\r\n\r\n');
     await until(() => answer.includes('HTTP/1.1 200'), 'an answer before the drain');
     answer = '';
     late.write('GET /health HTTP/1.1\r\nhost: x\r\nx-half: ');
-    // The half was sent before this request, so the server has it once this one is answered.
+    // That half was sent before this request, so the server has received it by now.
     await fetch(`${url}/health`);
     const closed = server.close({ drainMs: 5_000 });
     late.write('1\r\n\r\n');
@@ -958,7 +983,7 @@ describe('draining', () => {
     await until(() => server.inFlight() === 2, 'both run');
     const started = performance.now();
     await server.close({ drainMs: 100 });
-    // It would wait for ever, and other tests share the machine.
+    // A drain that waits for it would never end; the limit allows for other tests on the machine.
     expect(performance.now() - started).toBeLessThan(10_000);
     const rejection = await waiting;
     expect([rejection.status, (await errorOf(rejection)).error.code]).toEqual([503, 'draining']);

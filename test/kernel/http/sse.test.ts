@@ -10,7 +10,7 @@ afterEach(async () => {
   for (const close of closers.splice(0)) await close();
 });
 
-/** A server whose every answer is written by the given function; resolves to its port. */
+/** A server whose answers the given function writes; resolves to its port. */
 async function serving(write: (response: ServerResponse) => Promise<unknown>): Promise<number> {
   const server = createServer((_request, response) => void write(response));
   server.listen(0, '127.0.0.1');
@@ -26,7 +26,7 @@ const limits = { heartbeatMs: 15_000, stallMs: 60_000 };
 const request = 'GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n';
 
 function body(answer: string): string {
-  // Chunked: size lines and their breaks are taken away.
+  // Remove the chunk sizes and line breaks of chunked encoding.
   return answer
     .slice(answer.indexOf('\r\n\r\n') + 4)
     .replace(/(?:^|\r\n)[0-9a-f]+\r\n/g, '')
@@ -168,7 +168,7 @@ describe('writeEvents', () => {
       return outcome !== undefined;
     }, 'the drop');
     expect(outcome).toBe('stalled');
-    // What the two kernels buffer is theirs; of our own there is never a whole megabyte.
+    // Beyond the socket buffers, the server itself buffers less than a megabyte.
     expect(produced).toBeLessThan(20);
     expect(most).toBeLessThan(1024 * 1024);
     socket.destroy();

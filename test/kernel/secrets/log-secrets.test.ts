@@ -1,5 +1,5 @@
-// No live secret survives in a line of the log, wherever it stands and in whichever of its forms; found by making
-// secrets and places up. SEED=<number> repeats a run.
+// No live secret appears in a log line, in any position or encoding (property-based). SEED=<number>
+// repeats a run.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { createLog } from '../../../src/kernel/log.ts';
@@ -44,7 +44,7 @@ const secret = fc.oneof(
   fc.stringMatching(/^\d{6,15}$/),
 );
 
-/** Every text within the line's document, names included, and the numbers as texts. */
+/** All texts within the line's document, including names, and the numbers as texts. */
 function textsOf(value: unknown): string[] {
   if (typeof value === 'string') return [value];
   if (typeof value === 'number') return [String(value)];
@@ -62,7 +62,7 @@ describe('a line of the log', () => {
           fc.constantFrom(...Object.keys(forms)),
           fc.array(secret, { maxLength: 5 }),
           (value, form, others) => {
-            // What the line itself says of level and time is no secret that got out.
+            // Exclude values that occur in the line's own members, such as level and time.
             fc.pre(
               !'[redacted] inner Error stack line before after'.includes(value) &&
                 !/^\d{4}-|^:?\d\d:|^[.\dTZ:-]+$/.test(value),
@@ -110,7 +110,7 @@ describe('a line of the log', () => {
     });
   });
 
-  test('is scanned whole exactly where one of its texts would be hidden', () => {
+  test('is scanned whole only where one of its texts would be redacted', () => {
     fc.assert(
       fc.property(
         fc.array(secret, { maxLength: 4 }),
@@ -146,7 +146,7 @@ describe('a line of the log', () => {
     let suspectCount = 0;
     for (let count = 0; count < 100_000; count += 1) if (redactor.suspects(line)) suspectCount += 1;
     expect(suspectCount).toBe(0);
-    // Some 30 ms here; a bound for machines that are busy.
+    // About 30 ms here; the limit allows for busy machines.
     expect(performance.now() - startedMs).toBeLessThan(2_000);
   });
 });

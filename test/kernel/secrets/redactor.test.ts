@@ -1,4 +1,4 @@
-// Many and long secrets, and secrets that overlap, are hidden as surely as one short one.
+// Many, long and overlapping secrets are redacted like one short secret.
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';

@@ -1,4 +1,4 @@
-// What is sealed opens at its own place under its own key, and nowhere else.
+// A sealed value opens only at its own location with its own key.
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import {
@@ -55,7 +55,7 @@ describe('a sealed value', () => {
   const vault = createVault(main);
 
   test.each(['', 'x', 'sk-CANARY-1', 'ключ 🔑\nsecond line', 'k'.repeat(32 * 1024)])(
-    'comes back as it was: %#',
+    'opens to the original: %#',
     (value) => {
       const sealed = vault.seal(main.kid, place, value);
       expect(vault.open(place, sealed)).toBe(value);
@@ -103,7 +103,7 @@ describe('a sealed value', () => {
   test('reports a missing master key', () => {
     const sealed = vault.seal(main.kid, place, 'value');
     expect(reasonOf(() => createVault(key()).open(place, sealed))).toBe('unknown_key');
-    // A key that took another's name does not open it either.
+    // Another key under the same name does not open it either.
     expect(reasonOf(() => createVault({ kid: main.kid, bytes: randomBytes(32) }).open(place, sealed))).toBe(
       'damaged',
     );

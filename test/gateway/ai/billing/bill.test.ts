@@ -1,4 +1,4 @@
-// The bill of one call: what is reserved, told to the ledger and charged, over retries and outcomes.
+// The bill of one call: reservation, report to the ledger and charge, over retries and outcomes.
 import { describe, expect, test } from 'vitest';
 import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import { createBilling } from '../../../../src/gateway/ai/billing/billing.ts';

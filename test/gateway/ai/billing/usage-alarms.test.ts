@@ -80,7 +80,7 @@ describe('usage alarms with a store', () => {
     expect(() => alarms.requireFew('usr_a')).not.toThrow();
   });
 
-  test('keep what is known while the database is away', async () => {
+  test('keep their state while the database is away', async () => {
     const fail = async () => {
       throw new Error('away');
     };
@@ -119,7 +119,7 @@ describe('a stopped user', () => {
     world.post('/v1/ai/text', { model, prompt: 'hi' }, options);
 
   test('gets 403 for paid calls, and answers of free models', async () => {
-    // A count that is none says nothing of the request.
+    // An invalid count says nothing about the request, so the call itself succeeds.
     for (let index = 0; index < 4; index += 1) expect((await ask('acme/negative')).status).toBe(200);
     for (let index = 0; index < 3; index += 1) expect((await ask('acme/absurd')).status).toBe(200);
     provider.reset();

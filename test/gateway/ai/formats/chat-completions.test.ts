@@ -143,7 +143,7 @@ describe('ai.createChatCompletion with a local model', () => {
     ).toMatchObject({ choices: [{ message: { content: '{"text":"x"}' } }] });
   });
 
-  test('honours the output limit and the stop sequences', async () => {
+  test('applies the output limit and the stop sequences', async () => {
     expect(await (await post({ messages: user('a b c'), max_tokens: 2 })).json()).toMatchObject({
       choices: [{ message: { content: 'a b' }, finish_reason: 'length' }],
     });

@@ -5,7 +5,7 @@ import { errorOf, partsOf, startAi, type World } from '../world.ts';
 const say = (text: string) => [{ role: 'user', content: [{ type: 'text', text }] }];
 type Part = Record<string, unknown>;
 
-/** The promises that hold of every stream: order, balance, one finish, the end. */
+/** Every stream has its parts in order, matching starts and ends, one finish part and [DONE]. */
 function expectWellFormed({ parts, done }: { parts: Part[]; done: boolean }): void {
   expect(done).toBe(true);
   expect(parts[0]?.type).toBe('stream-start');
@@ -230,16 +230,13 @@ describe('ai.streamText', () => {
     [{ openaiCompatible: { max_tokens: 1e9 } }, 400, 'providerOptions.openaiCompatible.max_tokens'],
     [{ acme: { api_base: 'http://attacker.example' } }, 400, 'providerOptions.acme.api_base'],
     [{ acme: { service_tier: 'priority' } }, 422, 'providerOptions.acme.service_tier'],
-  ])(
-    'does not let provider options say what the call decides: %j',
-    async (providerOptions, status, param) => {
-      provider.reset();
-      const response = await stream({ model: 'acme/ok', prompt: say('x'), providerOptions });
-      expect(response.status).toBe(status);
-      expect(await errorOf(response)).toMatchObject({ param });
-      expect(provider.calls).toHaveLength(0);
-    },
-  );
+  ])('ignores provider options that the call itself decides: %j', async (providerOptions, status, param) => {
+    provider.reset();
+    const response = await stream({ model: 'acme/ok', prompt: say('x'), providerOptions });
+    expect(response.status).toBe(status);
+    expect(await errorOf(response)).toMatchObject({ param });
+    expect(provider.calls).toHaveLength(0);
+  });
 
   test('forwards raw chunks only with includeRawChunks', async () => {
     const withRaw = await partsOf(

@@ -153,7 +153,7 @@ describe('ai.createChatCompletion through a provider', () => {
 
   test('sends the original bytes with the credential of the provider only', async () => {
     const body = `{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],"model" : "acme/mirror","seed":9007199254740993 }`;
-    const response = await world.post(chat, body, { headers: { 'x-api-key': 'mine', cookie: 'a=b' } });
+    const response = await world.post(chat, body, { headers: { 'x-custom': 'mine', cookie: 'a=b' } });
     const call = provider.lastCall();
     expect(call.body.toString()).toBe(body.replace('acme/mirror', 'mirror'));
     expect(call.headers.authorization).toBe(`Bearer ${providerKey}`);

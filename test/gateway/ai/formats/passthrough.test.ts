@@ -221,21 +221,21 @@ describe('a format that passes through', () => {
     });
   });
 
-  test('falls back only to models whose provider takes the format', async () => {
+  test('falls back to a model that is translated', async () => {
     const response = await world.post('/v1/ai/responses', { model: 'acme/to-other', input: 'x' });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('x-townhall-model')).toBe('anthropic/ok');
+    expect(await response.json()).toMatchObject({ object: 'response', model: 'anthropic/ok' });
+  });
+
+  test('falls back only to models whose provider takes an untranslated format', async () => {
+    const body = { model: 'acme/to-other', query: 'q', documents: ['a'] };
+    const response = await world.post('/v1/ai/rerank', body);
     expect(response.status).toBe(200);
     expect(response.headers.get('x-townhall-model')).toBe('acme/ok');
   });
 
   test.each<[string, string, object, number, string, string | null]>([
-    [
-      'a provider that does not take it',
-      '/v1/ai/messages',
-      { model: 'acme/ok', messages: [{ role: 'user', content: 'x' }] },
-      422,
-      'unsupported_by_model',
-      'model',
-    ],
     [
       'a local model',
       '/v1/ai/embeddings',
@@ -328,7 +328,7 @@ describe('a format that passes through', () => {
       { model: 'acme/thinker', input: 'x', reasoning: { effort: 'max' } },
       422,
       'unsupported_reasoning_effort',
-      'reasoning_effort',
+      'reasoning.effort',
     ],
     [
       'more than 2,048 texts',

@@ -1,5 +1,5 @@
-// Providers whose answers deviate from their format: errors with status 200, failed answers, and other names for usage. Every
-// route to such a provider must report and charge them alike.
+// Providers whose answers deviate from their format: errors with status 200, failed answers,
+// and other names for usage. Every route to such a provider must report and charge them alike.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '../world.ts';
@@ -132,7 +132,8 @@ beforeAll(async () => {
   };
   world = await startAi({
     models: JSON.stringify({
-      // The same server twice: its format passes through once, and is translated once.
+      // One server as two providers: its format passes through for one and is translated for the
+      // other.
       providers: [
         { ...entry, id: 'passed', formats: ['chat', 'responses'] },
         { ...entry, id: 'translated', formats: [] },
@@ -187,7 +188,7 @@ describe.each(['passed', 'translated'])('a provider of chat completions, %s', (o
   );
 
   test.each(['kind-of-error', 'named-error'])(
-    'that ends a stream cleanly behind an error has not ended it well: %s',
+    'fails a stream that has an error before its clean end: %s',
     async (name) => {
       const events = await eventsOf(await chat(`${owner}/${name}`, { stream: true }));
       expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });

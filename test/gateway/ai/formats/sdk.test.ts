@@ -43,7 +43,8 @@ describe('the AI SDK against a server', () => {
   });
   beforeEach(() => provider.reset());
 
-  // Both versions have the same functions with nearly the same types; the tests use the types of the newer one.
+  // Both versions have the same functions with nearly the same types; the tests use the newer
+  // version's.
   const ways: [string, Sdk, (id: string) => Model][] = [
     ['ai 7, the model of our client', ai7, (id) => ourClient(id)],
     ['ai 6, the model of our client', ai6 as unknown as Sdk, (id) => ourClient(id)],

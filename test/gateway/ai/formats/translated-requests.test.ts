@@ -1,5 +1,5 @@
-// Requests in one format for a provider of another: each member is sent, refused, or reported in a warning. None is dropped
-// silently.
+// Requests in one format for a provider of another: each member is sent, refused, or
+// reported in a warning. None is dropped silently.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, partsOf, startAi, type World } from '../world.ts';
@@ -23,7 +23,8 @@ beforeAll(async () => {
   });
   world = await startAi({
     models: JSON.stringify({
-      // The same servers twice: once chat completions pass through, once they are translated.
+      // The same servers as two providers: chat completions pass through for one and are translated
+      // for the other.
       providers: [
         entry('acme-one', 'openai-compatible'),
         entry('acme-two', 'openai-compatible', { formats: [] }),
@@ -280,12 +281,8 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
         },
       ],
       [
-        'messages[0].content[0].cache_control',
-        {
-          messages: [
-            { role: 'user', content: [{ type: 'text', text: 'hi', cache_control: { type: 'ephemeral' } }] },
-          ],
-        },
+        'messages[0].content[0].prompt_mark',
+        { messages: [{ role: 'user', content: [{ type: 'text', text: 'hi', prompt_mark: true }] }] },
       ],
       [
         'messages[1].prompt_note',

@@ -33,7 +33,7 @@ const soon = { timeout: 80_000, interval: 100 };
 
 type Generate = (job: JobInput, run: JobRun) => Promise<(typeof picture)[]>;
 
-/** One process: its queue, its jobs. */
+/** One process with its own queue and jobs. */
 interface Replica {
   jobs: MediaJobs;
   queue: Jobs;
@@ -267,7 +267,7 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
         holdId: null,
       }),
     );
-    // Claimed by a process that dies.
+    // Claimed by a process that then dies.
     const dead = await store.claim('image', { leaseSeconds: 0.5, maxRunningPerOwner: 4 });
     expect(dead).toMatchObject({ attempt: 1 });
     if (dead === null) return;
@@ -546,7 +546,7 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     await expect.poll(async () => (await readdir(folder)).length, soon).toBe(2);
     await world.database.sql`update gateway.ai_jobs set created_at = created_at - interval '31 days'`;
     await queue.enqueue('ai-tidy', {});
-    // The other job still has media, so it is kept.
+    // The other job still has media and is therefore kept.
     await expect
       .poll(
         () =>
@@ -608,14 +608,19 @@ describe.concurrent('a killed server', { timeout: 240_000 }, () => {
   });
 });
 
-/** Runs the test with a scripted provider and gateways that share one database, one after the other. */
+/**
+ * Runs the test with a scripted provider and gateways that share one database, one after the other.
+ */
 async function withServers(
   scripts: Record<string, string>,
   work: (world: {
     provider: ScriptedProvider;
     storage: string;
     begin(): Promise<GatewayProcess>;
-    /** Ends the leases of the killed process. The embedded engine needs this not: its next process takes them over. */
+    /**
+     * Ends the leases of the killed process. With the embedded engine the next process takes them
+     * over at once.
+     */
     expireLeases(): Promise<void>;
   }) => Promise<void>,
 ): Promise<void> {

@@ -37,7 +37,7 @@ describe('jobPayments', () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const lostHold = await payments.hold(job, 40n);
-    // As the sweeper of the ledger does for a dead process.
+    // The ledger's sweeper does this for a dead process.
     await lostHold?.settle(0n, { ...facts, outcome: 'rejected' });
     const newHold = await payments.resume({ ...job, holdId: lostHold?.holdId ?? null }, 40n);
     expect(newHold?.holdId).not.toBe(lostHold?.holdId);

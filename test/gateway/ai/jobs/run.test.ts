@@ -21,7 +21,7 @@ const job: ClaimedJob = {
   upstreamJob: null,
 };
 
-/** A run whose job another process has claimed: no write of it has an effect. */
+/** A run whose job another process has claimed: none of its writes has an effect. */
 function reclaimedRun(generate: MediaGenerator['generate'], payments: Partial<JobPayments> = {}) {
   const releasedHolds: (string | null)[] = [];
   const canceledJobs: UpstreamJob[] = [];

@@ -59,7 +59,8 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     });
     const uploaded = form.get('file') as File;
     expect(Buffer.from(await uploaded.arrayBuffer())).toEqual(sound);
-    // Its own name says nothing to a provider, and might say something of its owner.
+    // The caller's file name is replaced: it tells the provider nothing and could identify its
+    // owner.
     expect([uploaded.name, uploaded.type]).toEqual(['audio.wav', 'audio/wav']);
   });
 
@@ -143,7 +144,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     expect(response instanceof Response ? response.status : 413).toBe(413);
   });
 
-  it('passes on the failure of the provider', async () => {
+  it('returns the failure of the provider', async () => {
     expect((await sendForm({ model: 'acme/broken', file })).status).toBe(502);
     const response = await sendForm({ model: 'acme/painter', file });
     expect([response.status, ((await response.json()) as { error: { code: string } }).error.code]).toEqual([
@@ -167,7 +168,7 @@ describe('a slow upload', { timeout: 60_000 }, () => {
   });
   afterAll(() => slow?.close());
 
-  /** Sends the bytes in two pieces with so much time between them, or never the second. */
+  /** Sends the bytes in two pieces with a pause between them, or never sends the second. */
   function sendSlowly(
     path: string,
     body: Buffer,

@@ -1,4 +1,5 @@
-// Files whose headers declare one second and whose frames take minutes: decoders and providers play the frames.
+// Audio files whose headers declare one second and whose frames last minutes: decoders and
+// providers play the frames.
 import { describe, expect, test } from 'vitest';
 import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
 import { billableSeconds } from '../../../../src/gateway/ai/media/billable-audio.ts';
@@ -14,7 +15,7 @@ function crc8(bytes: Buffer): number {
   return crc;
 }
 
-/** FLAC at 48 kHz with so many frames of 4,096 samples; `samples` is what the header declares. */
+/** FLAC at 48 kHz with `frames` frames of 4,096 samples; the header declares `samples`. */
 function flac(frames: number, samples: number): Buffer {
   const info = Buffer.alloc(42);
   info.write('fLaC', 0, 'latin1');
@@ -34,7 +35,7 @@ function oggPage(granule: number, packets: Buffer[]): Buffer {
   return Buffer.concat([head, Buffer.from(packets.map(({ length }) => length)), ...packets]);
 }
 
-/** Opus with so many packets of 60 ms; `granule` is what the last page declares. */
+/** Opus with `packets` packets of 60 ms; the last page declares `granule`. */
 function opus(packets: number, granule: number): Buffer {
   const head = Buffer.alloc(19);
   head.write('OpusHead', 0, 'latin1');
@@ -52,7 +53,7 @@ const box = (name: string, ...content: Buffer[]) => {
 };
 const numbers = (...values: number[]) => Buffer.from(Uint32Array.from(values).buffer).swap32();
 
-/** AAC at 16 kHz with so many samples of 1,024; `seconds` is what the header declares. */
+/** AAC at 16 kHz with `samples` samples of 1,024; the header declares `seconds`. */
 function m4a(samples: number, seconds: number): Buffer {
   const entry = Buffer.alloc(28);
   entry.writeUInt16BE(16_000, 24);
@@ -75,7 +76,7 @@ const element = (id: number[], content: Buffer) => {
   return Buffer.concat([Buffer.from(id), size, content]);
 };
 
-/** Opus in WebM with so many blocks of 60 ms; the header declares one second. */
+/** Opus in WebM with `blocks` blocks of 60 ms; the header declares one second. */
 function webm(blocks: number): Buffer {
   const duration = Buffer.alloc(4);
   duration.writeFloatBE(1_000);
@@ -108,11 +109,11 @@ describe('billableSeconds', () => {
     ['FLAC', flac(100, 100 * 4_096), (100 * 4_096) / 48_000],
     ['Opus', opus(100, 6 * 48_000), 6],
     ['MP4', m4a(250, 16), 16],
-  ])('takes the duration of an honest %s header', (_name, file, seconds) => {
+  ])('uses the duration of a correct %s header', (_name, file, seconds) => {
     expect(billableSeconds(file)).toBe(seconds);
   });
 
-  test('does not believe the header of more frames than it counts', () => {
+  test('ignores a header that declares more frames than there are', () => {
     expect(billableSeconds(Buffer.concat([flac(1, 48_000), Buffer.alloc(1_000_000, 0xff)]))).toBe(null);
     expect(billableSeconds(webm(200_001))).toBe(null);
   });

@@ -307,7 +307,7 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
     expect(new Set(refusals.map((refusal) => JSON.stringify(refusal)))).toEqual(
       new Set([JSON.stringify([404, 'job_not_found', 'There is no job of yours with this id.'])]),
     );
-    // And a job of images is no job of videos, for its owner too.
+    // The job of an image is not found by the operations of videos, even for its owner.
     await expect(world.user.ai.startVideo({ job_id })).rejects.toMatchObject({ status: 404 });
     expect(await world.user.ai.getImage({ job_id })).toMatchObject({ status: 'succeeded' });
   });

@@ -1,5 +1,6 @@
-// Files from callers are parsed in the event loop, so the search for a header is bounded. The header of each file here
-// is behind more parts than in any real file, and an unbounded search would find it.
+// Callers' files are parsed on the event loop, so the search for a header is bounded. In each file
+// here the header follows more parts than in any real file, so that an unbounded search would find
+// it.
 import { describe, expect, test } from 'vitest';
 import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
 import { billableSeconds } from '../../../../src/gateway/ai/media/billable-audio.ts';
@@ -83,7 +84,7 @@ describe('billableSeconds', () => {
     expect(billableSeconds(Buffer.concat([header, Buffer.alloc(1_600_000)]))).toBe(100);
   });
 
-  test('does not believe an mp4 without a track', () => {
+  test('ignores the duration of an mp4 without a track', () => {
     const box = (name: string, content: Buffer) =>
       Buffer.concat([
         Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(),

@@ -1,5 +1,5 @@
-// A whole gateway for tests of images, videos, speech and recognition: with a storage folder of its own, a scripted
-// provider behind a models file, and a second user, to whom nothing of the first belongs.
+// A whole gateway for tests of images, videos, speech and recognition: its own storage folder, a
+// scripted provider behind a models file, and a second user without access to the first one's data.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ export interface MediaWorld extends GatewayWorld {
   provider: ScriptedProvider;
   /** Another user of the same Bureau. */
   stranger(): Promise<GatewayClient>;
-  /** Sends a body as it is given, as the user unless another token is said. */
+  /** Sends a raw body with the user's token or another one. */
   send(
     path: string,
     body: unknown,
@@ -33,7 +33,7 @@ const scripts = {
   silent: 'never-headers',
 };
 
-// Fails, and has another to fall back to.
+// A model that fails and has a fallback.
 const leaning = {
   id: 'acme/leaning',
   provider: 'acme',
@@ -41,6 +41,14 @@ const leaning = {
   rates: null,
   modalities: ['image'],
   fallbacks: ['acme/painter'],
+};
+
+const paid = {
+  id: 'acme/paid',
+  provider: 'acme',
+  upstream_model: 'images',
+  rates: { image: 40_000 },
+  modalities: ['image'],
 };
 
 export async function startMedia(options: GatewayWorldOptions = {}): Promise<MediaWorld> {
@@ -51,7 +59,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
     modelsFile,
     provider.modelsFile(scripts, {
       model: { modalities: ['image', 'tts', 'asr', 'video'] },
-      models: [leaning],
+      models: [leaning, paid],
     }),
   );
   const world = await startGateway({
@@ -79,11 +87,12 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
       await rm(folder, { recursive: true, force: true });
     },
   };
-  // On top of the other world rather than a copy of it, whose members for an administrator throw where there is none.
+  // Extends the other world by its prototype: a copy would evaluate members that throw without an
+  // administrator.
   return Object.assign(Object.create(world) as GatewayWorld, more);
 }
 
-/** Asks until the job has come to an end. */
+/** Polls until the job has ended. */
 export async function ended(client: GatewayClient, jobId: string, deadlineMs = 45_000): Promise<ImageJob> {
   return untilEnd(() => client.ai.getImage({ job_id: jobId }), deadlineMs);
 }
@@ -121,7 +130,7 @@ export function videosOf(job: VideoJob): GeneratedVideo[] {
   return job.videos;
 }
 
-/** The bytes under a link, taken without a credential. */
+/** Downloads a link without a credential. */
 export async function download(url: string): Promise<{ status: number; headers: Headers; bytes: Buffer }> {
   const response = await fetch(url);
   return {

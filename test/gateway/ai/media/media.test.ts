@@ -180,7 +180,7 @@ describe('audioSeconds', () => {
 
   it('reads flac, ogg, mp3, mp4 and webm headers', () => {
     const flac = Buffer.concat([Buffer.from('fLaC\x80\0\0\x22', 'latin1'), Buffer.alloc(34)]);
-    // 44,100 samples a second, 88,200 of them.
+    // 44,100 samples a second, 88,200 samples in all.
     flac.writeUIntBE(44_100 << 4, 18, 3);
     flac.writeUInt32BE(88_200, 22);
     expect(audioSeconds(flac)).toBe(2);
@@ -285,7 +285,7 @@ describe('audioSeconds', () => {
     ]) {
       expect(audioSeconds(bytes)).toBeNull();
     }
-    // Any byte anywhere, in headers that are taken seriously.
+    // Changes any byte of headers that the parsers follow.
     const seeds = [
       wav(8_000, 100),
       Buffer.concat([

@@ -1,16 +1,16 @@
-// Reads PNG files of eight bits a channel, to look at what was drawn: an independent reader of the format, not the
-// writer turned round.
+// Reads 8-bit PNG files so that tests can inspect pixels. Written from the format's specification,
+// independently of the renderer's writer.
 import { crc32, inflateSync } from 'node:zlib';
 
 export interface Picture {
   width: number;
   height: number;
-  /** Red, green and blue. */
+  /** Red, green and blue of a pixel. */
   pixel(x: number, y: number): readonly number[];
   texts: Record<string, string>;
 }
 
-/** Throws where the file breaks the format. */
+/** Throws for a file that violates the format. */
 export function decodePng(file: Buffer): Picture {
   if (file.toString('latin1', 0, 8) !== '\x89PNG\r\n\x1a\n') throw new Error('no PNG');
   const data: Buffer[] = [];
@@ -78,7 +78,7 @@ function paeth(leftPixel: number, above: number, corner: number): number {
   return toLeft <= toAbove && toLeft <= toCorner ? leftPixel : toAbove <= toCorner ? above : corner;
 }
 
-/** How many connected regions of at least so many pixels hold the predicate. */
+/** Counts connected regions of at least `minimum` pixels that satisfy the predicate. */
 export function regionsOf(
   { width, height, pixel }: Picture,
   holds: (color: readonly number[]) => boolean,

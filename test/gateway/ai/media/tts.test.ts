@@ -21,7 +21,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(sound.seconds).toBeGreaterThan(1.5);
     expect(sound.seconds).toBeLessThan(5);
     expect(sound.loudness).toBeGreaterThan(0.02);
-    // A steady tone would be as loud all the time; speech has pauses and changes.
+    // A steady tone has one loudness; speech has pauses and changes.
     expect(sound.changing).toBeGreaterThan(3);
   });
 
@@ -101,7 +101,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     });
   });
 
-  it('passes on failures of the provider', async () => {
+  it('returns failures of the provider', async () => {
     expect((await world.send('/v1/ai/tts', { model: 'acme/broken', text: 'Hi' })).status).toBe(502);
     const notSound = await world.send('/v1/ai/tts', { model: 'acme/listener', text: 'Hi' });
     expect([notSound.status, ((await notSound.json()) as { error: { code: string } }).error.code]).toEqual([
@@ -110,7 +110,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('aborts the provider call when the client leaves', async () => {
+  it('aborts the provider call when the client disconnects', async () => {
     world.provider.reset();
     const leave = new AbortController();
     const call = fetch(`${world.url}/v1/ai/tts`, {

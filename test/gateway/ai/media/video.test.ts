@@ -39,15 +39,15 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     expect(sizes?.readUInt32BE(8)).toBe(30);
     const description = movie.get('moov/trak/mdia/minf/stbl/stsd');
     expect(description?.toString('latin1', 12, 16)).toBe('avc1');
-    // Without a list of them every frame has to be one that a player can begin with.
+    // Without an stss box every sample has to be a sync sample.
     expect(movie.has('moov/trak/mdia/minf/stbl/stss')).toBe(false);
     expect(keyframes(film.bytes, sizes)).toBe(30);
-    // Of the visual sample entry: width and height.
+    // Width and height of the visual sample entry.
     expect([description?.readUInt16BE(40), description?.readUInt16BE(42)]).toEqual([320, 180]);
   });
 
   it.skipIf(!existsSync(executablePath))(
-    'makes what a browser plays: two scenes, in the colours of their words',
+    'renders two scenes in the colours of their prompt, playable by a browser',
     async () => {
       const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
       try {
@@ -74,7 +74,8 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
               const seek = once('seeked');
               video.currentTime = second;
               await seek;
-              // A seek may end before the frame that it looked for can be drawn, so each frame is asked for its own time.
+              // A seek may resolve before the frame can be drawn, so each frame is awaited by its
+              // own time.
               for (
                 const deadline = performance.now() + 20_000, frameTime = { at: Number.NaN };
                 !(Math.abs(frameTime.at - second) <= 0.15);
@@ -176,7 +177,10 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
   });
 });
 
-/** How many samples begin with a parameter set or a picture that needs no other, samples lying one behind the other. */
+/**
+ * Counts samples that begin with a parameter set or an IDR picture; the samples lie one after the
+ * other.
+ */
 function keyframes(file: Buffer, sizes: Buffer | undefined): number {
   let at = file.indexOf('mdat') + 4;
   let count = 0;

@@ -1,5 +1,5 @@
-// Videos of providers, through the gateway and its database: the requests of each format, and submissions that fail,
-// are canceled or have their result on another host.
+// Videos of providers, through the gateway and its database: the requests of each
+// format, and submissions that fail, are canceled or have their result on another host.
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
@@ -36,7 +36,7 @@ const scripts = {
 let provider: ScriptedProvider;
 let world: GatewayWorld;
 let folder: string;
-/** Another origin; it writes down who came. */
+/** A server on another origin that records its requests. */
 let otherHost: { server: Server; url: string; requests: Record<string, unknown>[] };
 
 beforeAll(async () => {
@@ -209,7 +209,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
   });
 
   it('charges for the resolution, at most the requested one', async () => {
-    // The scripted film has 720 lines and 4 seconds.
+    // The scripted video has 720 lines and lasts 4 seconds.
     expect((await generate('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
     expect(
       (await generate('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits,
@@ -225,15 +225,12 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     [{ size: '1920x1080' }, 400],
     [{ size: '720x1280' }, 160],
     [{ size: '854x480' }, 100],
-  ])(
-    'holds the price of the lines that were asked for, and the dearest where none were: %j',
-    async (more, credits) => {
-      const job = await start('acme/by-lines-later', { duration_seconds: 4, ...more });
-      expect(await heldCredits()).toBe(credits);
-      await world.user.ai.startVideo({ job_id: job, cancel: true });
-      await expect.poll(heldCredits).toBe(0);
-    },
-  );
+  ])('holds the price of the requested lines, or the highest rate: %j', async (more, credits) => {
+    const job = await start('acme/by-lines-later', { duration_seconds: 4, ...more });
+    expect(await heldCredits()).toBe(credits);
+    await world.user.ai.startVideo({ job_id: job, cancel: true });
+    await expect.poll(heldCredits).toBe(0);
+  });
 
   it('generates a video in Google’s format', async () => {
     const job = await generate('goog/film', {

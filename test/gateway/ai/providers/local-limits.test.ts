@@ -1,5 +1,5 @@
-// Limits of the local models. They share the process with all other calls, so each call is bounded and its error names
-// the member that exceeds a limit.
+// Limits of the local models. They run in the gateway's own process, so each call is bounded and
+// its error names the member that exceeds a limit.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ModelCall, PromptMessage } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
@@ -53,7 +53,7 @@ describe('minimalInstance', () => {
   });
 
   test.each(['#/%', '#/%E0%A4%A', '#/$defs/none', 'https://example.com/', '#/constructor'])(
-    'takes the pointer %s that leads nowhere for no demand',
+    'ignores the pointer %s that leads nowhere',
     (pointer) => {
       expect(minimalInstance({ $ref: pointer })).toBe(null);
     },
@@ -195,7 +195,7 @@ describe('a call of a local model', () => {
   });
 });
 
-// With expressions that backtrack each of these takes minutes, far beyond the time of a test.
+// With backtracking expressions each of these would take minutes.
 test.each<[string, string]>([
   ['spaces', ' '.repeat(1_000_000)],
   ['a word after spaces', `${' '.repeat(1_000_000)}x`],

@@ -57,7 +57,7 @@ describe('an option that changes the price', () => {
     checkVideo({ resolution: '1080p' }, { rates: { video_second_720: 40, video_second_1080: 80 } });
   });
 
-  test('leaves other options alone', () => {
+  test('does not affect other options', () => {
     expect(() => checkImage({ style: 'noir', background: 'transparent' })).not.toThrow();
   });
 });

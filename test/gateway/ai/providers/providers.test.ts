@@ -10,7 +10,7 @@ const weather = { type: 'object', properties: { city: { type: 'string' } }, requ
 const picture =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-// For each kind of provider: the header of its key, its path, and its format's answers.
+// For each kind of provider: its key header, its path and its format's answers.
 const kinds = [
   {
     kind: 'openai',
@@ -79,7 +79,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     };
     world = await startAi({
       models: JSON.stringify(models),
-      // The file names no address: that of the kind is moved by the environment.
+      // The models file has no address; the environment overrides the kind's default.
       env: { THE_KEY: key, [`${kind.toUpperCase()}_BASE_URL`]: `${provider.url}/` },
       timeouts: { firstByteMs: 4_000, answerMs: 4_000 },
       resilience: neverHeldOff,
@@ -232,7 +232,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     const completion = await world
       .openai()
       .chat.completions.create({ model: `${kind}/reasoning`, messages: [{ role: 'user', content: 'hi' }] });
-    // OpenAI's own format has no such member; what a server adds to it passes through.
+    // OpenAI's own format has no such member; a server's additional members pass through.
     expect(completion.choices[0]?.message).toMatchObject({
       reasoning_content: expect.stringContaining('Let me think.'),
     });
@@ -277,7 +277,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
   test('fails with a status before the first part, and is retried', async () => {
     const response = await world.post('/v1/ai/stream', { model: `${kind}/error-first`, prompt });
     expect(response.status).toBe(502);
-    // OpenAI's own error says a code only; the two others say that they are overloaded.
+    // OpenAI's error has only a code; the other two report an overload in their text.
     expect(provider.calls).toHaveLength(3);
     expect(
       await errorOf(await world.post('/v1/ai/text', { model: `${kind}/status`, prompt: 'hi' })),

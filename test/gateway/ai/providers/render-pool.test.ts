@@ -10,7 +10,10 @@ const never = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('createFairLimit', () => {
-  /** Acquires for the owners in this order and releases one by one; resolves to the order of admission. */
+  /**
+   * Acquires for the owners in this order and releases one by one; resolves to the order of
+   * admission.
+   */
   async function admissionOrder(
     owners: string[],
     options: { slots: number; slotsPerOwner: number },
@@ -106,7 +109,7 @@ describe('createRenderPool', { timeout: 60_000 }, () => {
     await Promise.all(ends);
   });
 
-  test('ends a task past its deadline', async () => {
+  test('stops a task past its deadline', async () => {
     const renderPool = createRenderPool({ deadlinesMs: { shapes: 1 } });
     await expect(
       renderPool.render(large, { owner: 'user a', signal: never, reportProgress: () => {} }),

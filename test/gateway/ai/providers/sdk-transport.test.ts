@@ -1,4 +1,5 @@
-// Large requests through the provider packages: what is serialized, and how long one turn of the event loop takes.
+// Large requests through the provider packages: the number of serializations and the longest turn
+// of the event loop.
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { serializeInTurns } from '../../../../src/gateway/ai/providers/sdk-transport.ts';
@@ -45,7 +46,7 @@ describe('a request of several megabytes', () => {
 });
 
 describe('serializeInTurns', () => {
-  test('writes what JSON.stringify writes', async () => {
+  test('writes the same bytes as JSON.stringify', async () => {
     const body = {
       text: 'é"\n',
       none: undefined,
@@ -58,7 +59,7 @@ describe('serializeInTurns', () => {
     expect(await serializeInTurns({})).toBe('{}');
   });
 
-  test('gives way between the messages of a large request', async () => {
+  test('yields to the event loop between messages of a large request', async () => {
     let turns = 0;
     let isDone = false;
     const count = (async () => {

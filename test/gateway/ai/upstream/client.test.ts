@@ -27,7 +27,8 @@ describe('createUpstream', () => {
           })
         ).text();
       }
-      // The rest of a stream is read after the answer; an earlier call would open a second connection.
+      // The rest of a stream is read after the answer; a call before that opens a second
+      // connection.
       expect(provider.connections() - before).toBeLessThanOrEqual(2);
     } finally {
       await world.close();
@@ -36,7 +37,8 @@ describe('createUpstream', () => {
 
   test('uses the configured proxy except for excluded hosts', async () => {
     const proxiedUrls: string[] = [];
-    // For plain http the client sends the whole URL to the proxy, which requests it from the provider.
+    // For http targets the client sends the absolute URL to the proxy, which requests it from the
+    // provider.
     const proxy = createServer((incoming, outgoing) => {
       proxiedUrls.push(incoming.url ?? '');
       const { 'proxy-connection': _proxyConnection, ...headers } = incoming.headers;

@@ -1,4 +1,5 @@
-// Errors inside of successful answers follow the same rule as error responses: the text passes where the caller can act on it.
+// Errors inside successful answers follow the rule of error responses: their text passes where the
+// caller can act on it.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { eventsOf, partsOf, startAi, type World } from '../world.ts';

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { createEventSplitter, providerEvents } from '../../../../src/gateway/ai/upstream/events.ts';
+import { EventSplitter, providerEvents } from '../../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { generator } from '../generator.ts';
 
 const mebibyte = 1024 * 1024;
+const chatRules = { maxEventBytes: mebibyte, endRule: 'done', textMembers: ['choices'] } as const;
 
 async function* pieces(...input: (string | Buffer)[]): AsyncGenerator<Uint8Array> {
   for (const piece of input) yield typeof piece === 'string' ? Buffer.from(piece) : piece;
@@ -15,7 +16,7 @@ async function read(
   const texts: string[] = [];
   const kinds: string[] = [];
   try {
-    for await (const group of providerEvents(pieces(...input), mebibyte, 'done')) {
+    for await (const group of providerEvents(pieces(...input), chatRules)) {
       for (const event of group) {
         texts.push(event.bytes.toString('utf8'));
         kinds.push(event.data.kind);
@@ -28,7 +29,7 @@ async function read(
   return { texts, kinds, problem: undefined };
 }
 
-describe('createEventSplitter', () => {
+describe('EventSplitter', () => {
   test.each([
     ['LF', '\n'],
     ['CRLF', '\r\n'],
@@ -40,11 +41,12 @@ describe('createEventSplitter', () => {
     const bytes = Buffer.from(source);
     const random = generator(3);
     for (let round = 0; round < 300; round += 1) {
-      const splitter = createEventSplitter();
+      const splitter = new EventSplitter();
       const events: Buffer[] = [];
       for (let at = 0; at < bytes.length;) {
         const end = Math.min(bytes.length, at + 1 + random.below(9));
-        events.push(...splitter.feed(bytes.subarray(at, end)));
+        splitter.feed(bytes.subarray(at, end));
+        for (let event = splitter.next(); event !== undefined; event = splitter.next()) events.push(event);
         at = end;
       }
       // If the last CRLF is cut in two, its LF stays buffered, as nothing follows it.
@@ -126,15 +128,14 @@ describe('providerEvents', () => {
   });
 
   test.each(['responses', 'messages'] as const)(
-    'throws at a [DONE] that comes before the end of %s, since clients would take it for one',
-    async (rule) => {
+    'throws at a [DONE] before the end of %s',
+    async (endRule) => {
       const texts: string[] = [];
       const reading = (async () => {
-        for await (const group of providerEvents(
-          pieces('data: {"type":"delta"}\n\ndata: [DONE]\n\n'),
-          mebibyte,
-          rule,
-        ))
+        for await (const group of providerEvents(pieces('data: {"type":"delta"}\n\ndata: [DONE]\n\n'), {
+          maxEventBytes: mebibyte,
+          endRule,
+        }))
           texts.push(...group.map(({ bytes }) => bytes.toString('utf8')));
       })();
       await expect(reading).rejects.toMatchObject({ code: 'upstream_truncated' });
@@ -165,9 +166,61 @@ describe('providerEvents', () => {
       }
     }
     const all = async () => {
-      for await (const _group of providerEvents(endless(), mebibyte, 'done'));
+      for await (const _group of providerEvents(endless(), chatRules));
     };
     await expect(all()).rejects.toMatchObject({ code: 'upstream_failed' });
     expect(fed).toBeLessThanOrEqual(mebibyte + 65_536);
+  });
+});
+
+describe('events that differ in their text', () => {
+  const chunk = (text: string, padding = 'x') =>
+    `data: {"model":"m","choices":[{"delta":{"content":"${text}"},"finish_reason":null}],"obfuscation":"${padding}"}\n\n`;
+
+  async function readTexts(source: Buffer | string, cut: number) {
+    const bytes = Buffer.from(source);
+    const parts: Buffer[] = [];
+    for (let at = 0; at < bytes.length; at += cut) parts.push(bytes.subarray(at, at + cut));
+    const events: { text: string; kind: string; textBytes: number }[] = [];
+    for await (const group of providerEvents(pieces(...parts), chatRules))
+      for (const { bytes: event, data } of group) {
+        const textBytes =
+          data.kind === 'like'
+            ? data.textBytes
+            : data.kind === 'object'
+              ? data.texts.reduce((sum, text) => sum + text.bytes, 0)
+              : 0;
+        events.push({ text: event.toString(), kind: data.kind, textBytes });
+      }
+    return events;
+  }
+
+  const texts = ['one', 'two words', 'ü🌍', 'a\\nline', '', 'last', '\\u00fc', '"}]}'.replaceAll('"', '\\"')];
+  const source = [...texts.map((text) => chunk(text, 'p'.repeat(text.length))), 'data: [DONE]\n\n'];
+
+  test.each([1, 7, 100, 5_000])('are the same events in pieces of %i bytes', async (cut) => {
+    const events = await readTexts(source.join(''), cut);
+    expect(events.map(({ text }) => text)).toEqual(source);
+    expect(events.map(({ textBytes }) => textBytes)).toEqual([3, 9, 6, 6, 0, 4, 2, 4, 0]);
+  });
+
+  test('are recognized by the bytes around it', async () => {
+    const kinds = (await readTexts(source.join(''), 5_000)).map(({ kind }) => kind);
+    expect(kinds.slice(0, 4)).toEqual(['object', 'like', 'like', 'object']);
+  });
+
+  test('are read anew where another member differs', async () => {
+    const finish = chunk('b').replace('null', '"stop"');
+    const events = await readTexts(`${chunk('a')}${finish}data: [DONE]\n\n`, 5_000);
+    expect(events.map(({ kind }) => kind)).toEqual(['object', 'object', 'done']);
+  });
+
+  test.each([
+    ['bytes that are not UTF-8', Buffer.of(0xff)],
+    ['a line break', Buffer.from('\n\n')],
+  ])('are refused with %s in the text', async (_name, text) => {
+    const [head = '', tail = ''] = chunk('|').split('|');
+    const bad = Buffer.concat([Buffer.from(chunk('a') + head), text, Buffer.from(`${tail}data: [DONE]\n\n`)]);
+    await expect(readTexts(bad, 5_000)).rejects.toMatchObject({ code: 'upstream_failed' });
   });
 });

@@ -6,7 +6,8 @@ import { chunkOf, eventsOf, partsOf, providerKey, startAi, type World } from '..
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 
-// The expected outcome of each script: a status before the first byte, or `midway` for a stream that has started.
+// The expected outcome of each script: a status before the first byte, or `midway` for a stream
+// that has started.
 const scripts: Record<
   string,
   { script: string; whole: [number, string]; streamed: [number | 'midway', string] }
@@ -177,7 +178,10 @@ describe('failures of a provider', () => {
     await second.close();
   });
 
-  /** Status and code of an answer that is an error, in which nothing of ours or of the provider's may show. */
+  /**
+   * Status and code of an error answer, which must not contain internals of the gateway or the
+   * provider.
+   */
   async function problemIn(response: Response): Promise<[number, unknown]> {
     const text = await response.text();
     expect(response.headers.get('content-type')).toContain('application/json');
@@ -219,7 +223,7 @@ describe('failures of a provider', () => {
       test.concurrent('text', async () => {
         const response = await world.post('/v1/ai/text', { model, prompt: 'hi' });
         if (wholeStatus === 200) expect(response.status).toBe(200);
-        // The provider package cannot tell a cut document from a wrong one.
+        // The provider package cannot tell a truncated document from an invalid one.
         else
           expect(await problemIn(response)).toEqual([
             wholeStatus,
@@ -262,7 +266,7 @@ describe('failures of a provider', () => {
       const kinds = ['openai', 'anthropic', 'google'];
       impatient = await startAi({
         models: provider.modelsFile(Object.fromEntries(scriptsByName), {
-          // Its streams in these formats are chat completions, so they are invalid.
+          // Its streams in these formats are chat completions, and therefore invalid.
           provider: { formats: ['chat', 'responses', 'messages'] },
           providers: kinds.map((kind) => ({ id: `my-${kind}`, kind, base_url: provider.url })),
           models: kinds.flatMap((kind) =>
@@ -290,7 +294,8 @@ describe('failures of a provider', () => {
         const response = await impatient.post(path, body);
         const text = await response.text();
         expect((response.headers.get('x-townhall-attempts') ?? '').split(', ').length).toBeLessThanOrEqual(3);
-        // The longest deadline is that of a whole stream, plus some seconds for other tests on the machine.
+        // The longest deadline is that of a whole stream; the extra seconds allow for a busy
+        // machine.
         expect(performance.now() - startedMs).toBeLessThan(deadlines.streamMs + 12_000);
         if (response.status === 200 && path.endsWith('completions'))
           expect(text.includes('data: [DONE]')).toBe(!text.includes('{"error":'));
@@ -383,7 +388,7 @@ describe('failures of a provider', () => {
     ).toEqual([502, 'upstream_failed']);
   });
 
-  test('follows no redirect, so that the key stays with its host', async () => {
+  test('follows no redirect, which would send the key to another host', async () => {
     expect(
       await problemIn(await world.post('/v1/ai/chat/completions', { model: 'acme/to-second', messages })),
     ).toEqual([502, 'upstream_failed']);

@@ -1,4 +1,5 @@
-// The members of routers that choose another model, price, address or credential, by the names in their documentation.
+// Members by which model routers choose another model, price, address or credential, with their
+// documented names.
 import { describe, expect, test } from 'vitest';
 import type { ProviderEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
 import { refuseUnsafeMembers } from '../../../../src/gateway/ai/upstream/request-guard.ts';

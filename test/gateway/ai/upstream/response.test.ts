@@ -45,7 +45,7 @@ describe('ProviderResponse', () => {
     return response;
   }
 
-  test('joins the chunks that arrived together', async () => {
+  test('joins chunks that arrived together', async () => {
     const response = request('/joined');
     await response.head();
     const pieces: string[] = [];
@@ -54,13 +54,13 @@ describe('ProviderResponse', () => {
     expect(pieces.length).toBeLessThan(10);
   });
 
-  test('takes no more from the socket while its reader is slow', async () => {
+  test('stops reading the socket while its reader is slow', async () => {
     const response = request('/endless');
     await response.head();
     await response.next();
     await pause(200);
     const { value } = await response.next();
-    // 64 KiB, and the rest of the chunk that reached it.
+    // 64 KiB, and the rest of the chunk that crossed the limit.
     expect(value?.byteLength).toBeGreaterThan(0);
     expect(value?.byteLength).toBeLessThanOrEqual(128 * 1024);
     expect((await response.next()).value?.byteLength).toBeGreaterThan(0);
@@ -68,7 +68,7 @@ describe('ProviderResponse', () => {
     await expect(response.next()).rejects.toThrow('enough');
   });
 
-  test('gives the bytes that precede a failure first', async () => {
+  test('delivers the bytes before a failure first', async () => {
     const response = request('/broken');
     await response.head();
     await pause(200);
@@ -76,7 +76,7 @@ describe('ProviderResponse', () => {
     await expect(response.next()).rejects.toThrow(/closed|terminated/);
   });
 
-  test('ends a request that waits for its turn', async () => {
+  test('aborts a request that waits in the queue', async () => {
     const first = request('/silent');
     const second = request('/joined');
     const head = second.head();

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { discardAside, listAside, restoreFromAside } from '../../../../src/gateway/credits/journal/aside.ts';
@@ -42,7 +42,7 @@ describe('restoreFromAside', () => {
   test('gives the journal to the present ledger', async () => {
     const world = await journalWorld();
     const name = await leaveAside(world);
-    const journalId = await restoreFromAside(world.path, name, { generation: 'gen-2' });
+    const journalId = await restoreFromAside(world.path, name, { generation: 'gen-2', usageDays: 400 });
     const journal = await world.take();
     expect(journalId).not.toBe(name);
     expect(journal).toMatchObject({ journalId, generation: 'gen-2' });
@@ -65,14 +65,27 @@ describe('restoreFromAside', () => {
     const [copy] = await listAside(world.path);
     expect(copy).toMatchObject({ name: `${journal.journalId}-1`, reason: 'damaged', charges: 2 });
     await expect(
-      restoreFromAside(world.path, `${journal.journalId}-1`, { generation: 'gen-2' }),
+      restoreFromAside(world.path, `${journal.journalId}-1`, { generation: 'gen-2', usageDays: 400 }),
     ).rejects.toThrow('copy of a damaged segment');
+  });
+
+  test('refuses a journal from before the oldest usage records', async () => {
+    const world = await journalWorld();
+    const name = await leaveAside(world);
+    const segment = join(world.path, 'aside', name, '0000000000000001.segment');
+    const days = (count: number) => Date.now() / 1_000 - count * 86_400;
+    await utimes(segment, days(401), days(401));
+    const apply = () => restoreFromAside(world.path, name, { generation: 'gen-2', usageDays: 400 });
+    await expect(apply()).rejects.toThrow('older than usage records are kept (400 days)');
+    await utimes(segment, days(399), days(399));
+    await apply();
+    expect(await listAside(world.path)).toEqual([]);
   });
 
   test('refuses a name outside the folder', async () => {
     const world = await journalWorld();
     await leaveAside(world);
-    await expect(restoreFromAside(world.path, '..', { generation: 'gen-2' })).rejects.toThrow(
+    await expect(restoreFromAside(world.path, '..', { generation: 'gen-2', usageDays: 400 })).rejects.toThrow(
       'No journal named',
     );
   });

@@ -1,5 +1,5 @@
-// A process that writes to a journal, for tests that kill it: `node writer-process.ts PATH write | fill N | replay`. It prints
-// the number of each final line that is on disk, or the count of replayed charges.
+// A process that writes to a journal, for tests that kill it: `node writer-process.ts PATH write | fill N
+// | replay`. It prints the number of each final line that is on disk, or the count of replayed charges.
 import { journalDirectory } from '../../../../src/gateway/credits/journal/directory.ts';
 import type { Journal } from '../../../../src/gateway/credits/journal/journal.ts';
 import { silentLog } from '../../../support/template.ts';

@@ -1,0 +1,232 @@
+// Decisions of permission rules: command lines that imitate an allowed one, paths,
+// and the precedence of effects.
+import { describe, expect, test } from 'vitest';
+import { decide, type Permission, type PermissionRule } from '../../../src/agent/permissions/rules.ts';
+import { simpleCommands } from '../../../src/agent/permissions/shell-commands.ts';
+
+const rule = (tool: string, pattern: string | null, effect: PermissionRule['effect']): PermissionRule => ({
+  tool,
+  pattern,
+  effect,
+});
+const shell = (command: string): Permission[] => [{ tool: 'shell.run', command }];
+const write = (path: string, isProtected = false): Permission[] => [
+  { tool: 'files.write', path, isProtected },
+];
+const effectOf = (needs: readonly Permission[], ...rules: PermissionRule[]) => decide(needs, rules).effect;
+
+describe('simpleCommands', () => {
+  test.each([
+    ['npm test', ['npm test']],
+    ['  npm   test\t-- --run ', ['npm test -- --run']],
+    ['npm test; ls', ['npm test', 'ls']],
+    ['npm test && ls || pwd | wc', ['npm test', 'ls', 'pwd', 'wc']],
+    ['npm test\nls', ['npm test', 'ls']],
+    ['npm test & ls', ['npm test', 'ls']],
+    ["echo 'a; b'", ["echo 'a; b'"]],
+    ['echo "a && b"', ["echo 'a && b'"]],
+    ['npm test 2>&1', ['npm test']],
+    ['npm test >/dev/null 2>/dev/null', ['npm test']],
+    ['"npm test" x', ["'npm test' x"]],
+    [String.raw`npm\ test x`, ["'npm test' x"]],
+    ["echo 'it'\\''s'", [String.raw`echo 'it'\''s'`]],
+  ])('reads %j', (text, commands) => {
+    expect(simpleCommands(text)).toEqual(commands);
+  });
+
+  test.each([
+    'npm test $(rm x)',
+    'npm test `rm x`',
+    'npm test "$(rm x)"',
+    'npm test "`rm x`"',
+    'npm test $HOME',
+    'npm test ${IFS}x',
+    "npm test $'\\x3b'",
+    'npm test > x',
+    'npm test >> x',
+    'npm test >| x',
+    'npm test 2> x',
+    'npm test &> x',
+    'npm test >/dev/nullx',
+    'npm test < x',
+    'npm test << EOF',
+    'npm test <(ls)',
+    'npm test >(sh)',
+    '(npm test)',
+    '{ npm test; }',
+    'npm test \\\n; ls',
+    'PATH=. npm test',
+    'LD_PRELOAD=./x.so npm test',
+    'A+=1 npm test',
+    '! npm test',
+    'if npm test; then ls; fi',
+    'while npm test; do ls; done',
+    'npm() { rm x; }',
+    'npm test # comment',
+    'npm test "open',
+    "npm test 'open",
+    'npm test \u0000',
+    'npm test\rls',
+    'npm test\vls',
+    'ls\u00a0-l',
+    'ls \u2003-l',
+    '\ufeffls',
+    'ls\u2028rm x',
+    'npm test >/dev/null\u00a0',
+    'npm {test,x}',
+    '',
+    ' ; ',
+  ])('does not read %j', (text) => {
+    expect(simpleCommands(text)).toBeUndefined();
+  });
+});
+
+describe('rules for commands', () => {
+  const npmTest = rule('shell', 'npm test*', 'allow');
+
+  test.each(['npm test', 'npm  test -- x', 'npm test; npm test', 'npm test 2>&1'])('allow %j', (command) => {
+    expect(effectOf(shell(command), npmTest)).toBe('allow');
+  });
+
+  test.each([
+    'npm install',
+    'npm test; rm x',
+    'npm test && rm x',
+    'npm test | sh',
+    'npm test & rm x',
+    'npm test\nrm x',
+    'npm test $(rm x)',
+    'npm test `rm x`',
+    'npm test > Makefile',
+    'X=1 npm test',
+    '"npm test" x',
+    'rm x # npm test',
+    './npm test',
+    'xnpm test',
+  ])('leave %j to the tool', (command) => {
+    expect(effectOf(shell(command), npmTest)).toBe('default');
+  });
+
+  test('need a match for each command', () => {
+    expect(effectOf(shell('npm test; ls -l'), npmTest, rule('shell', 'ls *', 'allow'))).toBe('allow');
+  });
+
+  test('rank deny above ask, and ask above allow', () => {
+    const all = rule('shell', '*', 'allow');
+    expect(effectOf(shell('rm x'), all, rule('shell', 'rm *', 'deny'))).toBe('deny');
+    expect(effectOf(shell('ls; rm x'), all, rule('shell', 'rm *', 'deny'))).toBe('deny');
+    expect(effectOf(shell('rm x'), all, rule('shell', 'rm *', 'ask'))).toBe('ask');
+    expect(effectOf(shell('rm x'), rule('shell', 'rm *', 'ask'), rule('shell', 'rm *', 'deny'))).toBe('deny');
+  });
+
+  test('require approval for unparsable commands when a rule forbids some', () => {
+    expect(effectOf(shell('r$(echo m) x'), rule('shell', null, 'allow'), rule('shell', 'rm *', 'deny'))).toBe(
+      'ask',
+    );
+  });
+
+  test('allow a further right only by its name', () => {
+    const needs: Permission[] = [
+      ...shell('curl x'),
+      { tool: 'shell.network', command: 'curl x', isFurther: true },
+    ];
+    expect(effectOf(needs, rule('shell', '*', 'allow'))).toBe('default');
+    expect(effectOf(needs, rule('shell', '*', 'allow'), rule('shell.network', 'curl *', 'allow'))).toBe(
+      'allow',
+    );
+  });
+
+  test.each(['ls -la', 'npm run a-b', 'sed s/a-b/c/ x.txt', 'a^b @%+=:,~ [0-9]', "grep '$(){}|<>&;!`#' x"])(
+    'take %j as it stands',
+    (command) => {
+      expect(effectOf(shell(command), rule('shell', command, 'allow'))).toBe('allow');
+      expect(effectOf(shell(`${command}x`), rule('shell', command, 'allow'))).toBe('default');
+    },
+  );
+
+  test.each([
+    ['git * x', 'git commit -m y x', 'allow'],
+    ['git * x', 'git commit -m y', 'default'],
+    ['g*m*m*x', 'git mm commit x', 'allow'],
+    ['ls ?', 'ls a', 'allow'],
+    ['ls ?', 'ls ab', 'default'],
+    // A backtracking match of these takes hours.
+    ['git *m *m *m *m *m *x', `git ${'m '.repeat(20_000)}y`, 'default'],
+  ] as const)('match %j', (pattern, command, effect) => {
+    expect(effectOf(shell(command), rule('shell', pattern, 'allow'))).toBe(effect);
+  });
+
+  test('take a backslash before a wildcard as the character', () => {
+    expect(effectOf(shell('ls *'), rule('shell', String.raw`ls \*`, 'allow'))).toBe('allow');
+    expect(effectOf(shell('ls x'), rule('shell', String.raw`ls \*`, 'allow'))).toBe('default');
+  });
+});
+
+describe('rules for paths', () => {
+  test.each([
+    ['src/**', 'src/a.ts', 'allow'],
+    ['src/**', 'src/deep/a.ts', 'allow'],
+    ['src/**', './src//a.ts', 'allow'],
+    ['src/*', 'src/deep/a.ts', 'default'],
+    ['src/**', 'srcx/a.ts', 'default'],
+    ['src/**', 'SRC/a.ts', 'default'],
+    ['src/**/*.ts', 'src/a.ts', 'allow'],
+    ['src/**/*.ts', 'src/x/a.js', 'default'],
+    ['*.md', 'docs/a.md', 'default'],
+    ['**/*.md', 'docs/a.md', 'allow'],
+    ['a+(b).txt', 'a+(b).txt', 'allow'],
+    ['a.b', 'axb', 'default'],
+    ['my-app/**', 'my-app/a-b.ts', 'allow'],
+    ['my-app/**', 'my_app/a.ts', 'default'],
+  ] as const)('%s and %s: %s', (pattern, path, effect) => {
+    expect(effectOf(write(path), rule('files.write', pattern, 'allow'))).toBe(effect);
+  });
+
+  test('deny in any letter case', () => {
+    expect(effectOf(write('Secret/x'), rule('files', 'secret/**', 'deny'))).toBe('deny');
+  });
+
+  test.each([
+    ['private/**', 'private', 'deny'],
+    ['private/**', 'Private/x', 'deny'],
+    ['private/**', '.', 'ask'],
+    ['private/**', 'src', 'default'],
+    ['src/private/**', 'SRC', 'ask'],
+    ['src/private/**', 'src/other', 'default'],
+    ['**/private/*', 'src', 'ask'],
+    ['src/*/private.txt', 'src/a', 'ask'],
+    ['src/*/private.txt', 'src/a/b', 'default'],
+    ['src/private.txt', 'src', 'ask'],
+    ['src/private.txt', 'src/a', 'default'],
+  ] as const)('%s against a search of %s: %s', (pattern, path, effect) => {
+    const needs: Permission[] = [{ tool: 'files.search', path, includesBelow: true }];
+    expect(effectOf(needs, rule('files', '**', 'allow'), rule('files', pattern, 'deny'))).toBe(
+      effect === 'default' ? 'allow' : effect,
+    );
+  });
+
+  test('forbid the listing of a folder whose entries are forbidden', () => {
+    const needs: Permission[] = [{ tool: 'files.list', path: 'private' }];
+    expect(effectOf(needs, rule('files', 'private/**', 'deny'))).toBe('deny');
+    expect(effectOf(needs, rule('files', 'private/**', 'allow'))).toBe('default');
+  });
+
+  test('allow a protected file only by its own name', () => {
+    expect(effectOf(write('package.json', true), rule('files', '**', 'allow'))).toBe('default');
+    expect(effectOf(write('package.json', true), rule('files', null, 'allow'))).toBe('default');
+    expect(effectOf(write('package.json', true), rule('files', 'package.json', 'allow'))).toBe('allow');
+  });
+
+  test('match one action, a whole plugin, or several tools', () => {
+    for (const tool of ['files', 'files.write', 'files.*', '*'])
+      expect(effectOf(write('a'), rule(tool, null, 'deny'))).toBe('deny');
+    for (const tool of ['files.read', 'file', 'shell'])
+      expect(effectOf(write('a'), rule(tool, null, 'deny'))).toBe('default');
+  });
+
+  test('name tools with a dash', () => {
+    const needs: Permission[] = [{ tool: 'mcp.github-create_issue' }];
+    expect(effectOf(needs, rule('mcp.github-*', null, 'deny'))).toBe('deny');
+    expect(effectOf(needs, rule('mcp.gitlab-*', null, 'deny'))).toBe('default');
+  });
+});

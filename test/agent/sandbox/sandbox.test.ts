@@ -1,0 +1,293 @@
+// Rights of programs in the sandbox, and the behavior of the agent without one.
+import { once } from 'node:events';
+import { execFile } from 'node:child_process';
+import {
+  chmod,
+  chown,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  realpath,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { openSandbox } from '../../../src/agent/processes/index.ts';
+import type { TestAgent } from '../../support/agent.ts';
+import { hasBubblewrap } from '../../support/bubblewrap.ts';
+import { openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+let folder: string;
+beforeAll(async () => {
+  world = await openWorld();
+  folder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-sandbox-')));
+});
+afterEach(() => world.reset());
+afterAll(async () => {
+  await world.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+interface ShellResult {
+  exitCode: number;
+  output: string;
+  notice?: string;
+}
+
+async function run(agent: TestAgent, command: string, more: object = {}): Promise<ShellResult> {
+  const payload = { command, ...more };
+  const { result } = await agent.client.plugins.callAction({
+    plugin_name: 'shell',
+    action_name: 'run',
+    payload,
+  });
+  return result as ShellResult;
+}
+
+async function startConfigured(config: object): Promise<TestAgent> {
+  const pluginConfig = join(folder, 'plugins.json');
+  await writeFile(pluginConfig, JSON.stringify(config));
+  return world.start({ settings: { pluginConfig } });
+}
+
+/** The output of each command, in turn; not as root, whom no mode of a folder keeps from reading it. */
+async function runAsUser(workspace: string, commands: readonly string[]): Promise<string[]> {
+  const program = join(import.meta.dirname, '../../support/sandboxed-commands.ts');
+  const nobody = 65_534;
+  const user = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
+  if ('uid' in user)
+    for (const path of ['.', ...(await readdir(workspace, { recursive: true }))])
+      await chown(join(workspace, path), nobody, nobody);
+  const { stdout } = await promisify(execFile)(process.execPath, [program, workspace, ...commands], user);
+  return JSON.parse(stdout) as string[];
+}
+
+describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
+  test('works in the workspace with the programs of the system', async () => {
+    const agent = await world.start();
+    expect(await run(agent, 'echo x > a && cat a | tr x y; pwd; exit 3')).toMatchObject({
+      exitCode: 3,
+      output: `y\n${await realpath(agent.workspace)}\n`,
+    });
+  });
+
+  test('reaches the network when its call requests it', async () => {
+    const server = createServer((socket) => socket.end('reached')).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const agent = await world.start();
+    const command = `python3 -c 'import socket; print(socket.create_connection(("127.0.0.1", ${port}), 5).recv(9).decode())' 2>&1 | tail -n 1`;
+    expect((await run(agent, command, { network: true })).output).toBe('reached\n');
+    expect((await run(agent, command)).output).toContain('Connection refused');
+    server.close();
+  });
+
+  test('changes protected files when its call requests it', async () => {
+    const agent = await world.start();
+    await writeFile(join(agent.workspace, 'package.json'), '{}');
+    expect((await run(agent, 'echo 1 > package.json')).exitCode).not.toBe(0);
+    expect((await run(agent, 'echo 1 > package.json', { protected: true })).exitCode).toBe(0);
+    expect(await readFile(join(agent.workspace, 'package.json'), 'utf8')).toBe('1\n');
+  });
+
+  test('sees no secret in a protected folder', async () => {
+    const agent = await world.start();
+    await mkdir(join(agent.workspace, '.devcontainer'));
+    await writeFile(join(agent.workspace, '.devcontainer', '.env'), 'KEY=secret');
+    expect((await run(agent, 'cat .devcontainer/.env; ls -a .devcontainer')).output).not.toContain('secret');
+  });
+
+  test('renames new protected files and reports it', async () => {
+    const agent = await world.start();
+    const { notice } = await run(agent, 'echo evil > .envrc');
+    expect(notice).toContain('.envrc is now .envrc.needs-approval');
+    expect(await readFile(join(agent.workspace, '.envrc.needs-approval'), 'utf8')).toBe('evil\n');
+  });
+
+  test('renames a new protected file whose other name is taken', async () => {
+    const agent = await world.start();
+    await writeFile(join(agent.workspace, 'justfile.needs-approval'), 'earlier');
+    const { notice } = await run(agent, 'mkdir Makefile.needs-approval; echo evil | tee Makefile justfile');
+    expect(notice).toMatch(/Makefile is now [\w-]+\.needs-approval, justfile is now/);
+    const names = await readdir(agent.workspace);
+    expect(names).not.toContain('Makefile');
+    expect(names).not.toContain('justfile');
+    expect(await readFile(join(agent.workspace, 'justfile.needs-approval'), 'utf8')).toBe('earlier');
+  });
+
+  test('renames what a command puts in the place of a protected link', async () => {
+    const agent = await world.start();
+    for (const name of ['Makefile', '.npmrc', 'justfile'])
+      await symlink('tasks.txt', join(agent.workspace, name));
+    const { notice } = await run(agent, 'rm Makefile; echo evil > Makefile; ln -sf evil.txt .npmrc');
+    expect(notice).toContain('.npmrc is now .npmrc.needs-approval');
+    expect(notice).toContain('Makefile is now Makefile.needs-approval');
+    expect(notice).not.toContain('justfile');
+  });
+
+  test('renames a new protected file whose name leaves no room for a suffix', async () => {
+    const agent = await world.start();
+    const name = `Makefile${'.'.repeat(247)}`;
+    expect((await run(agent, `echo evil > ${name}`)).notice).toContain('is now');
+    expect(await readdir(agent.workspace)).not.toContain(name);
+  });
+
+  test('cannot uncover secrets or protected files by the mode of their folder', async () => {
+    const workspace = await mkdtemp(join(tmpdir(), 'townhall-modes-'));
+    await mkdir(join(workspace, 'config'));
+    await writeFile(join(workspace, 'config', '.env'), 'KEY=secret');
+    await writeFile(join(workspace, 'config', 'package.json'), '{}');
+    await mkdir(join(workspace, 'closed'));
+    await writeFile(join(workspace, 'closed', '.env'), 'KEY=secret');
+    await chmod(join(workspace, 'closed'), 0o000);
+    const outputs = await runAsUser(workspace, [
+      'mkdir new still; echo evil | tee new/Makefile still/Makefile Makefile; chmod 311 new; chmod 555 still; chmod 000 config; chmod 300 .',
+      'chmod 755 config; cat config/.env; echo evil > config/package.json; chmod 400 config',
+      'chmod 755 config; cat config/.env; echo evil > config/package.json',
+      'chmod 755 closed; cat closed/.env; chmod 000 closed',
+      'ls -d * new/* still/*',
+    ]);
+    expect(outputs.join('\n')).not.toContain('secret');
+    expect(outputs.at(-1)?.split('\n')).toEqual([
+      'Makefile.needs-approval',
+      'closed',
+      'config',
+      'new',
+      'new/Makefile.needs-approval',
+      'still',
+      'still/Makefile.needs-approval',
+      '',
+    ]);
+    expect(await readFile(join(workspace, 'config', 'package.json'), 'utf8')).toBe('{}');
+    await rm(workspace, { recursive: true });
+  });
+
+  test('sees no hidden path below the folders of the system', async () => {
+    const hidden = [await realpath('/usr/share'), await realpath('/usr/bin/env')];
+    const sandbox = await openSandbox({
+      workspace: folder,
+      hidden,
+      read: [],
+      isOff: false,
+      path: '/usr/bin',
+    });
+    const { command, env } = sandbox.prepare({
+      command: ['/bin/sh', '-c', 'ls -A /usr/share; cat /usr/bin/env 2>&1; ls /usr'],
+      folder,
+      env: {},
+      paths: { hidden: [], readOnly: [] },
+    });
+    const [program = '', ...args] = command;
+    const { stdout } = await promisify(execFile)(program, args, { env });
+    expect(stdout).toMatch(/^cat: .*Permission denied\nbin\n/);
+  });
+
+  test('commits to a repository whose configuration it cannot change', async () => {
+    const agent = await world.start();
+    await run(agent, 'git init -q .', { protected: true });
+    const identity = '-c user.name=a -c user.email=a@example.com';
+    expect(
+      await run(agent, `echo x > f && git add f && git ${identity} commit -qm f && git log --format=%s`),
+    ).toMatchObject({ exitCode: 0, output: 'f\n' });
+    expect((await run(agent, 'git config core.fsmonitor x')).exitCode).not.toBe(0);
+  });
+});
+
+describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
+  test('run as services with their own environment and no other', async () => {
+    const command = ['/bin/sh', '-c', `env; ls ${folder} 2>&1; cat /proc/1/comm; exec sleep 300`];
+    const agent = await startConfigured({
+      services: { probe: { command, env: { OWN: 'yes', HOME: '/own' } } },
+    });
+    const output = async () => {
+      const answer = await agent.client.services.callCommand({ serviceName: 'probe', command: 'output' });
+      return (answer.result as { text: string }).text;
+    };
+    await expect.poll(output).toContain('bwrap');
+    expect(await output()).toContain('OWN=yes');
+    expect(await output()).toContain('HOME=/own');
+    expect(await output()).not.toContain('plugins.json');
+    expect(await output()).not.toMatch(/AGENT_|TEST_|USER=/);
+  });
+
+  test('cannot be changed by a command', async () => {
+    const workspace = join(folder, 'programs');
+    await mkdir(workspace, { recursive: true });
+    await writeFile(join(workspace, 'serve.sh'), 'exec sleep 300');
+    const pluginConfig = join(folder, 'plugins.json');
+    const services = { web: { command: ['/bin/sh', 'serve.sh'] } };
+    await writeFile(pluginConfig, JSON.stringify({ services }));
+    const agent = await world.start({ workspace, settings: { pluginConfig } });
+    expect((await run(agent, 'echo evil > serve.sh')).exitCode).not.toBe(0);
+    expect(await readFile(join(workspace, 'serve.sh'), 'utf8')).toBe('exec sleep 300');
+  });
+
+  test('get SIGTERM and time to end', async () => {
+    const script = `trap 'echo ended > end; exit 0' TERM; echo ready > ready; while :; do sleep 0.1; done`;
+    const agent = await startConfigured({ services: { polite: { command: ['/bin/sh', '-c', script] } } });
+    await expect.poll(() => readFile(join(agent.workspace, 'ready'), 'utf8').catch(() => '')).toBe('ready\n');
+    await agent.client.services.controlService({ serviceName: 'polite', action: 'stop' });
+    expect(await readFile(join(agent.workspace, 'end'), 'utf8')).toBe('ended\n');
+  });
+
+  test('run as MCP servers that see their folders only', async () => {
+    const program = join(import.meta.dirname, '../../support/mcp-server.ts');
+    const sandbox = { read: [join(import.meta.dirname, '../../..')] };
+    const probe = { command: process.execPath, args: [program], env: { PROBE: 'yes' }, sandbox };
+    const agent = await startConfigured({ mcpServers: { probe, closed: { ...probe, sandbox: {} } } });
+    const payload = {};
+    const { result } = await agent.client.plugins.callAction({
+      plugin_name: 'mcp',
+      action_name: 'probe-environment',
+      payload,
+    });
+    expect((result as { text: string }).text.split(' ').sort()).toContain('PROBE');
+    expect((result as { text: string }).text).not.toMatch(/USER|AGENT_/);
+    const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' });
+    expect(availability.reasons.join(' ')).toContain('"closed"');
+  });
+});
+
+describe('a machine without bubblewrap', () => {
+  const options = { workspace: '/', hidden: [], read: [], isOff: false, path: '/nowhere' };
+  const program = { command: ['true'], folder: '/', env: {}, paths: { hidden: [], readOnly: [] } };
+
+  test('refuses programs and names the fix', async () => {
+    const sandbox = await openSandbox(options);
+    expect(sandbox.missing).toMatch(/bwrap is not installed.*--unsafe-shell/);
+    expect(() => sandbox.prepare(program)).toThrow(/bwrap is not installed/);
+  });
+
+  test('runs a program whose configuration turns the sandbox off', async () => {
+    const sandbox = await openSandbox(options);
+    expect(sandbox.prepare({ ...program, settings: false })).toMatchObject({
+      command: ['true'],
+      isSandboxed: false,
+    });
+  });
+
+  test('runs all programs under --unsafe-shell', async () => {
+    const sandbox = await openSandbox({ ...options, isOff: true });
+    expect(sandbox.prepare(program)).toMatchObject({ command: ['true'], isSandboxed: false });
+  });
+
+  test('reports why shell is unavailable', async () => {
+    const agent = await world.start({
+      settings: { unsafeShell: false },
+      needs: { env: { PATH: '/nowhere' } },
+    });
+    const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'shell' });
+    expect(availability).toMatchObject({
+      available: false,
+      reasons: [expect.stringContaining('--unsafe-shell')],
+    });
+    await expect(run(agent, 'true')).rejects.toMatchObject({ status: 409, code: 'plugin_unavailable' });
+  });
+});

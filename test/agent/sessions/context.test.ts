@@ -1,0 +1,430 @@
+// The prompt of a long session: old outputs as notes, the past as a summary, and no
+// input that the model does not accept.
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { SessionEvent } from '@townhall/agent';
+import { definePlugin } from '../../../src/agent/plugins/index.ts';
+import { fileTokens, pictureSize } from '../../../src/agent/sessions/model-loop/media-tokens.ts';
+import {
+  calls,
+  promptBytes,
+  says,
+  toolResults,
+  type ScriptedAnswer,
+  type StreamRequest,
+} from '../../support/scripted-gateway.ts';
+import { collect, openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+const wait = { headers: { prefer: 'wait=60' } };
+const model = 'local/echo';
+
+const reader = definePlugin({
+  name: 'pages',
+  title: 'Pages',
+  description: 'Reads pages.',
+  actions: {
+    read: {
+      description: 'Reads a page.',
+      input: { type: 'object', additionalProperties: true },
+      run: async (input) => pageOf((input as { page: number }).page, (input as { length?: number }).length),
+    },
+  },
+});
+
+function pageOf(page: number, length = 3_000): string {
+  return `Page ${page}. ${`word${page} `.repeat(length / 6)}`.slice(0, length);
+}
+
+const isSummaryRequest = ({ prompt }: StreamRequest): boolean =>
+  /Sum up the conversation/.test(JSON.stringify(prompt.at(-1)));
+
+/** Reads one page per step, and answers requests for summaries. */
+function readsPages(count: number, length?: number): (request: StreamRequest) => ScriptedAnswer {
+  let page = 0;
+  return (request) => {
+    if (isSummaryRequest(request)) return says(`Summary at page ${page}.`);
+    page += 1;
+    return page <= count
+      ? calls({ name: 'pages_read', input: { page, ...(length ? { length } : {}) }, id: `call_${page}` })
+      : says('Read them all.');
+  };
+}
+
+type Client = Awaited<ReturnType<World['start']>>['client'];
+
+async function eventsOf(client: Client, sessionId: string): Promise<SessionEvent[]> {
+  return collect(client.sessions.follow({ sessionId, until: 'idle' }));
+}
+
+const typeIs =
+  <Type extends SessionEvent['type']>(type: Type) =>
+  (event: SessionEvent): event is Extract<SessionEvent, { type: Type }> =>
+    event.type === type;
+
+describe('old outputs of tools', () => {
+  test('become notes, and the model reads one again', async () => {
+    world.gateway.catalog([{ id: model, context_window: 16_000 }]);
+    const pages = readsPages(20);
+    let hasAsked = false;
+    world.gateway.answer((request) => {
+      const seqInNote = /"seq\\?": (\d+)/.exec(JSON.stringify(toolResults(request)[0]))?.[1];
+      if (seqInNote === undefined || hasAsked) return pages(request);
+      hasAsked = true;
+      return calls({ name: 'context_read', input: { seq: Number(seqInNote) }, id: 'again' });
+    });
+    const { client } = await world.start({ needs: { plugins: [reader] } });
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    const events = await eventsOf(client, 's');
+    const pruned = events.filter(typeIs('context.pruned'));
+    expect(pruned.length).toBeGreaterThan(0);
+    expect(pruned[0]).toMatchObject({ minCharacters: 1_000 });
+    const again = events.findLast((event) => event.type === 'tool.output' && event.toolCallId === 'again');
+    expect(again).toMatchObject({ output: { text: pageOf(1), totalCharacters: 3_000, nextOffset: null } });
+    // The log and the message have the outputs.
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    expect(JSON.stringify(items)).toContain(pageOf(1));
+    for (const request of world.gateway.requests)
+      expect(JSON.stringify(request.prompt).length / 4).toBeLessThan(16_000);
+  });
+
+  test('stay notes in the next run', async () => {
+    world.gateway.catalog([{ id: model, context_window: 16_000 }]);
+    world.gateway.answer(readsPages(20));
+    const { client } = await world.start({ needs: { plugins: [reader] } });
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+    const before = promptBytes(world.gateway.bodies.at(-1) as string);
+    await client.sessions.prompt({ sessionId: 's', text: 'And?' }, wait);
+    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, before.length)).toEqual(before);
+  });
+});
+
+describe('a run of many steps', () => {
+  // Outputs below the limit of pruning, so that only a summary helps.
+  const short = 900;
+
+  test('summarizes its first steps and keeps its input and the last ones', async () => {
+    world.gateway.catalog([{ id: model, context_window: 12_000 }]);
+    world.gateway.answer(readsPages(50, short));
+    const { client } = await world.start({ needs: { plugins: [reader] } });
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
+    const events = await eventsOf(client, 's');
+    const ended = events.filter(typeIs('compaction.ended'));
+    expect(ended.length).toBeGreaterThan(0);
+    expect(ended[0]).toMatchObject({ outcome: 'completed', cut: { steps: expect.any(Number) as number } });
+    const last = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
+    expect(last).toContain('Summary at page');
+    expect(last).toContain('Read all pages.');
+    expect(last).toContain('Page 50.');
+    expect(last).not.toContain('Page 1.');
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    expect(items[1]?.parts.filter(({ type }) => type === 'dynamic-tool')).toHaveLength(50);
+    const before = promptBytes(world.gateway.bodies.at(-1) as string);
+    await client.sessions.prompt({ sessionId: 's', text: 'And?' }, wait);
+    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, before.length)).toEqual(before);
+  });
+
+  test('shortens after the error of a model whose window is unknown', async () => {
+    const pages = readsPages(30, short);
+    world.gateway.answer((request) =>
+      JSON.stringify(request.prompt).length > 30_000
+        ? {
+            status: 400,
+            error: {
+              code: 'upstream_refused',
+              message: "This model's maximum context length is 8192 tokens; your messages have more.",
+            },
+          }
+        : pages(request),
+    );
+    const { client } = await world.start({ needs: { plugins: [reader] } });
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+      status: 'completed',
+      text: 'Read them all.',
+    });
+  });
+});
+
+describe('a summary', () => {
+  test('is created in pieces for a model with a smaller window', async () => {
+    world.gateway.catalog([
+      { id: 'acme/large', context_window: 1_000_000 },
+      { id: 'acme/small', context_window: 8_000 },
+    ]);
+    world.gateway.answer((request) => says(isSummaryRequest(request) ? 'They read a book.' : 'Read.'));
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    for (let chapter = 1; chapter <= 4; chapter += 1)
+      await client.sessions.prompt(
+        { sessionId: 's', text: pageOf(chapter, 20_000), model: 'acme/large' },
+        wait,
+      );
+    world.gateway.requests.splice(0);
+    await client.sessions.prompt({ sessionId: 's', text: 'And?', model: 'acme/small' }, wait);
+    const summaries = world.gateway.requests.filter(isSummaryRequest);
+    expect(summaries.length).toBeGreaterThan(1);
+    for (const { prompt } of summaries) expect(JSON.stringify(prompt).length / 4).toBeLessThan(8_000);
+    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).toContain('They read a book.');
+  });
+
+  test('is requested in smaller pieces after a length error', async () => {
+    world.gateway.answer((request) => {
+      if (!isSummaryRequest(request)) return says('Read.');
+      return JSON.stringify(request.prompt).length > 30_000
+        ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
+        : says('They read a book.');
+    });
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    for (let chapter = 1; chapter <= 4; chapter += 1)
+      await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
+    const { runId } = await client.sessions.compact({ sessionId: 's' });
+    const events = await eventsOf(client, 's');
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    expect(events.find(typeIs('compaction.ended'))).toMatchObject({ summary: 'They read a book.' });
+  });
+
+  test('is not requested by other sessions after a refusal of a file', async () => {
+    world.gateway.catalog([{ id: model, context_window: 200_000 }]);
+    world.gateway.answer((request) =>
+      JSON.stringify(request.prompt).includes('"type":"file"')
+        ? {
+            status: 400,
+            error: { code: 'upstream_refused', message: 'image dimensions exceed max allowed size' },
+          }
+        : says('Read.'),
+    );
+    const { client } = await world.start();
+    await client.sessions.create({ id: 'pictures' });
+    await client.sessions.prompt(
+      { sessionId: 'pictures', parts: [{ type: 'text', text: 'Look.' }, picture()] },
+      wait,
+    );
+    await client.sessions.create({ id: 's' });
+    for (let chapter = 1; chapter <= 3; chapter += 1)
+      await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
+    expect((await eventsOf(client, 's')).some(typeIs('compaction.started'))).toBe(false);
+  });
+
+  test('is a clipped transcript when the model refuses to write one', async () => {
+    world.gateway.catalog([{ id: model, context_window: 16_000 }]);
+    world.gateway.answer((request) => {
+      if (!isSummaryRequest(request)) return says('Read.');
+      return { status: 400, error: { code: 'upstream_refused', message: 'I would rather not.' } };
+    });
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    for (let chapter = 1; chapter <= 4; chapter += 1) {
+      const { runId } = await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
+      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    }
+    const ended = (await eventsOf(client, 's')).find(typeIs('compaction.ended'));
+    expect(ended?.summary).toContain('Page 1.');
+  });
+
+  test('contains no file', async () => {
+    world.gateway.answer((request) => says(isSummaryRequest(request) ? 'A picture.' : 'Seen.'));
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt(
+      { sessionId: 's', parts: [{ type: 'text', text: 'Look.' }, picture()] },
+      wait,
+    );
+    await client.sessions.compact({ sessionId: 's' });
+    await eventsOf(client, 's');
+    const request = world.gateway.requests.find(isSummaryRequest);
+    expect(JSON.stringify(request?.prompt)).toContain('photo.png');
+    expect(JSON.stringify(request?.prompt)).not.toContain('"file"');
+  });
+});
+
+/** The header of a PNG, followed by this many bytes. */
+function png(width: number, height: number, bytes = 0): string {
+  const header = Buffer.alloc(24);
+  header.write('\x89PNG\r\n\x1a\n', 'latin1');
+  header.write('IHDR', 12, 'latin1');
+  header.writeUInt32BE(width, 16);
+  header.writeUInt32BE(height, 20);
+  return Buffer.concat([header, Buffer.alloc(bytes)]).toString('base64');
+}
+
+function picture(bytes = 0) {
+  return {
+    type: 'file' as const,
+    mediaType: 'image/png',
+    filename: 'photo.png',
+    url: `data:image/png;base64,${png(800, 600, bytes)}`,
+  };
+}
+
+describe('a picture', () => {
+  test('counts by its pixels', async () => {
+    expect(pictureSize(png(800, 600))).toEqual({ width: 800, height: 600 });
+    expect(fileTokens('image/png', png(800, 600, 3_000_000))).toBe(640);
+    expect(fileTokens('image/png', png(8_000, 6_000))).toBeLessThanOrEqual(1_600);
+    world.gateway.catalog([{ id: model, context_window: 16_000 }]);
+    world.gateway.answer(() => says('Seen.'));
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    for (let index = 0; index < 3; index += 1)
+      await client.sessions.prompt(
+        { sessionId: 's', parts: [{ type: 'text', text: 'Look.' }, picture(1_000_000)] },
+        wait,
+      );
+    expect((await eventsOf(client, 's')).some(({ type }) => type === 'compaction.started')).toBe(false);
+    const { contextWindow } = await client.sessions.getSystem({ sessionId: 's' });
+    expect(contextWindow.used).toBeLessThan(10_000);
+  });
+
+  test('is left out for a model that takes text only, and comes back for another', async () => {
+    world.gateway.catalog([
+      { id: 'acme/text', context_window: 64_000, inputs: ['text'] },
+      { id: 'acme/eyes', context_window: 64_000, inputs: ['text', 'image'] },
+    ]);
+    world.gateway.answer(() => says('Seen.'));
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const parts = [{ type: 'text' as const, text: 'Look.' }, picture()];
+    await client.sessions.prompt({ sessionId: 's', parts, model: 'acme/eyes' }, wait);
+    expect(world.gateway.bodies.at(-1)).toContain(png(800, 600));
+    await client.sessions.prompt({ sessionId: 's', text: 'What was it?', model: 'acme/text' }, wait);
+    expect(world.gateway.bodies.at(-1)).not.toContain(png(800, 600));
+    expect(world.gateway.bodies.at(-1)).toContain('800×600 pixels) was left out here');
+    await client.sessions.prompt({ sessionId: 's', text: 'Again.', model: 'acme/eyes' }, wait);
+    expect(world.gateway.bodies.at(-1)).toContain(png(800, 600));
+    const warnings = (await eventsOf(client, 's')).filter(typeIs('run.warning'));
+    expect(warnings).toMatchObject([
+      { code: 'input_left_out', message: expect.stringContaining('photo.png') as string },
+    ]);
+  });
+
+  test('is left out once the model has refused it', async () => {
+    world.gateway.answer((request) =>
+      JSON.stringify(request.prompt).includes('"type":"file"')
+        ? {
+            status: 422,
+            error: {
+              code: 'unsupported_by_model',
+              message: 'The model acme/text does not take image input; it takes text.',
+            },
+          }
+        : says('Seen.'),
+    );
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt(
+      { sessionId: 's', parts: [{ type: 'text', text: 'Look.' }, picture()], model: 'acme/text' },
+      wait,
+    );
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'Seen.' });
+    await client.sessions.prompt({ sessionId: 's', text: 'And?', model: 'acme/text' }, wait);
+    // The second run did not try it again.
+    expect(world.gateway.requests).toHaveLength(3);
+  });
+});
+
+describe('an input', () => {
+  test('is clipped when it alone is longer than the context', async () => {
+    world.gateway.catalog([{ id: model, context_window: 16_000 }]);
+    world.gateway.answer(() => says('Read.'));
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt(
+      { sessionId: 's', text: `First words. ${'x '.repeat(200_000)}Last words.` },
+      wait,
+    );
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    const prompt = JSON.stringify(world.gateway.requests[0]?.prompt);
+    expect(prompt.length).toBeLessThan(40_000);
+    for (const words of ['First words.', 'Last words.', 'characters are left out here'])
+      expect(prompt).toContain(words);
+    expect((await eventsOf(client, 's')).filter(typeIs('run.warning'))).toMatchObject([
+      { code: 'input_clipped' },
+    ]);
+  });
+
+  test('with a missing attachment is still answered', async () => {
+    world.gateway.answer(() => says('Read.'));
+    const { client, dataDir } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const attachments = [
+      { type: 'document' as const, fileName: 'a.txt', contentType: 'text/plain', content: 'A' },
+    ];
+    await client.sessions.prompt({ sessionId: 's', text: 'Read.', attachments }, wait);
+    await rm(join(dataDir, 'sessions'), { recursive: true });
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Again.' }, wait);
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    expect(world.gateway.bodies.at(-1)).toContain('cannot be read any more');
+  });
+
+  test('with a text file shows it as text', async () => {
+    world.gateway.answer(() => says('Read.'));
+    const { client } = await world.start();
+    const url = `data:text/csv;base64,${Buffer.from('a;b').toString('base64')}`;
+    await client.sessions.create({ id: 's' });
+    const parts = [
+      { type: 'text' as const, text: 'Read.' },
+      { type: 'file' as const, mediaType: 'text/csv', filename: 'a.csv', url },
+    ];
+    await client.sessions.prompt({ sessionId: 's', parts }, wait);
+    const content = world.gateway.requests[0]?.prompt.at(-1)?.content as { type: string; text: string }[];
+    expect(content).toMatchObject([{ type: 'text', text: expect.stringContaining('a;b') as string }]);
+  });
+
+  test('with an attached picture shows it as a picture', async () => {
+    world.gateway.answer(() => says('Seen.'));
+    const { client } = await world.start();
+    const attachments = [
+      {
+        type: 'document' as const,
+        fileName: 'photo.png',
+        contentType: 'image/png',
+        encoding: 'base64' as const,
+        content: png(800, 600),
+      },
+    ];
+    await client.sessions.execute({ instructions: 'Look.', attachments });
+    expect(world.gateway.requests[0]?.prompt.at(-1)?.content).toMatchObject([
+      { type: 'text', text: expect.stringContaining('name="photo.png"') as string },
+      { type: 'file', mediaType: 'image/png', data: png(800, 600) },
+    ]);
+  });
+});
+
+test('leaves out tools beyond the limits of the gateway and reports it once', async () => {
+  const actions = Object.fromEntries(
+    Array.from({ length: 12 }, (_, index) => [
+      `act-${String.fromCharCode(97 + index)}`,
+      {
+        description: 'd'.repeat(100_000),
+        input: { type: 'object', additionalProperties: true },
+        run: async () => null,
+      },
+    ]),
+  );
+  const wordy = definePlugin({ name: 'wordy', title: 'Wordy', description: 'Many words.', actions });
+  world.gateway.answer((_, index) =>
+    index === 0 ? calls({ name: 'files_list', input: {} }) : says('Done.'),
+  );
+  const { client } = await world.start({ needs: { plugins: [wordy] } });
+  await client.sessions.create({ id: 's' });
+  await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
+  const bytes = Buffer.byteLength(JSON.stringify(world.gateway.requests[0]?.tools));
+  expect(bytes).toBeLessThan(1024 * 1024);
+  expect((await eventsOf(client, 's')).filter(typeIs('run.warning'))).toMatchObject([
+    { code: 'tools_left_out', message: expect.stringContaining('wordy_act-') as string },
+  ]);
+});

@@ -1,0 +1,108 @@
+// An outage of the database: a run waits for it, and its log has every event once.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { calls, says, stream } from '../../support/scripted-gateway.ts';
+import { collect, openWorld, type World } from '../../support/session-world.ts';
+import type { TestAgent } from '../../support/agent.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+type Block = (agent: TestAgent) => Promise<{ release(): Promise<void> }>;
+
+/** Blocks the writes of all sessions of an agent until `release`. */
+const blockWrites: Block = ({ database, name }) =>
+  hold(database, async (tx) => {
+    await tx`
+      select 1 from agent.sessions_sessions join agent.tokens_agents using (agent_id) where name = ${name} for update of sessions_sessions`;
+  });
+
+/** Blocks the decision about each tool call until `release`. */
+const blockDecisions: Block = ({ database }) =>
+  hold(database, async (tx) => {
+    await tx`lock table agent.permissions_rules in access exclusive mode`;
+  });
+
+async function hold(
+  database: TestAgent['database'],
+  lock: Parameters<TestAgent['database']['tx']>[0],
+): Promise<{ release(): Promise<void> }> {
+  const gate = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const transaction = database.tx(async (tx) => {
+    await lock(tx);
+    locked.resolve();
+    await gate.promise;
+  });
+  await locked.promise;
+  return {
+    async release() {
+      gate.resolve();
+      await transaction;
+    },
+  };
+}
+
+const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+/** Ends the connections that wait for a lock. */
+async function endConnections({ sql }: TestAgent): Promise<void> {
+  for (let round = 0; round < 5; round += 1) {
+    await sql`
+      select pg_terminate_backend(pid) from pg_stat_activity
+      where datname = current_database() and pid <> pg_backend_pid() and wait_event_type = 'Lock'`;
+    await sleep(300);
+  }
+}
+
+describe('a run during which the database does not answer', () => {
+  async function runWhileBlocked(disturb: (agent: TestAgent) => Promise<void>, block = blockWrites) {
+    const agent = await world.start();
+    const blocked = Promise.withResolvers<{ release(): Promise<void> }>();
+    world.gateway.answer((_, index) => {
+      if (index > 0) return says('Done.');
+      const answer = calls({ name: 'files_list', input: {} });
+      return {
+        async respond(response) {
+          blocked.resolve(await block(agent));
+          stream(response, answer);
+        },
+      };
+    });
+    await agent.client.sessions.create({ id: 's' });
+    const { runId } = await agent.client.sessions.prompt({ sessionId: 's', text: 'Go.' });
+    const { release } = await blocked.promise;
+    await disturb(agent);
+    await release();
+    const events = await collect(agent.client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    const run = await agent.client.sessions.getRun({ sessionId: 's', runId });
+    return { events, run };
+  }
+
+  // The limit of a wait for a lock is two seconds.
+  test('completes after a lock that outlasts the limit', async () => {
+    const { events, run } = await runWhileBlocked(() => sleep(5_000));
+    expect(run).toMatchObject({ status: 'completed', text: 'Done.' });
+    for (const type of ['tool.started', 'tool.output', 'run.settled'])
+      expect(events.filter((event) => event.type === type)).toHaveLength(1);
+  });
+
+  test('decides about a tool call after its connections were lost', async () => {
+    const { events, run } = await runWhileBlocked(endConnections, blockDecisions);
+    expect(run).toMatchObject({ status: 'completed', text: 'Done.' });
+    expect(world.gateway.requests).toHaveLength(2);
+    expect(events.map(({ type }) => type)).not.toContain('run.waiting');
+    for (const type of ['tool.started', 'tool.output'])
+      expect(events.filter((event) => event.type === type)).toHaveLength(1);
+  });
+
+  test('completes after its connections were lost in the middle of a write', async () => {
+    const { events, run } = await runWhileBlocked(endConnections);
+    expect(run).toMatchObject({ status: 'completed', text: 'Done.' });
+    for (const type of ['tool.started', 'tool.output', 'run.settled'])
+      expect(events.filter((event) => event.type === type)).toHaveLength(1);
+  });
+});

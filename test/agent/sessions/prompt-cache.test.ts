@@ -1,0 +1,195 @@
+// Prompt caching: a provider caches by the prefix of a prompt, so repeated content must have the same bytes.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { definePlugin } from '../../../src/agent/plugins/index.ts';
+import { calls, finish, promptBytes, says, type ScriptedAnswer } from '../../support/scripted-gateway.ts';
+import { collect, openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+// jsonb would order these members by length, drop the second `a` and rewrite the number.
+const output = {
+  zebra: 1,
+  b: { long: [1.5, 1e21, -0], a: 'first' },
+  '10': 'ten',
+  '9': 'nine',
+  text: 'a\u0000b \ud800 ü',
+  absent: null,
+};
+const lookup = definePlugin({
+  name: 'lookup',
+  title: 'Lookup',
+  description: 'Looks things up.',
+  actions: {
+    find: {
+      description: 'Finds.',
+      input: { type: 'object', additionalProperties: true },
+      run: async (input) => ({ ...output, input }),
+    },
+  },
+});
+
+const metadata = { anthropic: { signature: 'c2ln', aa: { zz: 1, b: 2 } } };
+
+/** A step with reasoning, a text and two calls. */
+function step(index: number): ScriptedAnswer {
+  const id = String(index);
+  return {
+    parts: [
+      { type: 'reasoning-start', id },
+      { type: 'reasoning-delta', id, delta: `Thought ${index}.` },
+      { type: 'reasoning-end', id, providerMetadata: metadata },
+      { type: 'text-start', id: `t${id}` },
+      { type: 'text-delta', id: `t${id}`, delta: `Step ${index}.` },
+      { type: 'text-end', id: `t${id}` },
+      ...['a', 'b'].map((name) => ({
+        type: 'tool-call',
+        toolCallId: `call_${index}_${name}`,
+        toolName: name === 'a' ? 'lookup_find' : 'lookup_lost',
+        input: `{"zz":${index},"a":{"c":1,"b":2}}`,
+        providerMetadata: { google: { thoughtSignature: 's', a: 1 } },
+      })),
+      finish('tool-calls'),
+    ],
+  };
+}
+
+/** The whole of the earlier prompt, as the beginning of the later one. */
+function expectPrefix(earlier: readonly string[], later: readonly string[]): void {
+  expect(later.slice(0, earlier.length)).toEqual(earlier);
+}
+
+const tools = (body: string) => JSON.stringify((JSON.parse(body) as { tools: object }).tools);
+
+describe('the prompts of a session', () => {
+  async function runTwentySteps(name: string, dataDir?: string) {
+    world.gateway.answer((_, index) => (index < 19 ? step(index) : says('Done.')));
+    const agent = await world.start({
+      name,
+      needs: { plugins: [lookup] },
+      ...(dataDir === undefined ? {} : { dataDir }),
+    });
+    await agent.client.sessions.create({ id: 's' });
+    await agent.client.sessions.prompt(
+      {
+        sessionId: 's',
+        text: 'Work.',
+        attachments: [
+          { type: 'document', fileName: 'a.txt', contentType: 'text/plain', content: 'One <file>.' },
+        ],
+      },
+      { headers: { prefer: 'wait=60' } },
+    );
+    expect(world.gateway.bodies).toHaveLength(20);
+    return agent;
+  }
+
+  test('begin with the same bytes in every step of a run', async () => {
+    await runTwentySteps('steps');
+    const { bodies } = world.gateway;
+    for (const [index, body] of bodies.entries()) {
+      if (index === 0) continue;
+      expectPrefix(promptBytes(bodies[index - 1] as string), promptBytes(body));
+      expect(tools(body)).toBe(tools(bodies[0] as string));
+    }
+    expect(bodies.at(-1)).toContain('c2ln');
+    expect(bodies.at(-1)).toContain('thoughtSignature');
+  });
+
+  test('begin with the same bytes after a restart and in a fork', async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'townhall-prompt-'));
+    const before = await runTwentySteps('restarted', dataDir);
+    const last = promptBytes(world.gateway.bodies.at(-1) as string);
+    await before.client.sessions.prompt({ sessionId: 's', text: 'On.' }, { headers: { prefer: 'wait=20' } });
+    expectPrefix(last, promptBytes(world.gateway.bodies.at(-1) as string));
+    expect(last.length).toBeGreaterThan(30);
+    const beforeRestart = promptBytes(world.gateway.bodies.at(-1) as string);
+    await before.close();
+    const { client } = await world.start({
+      name: 'restarted',
+      dataDir,
+      needs: { plugins: [lookup] },
+    });
+    await client.sessions.prompt({ sessionId: 's', text: 'More.' }, { headers: { prefer: 'wait=20' } });
+    expectPrefix(beforeRestart, promptBytes(world.gateway.bodies.at(-1) as string));
+    const fork = await client.sessions.fork({ sessionId: 's' });
+    const { id } = fork as { id: string };
+    await client.sessions.prompt({ sessionId: id, text: 'Else.' }, { headers: { prefer: 'wait=20' } });
+    expectPrefix(beforeRestart, promptBytes(world.gateway.bodies.at(-1) as string));
+    await rm(dataDir, { recursive: true });
+  });
+
+  test('leave out the reasoning of another model', async () => {
+    const { client } = await world.start({ needs: { plugins: [lookup] } });
+    world.gateway.answer((_, index) => (index === 0 ? step(0) : says('Done.')));
+    await client.sessions.create({ id: 's' });
+    const wait = { headers: { prefer: 'wait=20' } };
+    await client.sessions.prompt({ sessionId: 's', text: 'Work.', model: 'acme/first' }, wait);
+    expect(world.gateway.bodies.at(-1)).toContain('c2ln');
+    await client.sessions.prompt({ sessionId: 's', text: 'On.', model: 'acme/second' }, wait);
+    expect(world.gateway.bodies.at(-1)).not.toContain('c2ln');
+    expect(world.gateway.bodies.at(-1)).not.toContain('Thought 0.');
+    expect(world.gateway.bodies.at(-1)).toContain('Step 0.');
+  });
+});
+
+describe('a model of Anthropic', () => {
+  test.each([
+    ['by its provider', [{ id: 'acme/one', owned_by: 'anthropic' }], 'acme/one', true],
+    ['by its name', [], 'bedrock/claude-x', true],
+    ['of another provider', [{ id: 'acme/two', owned_by: 'acme' }], 'acme/two', false],
+  ])('is asked to cache, %s', async (_, models, model, isMarked) => {
+    world.gateway.catalog(models);
+    world.gateway.answer(() => says('Hello.'));
+    const { client } = await world.start();
+    await client.sessions.execute({ instructions: 'Hello?', model });
+    expect(world.gateway.requests.at(-1)?.providerOptions).toEqual(
+      isMarked ? { anthropic: { cacheControl: { type: 'ephemeral' } } } : undefined,
+    );
+  });
+});
+
+test('counts cached tokens, reasoning tokens and credits for the step, the run and the session', async () => {
+  const usage = {
+    inputTokens: { total: 100, cacheRead: 80 },
+    outputTokens: { total: 20, reasoning: 5 },
+  };
+  const end = {
+    type: 'finish',
+    usage,
+    providerMetadata: { townhall: { credits: 7 } },
+  };
+  const [call] = (calls({ name: 'files_list', input: {} }) as { parts: object[] }).parts;
+  world.gateway.answer((_, index) => ({
+    parts:
+      index === 0
+        ? [call as object, { ...end, finishReason: { unified: 'tool-calls' } }]
+        : [{ ...end, finishReason: { unified: 'stop' } }],
+  }));
+  const { client } = await world.start();
+  await client.sessions.create({ id: 's' });
+  const { runId } = await client.sessions.prompt(
+    { sessionId: 's', text: 'Go.' },
+    { headers: { prefer: 'wait=20' } },
+  );
+  const sum = {
+    inputTokens: 200,
+    outputTokens: 40,
+    cachedInputTokens: 160,
+    reasoningTokens: 10,
+    credits: 14,
+  };
+  expect((await client.sessions.getRun({ sessionId: 's', runId })).usage).toEqual(sum);
+  expect((await client.sessions.get({ sessionId: 's' })).usage).toEqual(sum);
+  const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+  expect(events.find(({ type }) => type === 'run.step.ended')).toMatchObject({
+    usage: { cachedInputTokens: 80, reasoningTokens: 5, credits: 7 },
+  });
+});

@@ -1,0 +1,236 @@
+// A complete task of an agent: a repository of 200 files with failing tests, on a model
+// with a context of 32,000 tokens. During the task a stream breaks, the agent restarts, the
+// context is compacted, and after a picture the model changes to one that reads text only.
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { SessionEvent } from '@townhall/agent';
+import { definePlugin } from '../../../src/agent/plugins/index.ts';
+import { readText, assetPath } from '../../../src/kernel/assets.ts';
+import { compileSchema, type JsonSchema } from '../../../src/kernel/contract/schema.ts';
+import {
+  breaksAfter,
+  promptBytes,
+  toolResults,
+  type ScriptedAnswer,
+  type StreamRequest,
+} from '../../support/scripted-gateway.ts';
+import { collect, openWorld, type World } from '../../support/session-world.ts';
+
+const fileCount = 200;
+const brokenEvery = 9;
+const contextTokens = 32_000;
+const seeing = 'acme/eyes';
+const reading = 'acme/text';
+
+const fileName = (index: number) => `src/module-${String(index).padStart(3, '0')}.js`;
+const sourceOf = (index: number, value: number) =>
+  `${`// Module ${index} of the repository, with notes that make it long.\n`.repeat(40)}export const value = ${value};\n`;
+
+async function writeRepository(workspace: string): Promise<void> {
+  await mkdir(join(workspace, 'src'), { recursive: true });
+  for (let index = 0; index < fileCount; index += 1) {
+    const value = index % brokenEvery === 0 ? index + 1 : index;
+    await writeFile(join(workspace, fileName(index)), sourceOf(index, value));
+  }
+}
+
+async function failingModules(workspace: string): Promise<number[]> {
+  const failing: number[] = [];
+  for (let index = 0; index < fileCount; index += 1) {
+    const source = await readFile(join(workspace, fileName(index)), 'utf8');
+    if (!source.includes(`export const value = ${index};`)) failing.push(index);
+  }
+  return failing;
+}
+
+const checks = definePlugin({
+  name: 'checks',
+  title: 'Checks',
+  description: 'Runs the tests of the repository.',
+  actions: {
+    run: {
+      description: 'Runs all tests.',
+      input: { type: 'object', additionalProperties: false },
+      run: async (_, { workspace }) => ({ failing: await failingModules(workspace) }),
+    },
+  },
+});
+
+const usage = {
+  inputTokens: { total: 900, cacheRead: 700 },
+  outputTokens: { total: 40, reasoning: 10 },
+};
+
+function speaks(parts: object[], finishReason: string): ScriptedAnswer {
+  return {
+    parts: [
+      ...parts,
+      {
+        type: 'finish',
+        finishReason: { unified: finishReason },
+        usage,
+        providerMetadata: { townhall: { credits: 3 } },
+      },
+    ],
+  };
+}
+
+const text = (words: string) => [
+  { type: 'text-start', id: 't' },
+  { type: 'text-delta', id: 't', delta: words },
+  { type: 'text-end', id: 't' },
+];
+
+/** A model that uses its prompt alone: runs the tests, reads a failing file, repairs it. */
+function createRepairer() {
+  let calls = 0;
+  const call = (toolName: string, input: object) => ({
+    type: 'tool-call',
+    toolCallId: `call_${(calls += 1)}`,
+    toolName,
+    input: JSON.stringify(input),
+  });
+  return (request: StreamRequest): ScriptedAnswer => {
+    if (JSON.stringify(request.prompt.at(-1)).includes('Sum up the conversation'))
+      return speaks(text('The tests of the repository fail; the modules are repaired one by one.'), 'stop');
+    const last = toolResults(request).at(-1);
+    const value = last?.output.value as { failing?: number[]; path?: string; content?: string } | undefined;
+    const repaired = /module-(\d+)/.exec(value?.path ?? '')?.[1];
+    if (value?.failing?.length === 0) return speaks(text('All tests pass.'), 'stop');
+    if (value?.failing !== undefined)
+      return speaks([call('files_read', { path: fileName(value.failing[0] as number) })], 'tool-calls');
+    if (value?.content !== undefined && repaired !== undefined) {
+      const content = sourceOf(Number(repaired), Number(repaired));
+      return speaks(
+        [...text('I repair it.'), call('files_write', { path: value.path, content })],
+        'tool-calls',
+      );
+    }
+    return speaks([call('checks_run', {})], 'tool-calls');
+  };
+}
+
+const picture = {
+  type: 'file' as const,
+  mediaType: 'image/png',
+  filename: 'failure.png',
+  url: `data:image/png;base64,${Buffer.from('\x89PNG\r\n\x1a\nIHDR', 'latin1').toString('base64')}`,
+};
+
+describe('a repair task on a small context', () => {
+  let world: World;
+  let folder: string;
+  beforeAll(async () => {
+    world = await openWorld();
+    folder = await mkdtemp(join(tmpdir(), 'townhall-repair-'));
+    await writeRepository(join(folder, 'repository'));
+  });
+  afterAll(async () => {
+    await world.reset();
+    await world.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const start = () =>
+    world.start({
+      name: 'repairer',
+      dataDir: join(folder, 'data'),
+      workspace: join(folder, 'repository'),
+      needs: { plugins: [checks] },
+      settings: { maxSteps: 500, modelRetries: 5, modelWaitMs: 60_000 },
+    });
+
+  test(
+    'is done through a broken stream, a limit, a restart and a change of the model',
+    { timeout: 300_000 },
+    async () => {
+      world.gateway.catalog([
+        { id: seeing, context_window: contextTokens, inputs: ['text', 'image'] },
+        { id: reading, context_window: contextTokens, inputs: ['text'] },
+      ]);
+      const repair = createRepairer();
+      const restart = Promise.withResolvers<void>();
+      world.gateway.answer((request, index) => {
+        if (index === 10) return breaksAfter(...text('I look at').slice(0, 2));
+        if (index === 15)
+          return {
+            status: 429,
+            error: { type: 'rate_limit_error', code: 'rate_limited' },
+            headers: { 'retry-after': '1' },
+          };
+        if (index === 30) {
+          restart.resolve();
+          return { respond: () => new Promise(() => {}) };
+        }
+        return repair(request);
+      });
+
+      const first = await start();
+      await first.client.sessions.create({ id: 's' });
+      const parts = [{ type: 'text' as const, text: 'Repair the repository.' }, picture];
+      await first.client.sessions.prompt({ sessionId: 's', parts, model: seeing });
+      await restart.promise;
+      await first.close();
+
+      const { client } = await start();
+      const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: reading });
+      const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+
+      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+        status: 'completed',
+        text: 'All tests pass.',
+      });
+      expect(await failingModules(join(folder, 'repository'))).toEqual([]);
+      expect(await readdir(join(folder, 'repository', 'src'))).toHaveLength(fileCount);
+      await expectValid(events);
+      const types = new Set(events.map(({ type }) => type));
+      for (const type of [
+        'run.retrying',
+        'run.waiting',
+        'run.warning',
+        'context.pruned',
+        'compaction.ended',
+      ] as const)
+        expect(types).toContain(type);
+      expect(events.filter(({ type }) => type === 'run.step.started').length).toBeGreaterThan(60);
+      for (const body of world.gateway.bodies) expect(body.length / 4).toBeLessThan(contextTokens * 1.5);
+      expectPrefixes(world.gateway.bodies, events);
+      const { usage: total } = await client.sessions.get({ sessionId: 's' });
+      expect(total.cachedInputTokens).toBeGreaterThan(0);
+      expect(total.credits).toBeGreaterThan(0);
+    },
+  );
+});
+
+/** Validates events against the schemas of the contract; the seqs have no gap. */
+async function expectValid(events: readonly SessionEvent[]): Promise<void> {
+  const bundle = JSON.parse(await readText(assetPath('src/contract/agent/bundle.json'))) as {
+    components: JsonSchema;
+  };
+  const check = compileSchema({ $ref: '#/components/schemas/SessionEvent', components: bundle.components });
+  for (const event of events) expect([event, check(event)]).toEqual([event, { ok: true }]);
+  const seqs = events.flatMap((event) => ('seq' in event ? [event.seq] : []));
+  expect(seqs).toEqual(seqs.map((_, index) => index + 1));
+}
+
+/**
+ * Each request begins with the previous one, except where the log records a
+ * shortened context or another model.
+ */
+function expectPrefixes(bodies: readonly string[], events: readonly SessionEvent[]): void {
+  const prompts = bodies
+    .filter((body) => !body.includes('Sum up the conversation'))
+    .map((body) => ({ model: (JSON.parse(body) as { model: string }).model, messages: promptBytes(body) }));
+  let breaks = 0;
+  for (const [index, prompt] of prompts.entries()) {
+    const before = prompts[index - 1];
+    if (before === undefined || before.model !== prompt.model) continue;
+    const isPrefix = before.messages.every((message, at) => prompt.messages[at] === message);
+    if (!isPrefix) breaks += 1;
+  }
+  const shortenings = events.filter(({ type }) => type === 'context.pruned' || type === 'compaction.ended');
+  expect(breaks).toBeLessThanOrEqual(shortenings.length);
+  expect(breaks).toBeLessThan(prompts.length / 5);
+}

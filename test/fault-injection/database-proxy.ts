@@ -1,0 +1,90 @@
+// A TCP proxy between one gateway and PostgreSQL: cuts connections, drops responses
+// of executed statements, and holds responses back from a chosen statement on.
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+
+export interface DatabaseProxy {
+  /** The database through this proxy. */
+  readonly url: string;
+  /** Ends all connections and refuses new ones until `heal`. */
+  cut(): void;
+  heal(): void;
+  /**
+   * From now on drops this share of the responses together with their connections;
+   * the statements are executed.
+   */
+  dropAnswers(part: number): void;
+  /**
+   * Holds back all responses on a connection from the first statement with this text
+   * on. Resolves when one arrived.
+   */
+  keepBackFrom(text: string): Promise<void>;
+  /** Delivers the responses that were held back. */
+  release(): void;
+  close(): Promise<void>;
+}
+
+interface Link {
+  client: Socket;
+  kept: Buffer[] | null;
+}
+
+export async function startDatabaseProxy(databaseUrl: string, random: () => number): Promise<DatabaseProxy> {
+  const target = new URL(databaseUrl);
+  const links = new Set<Link>();
+  let isCut = false;
+  let droppedPart = 0;
+  let awaited: { text: string; resolve(): void } | null = null;
+
+  const server = createServer((client) => {
+    if (isCut) return void client.destroy();
+    const database = connect(Number(target.port), target.hostname);
+    const link: Link = { client, kept: null };
+    links.add(link);
+    const end = (): void => {
+      links.delete(link);
+      client.destroy();
+      database.destroy();
+    };
+    for (const socket of [client, database]) socket.on('error', end).on('close', end);
+    client.on('data', (bytes) => {
+      if (awaited !== null && bytes.includes(awaited.text)) {
+        link.kept = [];
+        awaited.resolve();
+        awaited = null;
+      }
+      database.write(bytes);
+    });
+    database.on('data', (bytes) => {
+      if (random() < droppedPart) end();
+      else if (link.kept === null) client.write(bytes);
+      else link.kept.push(bytes);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = new URL(databaseUrl);
+  url.port = String((server.address() as AddressInfo).port);
+  const endAll = (): void => {
+    for (const { client } of links) client.destroy();
+  };
+
+  return {
+    url: url.href,
+    cut() {
+      isCut = true;
+      endAll();
+    },
+    heal: () => void (isCut = false),
+    dropAnswers: (part) => void (droppedPart = part),
+    keepBackFrom: (text) => new Promise((resolve) => (awaited = { text, resolve })),
+    release() {
+      for (const link of links) {
+        for (const bytes of link.kept ?? []) link.client.write(bytes);
+        link.kept = null;
+      }
+    },
+    close() {
+      endAll();
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}

@@ -1,0 +1,71 @@
+// Single faults that may affect money, on gateways as processes: each has a database of its own, causes
+// one fault, and compares the responses of clients with the ledger. Exits 1 on a violated promise.
+//
+//   node test/fault-injection/money-faults.ts [--seed N] [NAME…]     all of them, or those of the list below
+import { parseArgs } from 'node:util';
+import { startInstalledPostgres } from '../support/installed-postgres.ts';
+import { startServer } from '../support/postgres-server.ts';
+import { chance } from './agent-world.ts';
+import { deduction, loweredCap, refund, sixtyKeys } from './money/balances.ts';
+import { clockAhead } from './money/clock-ahead.ts';
+import { goneJournal } from './money/gone-journal.ts';
+import { journalErrors } from './money/journal-errors.ts';
+import { lostAnswers } from './money/lost-answers.ts';
+import { pauses } from './money/pauses.ts';
+import { restored } from './money/restored.ts';
+import { runOnStage, type Scenario } from './money/stage.ts';
+
+const scenarios: Record<string, Scenario> = {
+  'sixty-keys': sixtyKeys,
+  deduction,
+  refund,
+  'lowered-cap': loweredCap,
+  'lost-answers': lostAnswers,
+  'journal-errors': journalErrors,
+  'clock-ahead': clockAhead,
+  restored,
+  'gone-journal': goneJournal,
+  pauses,
+};
+
+const { values, positionals } = parseArgs({
+  options: { seed: { type: 'string' } },
+  allowPositionals: true,
+});
+const unknown = positionals.find((name) => !Object.hasOwn(scenarios, name));
+if (unknown !== undefined)
+  throw new Error(`There is no fault "${unknown}"; use some of: ${Object.keys(scenarios).join(', ')}.`);
+const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
+const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
+console.log(`seed ${seed}`);
+const random = chance(seed);
+const failures: string[] = [];
+const server = await startServer();
+try {
+  for (const name of names) {
+    const startedMs = performance.now();
+    console.log(`\n${name}`);
+    failures.push(...(await run(name)));
+    console.log(`       ${Math.round((performance.now() - startedMs) / 1_000)} s`);
+  }
+} finally {
+  await server.stop();
+}
+console.log(failures.length === 0 ? `held, seed ${seed}` : `broken, seed ${seed}`);
+process.exit(failures.length === 0 ? 0 : 1);
+
+async function run(name: string): Promise<readonly string[]> {
+  const scenario = scenarios[name] as Scenario;
+  if (name !== 'restored') return runOnStage(server.url, scenario, random);
+  // A backup needs pg_dump of the server's release.
+  const installed = await startInstalledPostgres();
+  if (installed === null) {
+    console.log('SKIPPED: no PostgreSQL with pg_dump is installed here');
+    return [];
+  }
+  try {
+    return await runOnStage(installed.url, scenario, random);
+  } finally {
+    await installed.stop();
+  }
+}

@@ -1,0 +1,69 @@
+// The clock of the database jumps 120 s ahead while two gateways run: every lease looks
+// expired, and allotments of live gateways are taken back. Their calls end as late charges.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect, type Database } from '../../../src/kernel/data/database.ts';
+import { sqlAllotmentStore } from '../../../src/gateway/credits/index.ts';
+import { silentLog } from '../../support/template.ts';
+import { chat, checkLedger, makeCustomer, readBooks, speak, stopGateway } from '../money-world.ts';
+import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+
+export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
+  const gateways = [await world.startGateway(), await world.startGateway()];
+  const urls = gateways.map(({ url }) => url);
+  const admin = await world.logIn(gateways[0] as (typeof gateways)[0]);
+  const rich = await makeCustomer(admin, 'rich', 1_000_000);
+  const poor = await makeCustomer(admin, 'poor', 400);
+  const database = await world.connect();
+  const name = new URL(databaseUrl).pathname.slice(1);
+  try {
+    const end = new AbortController();
+    const chatting = chatUntil(end.signal, { urls, token: rich.token, clients: 6 });
+    const streams = [rich, rich, poor].map(({ token }, n) =>
+      chat(urls[n % 2] as string, token, { model: 'acme/slow-40', stream: true }).catch(() => null),
+    );
+    await sleep(1_500);
+    await setClock(database, name, '120 seconds');
+    const ahead = await connect({ url: databaseUrl, limits: { maxConnections: 1 } }, { log: silentLog });
+    const takenBack = await takeBackFor(ahead, 3_000);
+    await ahead.close();
+    const { status } = await speak(urls[0] as string, poor.token, 390);
+    await setClock(database, name, '0');
+    const whole = await Promise.all(streams);
+    await sleep(2_000);
+    end.abort();
+    const { acknowledged, refusals } = await chatting;
+    for (const gateway of gateways) await stopGateway(gateway, 'SIGTERM');
+
+    world.hold(takenBack > 0, `${takenBack} allotments of live gateways were taken back`);
+    const [ofRich, ofPoor] = [await readBooks(database, rich.userId), await readBooks(database, poor.userId)];
+    const ofStreams = whole.slice(0, 2).flatMap((one) => one ?? []);
+    checkAcknowledged(world, [...acknowledged, ...ofStreams], ofRich);
+    world.hold(
+      ofRich.posted === 1_000_000n - ofRich.charged && ofPoor.posted === 400n - ofPoor.charged,
+      `the balances lost what was charged: ${ofRich.charged} and ${ofPoor.charged} (a call of 390 beside the stream: ${status})`,
+    );
+    world.hold(ofRich.held === 0n && ofPoor.held === 0n, 'nothing is held');
+    console.log(`       ${refusals} chats were refused meanwhile`);
+    await checkLedger(world, database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Affects all sessions of the database: those of the gateways are terminated, so that they reconnect. */
+async function setClock({ sql }: Database, name: string, ahead: string): Promise<void> {
+  await sql.unsafe(`alter database ${name} set townhall.clock_shift = '${ahead}'`);
+  await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name} and pid <> pg_backend_pid()`;
+}
+
+/** Runs the round of a third gateway at this time. Returns the number of ended allotments. */
+async function takeBackFor(database: Database, ms: number): Promise<number> {
+  const store = sqlAllotmentStore(database);
+  const untilMs = performance.now() + ms;
+  let count = 0;
+  while (performance.now() < untilMs) {
+    count += (await store.takeBackExpired(1_000)).length;
+    await sleep(20);
+  }
+  return count;
+}

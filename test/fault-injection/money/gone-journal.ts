@@ -1,0 +1,98 @@
+// A gateway's machine is lost with its journal, which has charges that the database never
+// received. Its credits are released after a minute; the journal is found later and
+// charged once, and again without an effect after retention has dropped the usage records.
+import { cp, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { creditsStore, sqlAllotmentStore } from '../../../src/gateway/credits/index.ts';
+import { usageStore } from '../../../src/gateway/usage/index.ts';
+import type { Database } from '../../../src/kernel/data/database.ts';
+import { startDatabaseProxy } from '../database-proxy.ts';
+import {
+  chat,
+  checkLedger,
+  makeCustomer,
+  readBooks,
+  speak,
+  stopGateway,
+  waitUntil,
+  type Acknowledged,
+} from '../money-world.ts';
+import { checkAcknowledged, type Stage } from './stage.ts';
+
+// See pauses.ts: the survivor's first take-back is at 120 s.
+const goneAtMs = 45_000;
+
+export async function goneJournal({ world, databaseUrl, random }: Stage): Promise<void> {
+  const startedMs = performance.now();
+  const survivor = await world.startGateway();
+  const proxy = await startDatabaseProxy(databaseUrl, random);
+  const journal = join(world.folder, 'journal-elsewhere');
+  const lostGateway = await world.startGateway({ databaseUrl: proxy.url, journal });
+  const admin = await world.logIn(survivor);
+  const rich = await makeCustomer(admin, 'rich', 100_000);
+  const poor = await makeCustomer(admin, 'poor', 1_000);
+  const database = await world.connect();
+  try {
+    await sleep(Math.max(0, goneAtMs - (performance.now() - startedMs)));
+    const calls = [rich, poor].flatMap(({ token }) =>
+      Array.from({ length: 3 }, () =>
+        chat(lostGateway.url, token, { model: 'acme/slow-40', stream: true, timeoutMs: 60_000 }).catch(
+          () => null,
+        ),
+      ),
+    );
+    await sleep(1_500);
+    proxy.cut();
+    const answers = await Promise.all(calls);
+    const [ofRich, ofPoor] = [answers.slice(0, 3), answers.slice(3)].map((some) =>
+      some.filter((one): one is Acknowledged => one !== null),
+    ) as [Acknowledged[], Acknowledged[]];
+    await stopGateway(lostGateway, 'SIGKILL');
+    await rename(journal, `${journal}-gone`);
+    world.hold(
+      ofRich.length + ofPoor.length === 6 && (await readBooks(database, rich.userId)).charged === 0n,
+      `${ofRich.length + ofPoor.length} of 6 streams ended without a database; their charges are in the journal alone`,
+    );
+
+    const isFree = async (): Promise<boolean> => (await readBooks(database, poor.userId)).held === 0n;
+    world.hold(await waitUntil(isFree, 150_000), 'credits of a gateway without a journal come free');
+    const { status } = await speak(survivor.url, poor.token, 990);
+    world.hold(status === 200, `another gateway spends them: ${status}`);
+
+    await cp(`${journal}-gone`, `${journal}-copy`, { recursive: true });
+    await rename(`${journal}-gone`, journal);
+    await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
+    checkAcknowledged(world, ofRich, await readBooks(database, rich.userId));
+    const poorBooks = await readBooks(database, poor.userId);
+    world.hold(
+      // Late charges do not reduce the survivor's own allotment: an eighth of the remaining credits.
+      poorBooks.posted >= 0n &&
+        poorBooks.posted <= 2n &&
+        poorBooks.charged === 1_000n - poorBooks.posted &&
+        ofPoor.every(({ requestId }) => poorBooks.byRequest.get(requestId)?.length === 1),
+      `the poor user pays what there is for late charges: ${poorBooks.posted} left, ${poorBooks.charged} charged`,
+    );
+    await checkLedger(world, database);
+
+    await dropEverythingOld(database);
+    const before = await readBooks(database, rich.userId);
+    await cp(`${journal}-copy`, journal, { recursive: true });
+    await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
+    const after = await readBooks(database, rich.userId);
+    world.hold(
+      before.byRequest.size === 0 && after.posted === before.posted && after.byRequest.size === 0,
+      `found again after retention, the journal charges ${before.posted - after.posted}`,
+    );
+  } finally {
+    await database.close();
+    await proxy.close();
+  }
+}
+
+/** Runs the deletions of retention as if all rows were old. */
+async function dropEverythingOld(database: Database): Promise<void> {
+  await usageStore(database).deleteOld(0, 1_000_000);
+  await sqlAllotmentStore(database).dropOld(0, 1_000_000);
+  await creditsStore(database).dropOldHolds(0, 1_000_000);
+}

@@ -1,0 +1,68 @@
+// The disk of the journal fails under a running gateway: the first fdatasync of each of its threads returns
+// EIO, then every write returns ENOSPC for eight seconds. strace changes the results of the system calls.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { checkLedger, makeCustomer, readBooks, speak, stopGateway, waitUntil } from '../money-world.ts';
+import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+
+export async function journalErrors({ world }: Stage): Promise<void> {
+  const gateway = await world.startGateway();
+  const { pid } = gateway.process;
+  if (pid === undefined) throw new Error('The gateway has no process.');
+  const { token, userId } = await makeCustomer(await world.logIn(gateway), 'rich', 1_000_000);
+  const isReady = async (): Promise<boolean> => (await fetch(`${gateway.url}/ready`)).status === 200;
+  const end = new AbortController();
+  const chatting = chatUntil(end.signal, { urls: [gateway.url], token, clients: 5 });
+  await sleep(2_000);
+
+  const failedSync = await injectErrors(pid, ['fdatasync:error=EIO:when=1']);
+  await sleep(2_000);
+  await failedSync.end();
+  const isServing = async (): Promise<boolean> =>
+    (await isReady()) && (await speak(gateway.url, token, 10)).status === 200;
+  world.hold(await waitUntil(isServing, 15_000), 'after failed syncs calls are taken');
+
+  const full = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC']);
+  const isFailed = await waitUntil(async () => !(await isReady()), 8_000);
+  const refusal = await speak(gateway.url, token, 10);
+  world.hold(isFailed && refusal.status === 503, `on a full disk: a call ${refusal.status}, not ready`);
+  await sleep(8_000);
+  await full.end();
+  world.hold(await waitUntil(isServing, 20_000), 'with room on the disk calls are taken again');
+
+  end.abort();
+  const { acknowledged, refusals } = await chatting;
+  await stopGateway(gateway, 'SIGKILL');
+  const next = await world.startGateway();
+  const database = await world.connect();
+  try {
+    world.hold(
+      await waitUntil(async () => (await readBooks(database, userId)).held === 0n, 30_000),
+      'nothing stays held',
+    );
+    await stopGateway(next, 'SIGTERM');
+    console.log(`       ${refusals} chats were refused`);
+    checkAcknowledged(world, acknowledged, await readBooks(database, userId));
+    await checkLedger(world, database);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Errors in the syntax of strace, such as `fdatasync:error=EIO`, until the end. */
+async function injectErrors(pid: number, errors: readonly string[]): Promise<{ end(): Promise<void> }> {
+  const calls = errors.map((error) => error.split(':')[0]).join();
+  const options = ['-f', '-q', '-o', '/dev/null', '-p', String(pid), '-e', `trace=${calls}`];
+  for (const error of errors) options.push('-e', `inject=${error}`);
+  const tracer: ChildProcess = spawn('strace', options, { stdio: 'inherit' });
+  const ended = once(tracer, 'exit');
+  await Promise.race([sleep(500), ended]);
+  if (tracer.exitCode !== null) throw new Error('strace could not attach to the gateway.');
+  return {
+    async end() {
+      tracer.kill('SIGINT');
+      await ended;
+    },
+  };
+}

@@ -1,0 +1,68 @@
+// Two gateways, each behind a proxy that drops responses of the database after the statements
+// have run. No charge is doubled or lost, and the rest of a small balance can be spent.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startDatabaseProxy } from '../database-proxy.ts';
+import {
+  checkLedger,
+  countBy,
+  makeCustomer,
+  readBooks,
+  speak,
+  stopGateway,
+  waitUntil,
+  type GatewayProcess,
+} from '../money-world.ts';
+import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+
+const lostPart = 0.03;
+
+export async function lostAnswers({ world, databaseUrl, random }: Stage): Promise<void> {
+  const proxies = [
+    await startDatabaseProxy(databaseUrl, random),
+    await startDatabaseProxy(databaseUrl, random),
+  ];
+  const gateways: GatewayProcess[] = [];
+  for (const { url } of proxies) gateways.push(await world.startGateway({ databaseUrl: url }));
+  const urls = gateways.map(({ url }) => url);
+  const admin = await world.logIn(gateways[0] as GatewayProcess);
+  const rich = await makeCustomer(admin, 'rich', 1_000_000);
+  const poor = await makeCustomer(admin, 'poor', 500);
+  for (const proxy of proxies) proxy.dropAnswers(lostPart);
+  const end = new AbortController();
+  const chatting = chatUntil(end.signal, { urls, token: rich.token, clients: 10 });
+  const speaking = Array.from({ length: 200 }, async (_, n) => {
+    await sleep(random() * 15_000);
+    return speak(urls[n % urls.length] as string, poor.token, 20);
+  });
+  const speeches = await Promise.all(speaking);
+  end.abort();
+  const { acknowledged, refusals } = await chatting;
+  for (const proxy of proxies) proxy.dropAnswers(0);
+  for (const gateway of gateways) await stopGateway(gateway, 'SIGKILL');
+
+  const survivor = await world.startGateway();
+  const database = await world.connect();
+  try {
+    const isFree = async (): Promise<boolean> =>
+      (await readBooks(database, poor.userId)).held === 0n &&
+      (await readBooks(database, rich.userId)).held === 0n;
+    world.hold(await waitUntil(isFree, 150_000), 'nothing stays held');
+    const before = await readBooks(database, poor.userId);
+    const successes = speeches.filter(({ status }) => status === 200);
+    world.hold(
+      successes.every(({ requestId }) => before.byRequest.get(requestId)?.join() === '20') &&
+        before.posted === 500n - before.charged,
+      `200 calls of 20 credits on 500: ${JSON.stringify(countBy(speeches, ({ status }) => status))}, ${before.charged} charged, ${before.posted} left`,
+    );
+    const left = Number(before.posted);
+    const rest = left === 0 ? 200 : (await speak(survivor.url, poor.token, left)).status;
+    world.hold(rest === 200, `the ${left} credits that were left can be spent: ${rest}`);
+    await stopGateway(survivor, 'SIGTERM');
+    console.log(`       ${refusals} chats were refused or broke off`);
+    checkAcknowledged(world, acknowledged, await readBooks(database, rich.userId));
+    await checkLedger(world, database);
+  } finally {
+    await database.close();
+    for (const proxy of proxies) await proxy.close();
+  }
+}

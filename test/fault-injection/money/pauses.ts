@@ -1,0 +1,120 @@
+// One gateway is stopped for 90 s between reservation and request, and one in the middle of a stream. Their
+// leases expire, another gateway takes their allotments back and spends the credits; then they continue.
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  chat,
+  checkLedger,
+  makeCustomer,
+  readBooks,
+  speak,
+  stopGateway,
+  waitUntil,
+  type Acknowledged,
+  type Customer,
+  type GatewayProcess,
+} from '../money-world.ts';
+import { startDatabaseProxy } from '../database-proxy.ts';
+import type { Stage } from './stage.ts';
+
+// Take-backs run every minute of a gateway's life, the first with an uninterrupted
+// connection of a minute at 120 s; a lease can be taken back 60 s after its last renewal.
+const stopAtMs = 45_000;
+const stopMs = 90_000;
+
+export async function pauses({ world, databaseUrl, random }: Stage): Promise<void> {
+  const startedMs = performance.now();
+  const other = await world.startGateway();
+  const proxy = await startDatabaseProxy(databaseUrl, random);
+  const [reserving, streaming] = await Promise.all([
+    world.startGateway({ databaseUrl: proxy.url }),
+    world.startGateway(),
+  ]);
+  const admin = await world.logIn(other);
+  const [waiting, poor, rich] = await Promise.all([
+    makeCustomer(admin, 'waiting', 100),
+    makeCustomer(admin, 'poor', 400),
+    makeCustomer(admin, 'rich', 10_000),
+  ]);
+  const database = await world.connect();
+  const isSetAside = async ({ userId }: Customer, isOpen: boolean): Promise<boolean> => {
+    const rows = await database.sql`
+      select 1 from gateway.credits_allotments where account_id = ${userId} and ended_at is null and amount > 0`;
+    return rows.length > 0 === isOpen;
+  };
+  try {
+    await sleep(Math.max(0, stopAtMs - (performance.now() - startedMs)));
+    const reservation = proxy.keepBackFrom('gateway.credits_allot(');
+    const late = speak(reserving.url, waiting.token, 60);
+    await reservation;
+    await waitUntil(() => isSetAside(waiting, true), 5_000);
+    const streams = [poor, rich].map(({ token }) => stream(streaming, token));
+    await sleep(1_500);
+    for (const { process } of [reserving, streaming]) process.kill('SIGSTOP');
+    const stoppedMs = performance.now();
+    proxy.release();
+
+    const takenBack = await waitUntil(
+      async () =>
+        (await Promise.all([waiting, poor].map((one) => isSetAside(one, false)))).every(
+          (isTakenBack) => isTakenBack,
+        ),
+      stopMs - 5_000,
+    );
+    world.hold(takenBack, `allotments taken back ${seconds(stoppedMs)} s after the stop`);
+    const speeches = [await speak(other.url, waiting.token, 60), await speak(other.url, poor.token, 390)];
+    world.hold(
+      speeches.every(({ status }) => status === 200),
+      `another gateway spends them: ${speeches.map(({ status }) => status).join(' and ')}`,
+    );
+    await sleep(Math.max(0, stopMs - (performance.now() - stoppedMs)));
+    for (const { process } of [reserving, streaming]) process.kill('SIGCONT');
+
+    const { status } = await late;
+    const requests = world.provider.calls.filter(({ path }) => path.endsWith('/audio/speech')).length;
+    world.hold(
+      (status === 402 || status === 503) && requests === 2,
+      `the call that was reserved before the stop: ${status}, ${requests - speeches.length} requests of it upstream`,
+    );
+    const [poorAnswer = null, richAnswer = null] = await Promise.all(streams);
+    for (const gateway of [reserving, streaming, other]) await stopGateway(gateway, 'SIGTERM');
+    const books = await Promise.all([waiting, poor, rich].map(({ userId }) => readBooks(database, userId)));
+    const [ofWaiting, ofPoor, ofRich] = books as [Books, Books, Books];
+    world.hold(ofWaiting.posted === 40n, `the waiting user has ${ofWaiting.posted} of 100 credits left`);
+    world.hold(
+      ofPoor.posted >= 0n && ofPoor.posted <= 10n && ofPoor.charged === 400n - ofPoor.posted,
+      `the poor user has ${ofPoor.posted} left; the stream ended ${describe(poorAnswer)} and took what there was`,
+    );
+    world.hold(
+      ofRich.posted === 10_000n - ofRich.charged && isCharged(richAnswer, ofRich),
+      `the rich user was charged ${ofRich.charged} for a stream that ended ${describe(richAnswer)}`,
+    );
+    world.hold(
+      books.every(({ held }) => held === 0n),
+      `nothing is held: ${books.map(({ held }) => held).join(', ')}`,
+    );
+    await checkLedger(world, database);
+  } finally {
+    await database.close();
+    await proxy.close();
+  }
+}
+
+type Books = Awaited<ReturnType<typeof readBooks>>;
+
+function stream({ url }: GatewayProcess, token: string): Promise<Acknowledged | null> {
+  return chat(url, token, { model: 'acme/slow-40', stream: true, timeoutMs: 300_000 }).catch(() => null);
+}
+
+function isCharged(answer: Acknowledged | null, { charged, byRequest }: Books): boolean {
+  // A truncated stream costs at most the output that the provider produced.
+  if (answer === null) return byRequest.size === 1 && charged > 0n && charged <= 50n;
+  return byRequest.size === 1 && charged === BigInt(answer.inputTokens + answer.outputTokens);
+}
+
+function describe(answer: Acknowledged | null): string {
+  return answer === null ? 'early' : `whole with ${answer.inputTokens + answer.outputTokens} tokens`;
+}
+
+function seconds(sinceMs: number): number {
+  return Math.round((performance.now() - sinceMs) / 1_000);
+}

@@ -1,0 +1,65 @@
+// `db restore` of a backup under a running gateway: the tables are dropped and restored while calls continue.
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { entry } from '../../cli/townhall.ts';
+import { checkLedger, makeCustomer, masterKey, readBooks, stopGateway, waitUntil } from '../money-world.ts';
+import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+
+export async function restored({ world, databaseUrl }: Stage): Promise<void> {
+  const townhall = async (...words: string[]): Promise<void> => {
+    const env = {
+      PATH: process.env['PATH'],
+      HOME: world.folder,
+      DATABASE_URL: databaseUrl,
+      TOWNHALL_MASTER_KEY: masterKey,
+    };
+    await promisify(execFile)(process.execPath, [entry, ...words], { cwd: world.folder, env });
+  };
+  const gateway = await world.startGateway();
+  const { token, userId } = await makeCustomer(await world.logIn(gateway), 'rich', 1_000_000);
+  const load = (end: AbortSignal) => chatUntil(end, { urls: [gateway.url], token, clients: 5 });
+  const database = await world.connect();
+  try {
+    const first = new AbortController();
+    const loading = load(first.signal);
+    await sleep(3_000);
+    first.abort();
+    const before = await loading;
+    const file = join(world.folder, 'first.backup');
+    await townhall('db', 'backup', file);
+    const backedUp = await readBooks(database, userId);
+
+    const second = new AbortController();
+    const during = load(second.signal);
+    await sleep(3_000);
+    const { posted } = await readBooks(database, userId);
+    await database.sql.unsafe('drop schema gateway cascade; drop schema if exists pgboss cascade');
+    await townhall('db', 'restore', file);
+    const isBack = await waitUntil(async () => {
+      const books = await readBooks(database, userId).catch(() => null);
+      return books !== null && books.byRequest.size > backedUp.byRequest.size;
+    }, 30_000);
+    world.hold(isBack, 'the gateway goes on in the restored ledger without a restart');
+    await sleep(2_000);
+    second.abort();
+    const { acknowledged, refusals } = await during;
+    await stopGateway(gateway, 'SIGTERM');
+
+    const books = await readBooks(database, userId);
+    checkAcknowledged(world, before.acknowledged, books);
+    const inLedger = acknowledged.filter(({ requestId }) => books.byRequest.has(requestId));
+    checkAcknowledged(world, inLedger, books);
+    world.hold(
+      books.posted === 1_000_000n - books.charged && books.held === 0n,
+      `${backedUp.posted} credits in the backup, ${posted} before the restore, ${books.posted} at the end, which ${books.charged} charged credits explain; ${books.held} held`,
+    );
+    console.log(
+      `       of ${acknowledged.length} answers during the restore ${inLedger.length} are in the restored ledger, the others in journals of the former; ${refusals} refused`,
+    );
+    await checkLedger(world, database);
+  } finally {
+    await database.close();
+  }
+}

@@ -1,0 +1,80 @@
+// The environment of each fault: a database of its own on the run's PostgreSQL, and
+// a world of gateways on it.
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect } from '../../../src/kernel/data/database.ts';
+import { databaseUrl, silentLog } from '../../support/template.ts';
+import { chat, startMoneyWorld, type Acknowledged, type Books, type MoneyWorld } from '../money-world.ts';
+
+export interface Stage {
+  world: MoneyWorld;
+  databaseUrl: string;
+  random: () => number;
+}
+
+export type Scenario = (stage: Stage) => Promise<void>;
+
+/** Runs the scenario in a new database of the server. Returns the violated promises. */
+export async function runOnStage(
+  serverUrl: string,
+  scenario: Scenario,
+  random: () => number,
+): Promise<readonly string[]> {
+  const name = `money_${randomBytes(6).toString('hex')}`;
+  const server = await connect({ url: serverUrl, limits: { maxConnections: 1 } }, { log: silentLog });
+  try {
+    await server.sql.unsafe(`create database ${name}`);
+  } finally {
+    await server.close();
+  }
+  const url = databaseUrl(serverUrl, name);
+  const world = await startMoneyWorld({ url });
+  try {
+    await scenario({ world, databaseUrl: url, random });
+  } catch (error) {
+    world.hold(false, `the run itself: ${error instanceof Error ? error.stack : String(error)}`);
+  } finally {
+    await world.close();
+  }
+  return world.failures;
+}
+
+/** Chats of one user from several clients until the signal; returns their complete responses. */
+export async function chatUntil(
+  end: AbortSignal,
+  { urls, token, clients }: { urls: readonly string[]; token: string; clients: number },
+): Promise<{ acknowledged: Acknowledged[]; refusals: number }> {
+  const acknowledged: Acknowledged[] = [];
+  let refusals = 0;
+  const client = async (_: unknown, index: number): Promise<void> => {
+    const url = urls[index % urls.length] as string;
+    for (let call = index; !end.aborted; call += 1) {
+      const whole = await chat(url, token, { model: 'acme/fast-5', stream: call % 2 === 0 }).catch(
+        () => null,
+      );
+      if (whole !== null) acknowledged.push(whole);
+      else {
+        refusals += 1;
+        await sleep(50);
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: clients }, client));
+  return { acknowledged, refusals };
+}
+
+/** Each complete response is recorded once, at the price of its usage. */
+export function checkAcknowledged(
+  world: MoneyWorld,
+  acknowledged: readonly Acknowledged[],
+  { byRequest }: Books,
+): void {
+  const wrong = acknowledged.filter(({ requestId, inputTokens, outputTokens }) => {
+    const charges = byRequest.get(requestId) ?? [];
+    return charges.length !== 1 || charges[0] !== BigInt(inputTokens + outputTokens);
+  });
+  world.hold(
+    acknowledged.length > 0 && wrong.length === 0,
+    `${acknowledged.length} answers held whole by clients, ${wrong.length} of them not charged once as their usage says`,
+  );
+}

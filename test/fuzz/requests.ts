@@ -1,0 +1,234 @@
+// Arbitrary requests of an operation: valid ones as the document describes them, and
+// invalid ones that differ from a valid one at a single place.
+import fc from 'fast-check';
+import type { FuzzedDocument, FuzzedOperation, Parameter } from './document.ts';
+import { type Json, mutated } from './mutations.ts';
+import { filterValues, valuesOf } from './schema-values.ts';
+
+export interface FuzzedRequest {
+  method: string;
+  /** Includes the query. */
+  target: string;
+  headers: Record<string, string>;
+  body: string | undefined;
+  /** The change that makes it invalid; null for a valid one. */
+  fault: string | null;
+}
+
+type Values = Record<string, Json>;
+
+/** Undefined for an operation whose body is not JSON. */
+export function validRequests(
+  document: FuzzedDocument,
+  operation: FuzzedOperation,
+): fc.Arbitrary<FuzzedRequest> | undefined {
+  if (operation.body !== undefined && operation.body.content['application/json'] === undefined)
+    return undefined;
+  return fc
+    .tuple(
+      parameterValues(document, operation, 'path'),
+      parameterValues(document, operation, 'query'),
+      parameterValues(document, operation, 'header'),
+      validBodies(document, operation),
+      fc.constantFrom('application/json', 'application/json; charset=utf-8', 'Application/JSON'),
+    )
+    .map(([path, query, headers, body, mediaType]) =>
+      build(operation, { path, query, headers, body, mediaType }),
+    );
+}
+
+/** Undefined for an operation without any constraint in its document. */
+export function invalidRequests(
+  document: FuzzedDocument,
+  operation: FuzzedOperation,
+): fc.Arbitrary<FuzzedRequest> | undefined {
+  const valid = validRequests(document, operation);
+  const media = operation.body?.content['application/json'];
+  if (valid === undefined) return undefined;
+  const wrongRequests: fc.Arbitrary<FuzzedRequest>[] = [];
+  const queries = operation.parameters.filter((parameter) => parameter.in === 'query');
+  if (media?.schema !== undefined) {
+    const { schema } = media;
+    const isInvalid = (value: Json) =>
+      document.check(schema, JSON.parse(JSON.stringify(value ?? null))) !== null;
+    const wrongBodies = filterValues(
+      validBodies(document, operation).chain((body) => mutated(body ?? {})),
+      isInvalid,
+    );
+    if (wrongBodies !== undefined)
+      wrongRequests.push(
+        fc
+          .tuple(valid, wrongBodies)
+          .map(([request, body]) => withBody(request, JSON.stringify(body), 'a body off its schema')),
+      );
+    wrongRequests.push(
+      fc
+        .tuple(valid, fc.constantFrom('{', '', 'null', '{"a":1,"a":2}', '[1', '"text"', '\u00ff'))
+        .filter(([, text]) => text !== '' || operation.body?.required === true)
+        .map(([request, text]) => withBody(request, text, 'a body that is no JSON of the schema')),
+      valid
+        .filter(({ body }) => body !== undefined)
+        .map((request) => ({
+          ...request,
+          headers: { ...request.headers, 'content-type': 'application/x-unknown' },
+          fault: 'an unknown media type',
+        })),
+    );
+  }
+  if (!operation.toleratesQuery)
+    wrongRequests.push(
+      valid.map((request) => ({
+        ...request,
+        target: `${request.target}${request.target.includes('?') ? '&' : '?'}undeclared_member=1`,
+        fault: 'an undeclared query parameter',
+      })),
+    );
+  for (const parameter of queries) wrongRequests.push(...wrongQueries(document, valid, parameter));
+  return wrongRequests.length === 0 ? undefined : fc.oneof(...wrongRequests);
+}
+
+function wrongQueries(
+  document: FuzzedDocument,
+  valid: fc.Arbitrary<FuzzedRequest>,
+  { name, schema, required }: Parameter,
+): fc.Arbitrary<FuzzedRequest>[] {
+  const without = ({ target }: FuzzedRequest) => {
+    const [path = '', search = ''] = target.split('?');
+    const query = new URLSearchParams(search);
+    query.delete(name);
+    return { path, query };
+  };
+  // A query is text: a text in the form of a number or a boolean becomes one.
+  const wrongTexts = filterValues(
+    fc.oneof(fc.string(), fc.constantFrom('', '-1', '1.5', '1e999', 'null', '%', '{}')),
+    (text) => schema !== undefined && readings(text).every((value) => document.check(schema, value) !== null),
+  );
+  const replaced =
+    wrongTexts === undefined
+      ? []
+      : [
+          fc.tuple(valid, wrongTexts).map(([request, text]) => {
+            const { path, query } = without(request);
+            query.set(name, text);
+            return { ...request, target: `${path}?${query}`, fault: `the query parameter ${name}` };
+          }),
+        ];
+  if (required !== true) return replaced;
+  const absent = valid.map((request) => {
+    const { path, query } = without(request);
+    return {
+      ...request,
+      target: query.size > 0 ? `${path}?${query}` : path,
+      fault: `no ${name} in the query`,
+    };
+  });
+  return [...replaced, absent];
+}
+
+/** The values that the text of a query may represent, lists included. */
+function readings(text: string): unknown[] {
+  const single: unknown[] = [text, [text], text.split(',')];
+  if (text === 'true' || text === 'false') single.push(text === 'true');
+  if (text.trim() !== '' && Number.isFinite(Number(text))) single.push(Number(text));
+  if (text === '' || text === 'null') single.push(null);
+  return single;
+}
+
+/** Whether a URL or a header can carry the value; fetch and URLs reject or change others. */
+function canStandIn(place: Parameter['in'], value: Json): boolean {
+  if (place === 'header') return /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(textOf(value));
+  if (place !== 'path') return true;
+  // Such a path is rejected before the caller is identified.
+  return /^[^\p{Cc}\s/\\]+$/u.test(textOf(value)) && !['.', '..'].includes(textOf(value));
+}
+
+function parameterValues(
+  document: FuzzedDocument,
+  operation: FuzzedOperation,
+  place: Parameter['in'],
+): fc.Arbitrary<Values> {
+  const parameters = operation.parameters.filter((parameter) => parameter.in === place);
+  const values = parameters.map(({ name, schema = {}, example }) => {
+    const own = filterValues(
+      valuesOf(schema, document.resolve),
+      (value) => document.check(schema, value) === null && canStandIn(place, value),
+    );
+    const fixed = example === undefined ? undefined : fc.constant(example);
+    const arbitraries = [own, fixed, fixed].filter((arbitrary) => arbitrary !== undefined);
+    if (arbitraries.length === 0) throw new Error(`${operation.id}: no value is known for ${name}`);
+    return [name, fc.oneof(...arbitraries)] as const;
+  });
+  return fc.record(Object.fromEntries(values), {
+    requiredKeys: parameters.filter(({ required }) => required === true).map(({ name }) => name),
+  }) as fc.Arbitrary<Values>;
+}
+
+function validBodies(document: FuzzedDocument, operation: FuzzedOperation): fc.Arbitrary<Json | undefined> {
+  const media = operation.body?.content['application/json'];
+  if (media?.schema === undefined) return fc.constant(undefined);
+  const { schema } = media;
+  const isValid = (value: Json) => document.check(schema, value) === null;
+  const examples = [media.example, ...Object.values(media.examples ?? {}).map(({ value }) => value)]
+    .filter((value): value is Json => value !== undefined)
+    .filter(isValid);
+  const generated = filterValues(valuesOf(schema, document.resolve), isValid);
+  const exact = examples.length === 0 ? undefined : fc.constantFrom(...examples);
+  // Most arbitrary requests fail early; the example with some changed members reaches more code.
+  const mixed =
+    exact === undefined || generated === undefined
+      ? undefined
+      : filterValues(
+          fc
+            .tuple(exact, generated, fc.array(fc.boolean(), { minLength: 40, maxLength: 40 }))
+            .map(([example, other, picks]) => mixMembers(example, other, picks)),
+          isValid,
+        );
+  const all = [exact, generated, mixed].filter((arbitrary) => arbitrary !== undefined);
+  if (all.length === 0) throw new Error(`${operation.id}: no body is known`);
+  return fc.oneof(...(all as fc.Arbitrary<Json | undefined>[]));
+}
+
+function mixMembers(example: Json, other: Json, picks: readonly boolean[]): Json {
+  if (!isObject(example) || !isObject(other)) return example;
+  const members = Object.entries(other).filter((_entry, index) => picks[index % picks.length]);
+  return { ...example, ...Object.fromEntries(members) };
+}
+
+function isObject(value: Json): value is { [name: string]: Json } {
+  return value !== null && typeof value === 'object' && !Array.isArray(value);
+}
+
+interface Parts {
+  path: Values;
+  query: Values;
+  headers: Values;
+  body: Json | undefined;
+  mediaType: string;
+}
+
+function build(operation: FuzzedOperation, { path, query, headers, body, mediaType }: Parts): FuzzedRequest {
+  const filled = operation.path.replaceAll(/\{([^}]+)\}/g, (_whole, name: string) =>
+    encodeURIComponent(textOf(path[name] ?? 'x')),
+  );
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    search.append(name, Array.isArray(value) ? value.map(textOf).join(',') : textOf(value));
+  return {
+    method: operation.method,
+    target: search.size > 0 ? `${filled}?${search}` : filled,
+    headers: {
+      ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, textOf(value)])),
+      ...(body === undefined ? {} : { 'content-type': mediaType }),
+    },
+    body: body === undefined ? undefined : JSON.stringify(body),
+    fault: null,
+  };
+}
+
+function withBody(request: FuzzedRequest, body: string, fault: string): FuzzedRequest {
+  return { ...request, body, headers: { ...request.headers, 'content-type': 'application/json' }, fault };
+}
+
+function textOf(value: Json): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,243 @@
+// Gemini's API with Google's own client, unmodified, on models of three kinds of providers.
+import { ApiError, GoogleGenAI, Type } from '@google/genai';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { eventsOf, neverHeldOff, startAi, userToken, type World } from '../world.ts';
+
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  world = await startAi({
+    models: provider.modelsFile(
+      { ok: 'ok', tools: 'tools', failing: 'status?code=500', cut: 'reset?chunks=2' },
+      {
+        model: { rates: { input: 1_000_000, output: 1_000_000 } },
+        providers: [{ id: 'google', kind: 'google', base_url: provider.url, api_key_env: 'ACME_API_KEY' }],
+        models: [{ id: 'google/ok', provider: 'google', upstream_model: 'ok', rates: null }],
+      },
+    ),
+    resilience: neverHeldOff,
+  });
+});
+afterAll(async () => {
+  await world?.close();
+  await provider?.close();
+});
+beforeEach(() => provider.reset());
+
+const client = (apiKey = userToken, more: { apiVersion?: string } = {}) =>
+  new GoogleGenAI({ apiKey, ...more, httpOptions: { baseUrl: world.url, retryOptions: { attempts: 1 } } });
+const weather = {
+  functionDeclarations: [
+    {
+      name: 'get_weather',
+      description: 'The weather of a city.',
+      parameters: {
+        type: Type.OBJECT,
+        properties: { city: { type: Type.STRING, nullable: true }, days: { type: Type.INTEGER } },
+        required: ['city'],
+      },
+    },
+  ],
+};
+const post = (
+  path: string,
+  body: object,
+  headers: Record<string, string> = { 'x-goog-api-key': userToken },
+) =>
+  fetch(world.url + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+const hello = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] };
+
+describe.each(['local/echo', 'acme/ok', 'google/ok'])("Google's client on %s", (model) => {
+  test('gets a whole answer with its usage', async () => {
+    const answer = await client().models.generateContent({ model, contents: 'Good morning' });
+    expect(answer.text?.length).toBeGreaterThan(0);
+    expect(answer.candidates?.[0]?.finishReason).toBe('STOP');
+    expect(answer.modelVersion).toBe(model);
+    expect(answer.usageMetadata?.totalTokenCount).toBeGreaterThan(0);
+  });
+
+  test('gets a stream that ends with its usage', async () => {
+    const stream = await client().models.generateContentStream({ model, contents: 'Good morning' });
+    let text = '';
+    let last;
+    for await (const chunk of stream) {
+      text += chunk.text ?? '';
+      last = chunk;
+    }
+    expect(text.length).toBeGreaterThan(0);
+    expect(last?.candidates?.[0]?.finishReason).toBe('STOP');
+    expect(last?.usageMetadata?.promptTokenCount).toBeGreaterThan(0);
+  });
+
+  test('counts tokens', async () => {
+    const { totalTokens } = await client().models.countTokens({ model, contents: 'Good morning' });
+    expect(totalTokens).toBeGreaterThan(0);
+    expect(provider.calls).toHaveLength(0);
+  });
+});
+
+test.each(['v1', 'v1beta'])("Google's client works with its version %s", async (apiVersion) => {
+  const model = 'models/acme/ok';
+  const answer = await client(userToken, { apiVersion }).models.generateContent({ model, contents: 'Hello' });
+  expect(answer.text).toBe('Hello from the provider.');
+});
+
+describe('a function', () => {
+  test('is called and its result goes back', async () => {
+    const question = { role: 'user', parts: [{ text: 'What is the weather in Oslo?' }] };
+    const first = await client().models.generateContent({
+      model: 'acme/tools',
+      contents: [question],
+      config: { tools: [weather] },
+    });
+    const call = first.functionCalls?.[0];
+    expect(call?.name).toBe('get_weather');
+    await client().models.generateContent({
+      model: 'acme/ok',
+      contents: [
+        question,
+        { role: 'model', parts: [{ functionCall: { name: 'get_weather', args: { city: 'Oslo' } } }] },
+        {
+          role: 'user',
+          parts: [{ functionResponse: { name: 'get_weather', response: { output: 'Rain.' } } }],
+        },
+      ],
+      config: { tools: [weather] },
+    });
+    const request = JSON.parse(provider.lastCall().body.toString()) as { messages: { role: string }[] };
+    expect(request.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool']);
+    expect(request.messages[2]).toMatchObject({ tool_call_id: 'call_1', content: '{"output":"Rain."}' });
+  });
+
+  test('has its schema as a JSON schema at the provider', async () => {
+    await client().models.generateContent({
+      model: 'acme/ok',
+      contents: 'Hello',
+      config: { tools: [weather] },
+    });
+    const request = JSON.parse(provider.lastCall().body.toString()) as {
+      tools: { function: { parameters: unknown } }[];
+    };
+    expect(request.tools[0]?.function.parameters).toMatchObject({
+      type: 'object',
+      properties: { city: { type: ['string', 'null'] }, days: { type: 'integer' } },
+      required: ['city'],
+    });
+  });
+
+  test('result without a call is refused', async () => {
+    const contents = [{ role: 'user', parts: [{ functionResponse: { name: 'none', response: {} } }] }];
+    const response = await post('/v1beta/models/acme/ok:generateContent', { contents });
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { error: { status: 'INVALID_ARGUMENT', message: expect.stringContaining('answers no call') } },
+    ]);
+  });
+});
+
+describe('a setting', () => {
+  test('reaches the provider', async () => {
+    await client().models.generateContent({
+      model: 'acme/ok',
+      contents: 'Hello',
+      config: { systemInstruction: 'Be brief.', maxOutputTokens: 50, temperature: 0.5, stopSequences: ['x'] },
+    });
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
+      messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user' }],
+      max_tokens: 50,
+      temperature: 0.5,
+      stop: ['x'],
+    });
+  });
+
+  test('that no model supports is named in the warnings', async () => {
+    const response = await post('/v1beta/models/acme/ok:generateContent', {
+      ...hello,
+      safetySettings: [{ category: 'HARM_CATEGORY_HARASSMENT', threshold: 'BLOCK_NONE' }],
+      generationConfig: { thinkingConfig: { thinkingBudget: 100 } },
+    });
+    expect(response.headers.get('x-townhall-warnings')).toBe(
+      'ignored: safetySettings, generationConfig.thinkingConfig.thinkingBudget',
+    );
+  });
+
+  test.each([
+    ['several candidates', { generationConfig: { candidateCount: 2 } }, 422],
+    ["Google's search", { tools: [{ googleSearch: {} }] }, 422],
+    ['cached content', { cachedContent: 'cachedContents/1' }, 422],
+    [
+      'an effort that the model lacks',
+      { generationConfig: { thinkingConfig: { thinkingLevel: 'HIGH' } } },
+      422,
+    ],
+    ['an unknown member', { generationConfig: { unheard: 1 } }, 400],
+  ])('is refused by name: %s', async (_name, more, status) => {
+    const response = await post('/v1beta/models/acme/ok:generateContent', { ...hello, ...more });
+    expect(response.status).toBe(status);
+    expect(provider.calls).toHaveLength(0);
+  });
+});
+
+describe('an error', () => {
+  test('is mapped by the client', async () => {
+    const failure = await client('nonsense')
+      .models.generateContent({ model: 'acme/ok', contents: 'Hello' })
+      .catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(ApiError);
+    expect((failure as ApiError).status).toBe(401);
+  });
+
+  test.each([
+    ['an unknown model', '/v1beta/models/acme/none:generateContent', 404, 'NOT_FOUND', 'model_not_found'],
+    ['an invalid model', '/v1/models/%0d%0a:generateContent', 400, 'INVALID_ARGUMENT', 'invalid_path'],
+    ['an unknown method', '/v1beta/models/acme/ok:none', 404, 'NOT_FOUND', 'route_not_found'],
+    [
+      'a failing provider',
+      '/v1beta/models/acme/failing:generateContent',
+      502,
+      'UNAVAILABLE',
+      'upstream_failed',
+    ],
+  ])("has Google's shape for %s", async (_name, path, status, word, reason) => {
+    const response = await post(path, hello);
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({
+      error: { code: status, status: word, details: [{ reason, domain: 'townhall' }] },
+    });
+  });
+
+  test('ends a broken stream', async () => {
+    const response = await post('/v1beta/models/acme/cut:streamGenerateContent?alt=sse', hello);
+    const events = await eventsOf(response);
+    expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 502, status: 'UNAVAILABLE' } });
+  });
+
+  test('is 401 for a key in the address', async () => {
+    const response = await post(`/v1beta/models/acme/ok:generateContent?key=${userToken}`, hello, {});
+    expect(response.status).toBe(401);
+    expect(world.logged.join('\n')).not.toContain(userToken);
+  });
+});
+
+describe('a paid call', () => {
+  test.each([
+    ['generateContent', 'whole'],
+    ['streamGenerateContent?alt=sse', 'streamed'],
+  ])('of %s is charged by its usage', async (method) => {
+    const before = world.ledger.balance;
+    await (await post(`/v1beta/models/acme/ok:${method}`, hello)).text();
+    expect(before - world.ledger.balance).toBeGreaterThan(0n);
+  });
+
+  test('of a failing provider is free', async () => {
+    const before = world.ledger.balance;
+    await post('/v1beta/models/acme/failing:generateContent', hello);
+    expect(world.ledger.balance).toBe(before);
+  });
+});

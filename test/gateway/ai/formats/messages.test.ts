@@ -1,0 +1,329 @@
+import Anthropic from '@anthropic-ai/sdk';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { errorOf, eventsOf, startAi, userToken, type World } from '../world.ts';
+
+const user = (content: unknown) => [{ role: 'user', content }];
+const tools = [{ name: 'get_weather', input_schema: { type: 'object' as const } }];
+
+let world: World;
+beforeAll(async () => {
+  world = await startAi();
+});
+afterAll(() => world.close());
+
+const post = (body: object) =>
+  world.post('/v1/ai/messages', { model: 'local/echo', max_tokens: 100, ...body });
+const client = () => new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: userToken, maxRetries: 0 });
+
+describe('ai.createMessage with a local model', () => {
+  test('answers with a whole message', async () => {
+    const response = await post({ messages: user('Good morning') });
+    expect(await response.json()).toEqual({
+      id: expect.stringMatching(/^msg_[0-9a-z]{26}$/),
+      type: 'message',
+      role: 'assistant',
+      model: 'local/echo',
+      content: [{ type: 'text', text: 'Good morning' }],
+      stop_reason: 'end_turn',
+      stop_sequence: null,
+      usage: {
+        input_tokens: 2,
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: 0,
+        output_tokens: 2,
+        output_tokens_details: { thinking_tokens: 0 },
+      },
+    });
+    expect(response.headers.get('x-townhall-credits')).toBe('0');
+    expect(response.headers.get('x-townhall-model')).toBe('local/echo');
+  });
+
+  test('streams the events of a text in order', async () => {
+    const response = await post({ messages: user('a b'), stream: true });
+    expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+    const text = await response.text();
+    expect([...text.matchAll(/^event: (.+)$/gm)].map(([, name]) => name)).toEqual([
+      'message_start',
+      'ping',
+      'content_block_start',
+      'content_block_delta',
+      'content_block_delta',
+      'content_block_stop',
+      'message_delta',
+      'message_stop',
+    ]);
+    const events = [...text.matchAll(/^data: (.+)$/gm)].map(
+      ([, data]) => JSON.parse(data ?? '') as Record<string, unknown>,
+    );
+    expect(events.slice(2)).toEqual([
+      { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'a' } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: ' b' } },
+      { type: 'content_block_stop', index: 0 },
+      {
+        type: 'message_delta',
+        delta: { stop_reason: 'end_turn', stop_sequence: null },
+        usage: expect.objectContaining({ input_tokens: 2, output_tokens: 2 }),
+      },
+      { type: 'message_stop' },
+    ]);
+  });
+
+  test('streams thinking and parallel tools that the SDK assembles', async () => {
+    const final = await client()
+      .messages.stream({
+        model: 'local/echo',
+        max_tokens: 100,
+        messages: [{ role: 'user', content: '@reasoning hm\n@tool a {"x":[1,2]}\n@tool b\nHold on' }],
+      })
+      .finalMessage();
+    expect(final).toMatchObject({
+      content: [
+        { type: 'thinking', thinking: 'hm', signature: expect.stringMatching(/^townhall\.1\./) },
+        { type: 'text', text: 'Hold on' },
+        { type: 'tool_use', id: 'call_1', name: 'a', input: { x: [1, 2] } },
+        { type: 'tool_use', id: 'call_2', name: 'b', input: {} },
+      ],
+      stop_reason: 'tool_use',
+    });
+    expect(final.usage.output_tokens).toBeGreaterThan(0);
+  });
+
+  test('answers with the result of a tool over two turns', async () => {
+    const question = { role: 'user' as const, content: '@tool get_weather {"city":"Oslo"}' };
+    const request = { model: 'local/echo', max_tokens: 100, tools };
+    const first = await client().messages.create({ ...request, messages: [question] });
+    expect(first.stop_reason).toBe('tool_use');
+    const second = await client().messages.create({
+      ...request,
+      messages: [
+        question,
+        { role: 'assistant', content: first.content },
+        {
+          role: 'user',
+          content: [
+            { type: 'tool_result', tool_use_id: 'call_1', content: [{ type: 'text', text: 'It rains.' }] },
+          ],
+        },
+      ],
+    });
+    expect(second.content).toEqual([{ type: 'text', text: 'It rains.' }]);
+  });
+
+  test('applies the output limit and the stop sequences', async () => {
+    expect(await (await post({ messages: user('a b c'), max_tokens: 2 })).json()).toMatchObject({
+      content: [{ type: 'text', text: 'a b' }],
+      stop_reason: 'max_tokens',
+    });
+    expect(await (await post({ messages: user('a b c'), stop_sequences: ['z', 'b'] })).json()).toMatchObject({
+      content: [{ text: 'a ' }],
+      stop_reason: 'end_turn',
+    });
+  });
+
+  test('follows a schema under both names', async () => {
+    const format = {
+      type: 'json_schema',
+      schema: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } },
+    };
+    for (const more of [{ output_config: { format } }, { output_format: format }]) {
+      const { content } = (await (await post({ messages: user('x'), ...more })).json()) as {
+        content: { text: string }[];
+      };
+      expect(JSON.parse(content[0]?.text ?? '')).toEqual({ n: 0 });
+    }
+  });
+
+  test('ends a failure midway with one event of the format', async () => {
+    const events = await eventsOf(await post({ messages: user('@fail-after 1\na b c'), stream: true }));
+    expect(JSON.parse(events.at(-1) ?? '')).toEqual({
+      type: 'error',
+      error: expect.objectContaining({ type: 'api_error', code: 'upstream_failed' }),
+    });
+    await expect(
+      client()
+        .messages.stream({
+          model: 'local/echo',
+          max_tokens: 10,
+          messages: [{ role: 'user', content: '@fail-after 1\na b' }],
+        })
+        .finalMessage(),
+    ).rejects.toThrow('The model failed because of an @fail directive.');
+  });
+
+  test('answers a failure before the first content with a status', async () => {
+    for (const stream of [false, true]) {
+      const response = await post({ messages: user('@fail'), stream });
+      expect(response.status).toBe(502);
+      expect(await response.json()).toMatchObject({ type: 'error', error: { type: 'api_error' } });
+    }
+  });
+
+  test.each<[string, object, string]>([
+    ['low', { output_config: { effort: 'low' } }, ''],
+    ['high', { output_config: { effort: 'high' } }, ''],
+    [
+      'medium',
+      { output_config: { effort: 'medium' } },
+      'output_config.effort: local/echo has no effort medium, so it runs at low',
+    ],
+    [
+      'max',
+      { output_config: { effort: 'max' } },
+      'output_config.effort: local/echo has no effort max, so it runs at high',
+    ],
+    [
+      'disabled thinking',
+      { thinking: { type: 'disabled' } },
+      'thinking: local/echo has no effort none, so it runs at low',
+    ],
+    [
+      'a budget of thinking',
+      { thinking: { type: 'enabled', budget_tokens: 20_000 } },
+      'thinking.budget_tokens: is sent as the nearest effort',
+    ],
+  ])('maps %s to the nearest effort and says so', async (_name, more, warning) => {
+    const response = await post({ messages: user('x'), ...more });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('x-townhall-warnings') ?? '').toBe(warning);
+  });
+
+  test('drops an effort for a model without any, with a warning', async () => {
+    const response = await post({
+      model: 'local/guide',
+      messages: user('How do I log in?'),
+      output_config: { effort: 'high' },
+    });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('x-townhall-warnings')).toBe(
+      'output_config.effort: local/guide has no reasoning efforts',
+    );
+  });
+
+  test('names labels and cache marks in the warnings', async () => {
+    const marked = { cache_control: { type: 'ephemeral' } };
+    const response = await post({
+      system: [{ type: 'text', text: 'Be brief.', ...marked }],
+      messages: user([{ type: 'text', text: 'x', ...marked }]),
+      metadata: { user_id: 'u' },
+      context_management: { edits: [] },
+    });
+    expect(response.status).toBe(200);
+    expect(
+      response.headers
+        .get('x-townhall-warnings')
+        ?.split('; ')
+        .map((line) => line.split(':')[0]),
+    ).toEqual(['metadata', 'context_management', 'cache_control']);
+  });
+
+  const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } };
+  test.each<[string, object, number, string, string]>([
+    ['an image', { messages: user([image]) }, 422, 'unsupported_by_model', 'messages[0].content[0]'],
+    [
+      'an effort of no format',
+      { messages: user('x'), output_config: { effort: 'huge' } },
+      422,
+      'unsupported_reasoning_effort',
+      'output_config.effort',
+    ],
+    [
+      'a tool of the provider',
+      { messages: user('x'), tools: [{ type: 'bash_20250124', name: 'bash' }] },
+      422,
+      'unsupported_by_model',
+      'tools[0].type',
+    ],
+    ['a container', { messages: user('x'), container: 'c' }, 422, 'unsupported_by_model', 'container'],
+    [
+      'another tier',
+      { messages: user('x'), service_tier: 'priority' },
+      422,
+      'unsupported_by_model',
+      'service_tier',
+    ],
+    [
+      'one tool a turn',
+      { messages: user('x'), tools, tool_choice: { type: 'auto', disable_parallel_tool_use: true } },
+      422,
+      'unsupported_by_model',
+      'tool_choice.disable_parallel_tool_use',
+    ],
+    [
+      'an unknown block',
+      { messages: user([{ type: 'search_result' }]) },
+      422,
+      'unsupported_by_model',
+      'messages[0].content[0].type',
+    ],
+    [
+      'a stored file',
+      { messages: user([{ type: 'document', source: { type: 'file', file_id: 'f' } }]) },
+      422,
+      'unsupported_by_model',
+      'messages[0].content[0].source.file_id',
+    ],
+    [
+      'a result without its call',
+      { messages: user([{ type: 'tool_result', tool_use_id: 'a' }]) },
+      400,
+      'invalid_request',
+      'messages[0].content[0].tool_use_id',
+    ],
+    [
+      'another role',
+      { messages: [{ role: 'tool', content: 'x' }] },
+      400,
+      'invalid_request',
+      'messages[0].role',
+    ],
+    [
+      'a temperature of a wrong type',
+      { messages: user('x'), temperature: 'hot' },
+      400,
+      'invalid_request',
+      'temperature',
+    ],
+    [
+      'an address',
+      { messages: user('x'), base_url: 'http://attacker.example' },
+      400,
+      'invalid_request',
+      'base_url',
+    ],
+  ])('refuses %s and names the member', async (_name, body, status, code, param) => {
+    const response = await post(body);
+    expect(response.status).toBe(status);
+    expect(await errorOf(response)).toMatchObject({ code, param });
+  });
+});
+
+describe('ai.getMessageTokens', () => {
+  test('estimates the tokens of a request at both paths', async () => {
+    const text = 'word '.repeat(400);
+    const { input_tokens: tokens } = await client().messages.countTokens({
+      model: 'local/echo',
+      messages: [{ role: 'user', content: text }],
+    });
+    expect(tokens).toBeGreaterThan(400);
+    expect(tokens).toBeLessThan(600);
+    const body = { model: 'local/echo', messages: user(text) };
+    const response = await world.post('/v1/ai/messages/count_tokens', body);
+    expect(await response.json()).toEqual({ input_tokens: tokens });
+  });
+
+  test('refuses an unknown model', async () => {
+    const body = { model: 'local/none', messages: user('x') };
+    const response = await world.post('/v1/ai/messages/count_tokens', body);
+    expect(response.status).toBe(404);
+    expect(await response.json()).toMatchObject({
+      type: 'error',
+      error: { type: 'not_found_error', code: 'model_not_found' },
+    });
+  });
+
+  test('requires a token', async () => {
+    const body = { model: 'local/echo', messages: user('x') };
+    expect((await world.post('/v1/ai/messages/count_tokens', body, { token: null })).status).toBe(401);
+  });
+});

@@ -1,0 +1,57 @@
+import { describe, expect, test } from 'vitest';
+import {
+  chat,
+  messages,
+  type PassthroughFormat,
+} from '../../../../src/gateway/ai/formats/passthrough/formats.ts';
+import { readPassthroughStream } from '../../../../src/gateway/ai/formats/passthrough/stream.ts';
+import type { UpstreamAnswer } from '../../../../src/gateway/ai/upstream/client.ts';
+
+/** The caller's bytes of a stream that arrives in pieces of this size. */
+async function forward(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string> {
+  const bytes = Buffer.from(source);
+  async function* body(): AsyncGenerator<Uint8Array> {
+    for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes);
+  }
+  const answer: UpstreamAnswer = {
+    mediaType: 'text/event-stream',
+    body: body(),
+    redact: (text) => text,
+    abort: () => {},
+  };
+  const content = await readPassthroughStream(answer, {
+    model: { id: 'acme/a-longer-name', modalities: ['text'] } as never,
+    format,
+    wantsUsage: true,
+    heartbeatMs: 60_000,
+    errorFrame: () => undefined,
+  });
+  const parts: Uint8Array[] = [];
+  for await (const part of content) parts.push(part);
+  return Buffer.concat(parts).toString();
+}
+
+const texts = ['one', 'two words', 'ü🌍', 'a\\nline', 'last'];
+
+describe('a stream of events that differ in their text', () => {
+  const delta = (text: string) => `{"index":0,"delta":{"content":"${text}"},"finish_reason":null}`;
+  test.each([
+    ['before the text', (text: string, model: string) => `{"model":"${model}","choices":[${delta(text)}]}`],
+    ['behind the text', (text: string, model: string) => `{"choices":[${delta(text)}],"model":"${model}"}`],
+  ])('has our model %s in each of them', async (_name, render) => {
+    const streamOf = (model: string) =>
+      `${texts.map((text) => `data: ${render(text, model)}\n\n`).join('')}data: [DONE]\n\n`;
+    for (const pieceBytes of [50, 10_000])
+      expect(await forward(streamOf('theirs'), chat, pieceBytes)).toBe(streamOf('acme/a-longer-name'));
+  });
+
+  test('keeps every byte of the messages format', async () => {
+    const source = `${texts
+      .map(
+        (text) =>
+          `event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"${text}"}}\n\n`,
+      )
+      .join('')}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
+    for (const pieceBytes of [50, 10_000]) expect(await forward(source, messages, pieceBytes)).toBe(source);
+  });
+});

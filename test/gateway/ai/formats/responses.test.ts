@@ -1,0 +1,306 @@
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { errorOf, eventsOf, startAi, userToken, type World } from '../world.ts';
+
+type Json = Record<string, unknown>;
+
+const weather = {
+  type: 'function' as const,
+  name: 'get_weather',
+  parameters: { type: 'object', properties: { city: { type: 'string' } } },
+  strict: false,
+};
+
+let world: World;
+beforeAll(async () => {
+  world = await startAi();
+});
+afterAll(() => world.close());
+
+const post = (body: object) => world.post('/v1/ai/responses', { model: 'local/echo', ...body });
+const stream = async (body: object) =>
+  (await eventsOf(await post({ stream: true, ...body }))).map((event) => JSON.parse(event) as Json);
+const client = () => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 });
+
+describe('ai.createResponse with a local model', () => {
+  test('answers with a whole response', async () => {
+    const response = await post({ input: 'Good morning', instructions: 'Be brief.', temperature: 0.5 });
+    expect(await response.json()).toMatchObject({
+      id: expect.stringMatching(/^resp_[0-9a-z]{26}$/),
+      object: 'response',
+      status: 'completed',
+      model: 'local/echo',
+      instructions: 'Be brief.',
+      temperature: 0.5,
+      store: false,
+      error: null,
+      incomplete_details: null,
+      output: [
+        {
+          type: 'message',
+          id: expect.stringMatching(/^msg_/),
+          status: 'completed',
+          role: 'assistant',
+          content: [{ type: 'output_text', text: 'Good morning', annotations: [] }],
+        },
+      ],
+      usage: {
+        input_tokens: 4,
+        input_tokens_details: { cached_tokens: 0 },
+        output_tokens: 2,
+        output_tokens_details: { reasoning_tokens: 0 },
+        total_tokens: 6,
+      },
+    });
+    expect(response.headers.get('x-townhall-credits')).toBe('0');
+  });
+
+  test('streams the events of a text in order', async () => {
+    const events = await stream({ input: 'a b' });
+    expect(events.map(({ type }) => type)).toEqual([
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.content_part.added',
+      'response.output_text.delta',
+      'response.output_text.delta',
+      'response.output_text.done',
+      'response.content_part.done',
+      'response.output_item.done',
+      'response.completed',
+    ]);
+    expect(events.map((event) => event['sequence_number'])).toEqual(events.map((_, index) => index));
+    const added = events[2] as { item: { id: string } };
+    expect(events[4]).toMatchObject({
+      item_id: added.item.id,
+      output_index: 0,
+      content_index: 0,
+      delta: 'a',
+    });
+    expect(events.at(-1)).toMatchObject({
+      response: { status: 'completed', output: [{ id: added.item.id, content: [{ text: 'a b' }] }] },
+    });
+  });
+
+  test('streams reasoning as a summary with its replay metadata', async () => {
+    const events = await stream({ input: '@reasoning I think\nso' });
+    expect(events.slice(2, 10).map(({ type, output_index: place }) => [type, place])).toEqual([
+      ['response.output_item.added', 0],
+      ['response.reasoning_summary_part.added', 0],
+      ['response.reasoning_summary_text.delta', 0],
+      ['response.reasoning_summary_text.delta', 0],
+      ['response.reasoning_summary_text.done', 0],
+      ['response.reasoning_summary_part.done', 0],
+      ['response.output_item.done', 0],
+      ['response.output_item.added', 1],
+    ]);
+    expect(events[8]).toMatchObject({
+      item: {
+        type: 'reasoning',
+        summary: [{ type: 'summary_text', text: 'I think' }],
+        encrypted_content: expect.stringMatching(/^townhall\.1\./),
+      },
+    });
+  });
+
+  test('streams parallel calls that the SDK assembles', async () => {
+    const final = await client()
+      .responses.stream({ model: 'local/echo', input: '@tool a {"x":[1,2]}\n@tool b\nHold on' })
+      .finalResponse();
+    expect(final.output_text).toBe('Hold on');
+    expect(final.output.slice(1)).toMatchObject([
+      { type: 'function_call', call_id: 'call_1', name: 'a', arguments: '{"x":[1,2]}', status: 'completed' },
+      { type: 'function_call', call_id: 'call_2', name: 'b', arguments: '{}' },
+    ]);
+  });
+
+  test('answers with the result of a tool over two turns', async () => {
+    const question = { role: 'user' as const, content: '@reasoning hm\n@tool get_weather {"city":"Oslo"}' };
+    const request = { model: 'local/echo', tools: [weather] };
+    const first = await client().responses.create({ ...request, input: [question] });
+    const second = await client().responses.create({
+      ...request,
+      input: [
+        question,
+        ...(first.output as OpenAI.Responses.ResponseInputItem[]),
+        { type: 'function_call_output', call_id: 'call_1', output: 'It rains.' },
+      ],
+    });
+    expect(second.output_text).toBe('It rains.');
+  });
+
+  test('returns the plain text of a custom tool call, whole and streamed', async () => {
+    const body = {
+      input: '@tool shout {"input":"Hey \\"you\\""}',
+      tools: [{ type: 'custom', name: 'shout' }],
+    };
+    const call = { type: 'custom_tool_call', call_id: 'call_1', name: 'shout', input: 'Hey "you"' };
+    expect(((await (await post(body)).json()) as { output: Json[] }).output).toMatchObject([call]);
+    const events = await stream(body);
+    expect(events.map(({ type }) => type).slice(2, -1)).toEqual([
+      'response.output_item.added',
+      'response.custom_tool_call_input.delta',
+      'response.custom_tool_call_input.done',
+      'response.output_item.done',
+    ]);
+    expect(events.at(-1)).toMatchObject({ response: { output: [call] } });
+    const next = await post({
+      ...body,
+      input: [
+        { role: 'user', content: 'x' },
+        call,
+        { type: 'custom_tool_call_output', call_id: 'call_1', output: 'Louder.' },
+      ],
+    });
+    expect(await next.json()).toMatchObject({ output: [{ content: [{ text: 'Louder.' }] }] });
+  });
+
+  test('is incomplete at the output limit', async () => {
+    const body = { input: 'a b c', max_output_tokens: 2 };
+    const incomplete = {
+      status: 'incomplete',
+      incomplete_details: { reason: 'max_output_tokens' },
+      output: [{ content: [{ text: 'a b' }] }],
+    };
+    expect(await (await post(body)).json()).toMatchObject(incomplete);
+    expect((await stream(body)).at(-1)).toMatchObject({ type: 'response.incomplete', response: incomplete });
+  });
+
+  test('follows a schema, and answers in JSON without one', async () => {
+    const schema = { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } };
+    const text = { format: { type: 'json_schema', name: 'a', schema } };
+    expect(await (await post({ input: 'x', text })).json()).toMatchObject({
+      output: [{ content: [{ text: '{"n":0}' }] }],
+      text,
+    });
+    expect(
+      await (await post({ input: 'x', text: { format: { type: 'json_object' } } })).json(),
+    ).toMatchObject({
+      output: [{ content: [{ text: '{"text":"x"}' }] }],
+    });
+  });
+
+  test('limits the tools to those that are allowed', async () => {
+    const tool_choice = {
+      type: 'allowed_tools',
+      mode: 'auto',
+      tools: [{ type: 'function', name: 'get_weather' }],
+    };
+    expect((await post({ input: 'x', tools: [weather], tool_choice })).status).toBe(200);
+  });
+
+  test('does not repeat a long request in its events', async () => {
+    const events = await stream({ input: 'x', instructions: 'y'.repeat(20_000) });
+    expect(events[0]).toMatchObject({ response: { instructions: null } });
+  });
+
+  test('ends a failure midway with one event of the format', async () => {
+    const events = await stream({ input: '@fail-after 1\na b c' });
+    expect(events.at(-1)).toMatchObject({
+      type: 'error',
+      code: 'upstream_failed',
+      sequence_number: events.length - 1,
+    });
+    await expect(async () => {
+      for await (const _event of await client().responses.create({
+        model: 'local/echo',
+        input: '@fail-after 1\na b',
+        stream: true,
+      }));
+    }).rejects.toThrow('@fail');
+  });
+
+  test('answers a failure before the first content with a status', async () => {
+    for (const streams of [false, true])
+      expect((await post({ input: '@fail', stream: streams })).status).toBe(502);
+  });
+
+  test('names labels and hints in the warnings', async () => {
+    const response = await post({
+      input: 'x',
+      metadata: { a: 'b' },
+      prompt_cache_key: 'k',
+      text: { verbosity: 'low' },
+      include: ['web_search_call.action.sources'],
+    });
+    expect(response.status).toBe(200);
+    expect(
+      response.headers
+        .get('x-townhall-warnings')
+        ?.split('; ')
+        .map((line) => line.split(':')[0]),
+    ).toEqual(['metadata', 'prompt_cache_key', 'include[0]', 'text.verbosity']);
+  });
+
+  const image = { type: 'input_image', image_url: 'https://x.example/a.png' };
+  const unsupported = 'unsupported_by_model';
+  test.each<[string, object, number, string, string]>([
+    [
+      'an earlier response',
+      { input: 'x', previous_response_id: 'resp_1' },
+      422,
+      unsupported,
+      'previous_response_id',
+    ],
+    ['a conversation', { input: 'x', conversation: 'conv_1' }, 422, unsupported, 'conversation'],
+    ['the background', { input: 'x', background: true }, 422, unsupported, 'background'],
+    ['storage', { input: 'x', store: true }, 422, unsupported, 'store'],
+    ['a stored prompt', { prompt: { id: 'p' } }, 422, unsupported, 'prompt'],
+    [
+      'an item by reference',
+      { input: [{ type: 'item_reference', id: 'msg_1' }] },
+      422,
+      unsupported,
+      'input[0]',
+    ],
+    [
+      'an image',
+      { input: [{ role: 'user', content: [image] }] },
+      422,
+      unsupported,
+      'input[0].content[0].image_url',
+    ],
+    [
+      'a tool of the provider',
+      { input: 'x', tools: [{ type: 'local_shell' }] },
+      422,
+      unsupported,
+      'tools[0].type',
+    ],
+    [
+      'a grammar',
+      { input: 'x', tools: [{ type: 'custom', name: 'a', format: { type: 'grammar' } }] },
+      422,
+      unsupported,
+      'tools[0].format',
+    ],
+    ['log probabilities', { input: 'x', top_logprobs: 2 }, 422, unsupported, 'top_logprobs'],
+    [
+      'one tool a turn',
+      { input: 'x', tools: [weather], parallel_tool_calls: false },
+      422,
+      unsupported,
+      'parallel_tool_calls',
+    ],
+    [
+      'an effort that it lacks',
+      { input: 'x', reasoning: { effort: 'medium' } },
+      422,
+      'unsupported_reasoning_effort',
+      'reasoning.effort',
+    ],
+    ['no input', {}, 400, 'invalid_request', 'input'],
+    [
+      'a result without its call',
+      { input: [{ type: 'function_call_output', call_id: 'a', output: 'x' }] },
+      400,
+      'invalid_request',
+      'input[0].call_id',
+    ],
+    ['a format of a wrong type', { input: 'x', text: { format: 7 } }, 400, 'invalid_request', 'text.format'],
+  ])('refuses %s and names the member', async (_name, body, status, code, param) => {
+    const response = await post(body);
+    expect(response.status).toBe(status);
+    expect(await errorOf(response)).toMatchObject({ code, param });
+  });
+});

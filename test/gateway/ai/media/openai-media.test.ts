@@ -1,0 +1,201 @@
+// OpenAI's client, unmodified, on the paths of images and audio.
+import OpenAI, { toFile } from 'openai';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { scriptedPicture } from '../../../support/provider.ts';
+import { decodePng } from './png-decoder.ts';
+import { download, startMedia, type MediaWorld } from './media-world.ts';
+
+let world: MediaWorld;
+beforeAll(async () => {
+  world = await startMedia({ withAdmin: true });
+});
+afterAll(() => world?.close());
+
+const client = (base = '/v1') =>
+  new OpenAI({ baseURL: world.url + base, apiKey: world.userToken, maxRetries: 0 });
+const prompt = 'Three red circles';
+
+/** Half a second of silence. */
+const sound = (() => {
+  const file = Buffer.alloc(44 + 16_000);
+  file.write('RIFF', 0, 'latin1');
+  file.writeUInt32LE(file.length - 8, 4);
+  file.write('WAVEfmt ', 8, 'latin1');
+  file.set([16, 0, 0, 0, 1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0], 16);
+  file.write('data', 36, 'latin1');
+  file.writeUInt32LE(16_000, 40);
+  return file;
+})();
+
+describe.each(['/v1', '/v1/ai'])('images at %s', { timeout: 120_000 }, (base) => {
+  it('are links and bytes by default', async () => {
+    const { data, created } = await client(base).images.generate({
+      model: 'local/shapes',
+      prompt,
+      size: '128x128' as never,
+    });
+    const [image] = data ?? [];
+    const bytes = Buffer.from(image?.b64_json ?? '', 'base64');
+    expect(decodePng(bytes)).toMatchObject({ width: 128, height: 128 });
+    expect((await download(image?.url ?? '')).bytes.equals(bytes)).toBe(true);
+    expect(created).toBeGreaterThan(1_700_000_000);
+  });
+
+  it.each(['url', 'b64_json'] as const)('are only %s on request', async (format) => {
+    const more = { n: 2, size: '128x128', response_format: format } as object;
+    const { data } = await client(base).images.generate({ model: 'local/shapes', prompt, ...more });
+    expect(data?.map((image) => Object.keys(image))).toEqual([[format], [format]]);
+  });
+
+  it('start from the files of a form', async () => {
+    const files = [1, 2].map((number) => toFile(scriptedPicture, `${number}.png`, { type: 'image/png' }));
+    const { data } = await client(base).images.edit({
+      model: 'acme/painter',
+      prompt,
+      image: await Promise.all(files),
+      quality: 'high',
+    });
+    expect(data?.[0]?.b64_json?.length).toBeGreaterThan(0);
+    const call = world.provider.lastCall();
+    expect(call.path).toBe('/v1/images/edits');
+    const form = await new Response(new Uint8Array(call.body), {
+      headers: { 'content-type': call.headers['content-type'] ?? '' },
+    }).formData();
+    expect(form.getAll('image[]')).toHaveLength(2);
+    expect(form.get('quality')).toBe('high');
+  });
+});
+
+describe('images', { timeout: 120_000 }, () => {
+  const generate = (model: string, more: object = {}) => client().images.generate({ model, prompt, ...more });
+
+  it('send the members of the output to the provider', async () => {
+    await generate('acme/painter', { quality: 'hd', background: 'auto' });
+    const request = JSON.parse(world.provider.lastCall().body.toString()) as object;
+    expect(request).toMatchObject({ prompt, n: 1, quality: 'hd' });
+    expect(request).not.toHaveProperty('background');
+  });
+
+  it.each([
+    ['an unknown model', 'local/none', 404, 'model_not_found'],
+    ['a model for speech', 'local/flite', 422, 'unsupported_by_model'],
+    ['a refusal of the provider', 'acme/refusing', 400, 'invalid_size'],
+    ['a provider that fails', 'acme/broken', 502, 'upstream_failed'],
+  ])('fail for %s', async (_name, model, status, code) => {
+    await expect(generate(model)).rejects.toMatchObject({ status, code });
+  });
+
+  it('refuse a mask by name', async () => {
+    const file = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
+    await expect(
+      client().images.edit({ model: 'acme/painter', prompt, image: file, mask: file }),
+    ).rejects.toMatchObject({ status: 422, param: 'mask' });
+  });
+
+  it('refuse a file that is no image', async () => {
+    const file = await toFile(Buffer.from('text'), 'a.png', { type: 'image/png' });
+    await expect(client().images.edit({ model: 'acme/painter', prompt, image: file })).rejects.toMatchObject({
+      status: 400,
+      param: 'image',
+    });
+  });
+
+  it('cancel their job when the client disconnects', async () => {
+    const gate = new AbortController();
+    const before = world.provider.calls.length;
+    const call = client().images.generate({ model: 'acme/slow', prompt }, { signal: gate.signal });
+    await world.provider.until((calls) => calls.length > before);
+    gate.abort();
+    await expect(call).rejects.toThrow('aborted');
+    const deadline = Date.now() + 10_000;
+    for (;;) {
+      const [job] = await world.sql<{ status: string }[]>`
+        select status from gateway.ai_jobs order by created_at desc limit 1`;
+      if (job?.status === 'canceled') break;
+      if (Date.now() > deadline) throw new Error(`The job is ${job?.status ?? 'absent'}.`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  });
+
+  it('of a paid model are charged like jobs', async () => {
+    const { available: before } = await world.user.credits.getBalance();
+    const { response } = await client().images.generate({ model: 'acme/paid', prompt }).withResponse();
+    expect(response.headers.get('x-townhall-credits')).toBe('40000');
+    const { available: after } = await world.user.credits.getBalance();
+    expect(before - after).toBe(40_000);
+  });
+
+  it('of a paid model are 402 without credits', async () => {
+    const { available } = await world.user.credits.getBalance();
+    const { user } = await world.user.accounts.getMe();
+    const change = { user_id: user.user_id, credits: available - 30, reason: 'a test' };
+    await world.admin.credits.deductCredits(change);
+    await expect(generate('acme/paid')).rejects.toMatchObject({ status: 402, code: 'insufficient_credits' });
+    await world.admin.credits.grantCredits(change);
+  });
+});
+
+describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
+  it('is synthesized by a local model', async () => {
+    const answer = await client(base).audio.speech.create({
+      model: 'local/flite',
+      input: 'Good morning.',
+      voice: undefined as never,
+    });
+    expect(answer.headers.get('content-type')).toBe('audio/wav');
+    expect(Buffer.from(await answer.arrayBuffer()).toString('latin1', 0, 4)).toBe('RIFF');
+  });
+
+  it('is synthesized by a provider with the requested options', async () => {
+    await client(base).audio.speech.create({
+      model: 'acme/speaker',
+      input: 'Hello',
+      voice: 'alloy',
+      response_format: 'opus',
+      speed: 1.5,
+    });
+    expect(JSON.parse(world.provider.lastCall().body.toString())).toMatchObject({
+      input: 'Hello',
+      voice: 'alloy',
+      response_format: 'opus',
+      speed: 1.5,
+    });
+  });
+
+  const transcribe = async (more: object) =>
+    client(base).audio.transcriptions.create({
+      model: 'acme/whisper',
+      file: await toFile(sound, 'a.wav', { type: 'audio/wav' }),
+      ...more,
+    });
+
+  it('is transcribed as JSON', async () => {
+    expect(await transcribe({ language: 'en' })).toEqual({ text: 'Good morning.' });
+  });
+
+  it('is transcribed with its segments', async () => {
+    const more = { response_format: 'verbose_json', timestamp_granularities: ['segment'] };
+    expect(await transcribe(more)).toEqual({
+      task: 'transcribe',
+      text: 'Good morning.',
+      language: 'en',
+      duration: 1.5,
+      segments: [{ id: 0, start: 0, end: 1.25, text: 'Good morning.' }],
+    });
+  });
+
+  it.each([
+    ['text', 'Good morning.\n'],
+    ['srt', '1\n00:00:00,000 --> 00:00:01,250\nGood morning.\n'],
+    ['vtt', 'WEBVTT\n\n00:00:00.000 --> 00:00:01.250\nGood morning.\n'],
+  ])('is written down as %s', async (format, text) => {
+    expect(await transcribe({ response_format: format })).toBe(text);
+  });
+
+  it.each([
+    ['temperature', { temperature: 0.5 }],
+    ['timestamp_granularities[]', { timestamp_granularities: ['word'] }],
+  ])('is refused with %s', async (param, more) => {
+    await expect(transcribe(more)).rejects.toMatchObject({ status: 422, param });
+  });
+});

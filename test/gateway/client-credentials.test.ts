@@ -1,0 +1,126 @@
+// The headers in which clients of other interfaces send a key. They carry the same
+// user token as a bearer credential.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+
+let world: GatewayWorld;
+let provider: ScriptedProvider;
+let folder: string;
+beforeAll(async () => {
+  provider = await startProvider();
+  folder = await mkdtemp(join(tmpdir(), 'townhall-credentials-'));
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(modelsFile, provider.modelsFile({ ok: 'ok', slow: 'ok?chunks=100000&gap=20' }));
+  const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
+  world = await startGateway({ withAdmin: true, env });
+});
+afterAll(async () => {
+  await world?.close();
+  await provider?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const keyHeaders = ['x-api-key', 'api-key', 'x-goog-api-key'];
+
+const get = (path: string, headers: Record<string, string>) => fetch(world.url + path, { headers });
+const complete = (headers: Record<string, string>, model = 'acme/ok') =>
+  fetch(`${world.url}/v1/ai/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify({
+      model,
+      stream: model === 'acme/slow',
+      messages: [{ role: 'user', content: 'Hello' }],
+    }),
+  });
+
+async function statusAndError(response: Response): Promise<unknown[]> {
+  const { error } = (await response.json()) as { error?: { code: string; param: string | null } };
+  return [response.status, error?.code, error?.param];
+}
+
+describe.each(keyHeaders)('a token in %s', (name) => {
+  test('is the same user', async () => {
+    const response = await get('/v1/ai/models', { [name]: world.userToken });
+    expect(response.status).toBe(200);
+  });
+
+  test('may stand beside the same bearer token', async () => {
+    const both = { [name]: world.userToken, authorization: `Bearer ${world.userToken}` };
+    expect((await get('/v1/ai/models', both)).status).toBe(200);
+  });
+
+  test('beside a different bearer token is 400', async () => {
+    const both = { [name]: world.userToken, authorization: `Bearer ${world.adminToken}` };
+    expect(await statusAndError(await get('/v1/ai/models', both))).toEqual([400, 'invalid_request', name]);
+  });
+
+  test('does not authenticate an administrator', async () => {
+    const response = await get('/v1/ai/models', { [name]: world.adminToken });
+    expect(await statusAndError(response)).toEqual([403, 'forbidden_for_identity', null]);
+  });
+
+  test('that is unknown is 401', async () => {
+    const response = await get('/v1/ai/models', { [name]: 'nonsense' });
+    expect(await statusAndError(response)).toEqual([401, 'invalid_token', null]);
+  });
+
+  test('is ignored where no model is called', async () => {
+    const response = await get('/v1/credits/me', { [name]: world.userToken });
+    expect(await statusAndError(response)).toEqual([401, 'authentication_required', null]);
+  });
+
+  test('reaches neither the provider nor the log', async () => {
+    provider.reset();
+    world.logLines.length = 0;
+    expect((await complete({ [name]: world.userToken })).status).toBe(200);
+    const request = JSON.stringify(provider.lastCall().headers);
+    expect(request).not.toContain(world.userToken);
+    expect(request).toContain('a key for tests');
+    expect(world.logLines.join('\n')).toContain('ai.createChatCompletion');
+    expect(world.logLines.join('\n')).not.toContain(world.userToken);
+  });
+});
+
+describe('two key headers', () => {
+  test('with one token are one credential', async () => {
+    const headers = { 'x-api-key': world.userToken, 'x-goog-api-key': world.userToken };
+    expect((await get('/v1/ai/models', headers)).status).toBe(200);
+  });
+
+  test('with two tokens are 400', async () => {
+    const headers = { 'x-api-key': world.userToken, 'api-key': 'another' };
+    expect(await statusAndError(await get('/v1/ai/models', headers))).toEqual([
+      400,
+      'invalid_request',
+      'api-key',
+    ]);
+  });
+
+  test('of one name are 400', async () => {
+    const status = await new Promise((resolve, reject) => {
+      const headers = ['Host', new URL(world.url).host, 'x-api-key', world.userToken, 'x-api-key', 'another'];
+      httpRequest(`${world.url}/v1/ai/models`, { headers }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      })
+        .on('error', reject)
+        .end();
+    });
+    expect(status).toBe(400);
+  });
+});
+
+test('a revoked key ends the stream that it began', async () => {
+  const { user_token: key, token_id: keyId } = await world.user.accounts.createKey({ name: 'for a stream' });
+  const response = await complete({ 'x-api-key': key }, 'acme/slow');
+  expect(response.status).toBe(200);
+  const text = response.text();
+  await world.user.accounts.revokeKey({ token_id: keyId });
+  expect(await text).toContain('invalid_token');
+}, 15_000);

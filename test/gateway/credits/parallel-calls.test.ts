@@ -1,0 +1,111 @@
+// 200 concurrent calls on a balance for 25, over HTTP: on one gateway, and on two that
+// share a PostgreSQL. For two workers of one gateway see test/cli/workers.test.ts.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { makeUser, type Person } from '../bureaus/people.ts';
+
+const isPostgres = inject('databaseSource')?.engine === 'postgres';
+
+let provider: ScriptedProvider;
+let folder: string;
+let place: DatabasePlace;
+let worlds: GatewayWorld[];
+beforeAll(async () => {
+  provider = await startProvider();
+  folder = await mkdtemp(join(tmpdir(), 'townhall-parallel-'));
+  place = await makeDatabase();
+  const modelsFile = join(folder, 'models.json');
+  // Four tokens at five credits each: bound and price are both 20 credits. One token
+  // of `brief` costs five of its 20.
+  const model = { rates: { input: 0, output: 5_000_000 } };
+  await writeFile(modelsFile, provider.modelsFile({ plain: 'ok', brief: 'ok?chunks=1' }, { model }));
+  const start = () =>
+    startGateway({
+      withAdmin: true,
+      place,
+      env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' },
+    });
+  worlds = [await start()];
+  if (isPostgres) worlds.push(await start());
+});
+afterAll(async () => {
+  for (const world of worlds ?? []) await world.close();
+  await place?.remove();
+  await provider?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function makeCustomer(credits: number): Promise<Person> {
+  const [{ admin, sql }] = worlds as [GatewayWorld];
+  const user = await makeUser(sql, 'local');
+  await admin.credits.grantCredits({ user_id: user.userId, credits, reason: 'for a test' });
+  return user;
+}
+
+/** The status of a call with a bound of 20 credits. */
+async function call(
+  { url }: GatewayWorld,
+  userToken: string,
+  { model = 'acme/plain' }: { model?: string } = {},
+): Promise<number> {
+  const answer = await fetch(`${url}/v1/ai/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${userToken}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      model,
+      stream: model === 'acme/brief',
+      max_tokens: 4,
+      messages: [{ role: 'user', content: 'hello' }],
+    }),
+  });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+function count(statuses: readonly number[], status: number): number {
+  return statuses.filter((one) => one === status).length;
+}
+
+const places: [string, () => GatewayWorld[]][] = [['one gateway', () => worlds.slice(0, 1)]];
+if (isPostgres) places.push(['two gateways', () => worlds]);
+
+describe.each(places)('200 parallel calls of 20 credits on 500, on %s,', (_name, gateways) => {
+  test('succeed exactly 25 times', async () => {
+    const { userToken } = await makeCustomer(500);
+    const some = gateways();
+    const statuses = await Promise.all(
+      Array.from({ length: 200 }, (_, n) => call(some[n % some.length] as GatewayWorld, userToken)),
+    );
+    expect(count(statuses, 200)).toBe(25);
+    // With two gateways an error may say that the other one holds the credits.
+    expect(count(statuses, 402) + (some.length > 1 ? count(statuses, 503) : 0)).toBe(175);
+    expect(await (worlds[0] as GatewayWorld).as(userToken).credits.getBalance()).toMatchObject({
+      posted: 0,
+      held: 0,
+      available: 0,
+    });
+  });
+
+  test('leave unspent credits to later calls', async () => {
+    const { userToken } = await makeCustomer(500);
+    const some = gateways();
+    const brief = { model: 'acme/brief' };
+    const statuses = await Promise.all(
+      Array.from({ length: 200 }, (_, n) => call(some[n % some.length] as GatewayWorld, userToken, brief)),
+    );
+    let successes = count(statuses, 200);
+    expect(successes).toBeGreaterThanOrEqual(25);
+    const last = some.at(-1) as GatewayWorld;
+    while (500 - successes * 5 >= 20) {
+      expect(await call(last, userToken, brief)).toBe(200);
+      successes += 1;
+    }
+    expect(await call(last, userToken, brief)).toBe(402);
+    expect(await last.as(userToken).credits.getBalance()).toMatchObject({ available: 15, held: 0 });
+  });
+});

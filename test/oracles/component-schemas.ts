@@ -1,0 +1,49 @@
+// The schemas of a document as JSON Schema with `definitions`, for tools that read
+// JSON Schema and not OpenAPI.
+import { writeFileSync } from 'node:fs';
+import type { Document } from '../../scripts/generate/document.ts';
+
+export function schemaNames(document: Document): string[] {
+  return Object.keys(document.components?.schemas ?? {});
+}
+
+/** Writes the named schemas and their references, without the keywords in `leaveOut`. */
+export function writeComponentSchemas(
+  document: Document,
+  names: readonly string[],
+  { file, leaveOut = [] }: { file: string; leaveOut?: readonly string[] },
+): void {
+  const schemas = (document.components?.schemas ?? {}) as Record<string, object>;
+  const reachable = new Set<string>();
+  const open = [...names];
+  for (let name = open.pop(); name !== undefined; name = open.pop()) {
+    if (reachable.has(name)) continue;
+    const schema = schemas[name];
+    if (schema === undefined) throw new Error(`the document has no schema ${name}`);
+    reachable.add(name);
+    for (const [, reference = ''] of JSON.stringify(schema).matchAll(/"#\/components\/schemas\/([^"]+)"/g))
+      open.push(reference);
+  }
+  // For Go, quicktype declares no type for a definition that is null or a union of scalars. So only
+  // objects are in the place of top-level types, and the others in a place that it reaches by references.
+  const isObject = (name: string) => (schemas[name] as { type?: unknown }).type === 'object';
+  const [objects, others] = [true, false].map((expected) =>
+    Object.fromEntries(
+      [...reachable]
+        .filter((name) => isObject(name) === expected)
+        .sort()
+        .map((name) => [name, schemas[name]]),
+    ),
+  );
+  const text = JSON.stringify(
+    { $schema: 'http://json-schema.org/draft-07/schema#', definitions: objects, others },
+    (name, value: unknown) => (leaveOut.includes(name) && typeof value === 'string' ? undefined : value),
+    2,
+  );
+  writeFileSync(
+    file,
+    text.replaceAll(/#\/components\/schemas\/([^"]+)/g, (_whole, name: string) =>
+      isObject(name) ? `#/definitions/${name}` : `#/others/${name}`,
+    ),
+  );
+}

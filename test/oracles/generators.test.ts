@@ -1,0 +1,182 @@
+// Third-party generators on the documents: each generates its code without an error,
+// and the code compiles if this machine has a compiler for it.
+import { execFile } from 'node:child_process';
+import { globSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import type { Document } from '../../scripts/generate/document.ts';
+import { isRecord } from '../../src/kernel/json-value.ts';
+import { schemaNames, writeComponentSchemas } from './component-schemas.ts';
+import { hasProgram } from './programs.ts';
+import { installTool, type ToolName } from './packages.ts';
+
+const run = promisify(execFile);
+const root = path.join(import.meta.dirname, '../..');
+const surfaces = ['gateway', 'agent'];
+
+const bundleOf = (surface: string) => path.join(root, 'src/contract', surface, 'bundle.json');
+
+/** An empty folder inside the tool's, so that generated code finds the packages that it imports. */
+function outputFolder(tool: ToolName, name: string): string {
+  const folder = path.join(installTool(tool), 'generated', name);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  return folder;
+}
+
+/** Rejects with the program's output. */
+async function runTool(command: string, words: readonly string[], cwd: string): Promise<string> {
+  try {
+    const { stdout, stderr } = await run(command, words, { cwd, maxBuffer: 1 << 28, timeout: 540_000 });
+    return stdout + stderr;
+  } catch (error) {
+    const {
+      stdout = '',
+      stderr = '',
+      message,
+    } = error as { stdout?: string; stderr?: string; message: string };
+    throw new Error(`${message.slice(0, 500)}\n${stdout.slice(-4000)}\n${stderr.slice(-4000)}`, {
+      cause: error,
+    });
+  }
+}
+
+function runNode(tool: ToolName, script: string, words: readonly string[], cwd: string): Promise<string> {
+  return runTool(process.execPath, [path.join(installTool(tool), 'node_modules', script), ...words], cwd);
+}
+
+/** Throws the errors of tsc in the generated files. */
+async function compileTypeScript(tool: ToolName, folder: string): Promise<void> {
+  writeFileSync(
+    path.join(folder, 'tsconfig.json'),
+    JSON.stringify({
+      compilerOptions: {
+        target: 'es2022',
+        module: 'esnext',
+        moduleResolution: 'bundler',
+        lib: ['es2022', 'dom', 'dom.iterable'],
+        types: [],
+        strict: true,
+        noEmit: true,
+        skipLibCheck: true,
+      },
+      include: ['*.ts'],
+    }),
+  );
+  await runNode(tool, 'typescript/bin/tsc', ['-p', folder], folder);
+}
+
+/**
+ * orval writes an object of constants as a value, and an open one as a value that
+ * does not compile. An object without the keyword is open too.
+ */
+function withoutOpenConstants(file: string): unknown {
+  return JSON.parse(readFileSync(file, 'utf8'), (_name, value: unknown) => {
+    if (!isRecord(value) || value['additionalProperties'] !== true || !isRecord(value['properties']))
+      return value;
+    const members = Object.values(value['properties']);
+    if (!members.every((member) => isRecord(member) && member['const'] !== undefined)) return value;
+    const { additionalProperties: _open, ...rest } = value;
+    return rest;
+  });
+}
+
+describe.each(surfaces)('from the document of the %s', (surface) => {
+  test('openapi-typescript makes types that compile', async () => {
+    const folder = outputFolder('openapi-typescript', surface);
+    await runNode(
+      'openapi-typescript',
+      'openapi-typescript/bin/cli.js',
+      [bundleOf(surface), '--output', path.join(folder, 'types.ts')],
+      folder,
+    );
+    expect(readFileSync(path.join(folder, 'types.ts'), 'utf8')).toContain('export interface operations');
+    await compileTypeScript('openapi-typescript', folder);
+  });
+
+  test.each(['fetch', 'zod'])('orval makes a client for %s that compiles', async (client) => {
+    const folder = outputFolder('orval', `${surface}-${client}`);
+    writeFileSync(
+      path.join(folder, 'document.json'),
+      JSON.stringify(withoutOpenConstants(bundleOf(surface))),
+    );
+    const config = {
+      input: { target: './document.json' },
+      output: { target: './client.ts', client, mode: 'single' },
+    };
+    writeFileSync(
+      path.join(folder, 'orval.config.mjs'),
+      `export default ${JSON.stringify({ api: config })};\n`,
+    );
+    await runNode('orval', 'orval/dist/bin/orval.mjs', ['--config', 'orval.config.mjs'], folder);
+    expect(readFileSync(path.join(folder, 'client.ts'), 'utf8').length).toBeGreaterThan(10_000);
+    await compileTypeScript('orval', folder);
+  });
+
+  test('openapi-zod-client makes a client that compiles', async () => {
+    const folder = outputFolder('openapi-zod-client', surface);
+    await runNode(
+      'openapi-zod-client',
+      'openapi-zod-client/bin.js',
+      [bundleOf(surface), '--output', path.join(folder, 'client.ts')],
+      folder,
+    );
+    expect(readFileSync(path.join(folder, 'client.ts'), 'utf8')).toContain('makeApi');
+    await compileTypeScript('openapi-zod-client', folder);
+  });
+
+  const languages: Record<
+    string,
+    { file: string; options: string[]; compile?: (folder: string) => Promise<string> }
+  > = {
+    go: {
+      file: 'types.go',
+      options: ['--package', 'townhall'],
+      ...(hasProgram('go') && {
+        compile: (folder: string) => {
+          writeFileSync(path.join(folder, 'go.mod'), 'module townhall\n\ngo 1.19\n');
+          return runTool('go', ['vet', './...'], folder);
+        },
+      }),
+    },
+    python: {
+      file: 'types.py',
+      options: [],
+      ...(hasProgram('python3') && {
+        compile: (folder: string) => runTool('python3', ['-m', 'py_compile', 'types.py'], folder),
+      }),
+    },
+    java: { file: 'Types.java', options: ['--package', 'townhall', '--just-types'] },
+    csharp: { file: 'Types.cs', options: [] },
+  };
+
+  test.each(Object.entries(languages))(
+    'quicktype makes types in %s',
+    async (language, { file, options, compile }) => {
+      const folder = outputFolder('quicktype', `${surface}-${language}`);
+      const document = JSON.parse(readFileSync(bundleOf(surface), 'utf8')) as Document;
+      writeComponentSchemas(document, schemaNames(document), { file: path.join(folder, 'schemas.json') });
+      await runNode(
+        'quicktype',
+        'quicktype/dist/index.js',
+        [
+          '--src-lang',
+          'schema',
+          '--src',
+          `${path.join(folder, 'schemas.json')}#/definitions/`,
+          '--lang',
+          language,
+          '--out',
+          path.join(folder, file),
+          ...options,
+        ],
+        folder,
+      );
+      const sources = globSync('*', { cwd: folder }).filter((name) => name.endsWith(path.extname(file)));
+      const size = sources.reduce((sum, name) => sum + statSync(path.join(folder, name)).size, 0);
+      expect(size).toBeGreaterThan(50_000);
+      await compile?.(folder);
+    },
+  );
+});

@@ -1,0 +1,8 @@
+// Compilers and interpreters of other languages, which may be missing on a machine.
+import { spawnSync } from 'node:child_process';
+
+/** Whether the program can be started. Tests that need it are skipped otherwise. */
+export function hasProgram(name: string, versionWords: readonly string[] = ['--version']): boolean {
+  const words = name === 'go' ? ['version'] : versionWords;
+  return spawnSync(name, words, { stdio: 'ignore' }).status === 0;
+}

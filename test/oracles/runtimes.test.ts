@@ -1,0 +1,115 @@
+// The published packages in other runtimes: Deno, Bun, and the edge runtime, which has
+// only web APIs. Each runs one program against a server: a call, a stream, an error.
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { build } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { installTool } from './packages.ts';
+
+const run = promisify(execFile);
+const root = path.join(import.meta.dirname, '../..');
+const folder = path.join(root, 'build/oracles/runtimes');
+let gateway: GatewayWorld;
+let program: string;
+
+// Prints its results; the output is the same in every runtime.
+const source = (url: string, token: string) => `
+  import { createGatewayClient, GatewayError } from '@townhall/gateway';
+  import { createAgentClient, AgentError } from '@townhall/agent';
+  const client = createGatewayClient({ baseUrl: '${url}', token: '${token}' });
+  const seen = [];
+  const { data, requestId } = await client.ai.generateText({ model: 'local/echo', prompt: 'Hi' }).withResponse();
+  seen.push(data.text !== '', requestId.startsWith('req_'));
+  for await (const part of client.ai.streamText({
+    model: 'local/echo',
+    prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }],
+  })) if (part.type === 'finish') seen.push(part.finishReason.unified);
+  await client.ai.getModel({ model_id: 'no/model' }).catch((error) => {
+    seen.push(GatewayError.isInstance(error) && error.code);
+  });
+  await createAgentClient({ baseUrl: '${url}' }).sessions.list().catch((error) => {
+    seen.push(AgentError.isInstance(error));
+  });
+`;
+const expected = JSON.stringify([true, true, 'stop', 'model_not_found', true]);
+
+beforeAll(async () => {
+  gateway = await startGateway({ env: { LOG_LEVEL: 'error' } });
+  rmSync(folder, { recursive: true, force: true });
+  const packages = path.join(folder, 'node_modules/@townhall');
+  mkdirSync(packages, { recursive: true });
+  await run(process.execPath, [path.join(root, 'scripts/build-clients.ts'), '--into', packages]);
+  symlinkSync(
+    path.join(root, 'node_modules/eventsource-parser'),
+    path.join(folder, 'node_modules/eventsource-parser'),
+  );
+  writeFileSync(path.join(folder, 'package.json'), '{"type":"module"}');
+  program = path.join(folder, 'program.mjs');
+  writeFileSync(program, `${source(gateway.url, gateway.userToken)}\nconsole.log(JSON.stringify(seen));\n`);
+});
+afterAll(() => gateway?.close());
+
+const isHere = process.platform === 'linux' && process.arch === 'x64';
+
+describe('the clients', () => {
+  test.skipIf(!isHere)('run in Deno', async () => {
+    const deno = path.join(installTool('deno'), 'node_modules/@deno/linux-x64-glibc/deno');
+    const { stdout } = await run(deno, ['run', '--allow-net=127.0.0.1', '--allow-read', program], {
+      cwd: folder,
+      env: { ...process.env, DENO_NO_UPDATE_CHECK: '1', DENO_DIR: path.join(folder, 'deno') },
+    });
+    expect(stdout.trim()).toBe(expected);
+  });
+
+  test.skipIf(!isHere)('run in Bun', async () => {
+    const bun = path.join(installTool('bun'), 'node_modules/@oven/bun-linux-x64/bin/bun');
+    const { stdout } = await run(bun, ['run', program], { cwd: folder });
+    expect(stdout.trim()).toBe(expected);
+  });
+
+  test('run in the edge runtime', async () => {
+    const bundle = await build({
+      stdin: {
+        contents: `export const result = (async () => {${source(gateway.url, gateway.userToken).replaceAll(
+          /^ {2}import .*$/gm,
+          '',
+        )} return JSON.stringify(seen); })();
+        import { createGatewayClient, GatewayError } from '@townhall/gateway';
+        import { createAgentClient, AgentError } from '@townhall/agent';`,
+        resolveDir: folder,
+        loader: 'js',
+      },
+      bundle: true,
+      format: 'iife',
+      globalName: 'program',
+      write: false,
+      platform: 'neutral',
+      conditions: ['import'],
+      mainFields: ['module', 'main'],
+    });
+    const tool = path.join(installTool('edge-runtime'), 'node_modules/edge-runtime/dist/index.js');
+    const script = path.join(folder, 'edge.cjs');
+    writeFileSync(
+      script,
+      `const { EdgeRuntime } = require(${JSON.stringify(tool)});
+      const runtime = new EdgeRuntime();
+      runtime.evaluate(${JSON.stringify(bundle.outputFiles[0]?.text ?? '')} + ';globalThis.result = program.result;');
+      runtime.context.result.then((text) => console.log(text));`,
+    );
+    const { stdout } = await run(process.execPath, [script]);
+    expect(stdout.trim()).toBe(expected);
+  });
+
+  test('are built for the web alone', () => {
+    const files = ['gateway', 'agent'].map((name) =>
+      path.join(folder, 'node_modules/@townhall', name, `dist/${name}/src/index.js`),
+    );
+    for (const file of files) {
+      expect(existsSync(file), file).toBe(true);
+      expect(readFileSync(file, 'utf8')).not.toMatch(/\b(?:Buffer|process)\b\./);
+    }
+  });
+});

@@ -1,0 +1,51 @@
+// The required content of a balance when it is read.
+import { isOver, isReachableForAll, larger } from './invariants.ts';
+import type { HoldRow, ShownBalance } from './store-model.ts';
+import { type CallRecord, fail, type World } from './world.ts';
+
+/**
+ * Checked at the response with a balance: responses that clients had received
+ * completely before the request are charged.
+ */
+export function checkBalanceRead(world: World, userId: string, answers: readonly CallRecord[]): void {
+  if (!isReachableForAll(world, userId)) return;
+  const { recordedRequests, refusedRequests, generationId } = world.server.model;
+  world.coverage.count('balance with all charges');
+  for (const { plan, gateway, machine, price } of answers) {
+    if (price === 0n || refusedRequests.has(plan.requestId)) continue;
+    if (machine.gateway !== gateway || gateway.generation !== generationId) continue;
+    if (!recordedRequests.has(plan.requestId))
+      fail(world, `${plan.requestId} was answered before a balance was read without its charge`);
+  }
+}
+
+/** The range of credits in use by calls and holds of a user between two points of time. */
+export function countUse(world: World, userId: string): { calls: CallRecord[]; holds: HoldRow[] } {
+  const { model } = world.server;
+  return {
+    calls: world.calls.filter((call) => call.plan.userId === userId && !isOver(model, call)),
+    holds: [...model.holds.values()].filter((hold) => hold.userId === userId),
+  };
+}
+
+/**
+ * Checked at the response with a balance: it shows no held credits that neither a
+ * call nor a hold uses. `before`: at the request.
+ */
+export function checkShownHeld(
+  world: World,
+  userId: string,
+  { held: shownCredits, owed: debt }: ShownBalance,
+  before: ReturnType<typeof countUse>,
+): void {
+  // Idle credits that will pay a debt are not available.
+  if (debt > 0n || !isReachableForAll(world, userId)) return;
+  const now = countUse(world, userId);
+  let most = 0n;
+  for (const { amount, plan, price } of new Set([...before.calls, ...now.calls]))
+    most += larger(amount, plan.raiseTo ?? 0n, plan.price, price);
+  for (const { amount } of new Set([...before.holds, ...now.holds])) most += amount;
+  world.coverage.count(most === 0n ? 'balance with idle credits alone' : 'balance with credits in use');
+  if (shownCredits > most)
+    fail(world, `a balance shows ${shownCredits} credits as held, and ${most} are in use`);
+}

@@ -1,0 +1,78 @@
+// Statements of the database with checks of their effects.
+import {
+  ticketMs,
+  type AllotmentRow,
+  type AllotRequest,
+  type AllotResult,
+  type GiveBackRequest,
+} from '../../src/gateway/credits/allotments/store.ts';
+import { larger } from './invariants.ts';
+import { fail, type Gateway, type World } from './world.ts';
+
+/**
+ * Runs `allot`. It answers no recall. Its grant leaves the credits that older
+ * tickets of the account wait for: returned credits go to the oldest ticket.
+ */
+export function allotInTurn(world: World, request: AllotRequest): AllotResult {
+  const { model } = world.server;
+  const { userId, gatewayId, tokenId, need } = request;
+  const own = request.ticket === undefined ? undefined : model.tickets.get(request.ticket);
+  const sinceMs = world.scheduler.nowMs() + world.server.clockAheadMs - ticketMs;
+  let promisedCredits = 0n;
+  for (const ticket of model.tickets.values()) {
+    const isOther = ticket.gatewayId !== gatewayId || ticket.tokenId !== tokenId;
+    const isBefore = own === undefined || ticket.createdMs < own.createdMs;
+    if (ticket.userId === userId && isOther && isBefore && ticket.createdMs > sinceMs)
+      promisedCredits += ticket.need;
+  }
+  const wasRecalled = model.allotments.get(request.allotmentId)?.isRecalled === true;
+  const answer = model.allot(request);
+  if (wasRecalled && answer.row?.isRecalled === false)
+    fail(world, `a grant answered a recall of ${request.allotmentId}`);
+  if (answer.outcome !== 'granted' || need <= 0n || promisedCredits === 0n) return answer;
+  world.coverage.count('grant beside an older ticket');
+  const account = model.accounts.get(userId);
+  const left = account === undefined ? 0n : account.posted - account.held;
+  if (left < promisedCredits)
+    fail(world, `a grant left ${left} credits, and older tickets wait for ${promisedCredits}`);
+  return answer;
+}
+
+/**
+ * A give-back as it is sent. It leaves the gateway exactly the credits that its
+ * calls need, and answers only recalls that the gateway has read.
+ */
+export function giveBackAllIdle(
+  world: World,
+  gateway: Gateway,
+  requests: readonly GiveBackRequest[],
+): () => (AllotmentRow | null)[] {
+  const { model } = world.server;
+  const atSending = new Map(
+    [...gateway.reports()].map(({ allotmentId, reserved, unapplied, charged, recall }) => [
+      allotmentId,
+      { use: reserved + unapplied + charged, recall },
+    ]),
+  );
+  return () => {
+    const before = new Map(
+      model.read(requests.map(({ allotmentId }) => allotmentId)).map((row) => [row.allotmentId, row]),
+    );
+    const rows = model.giveBack(requests);
+    for (const row of rows) {
+      if (row === null || row.version === before.get(row.allotmentId)?.version) continue;
+      const sender = atSending.get(row.allotmentId);
+      if (sender === undefined) continue;
+      world.coverage.count('give-back that leaves what calls need');
+      // Credits that calls needed then and that are charged since are no longer needed.
+      if (row.amount + row.charged > larger(sender.use, row.charged))
+        fail(world, `a give-back left ${row.amount} credits of ${row.allotmentId}, more than its calls need`);
+      if (row.recall > sender.recall) {
+        world.coverage.count('recall during a give-back');
+        if (!row.isRecalled)
+          fail(world, `a give-back answered a recall of ${row.allotmentId} that its sender did not know`);
+      }
+    }
+    return rows;
+  };
+}
