@@ -40,7 +40,7 @@ function createThread() {
 
   return {
     messages: () => [...messages.values()],
-    /** Whether there is something new to see. */
+    /** Returns whether the display changes. */
     take(event: SessionEvent): boolean {
       switch (event.type) {
         case 'message.created':
@@ -57,7 +57,7 @@ function createThread() {
           return true;
         case 'part.delta': {
           const part = open.get(event.partId);
-          // The offset says where the text belongs, whatever came before.
+          // The offset gives the position of the text, whatever came before.
           if (part) part.text = part.text.slice(0, event.offset) + event.delta;
           return true;
         }
@@ -75,7 +75,7 @@ function createThread() {
   };
 }
 
-// Whatever a model or a tool says, it does not get to move the cursor of this terminal.
+// Removes control characters: a model or tool must not move this terminal's cursor.
 const printable = (raw: string) => raw.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');
 
 function linesOf(messages: readonly UiMessage[]): string[] {
@@ -94,7 +94,7 @@ function linesOf(messages: readonly UiMessage[]): string[] {
 
 let seq = 0;
 let status = 'joining';
-// A terminal is drawn anew as the text grows; into a file goes a line for each message that is whole.
+// On a terminal the text is redrawn as it grows; in a file each complete message is one line.
 function draw(messages: readonly UiMessage[]): void {
   if (!process.stdout.isTTY) return;
   const head = `${name === '' ? '' : `${name} · `}session ${sessionId} · event ${seq} · ${status}`;
