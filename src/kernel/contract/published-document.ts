@@ -29,7 +29,7 @@ export function publishDocument(definition: object): (ifNoneMatch: string | unde
 
 function serialize(definition: object): Extract<DocumentReply, { status: 200 }> {
   const servers = [{ url: '/', description: 'The server that answered with this document.' }];
-  const content = Buffer.from(JSON.stringify({ ...definition, servers }));
+  const content = Buffer.from(`${JSON.stringify({ ...definition, servers })}\n`);
   const etag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
   const headers = { etag, 'cache-control': 'public, max-age=60' };
   return { status: 200, content, mediaType: 'application/json', headers };

@@ -27,7 +27,7 @@ export function refuseUnparsed(socket: Socket, error: NodeJS.ErrnoException, sur
 /** Writes the error and closes the connection. */
 export function endWithProblem(socket: Socket, problem: Problem, surface: Surface): void {
   const requestId = id('req');
-  const text = JSON.stringify(forSurface(renderProblem(problem, requestId), surface));
+  const text = `${JSON.stringify(forSurface(renderProblem(problem, requestId), surface))}\n`;
   const lines = [
     `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}`,
     'content-type: application/json; charset=utf-8',

@@ -202,8 +202,10 @@ function endWithBytes(response: ServerResponse, bytes: Uint8Array): void {
 }
 
 function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, body: unknown): void {
-  const text = JSON.stringify(body);
-  if (text === undefined) throw new Error('A reply has a body that is not JSON.');
+  const json = JSON.stringify(body);
+  if (json === undefined) throw new Error('A reply has a body that is not JSON.');
+  // Without the newline a terminal shows its prompt behind the answer (docs/decisions/2026-11-23-front-page.md).
+  const text = `${json}\n`;
   head.write(request, reply, {
     'content-type': jsonType,
     'content-length': String(Buffer.byteLength(text)),
