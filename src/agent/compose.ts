@@ -21,6 +21,7 @@ import type { AgentConfig } from './config.ts';
 import { openControl } from './control.ts';
 import { openAgentDatabase } from './database.ts';
 import { createExtensions } from './extensions.ts';
+import { frontPage, type LocalAgentLinks } from './front-page.ts';
 import { gatewayAccess } from './gateway.ts';
 import { idempotencyCaller, type Identity } from './identity.ts';
 import { createPermissions, permissionService, permissionStore } from './permissions/index.ts';
@@ -50,6 +51,8 @@ export interface AgentOptions {
   /** The agent's own database while it opens; it is closed with the agent. */
   opening?: Promise<Database>;
   timeouts?: ServerOptions['timeouts'];
+  /** What `/` links to in the local edition; called at each request. */
+  localEdition?: () => LocalAgentLinks;
   /** Of the installation, as traces name it. */
   version?: string;
   /** Checks every response against the contract; for tests. */
@@ -150,6 +153,7 @@ async function compose(
   closers.defer(() => idempotency.close());
 
   let isDraining = false;
+  let url = '';
   const definition = await readContract(config.variant);
   const { name, variant } = config;
   const server = createAgentServer(config, options, {
@@ -164,6 +168,7 @@ async function compose(
     idempotency,
     clock,
     observer: telemetry.observer,
+    url: () => url,
   });
   await extensions.start();
   await sessions.runs.recover();
@@ -183,7 +188,9 @@ async function compose(
     notice: extensions.notice,
     async listen() {
       await telemetry.listen();
-      return server.listen({ host: config.host, port: config.port });
+      const address = await server.listen({ host: config.host, port: config.port });
+      url = address.url;
+      return address;
     },
     close() {
       isDraining = true;
@@ -242,7 +249,7 @@ function startTelemetry(
 
 function createAgentServer(
   config: AgentConfig,
-  { log, timeouts, validateResponses }: AgentOptions,
+  { log, timeouts, validateResponses, localEdition }: AgentOptions,
   {
     definition,
     handlers,
@@ -250,6 +257,7 @@ function createAgentServer(
     idempotency,
     clock,
     observer,
+    url,
   }: {
     definition: AgentContract;
     handlers: Parameters<typeof createContract<Identity>>[0]['handlers'];
@@ -257,6 +265,8 @@ function createAgentServer(
     idempotency: Idempotency;
     clock: Clock;
     observer: ServerOptions['observer'];
+    /** The address of this server, once it listens. */
+    url(): string;
   },
 ): Server {
   const contract = createContract<Identity>({
@@ -272,6 +282,13 @@ function createAgentServer(
   return createServer({
     contract,
     surface: 'agent',
+    frontPage: () =>
+      frontPage({
+        name: config.name,
+        version: definition.info.version,
+        url: url(),
+        local: localEdition?.(),
+      }),
     guard: loopbackGuard({ allowHosts: config.allowHost, allowOrigins: config.allowOrigin }),
     ...(config.allowOrigin.length > 0 ? { cors: { origins: config.allowOrigin } } : {}),
     log,

@@ -69,6 +69,7 @@ import type { LedgerTimes } from './credits/index.ts';
 import { directory } from './directory.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
 import type { RewrapResult } from './env/index.ts';
+import { frontPage, type LocalEditionLinks } from './front-page.ts';
 import { idempotencyCaller, identityLogFields, identityOfScheme, type Identity } from './identity.ts';
 import { restrictToOwnBureau } from './machine-scope.ts';
 import { mail } from './mail.ts';
@@ -106,6 +107,8 @@ export interface CreateGatewayOptions {
   services?: readonly ServiceDefinition[];
   /** Called with a short description of each startup step. */
   progress?: (step: string) => void;
+  /** What `/` links to in the local edition; called at each request. */
+  localEdition?: () => LocalEditionLinks;
   /** Version of the installation, for traces. */
   version?: string;
   /** Overrides of the ledger's intervals, for tests of crash recovery. */
@@ -724,7 +727,7 @@ const readyMs = 2_000;
 
 /** The contract with its handlers, and the HTTP server in front of it. */
 function openHttp(
-  { config, options, database, isLocalEdition, closers }: Assembly,
+  { config, options, database, isLocalEdition, lifecycle, closers }: Assembly,
   { telemetry, changes, idempotency }: Infrastructure,
   { tenants, handlers }: { tenants: Tenants; handlers: ContractOptions<Identity>['handlers'] },
 ) {
@@ -754,10 +757,18 @@ function openHttp(
     validateResponses: options.validateResponses ?? false,
   });
   const isUnlimited = config.rateUser === null || config.rateGuest === null;
+  const pages = portalPages();
   const server = createServer({
     contract,
     surface: 'gateway',
-    pages: portalPages(),
+    pages,
+    frontPage: () =>
+      frontPage({
+        version: contractDocument.info.version,
+        url: lifecycle.url ?? '',
+        hasPortal: pages.length > 0,
+        local: options.localEdition?.(),
+      }),
     log,
     clock,
     observer: telemetry.observer,

@@ -86,6 +86,15 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect([same.status, same.headers['access-control-allow-origin']]).toEqual([200, undefined]);
   });
 
+  test('answers / without a token, with its links and no secret', async () => {
+    const response = await agent.fetch('/', { headers: { accept: 'text/html' } });
+    const html = await response.text();
+    expect([response.status, html.includes('href="/openapi.json"')]).toEqual([200, true]);
+    expect(html).not.toContain(agent.token);
+    const links = { openapi: '/openapi.json', health: '/health' };
+    expect(await (await agent.fetch('/')).json()).toMatchObject({ name: 'Townhall agent', links });
+  });
+
   test('answers 404 for an unknown path and 405 for a wrong method', async () => {
     const unknown = await agent.fetch('/nowhere', { headers: bearer(agent.token) });
     expect([unknown.status, await unknown.json()]).toMatchObject([

@@ -71,6 +71,8 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
   const progress = (step: string): void => print(`  ${step} …`);
   const { log, redactor } = stderrLog({ level: config.logLevel });
   const closers = createClosers();
+  let consoleUrl: string | undefined;
+  const shownTokenFile = relative('', tokenFile);
   // The agent's database opens while the gateway starts; each takes about half of the start.
   const opening = openAgentDatabase(agentConfig, log);
   // createAgent below throws the failure; until then an unhandled rejection would end the process.
@@ -85,6 +87,7 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
       redactor,
       clock: systemClock,
       progress,
+      localEdition: () => ({ consoleUrl, tokenFile: shownTokenFile }),
     });
     closers.defer(() => gateway.close());
     await ensureLocalToken(gateway, tokenFile);
@@ -98,23 +101,29 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
       version,
       opening,
       hidden: [tokenFile, ...gatewaySecrets(config)],
+      localEdition: () => ({
+        consoleUrl,
+        docsUrl: `${gatewayUrl}/docs/`,
+        tokenFile: relative('', agentConfig.tokenFile),
+      }),
     });
     closers.defer(() => agent.close());
     const { url: agentUrl } = await explainListenErrors(agent.listen(), addresses.agent);
     limitStreamGarbage();
     saveMemoryWhileIdle();
-    const console = await openConsole(
+    const { console, url } = await openConsole(
       { ...consoleConfig, agentUrl, tokenFile: agent.tokenFile },
       { log, hasOwnPort: hasConsolePort },
     );
     closers.defer(() => console.close());
+    consoleUrl = url;
     const screen = welcome({
       version,
       gatewayUrl,
       agentUrl,
       consoleUrl: console.loginUrl(),
       isInteractive: hasEnterKey(),
-      userTokenFile: relative('', tokenFile),
+      userTokenFile: shownTokenFile,
       agentTokenFile: relative('', agent.tokenFile),
       program: shownProgram(env),
       // Last of all: the password is shown once, so a start that fails must not have set it.
@@ -142,11 +151,11 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
 async function openConsole(
   config: ConsoleConfig,
   { log, hasOwnPort }: { log: Log; hasOwnPort: boolean },
-): Promise<Console> {
-  const open = async (port: number): Promise<Console> => {
+): Promise<{ console: Console; url: string }> {
+  const open = async (port: number): Promise<{ console: Console; url: string }> => {
     const console = await createConsole({ ...config, port }, { log });
-    await console.listen();
-    return console;
+    const { url } = await console.listen();
+    return { console, url };
   };
   return hasOwnPort
     ? explainListenErrors(open(config.port), [consoleAddress(config)])

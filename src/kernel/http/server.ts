@@ -21,6 +21,7 @@ import {
   type ConnectionLimits,
 } from './connection-limits.ts';
 import { type CloseOptions, createDrain, type Drain } from './drain.ts';
+import { type FrontPage, renderFrontPage } from './front-page.ts';
 import type { Guard } from './guard.ts';
 import { id } from '../ids.ts';
 import { listenAt, type ListenAddress } from './listen.ts';
@@ -93,10 +94,18 @@ const defaultLimits: ServerLimits = {
   maxPerAddress: 100,
 };
 
+/** A folder of static files. */
+export interface FilePages {
+  prefix: string;
+  directory: string;
+}
+
 export interface ServerOptions {
   contract: Contract;
   /** Folders served as static files, outside the contract. */
-  pages?: readonly { prefix: string; directory: string }[];
+  pages?: readonly FilePages[];
+  /** What `/` shows; called at each request, once the server listens. Without it the contract answers. */
+  frontPage?: () => FrontPage;
   /** Checks every request before anything else. */
   guard?: Guard;
   log: Log;
@@ -173,7 +182,8 @@ export function createServer(options: ServerOptions): Server {
     return observer === undefined ? work() : observer.within(request, work);
   }
 
-  const handle = createRouter({ pages: options.pages ?? [], admit, dispatch, responder, log });
+  const { pages = [], frontPage } = options;
+  const handle = createRouter({ pages, frontPage, admit, dispatch, responder, log });
   const http = createHttp(handle, { limits, timeouts, connections, surface });
   const drain = createDrain({
     http,
@@ -305,7 +315,8 @@ const requestKey = Symbol('request');
 type AdmittedMessage = IncomingMessage & { [requestKey]?: HttpRequest };
 
 interface RouterOptions {
-  pages: readonly { prefix: string; directory: string }[];
+  pages: readonly FilePages[];
+  frontPage: (() => FrontPage) | undefined;
   admit(message: IncomingMessage, response: ServerResponse): HttpRequest;
   dispatch(request: HttpRequest): Promise<void>;
   responder: Responder;
@@ -317,7 +328,7 @@ interface RouterOptions {
  * router, and without an application: an application gives every request and response a new prototype, which
  * slows down all later use of them (a quarter of the kernel's processor time), and adds unused methods.
  */
-function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions) {
+function createRouter({ pages, frontPage, admit, dispatch, responder, log }: RouterOptions) {
   const router = express.Router();
   const getRequest = (message: IncomingMessage) => (message as AdmittedMessage)[requestKey];
   const findPage = (path: string) =>
@@ -357,11 +368,25 @@ function createRouter({ pages, admit, dispatch, responder, log }: RouterOptions)
     router(message as Request, response as Response, () => response.destroy());
   }
 
+  function serveFrontPage(request: HttpRequest, page: FrontPage): void {
+    const { body, headers } = renderFrontPage(page, request.headers.accept);
+    const common = responder.commonHeaders(request);
+    const vary = [common['vary'], headers['vary']].filter((value) => value !== undefined).join(', ');
+    request.response.writeHead(200, {
+      ...common,
+      ...headers,
+      vary,
+      'content-length': String(Buffer.byteLength(body)),
+    });
+    request.response.end(body);
+  }
+
   async function serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
       const request = admit(message, response);
       const isRead = request.method === 'GET' || request.method === 'HEAD';
       if (isRead && findPage(request.path)) servePage(request, message, response);
+      else if (isRead && request.path === '/' && frontPage) serveFrontPage(request, frontPage());
       else await dispatch(request);
     } catch (error) {
       renderError(error, message, response);

@@ -1,0 +1,61 @@
+// What `/` of the agent shows: where everything is and how to get a token.
+import type { FrontPage } from '../kernel/http/front-page.ts';
+
+/** What only the local edition knows: its console, its portal and the file with the first token. */
+export interface LocalAgentLinks {
+  /** Undefined until the console listens. */
+  consoleUrl: string | undefined;
+  docsUrl: string;
+  tokenFile: string;
+}
+
+export function frontPage({
+  name,
+  version,
+  url,
+  local,
+}: {
+  /** Of this agent. */
+  name: string;
+  version: string;
+  url: string;
+  local: LocalAgentLinks | undefined;
+}): FrontPage {
+  const { consoleUrl, docsUrl, tokenFile } = local ?? {};
+  return {
+    name: 'Townhall agent',
+    summary: `"${name}" executes instructions with tools and calls models through its gateway.`,
+    version,
+    links: [
+      ...(consoleUrl === undefined
+        ? []
+        : [
+            { rel: 'console', title: 'Console', href: consoleUrl, note: 'Talk to this agent in the browser' },
+          ]),
+      ...(docsUrl === undefined
+        ? []
+        : [
+            {
+              rel: 'docs',
+              title: 'Documentation',
+              href: docsUrl,
+              note: 'Guides, operations and error codes',
+            },
+          ]),
+      { rel: 'openapi', title: 'OpenAPI', href: '/openapi.json', note: 'The contract, for tools' },
+      { rel: 'health', title: 'Health', href: '/health', note: 'Whether this agent answers' },
+    ],
+    token:
+      tokenFile === undefined
+        ? { text: 'The first token is in the file agent.token of the data folder (AGENT_DATA_DIR).' }
+        : {
+            text: `The first token is in ${tokenFile}, in the folder where you started Townhall. Give the agent work with it:`,
+            command: [
+              `curl ${url}/api/execute \\`,
+              `  -H "Authorization: Bearer $(cat ${tokenFile})" \\`,
+              "  -H 'Content-Type: application/json' \\",
+              `  -d '{"instructions": "How do I stream an answer?"}'`,
+            ].join('\n'),
+          },
+  };
+}
