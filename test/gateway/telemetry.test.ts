@@ -25,6 +25,7 @@ beforeAll(async () => {
     modelsFile,
     provider.modelsFile({
       fast: 'ok',
+      vectors: 'ok',
       broken: 'status?code=500',
       refused: 'key-echo?code=400',
       unpaid: 'status?code=401&message=Your+account+is+suspended',
@@ -149,6 +150,27 @@ describe('a call to a provider', () => {
       ({ name, failed: isFailed }) => name === 'chat acme/broken' && isFailed,
     );
     expect(failure.attributes['error.type']).toBe('upstream_failed');
+  });
+
+  test('at an alias is counted and traced as its operation', async () => {
+    const before = collector.spans.length;
+    const answer = await fetch(`${world.url}/v1/embeddings`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'acme/vectors', input: 'CANARY-text' }),
+    });
+    expect(answer.status).toBe(200);
+    await answer.text();
+    const client = await collector.waitFor(
+      (span) => span.name === 'embeddings acme/vectors' && collector.spans.indexOf(span) >= before,
+    );
+    const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
+    expect(server.name).toBe('ai.embedText');
+    const text = await metrics();
+    expect(text).toContain(
+      'townhall_requests_total{operation="ai.embedText",status="200",identity="user"} 1',
+    );
+    expect(text).not.toContain('AtV1');
   });
 
   test('to an unknown model adds no metric label', async () => {

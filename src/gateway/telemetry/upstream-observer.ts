@@ -40,7 +40,11 @@ const operationNames: Readonly<Record<string, string>> = {
   'ai.createImage': 'generate_content',
   'ai.startVideo': 'generate_content',
   'ai.synthesizeSpeech': 'generate_content',
+  'ai.synthesizeClientSpeech': 'generate_content',
   'ai.transcribeAudio': 'transcription',
+  'ai.transcribeClientAudio': 'transcription',
+  'ai.generateGeminiContent': 'generate_content',
+  'ai.streamGeminiContent': 'generate_content',
 };
 
 export function createUpstreamObserver({

@@ -14,8 +14,8 @@ export function accessFields(
   const fields: Record<string, unknown> = {
     requestId: request.requestId,
     method: request.method,
-    operationId: operation?.operationId,
-    path: operation ? undefined : request.path.slice(0, 256),
+    operationId: operation?.handlerId,
+    path: loggedPath(request),
     status: request.response.statusCode,
     ms: tenths(durationMs),
     identity: identity?.kind,
@@ -27,6 +27,12 @@ export function accessFields(
   if (trace) fields['traceId'] = trace.traceId;
   if (request.clientGone) fields['clientGone'] = true;
   return fields;
+}
+
+// The operation stands for its path, except where an alias gives it several.
+function loggedPath({ operation, path }: HttpRequest): string | undefined {
+  if (operation === undefined) return path.slice(0, 256);
+  return operation.handlerId === operation.operationId ? undefined : operation.path;
 }
 
 // Flat members, because the log copies nested objects.

@@ -15,6 +15,7 @@ export interface RequestObserver {
 /** The request as seen by code below the handler. */
 export interface RequestScope {
   readonly requestId: string;
+  /** The operation of the handler; the paths of an alias have that of their target. */
   readonly operationId: string | undefined;
   readonly startedMs: number;
   note(fields: CallNote): void;

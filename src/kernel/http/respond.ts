@@ -85,7 +85,7 @@ export function createResponder(options: ResponderOptions): Responder {
       }
       const { operation } = request;
       request.log.error(
-        { operationId: operation?.operationId, mismatch },
+        { operationId: operation?.handlerId, mismatch },
         'an error does not match the contract',
       );
       const failure = asProblem(new Error(mismatch));
@@ -232,7 +232,7 @@ function logFailure(request: HttpRequest, problem: Problem, message: string): vo
   const { log, operation } = request;
   request.note(failureNote(problem));
   if (problem.kind === 'internal')
-    log.error({ operationId: operation?.operationId, err: problem.cause ?? problem }, message);
+    log.error({ operationId: operation?.handlerId, err: problem.cause ?? problem }, message);
   else if (problem.cause !== undefined) log.debug({ code: problem.code, err: problem.cause }, message);
 }
 

@@ -31,7 +31,7 @@ class ObservedRequest implements RequestScope {
   }
 
   get operationId(): string | undefined {
-    return this.#request.operation?.operationId;
+    return this.#request.operation?.handlerId;
   }
 
   get startedMs(): number {
@@ -103,7 +103,7 @@ function createRequestMetrics(
     () => running().filter(({ isStream }) => isStream).length,
   );
   return (request, durationMs) => {
-    const operation = request.operation?.operationId ?? 'none';
+    const operation = request.operation?.handlerId ?? 'none';
     requests.add([operation, String(request.response.statusCode), request.identity?.kind ?? 'none']);
     durations.observe([operation], durationMs / 1000);
     if (request.clientGone) abandoned.add([operation]);
@@ -125,10 +125,10 @@ function startServerSpan(traces: Traces, request: HttpRequest): Span | undefined
 function endServerSpan(span: Span, request: HttpRequest): void {
   const { operation, identity, response, notes } = request;
   const status = response.statusCode;
-  if (operation) span.rename(operation.operationId);
+  if (operation) span.rename(operation.handlerId);
   span.set({
     'http.response.status_code': status,
-    'townhall.operation': operation?.operationId,
+    'townhall.operation': operation?.handlerId,
     'townhall.identity': identity?.kind,
     'townhall.request_id': request.requestId,
     'townhall.client_gone': request.clientGone ? true : undefined,

@@ -167,10 +167,12 @@ describe('a call at an alias', () => {
     expect(await charge('/v1/chat/completions')).toBe(original);
   });
 
-  test('is logged under its own id', async () => {
+  test('is logged as the operation of its handler, with its path', async () => {
     world.logged.length = 0;
     await world.post('/v1/embeddings', { model: 'acme/vectors', input: 'a' });
-    expect(world.logged.join('\n')).toContain('ai.embedTextAtV1Embeddings');
+    expect(world.logged.join('\n')).not.toContain('AtV1');
+    const line = world.logged.find((text) => text.includes('"msg":"request"'));
+    expect(JSON.parse(line ?? '{}')).toMatchObject({ operationId: 'ai.embedText', path: '/v1/embeddings' });
   });
 });
 
