@@ -802,7 +802,7 @@ function openHttp(
       .catch((error: unknown) => log.warn({ err: error }, 'the limits of the Bureaus could not be read'));
   });
   closers.defer(() => changes.stop());
-  return { contract, server };
+  return { server };
 }
 
 /** Creates the administrator of the settings and the Bureau of the local edition, unless they exist. */
@@ -860,7 +860,6 @@ function openLifecycle(
       jobs.start();
       // Enqueueing within a project's transaction cannot wait for the queue to start.
       if (project.hasJobs) queue.start();
-      void http.contract.warm(options.log);
       if (infrastructure.hasLocalLogin()) options.log.info({}, localLoginNotice);
       return address;
     },

@@ -202,9 +202,9 @@ export function createServer(options: ServerOptions): Server {
         listeners.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
       listener.maxConnections = limits.maxConnections;
       const bound = await listenAt(listener, address);
+      if (listeners.length === 0) void contract.warm(log);
       listeners.push(listener);
       listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
-      void contract.warm(log);
       return bound;
     },
     close: drain.close,

@@ -6,7 +6,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { open, startWorld, until, type World } from '../world.ts';
+import { contractOf, open, startWorld, until, type World } from '../world.ts';
 
 let world: World | undefined;
 afterEach(async () => {
@@ -38,6 +38,14 @@ describe('additional listeners', () => {
     await world.server.close();
     await expect(get(path)).rejects.toThrow(/ENOENT|ECONNREFUSED/);
     await rm(folder, { recursive: true, force: true });
+  });
+
+  test('compile the schemas of the contract once', async () => {
+    let count = 0;
+    const contract = { ...contractOf({}), warm: async () => void (count += 1) };
+    world = await startWorld({ server: { contract } });
+    await world.server.listen({ host: '127.0.0.1', port: 0 });
+    expect(count).toBe(1);
   });
 
   test('reject an unavailable address without harm to others', async () => {
