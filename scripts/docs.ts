@@ -88,7 +88,7 @@ async function main(from: string, output: string): Promise<void> {
       ),
     };
     const files = new Map<string, string>([['index.html', writePage({ ...index, navigation })]]);
-    // The JSON schema with which editors validate a project's declaration.
+    // The JSON schema with which editors validate a project's declaration; they download it from here.
     files.set(
       'townhall.schema.json',
       readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
@@ -108,11 +108,6 @@ async function main(from: string, output: string): Promise<void> {
     for (const [name, text] of (await built).flat()) files.set(name, text);
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
-    // Editors download it from here.
-    files.set(
-      'townhall.schema.json',
-      readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
-    );
     files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...operations.search]));
     publish(output, files);
   } finally {
