@@ -3,7 +3,7 @@
 // changes.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -289,25 +289,6 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
         screen: '{"applied":[]}\n',
       });
     }
-  });
-
-  test.runIf(isPostgres)('says what to install where pg_dump is absent or too old', async () => {
-    const env = { ...(await host('toolless')), TOWNHALL_MASTER_KEY: masterKey };
-    const tools = join(folder, 'tools');
-    await mkdir(tools, { recursive: true });
-    await writeFile(join(tools, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 9.6"\n');
-    await chmod(join(tools, 'pg_dump'), 0o755);
-    const url = (inject('databaseSource') as { url: string }).url;
-    const ended = await run(['db', 'backup', join(folder, 'new.backup')], {
-      ...env,
-      DATABASE_URL: url,
-      PATH: tools,
-    });
-    // Skip this when the installed client programs are as new as the test server.
-    expect(
-      ended.code === 0 ||
-        /pg_dump (?:is not installed|has version \d+).*Install the client programs/.test(ended.screen),
-    ).toBe(true);
   });
 
   test.each([

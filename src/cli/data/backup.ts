@@ -88,7 +88,7 @@ async function dumpPostgres(
     if (location.surface === 'gateway') await askAllReports(database, systemClock);
     return database.version;
   });
-  const tool = await findTool('pg_dump', env, majorVersion(version));
+  const tool = await findTool('pg_dump', env, { serverMajor: majorVersion(version) });
   progress(`running pg_dump ${tool.major}`);
   await runTool(
     tool.path,
@@ -223,7 +223,7 @@ async function restorePostgres(
   { env, progress, checkKey }: RestoreOptions,
 ): Promise<MasterKeyVerdict> {
   const version = await requireEmpty(location);
-  const tool = await findTool('pg_restore', env, majorVersion(version));
+  const tool = await findTool('pg_restore', env, { serverMajor: majorVersion(version) });
   let contents = '';
   await runTool(tool.path, ['--list', file], {
     env,

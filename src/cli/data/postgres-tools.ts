@@ -19,14 +19,17 @@ type Environment = Readonly<Record<string, string | undefined>>;
 const versionedFolders = '/usr/lib/postgresql';
 
 /**
- * The newest tool on this machine. Throws with what to install when none is at least as new as the
- * server.
+ * The newest tool on the PATH and in the folders of versions. Throws with what to install when none
+ * is at least as new as the server.
  */
-export async function findTool(name: ToolName, env: Environment, serverMajor: number): Promise<Tool> {
-  const versions = await readdir(versionedFolders).catch(() => []);
+export async function findTool(
+  name: ToolName,
+  env: Environment,
+  { serverMajor, versions = versionedFolders }: { serverMajor: number; versions?: string },
+): Promise<Tool> {
   const folders = [
     ...(env['PATH'] ?? '').split(delimiter),
-    ...versions.map((version) => join(versionedFolders, version, 'bin')),
+    ...(await readdir(versions).catch(() => [])).map((version) => join(versions, version, 'bin')),
   ].filter((folder) => folder !== '');
   const tools: Tool[] = [];
   for (const folder of new Set(folders)) {
