@@ -418,7 +418,7 @@ describe('usage', () => {
     expect(credits).toBe(holdAmount);
   });
 
-  test('a little more than was bound: what is available, the rest the house bears', async () => {
+  test('a little more than was bound: the available credits; the operator absorbs the difference', async () => {
     world.ledger.reset(140n);
     // It reports 10 in and 4 out where 2 were allowed: still plausible.
     const { charged: credits } = await charged(chat('acme/ok', { max_tokens: 2 }));
