@@ -9,6 +9,7 @@ import type { Identity } from '../identity.ts';
 import { type AiContext, type AiHandlers, asEvents, creditsHeader, settleAndRender } from './ai-context.ts';
 import { attemptHeaders, type ModelResult } from './call.ts';
 import { viewerOf } from './catalog/catalog.ts';
+import { waitForFirst } from './first-item.ts';
 import { type GeminiAnswerOptions, serializeAnswer, serializeChunks } from './formats/gemini/answer.ts';
 import { ignoredHints, toStreamRequest } from './formats/gemini/request.ts';
 import { sizeOf } from './metering/measure.ts';
@@ -94,13 +95,4 @@ function headersOf(body: GeminiRequest, result: ModelResult<unknown>): Record<st
   const hints = ignoredHints(body);
   const headers = attemptHeaders(result);
   return hints.length === 0 ? headers : { ...headers, 'x-townhall-warnings': `ignored: ${hints.join(', ')}` };
-}
-
-// Wait for the first item, so that an earlier failure still gets an HTTP status.
-async function waitForFirst<T>(items: AsyncGenerator<T>): Promise<AsyncIterable<T>> {
-  const first = await items.next();
-  return (async function* () {
-    if (first.done !== true) yield first.value;
-    yield* items;
-  })();
 }
