@@ -2,6 +2,7 @@
 // Versions 3 and 4 of the specification differ in the members of the latter, so the
 // contract lists their types alone, and their members are checked here.
 import type { StreamRequest } from '../../../contract/gateway/types.gen.ts';
+import { parseDataUrl } from '../media/data-url.ts';
 import { invalidMember, readObject, readString } from './chat-completions/members.ts';
 
 type SpecContent = Exclude<StreamRequest['prompt'][number]['content'], string>[number];
@@ -17,8 +18,8 @@ type FileData =
  */
 export function toFileData(data: SpecFileData, path: string): FileData {
   if (typeof data !== 'string') return data.type === 'url' ? toUrlData(data.url, `${path}.url`) : data;
-  const inline = /^data:[^,]*;base64,/i.exec(data);
-  if (inline) return { type: 'data', data: data.slice(inline[0].length) };
+  const inline = parseDataUrl(data);
+  if (inline !== undefined) return { type: 'data', data: inline.data };
   return /^https?:\/\//i.test(data) && URL.canParse(data)
     ? { type: 'url', url: new URL(data) }
     : { type: 'data', data };

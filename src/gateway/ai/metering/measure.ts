@@ -4,6 +4,7 @@
 // (the input of a tool, a schema, metadata) is sent to the model as text and counts as text. The punctuation
 // of JSON counts apart: providers write tools, their inputs and schemas into the prompt as JSON or longer.
 import { billableSeconds } from '../media/billable-audio.ts';
+import { parseDataUrl } from '../media/data-url.ts';
 import { filmSeconds } from '../media/film-duration.ts';
 import {
   mediaSources,
@@ -254,13 +255,13 @@ interface Medium {
 }
 
 function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): Medium {
-  const inline = /^data:([^,]{0,256}?);base64,/i.exec(text.slice(0, 512));
-  const isInline = inline !== null || (isData && !/^(?:https?|data):/i.test(text));
-  const mediaType = (declared ?? inline?.[1]?.split(';')[0])?.toLowerCase();
+  const inline = parseDataUrl(text);
+  const isInline = inline !== undefined || (isData && !/^(?:https?|data):/i.test(text));
+  const mediaType = (declared ?? inline?.mediaType)?.toLowerCase();
   return {
     kind: kindOf(kind, { declared, mediaType }),
     mediaType,
-    base64: isInline ? text.slice(inline?.[0].length ?? 0) : undefined,
+    base64: isInline ? (inline?.data ?? text) : undefined,
   };
 }
 

@@ -15,6 +15,7 @@ import type {
 import { asRecord } from '../../../../kernel/json-value.ts';
 import type { ProviderEntry } from '../../catalog/models-file.ts';
 import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
+import { parseDataUrl } from '../../media/data-url.ts';
 import { cacheMarkOf } from '../translation/cache-mark.ts';
 import { decodeReplay } from '../translation/replay.ts';
 import {
@@ -146,15 +147,9 @@ function toFilePart(
   url: string,
   { path, mediaType }: { path: string; mediaType: string },
 ): Extract<UserPart, { type: 'file' }> {
-  // The optional group must start with a semicolon: two adjacent runs of the same characters would backtrack
-  // quadratically.
-  const inline = /^data:([^;,]+)(?:;[^,]*)?;base64,/i.exec(url);
-  if (inline)
-    return {
-      type: 'file',
-      mediaType: inline[1] ?? mediaType,
-      data: { type: 'data', data: url.slice(inline[0].length) },
-    };
+  const inline = parseDataUrl(url);
+  if (inline !== undefined && inline.mediaType !== '')
+    return { type: 'file', mediaType: inline.mediaType, data: { type: 'data', data: inline.data } };
   if (/^https?:\/\//i.test(url) && URL.canParse(url))
     return { type: 'file', mediaType, data: { type: 'url', url: new URL(url) } };
   throw invalidMember(path, 'must be a data URL in base64 or an http or https address');

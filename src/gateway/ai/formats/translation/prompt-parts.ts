@@ -2,6 +2,7 @@
 // an earlier tool call, and the names of tools that results refer to by the ids of their calls.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Prompt } from '../../hub/language-model.ts';
+import { parseDataUrl } from '../../media/data-url.ts';
 import { invalidMember, readString } from '../chat-completions/members.ts';
 import { checkInputType } from './input-checks.ts';
 
@@ -22,16 +23,14 @@ export function fileOfUrl(
   url: string,
   { path, mediaType }: { path: string; mediaType: string },
 ): FileSource {
-  // Metering recognizes no longer head of a data URL (metering/measure.ts). The optional group must
-  // start with a semicolon: two adjacent runs of the same characters would backtrack quadratically.
-  const inline = /^data:([^;,]+)(?:;[^,]*)?;base64,/i.exec(url.slice(0, 256));
-  return inline
-    ? fileOfData(model, url.slice(inline[0].length), { path, mediaType: inline[1] ?? mediaType })
-    : fileOfAddress(model, url, {
-        path,
-        mediaType,
-        accepts: 'a data URL in base64 or an http or https address',
-      });
+  const inline = parseDataUrl(url);
+  if (inline !== undefined && inline.mediaType !== '')
+    return fileOfData(model, inline.data, { path, mediaType: inline.mediaType });
+  return fileOfAddress(model, url, {
+    path,
+    mediaType,
+    accepts: 'a data URL in base64 or an http or https address',
+  });
 }
 
 /** A file at an http or https address. Throws as above. */
