@@ -12,9 +12,14 @@ import {
   type FinishReason,
   type StreamPart,
   type Usage,
-  type Warning,
 } from '../../hub/language-model.ts';
-import { answerBlocks, type Block, type BlockEvent, streamBlocks } from '../translation/blocks.ts';
+import {
+  answerBlocks,
+  type Block,
+  type BlockEvent,
+  streamBlocks,
+  type StreamOptions,
+} from '../translation/blocks.ts';
 import { encodeReplay } from '../translation/replay.ts';
 
 export interface MessageOptions {
@@ -41,10 +46,7 @@ export function serializeMessage(answer: Answer, { modelId, messageId }: Message
   };
 }
 
-export interface MessageStreamOptions extends MessageOptions {
-  /** Called before the first event with the options of the call that the model ignores. */
-  onWarnings: (warnings: readonly Warning[]) => void;
-}
+export type MessageStreamOptions = MessageOptions & StreamOptions;
 
 /**
  * The parts of a stream as events. Throws the errors of the parts, and a Problem when they end without a

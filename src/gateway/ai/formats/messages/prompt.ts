@@ -1,6 +1,5 @@
 // Converts the system and the messages of Anthropic's format to a prompt of the hub.
 import type { MessageRequest } from '../../../../contract/gateway/types.gen.ts';
-import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
 import {
   invalidMember,
@@ -11,11 +10,11 @@ import {
   unsupportedMember,
 } from '../chat-completions/members.ts';
 import { cacheMark } from '../translation/cache-mark.ts';
-import type { DroppedHints } from '../translation/dropped-hints.ts';
 import {
   type AssistantPart,
   fileOfData,
   fileOfAddress,
+  type PromptContext,
   type PromptMessage,
   type ToolOutput,
   type ToolPart,
@@ -24,11 +23,6 @@ import {
   type UserPart,
 } from '../translation/prompt-parts.ts';
 import { decodeReplay } from '../translation/replay.ts';
-
-interface PromptContext {
-  model: CatalogModel;
-  hints: DroppedHints;
-}
 
 interface ReadContext extends PromptContext {
   toolNames: ToolNames;

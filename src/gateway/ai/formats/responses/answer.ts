@@ -13,9 +13,8 @@ import {
   type FinishReason,
   type StreamPart,
   type Usage,
-  type Warning,
 } from '../../hub/language-model.ts';
-import { answerBlocks, streamBlocks } from '../translation/blocks.ts';
+import { answerBlocks, streamBlocks, type StreamOptions } from '../translation/blocks.ts';
 import { approximateJsonBytes } from '../translation/json-size.ts';
 import { createItem, replayItem, serializeItem } from './items.ts';
 import { createItemEvents, type UnnumberedEvent } from './item-events.ts';
@@ -44,10 +43,7 @@ export function serializeResponse(answer: Answer, options: ResponseOptions): Res
   return finalResponse(responseObject(options), { ...answer, output, nowSeconds: options.nowSeconds });
 }
 
-export interface ResponseStreamOptions extends ResponseOptions {
-  /** Called before the first event with the options of the call that the model ignores. */
-  onWarnings: (warnings: readonly Warning[]) => void;
-}
+export type ResponseStreamOptions = ResponseOptions & StreamOptions;
 
 /**
  * The parts of a stream as events. Throws the errors of the parts, and a Problem when they end without a

@@ -1,6 +1,5 @@
 // Converts the instructions and the input of the responses format to a prompt of the hub.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
-import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
 import {
   invalidMember,
@@ -10,7 +9,6 @@ import {
   readToolName,
   unsupportedMember,
 } from '../chat-completions/members.ts';
-import type { DroppedHints } from '../translation/dropped-hints.ts';
 import {
   type AssistantPart,
   fileOfData,
@@ -20,14 +18,10 @@ import {
   toToolOutput,
   ToolNames,
   type UserPart,
+  type PromptContext,
 } from '../translation/prompt-parts.ts';
 import { decodeReplay } from '../translation/replay.ts';
 import { toCustomInput } from './tools.ts';
-
-interface PromptContext {
-  model: CatalogModel;
-  hints: DroppedHints;
-}
 
 type JsonObject = Record<string, unknown>;
 type ToolCallPart = Extract<AssistantPart, { type: 'tool-call' }>;

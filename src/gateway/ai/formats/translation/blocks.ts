@@ -31,6 +31,11 @@ export type BlockEvent =
   | { type: 'end'; block: Block }
   | { type: 'delta'; block: Block; delta: string };
 
+export interface StreamOptions {
+  /** Called before the first event with the options of the call that the model ignores. */
+  onWarnings: (warnings: readonly Warning[]) => void;
+}
+
 export interface AnswerEnd {
   type: 'finish';
   finishReason: FinishReason;
@@ -43,7 +48,7 @@ export interface AnswerEnd {
  */
 export async function* streamBlocks(
   parts: AsyncIterable<StreamPart>,
-  onWarnings: (warnings: readonly Warning[]) => void,
+  onWarnings: StreamOptions['onWarnings'],
 ): AsyncGenerator<BlockEvent | AnswerEnd> {
   const queue = new BlockQueue();
   const sources: Source[] = [];

@@ -4,6 +4,7 @@ import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Prompt } from '../../hub/language-model.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
 import { invalidMember, readString } from '../chat-completions/members.ts';
+import type { DroppedHints } from './dropped-hints.ts';
 import { checkInputType } from './input-checks.ts';
 
 export type PromptMessage = Prompt[number];
@@ -13,6 +14,12 @@ export type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][numbe
 export type ToolOutput = Extract<ToolPart, { type: 'tool-result' }>['output'];
 export type FilePart = Extract<UserPart, { type: 'file' }>;
 type FileSource = Omit<FilePart, 'type' | 'providerOptions'>;
+
+/** The model that reads the prompt, and a list of the hints of the request that it will not get. */
+export interface PromptContext {
+  model: CatalogModel;
+  hints: DroppedHints;
+}
 
 /**
  * A file at a URL, or in a data URL of base64. Throws a 400 for another text, and a
