@@ -16,8 +16,8 @@ export function databaseControls(
 ): DatabaseControls {
   return {
     'db.facts': () => databaseFacts(database, migrations),
-    // Writes into a file that the command has created. Whoever can use the socket can read the data
-    // folder anyway.
+    // The command has created the file: 'r+' fails where it is missing. The socket lies in the data
+    // folder, so that a caller of this handler has access to the same data already.
     'db.backup': async (input) => {
       const bytes = await database.dump?.();
       if (bytes === undefined) throw new Error('This engine has a program of its own for backups.');
