@@ -171,7 +171,7 @@ export async function makeCustomer(admin: GatewayClient, name: string, credits: 
   return { userId, token };
 }
 
-export interface SpokenAnswer {
+export interface SpeechResult {
   status: number;
   /** The code of an error. */
   code: string;
@@ -179,7 +179,7 @@ export interface SpokenAnswer {
 }
 
 /** Speech of this many credits; status 0 without a response. */
-export async function speak(url: string, token: string, credits: number): Promise<SpokenAnswer> {
+export async function speak(url: string, token: string, credits: number): Promise<SpeechResult> {
   try {
     const answer = await fetch(`${url}/v1/ai/tts`, {
       method: 'POST',

@@ -161,19 +161,19 @@ async function verify(
   hold(entries?.sum === 0n, `all entries add up to ${entries?.sum}`);
 }
 
-/** Waits until the gateway that is left has found what the others held. */
+/** Waits up to 75 seconds until the remaining gateway has released the holds of the killed ones. */
 async function awaitCredits({ url }: GatewayProcess, tokens: readonly string[]): Promise<void> {
   const startedMs = performance.now();
-  const readHeld = async (): Promise<number> => {
+  const readHeldCredits = async (): Promise<number> => {
     const balances = await Promise.all(
       tokens.map((token) => createGatewayClient({ baseUrl: url, token }).credits.getBalance()),
     );
     return balances.reduce((total, { held }) => total + held, 0);
   };
-  while ((await readHeld()) > 0 && performance.now() - startedMs < 75_000) await sleep(500);
-  const held = await readHeld();
+  while ((await readHeldCredits()) > 0 && performance.now() - startedMs < 75_000) await sleep(500);
+  const remaining = await readHeldCredits();
   const seconds = Math.round((performance.now() - startedMs) / 1_000);
-  hold(held === 0, `${held} credits held ${seconds} s after the storm`);
+  hold(remaining === 0, `${remaining} credits held ${seconds} s after the storm`);
 }
 
 try {
