@@ -9,7 +9,7 @@ import {
   GatewayError,
 } from '../../clients/gateway/src/index.ts';
 import { quickest } from '../support/quickest.ts';
-import { problem, type ScriptedServer, sendJson, startScriptedServer } from './scripted-server.ts';
+import { failureOf, problem, type ScriptedServer, sendJson, startScriptedServer } from './scripted-server.ts';
 
 let server: ScriptedServer;
 let client: GatewayClient;
@@ -23,15 +23,6 @@ afterAll(() => server.close());
 
 function connect(options: Partial<GatewayClientOptions> = {}): GatewayClient {
   return createGatewayClient({ baseUrl: server.baseUrl, token: 'th_usr_x', ...options });
-}
-
-async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
-  const error = await work.then(
-    () => undefined,
-    (caught: unknown) => caught,
-  );
-  if (!GatewayError.isInstance(error)) throw new Error(`expected a GatewayError, got ${String(error)}`);
-  return error;
 }
 
 describe('the methods', () => {

@@ -3,6 +3,7 @@
 
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { GatewayError } from '../../clients/gateway/src/index.ts';
 
 export interface SeenRequest {
   method: string;
@@ -104,6 +105,16 @@ export async function readAll<Event>(events: AsyncIterable<Event>): Promise<Even
   const all: Event[] = [];
   for await (const event of events) all.push(event);
   return all;
+}
+
+/** The error that the call rejects with; throws where it resolves or rejects with another error. */
+export async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
+  const error = await work.then(
+    () => undefined,
+    (caught: unknown) => caught,
+  );
+  if (!GatewayError.isInstance(error)) throw new Error(`expected a GatewayError, got ${String(error)}`);
+  return error;
 }
 
 const usage = { inputTokens: { total: 3, noCache: 3 }, outputTokens: { total: 2, text: 2 } };

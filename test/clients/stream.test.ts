@@ -6,6 +6,7 @@ import { createLifeline } from '../../clients/shared/src/lifeline.ts';
 import { readEvents } from '../../clients/shared/src/stream.ts';
 import { quickest } from '../support/quickest.ts';
 import {
+  failureOf,
   problem,
   readAll,
   type ScriptedServer,
@@ -38,15 +39,6 @@ async function readChunks(
   };
   for await (const data of readEvents(new Response(body), reading)) events.push(data);
   return events;
-}
-
-async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
-  const error = await work.then(
-    () => undefined,
-    (caught: unknown) => caught,
-  );
-  if (!GatewayError.isInstance(error)) throw new Error(`expected a GatewayError, got ${String(error)}`);
-  return error;
 }
 
 describe('readEvents', () => {
