@@ -1,24 +1,12 @@
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startMedia, type MediaWorld } from './media-world.ts';
+import { silence, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
   world = await startMedia();
 });
 afterAll(() => world?.close());
-
-/** Half a second of silence. */
-const sound = (() => {
-  const file = Buffer.alloc(44 + 16_000);
-  file.write('RIFF', 0, 'latin1');
-  file.writeUInt32LE(file.length - 8, 4);
-  file.write('WAVEfmt ', 8, 'latin1');
-  file.set([16, 0, 0, 0, 1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0], 16);
-  file.write('data', 36, 'latin1');
-  file.writeUInt32LE(16_000, 40);
-  return file;
-})();
 
 async function sendForm(
   members: Record<string, string | File>,
@@ -33,7 +21,7 @@ async function sendForm(
   });
 }
 
-const file = new File([sound], 'my "own"\nname.wav', { type: 'audio/wav' });
+const file = new File([silence], 'my "own"\nname.wav', { type: 'audio/wav' });
 
 describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   it('sends the audio of a form unchanged to the provider', async () => {
@@ -58,7 +46,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
       prompt: 'Townhall',
     });
     const uploaded = form.get('file') as File;
-    expect(Buffer.from(await uploaded.arrayBuffer())).toEqual(sound);
+    expect(Buffer.from(await uploaded.arrayBuffer())).toEqual(silence);
     // The caller's file name is replaced: it tells the provider nothing and could identify its
     // owner.
     expect([uploaded.name, uploaded.type]).toEqual(['audio.wav', 'audio/wav']);
@@ -67,7 +55,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   it('reads the duration from the audio when the provider reports none', async () => {
     const answer = await world.user.ai.transcribeAudio({
       model: 'acme/listener',
-      audio: sound.toString('base64'),
+      audio: silence.toString('base64'),
       media_type: 'audio/wav',
     });
     expect(answer).toEqual({ text: 'Good morning.', segments: [], language: null, duration_seconds: 0.5 });
@@ -194,7 +182,7 @@ describe('a slow upload', { timeout: 60_000 }, () => {
 
   it('may take longer for audio than for other requests', async () => {
     const audioBody = Buffer.from(
-      JSON.stringify({ model: 'acme/whisper', audio: sound.toString('base64'), media_type: 'audio/wav' }),
+      JSON.stringify({ model: 'acme/whisper', audio: silence.toString('base64'), media_type: 'audio/wav' }),
     );
     expect(await sendSlowly('/v1/ai/asr', audioBody, 3_500)).toMatchObject({
       status: 200,

@@ -21,6 +21,18 @@ export interface MediaWorld extends GatewayWorld {
   ): Promise<Response>;
 }
 
+/** Half a second of silence as a WAV file. */
+export const silence = (() => {
+  const file = Buffer.alloc(44 + 16_000);
+  file.write('RIFF', 0, 'latin1');
+  file.writeUInt32LE(file.length - 8, 4);
+  file.write('WAVEfmt ', 8, 'latin1');
+  file.set([16, 0, 0, 0, 1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0], 16);
+  file.write('data', 36, 'latin1');
+  file.writeUInt32LE(16_000, 40);
+  return file;
+})();
+
 const scripts = {
   painter: 'images',
   slow: 'images-slow',

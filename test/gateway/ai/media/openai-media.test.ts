@@ -3,7 +3,7 @@ import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { decodePng } from './png-decoder.ts';
-import { download, startMedia, type MediaWorld } from './media-world.ts';
+import { download, silence, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -14,18 +14,6 @@ afterAll(() => world?.close());
 const client = (base = '/v1') =>
   new OpenAI({ baseURL: world.url + base, apiKey: world.userToken, maxRetries: 0 });
 const prompt = 'Three red circles';
-
-/** Half a second of silence. */
-const sound = (() => {
-  const file = Buffer.alloc(44 + 16_000);
-  file.write('RIFF', 0, 'latin1');
-  file.writeUInt32LE(file.length - 8, 4);
-  file.write('WAVEfmt ', 8, 'latin1');
-  file.set([16, 0, 0, 0, 1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0], 16);
-  file.write('data', 36, 'latin1');
-  file.writeUInt32LE(16_000, 40);
-  return file;
-})();
 
 describe.each(['/v1', '/v1/ai'])('images at %s', { timeout: 120_000 }, (base) => {
   it('are links and bytes by default', async () => {
@@ -165,7 +153,7 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
   const transcribe = async (more: object) =>
     client(base).audio.transcriptions.create({
       model: 'acme/whisper',
-      file: await toFile(sound, 'a.wav', { type: 'audio/wav' }),
+      file: await toFile(silence, 'a.wav', { type: 'audio/wav' }),
       ...more,
     });
 
