@@ -67,6 +67,19 @@ async function compileTypeScript(tool: ToolName, folder: string): Promise<void> 
   await runNode(tool, 'typescript/bin/tsc', ['-p', folder], folder);
 }
 
+/** Runs a generator that writes one TypeScript file; returns its text after tsc has accepted it. */
+async function generateFile(
+  tool: 'openapi-typescript' | 'openapi-zod-client',
+  script: string,
+  { surface, file }: { surface: string; file: string },
+): Promise<string> {
+  const folder = outputFolder(tool, surface);
+  const output = path.join(folder, file);
+  await runNode(tool, `${tool}/${script}`, [bundleOf(surface), '--output', output], folder);
+  await compileTypeScript(tool, folder);
+  return readFileSync(output, 'utf8');
+}
+
 /**
  * orval writes an object of constants as a value, and an open one as a value that
  * does not compile. An object without the keyword is open too.
@@ -84,15 +97,8 @@ function withoutOpenConstants(file: string): unknown {
 
 describe.each(surfaces)('from the document of the %s', (surface) => {
   test('openapi-typescript makes types that compile', async () => {
-    const folder = outputFolder('openapi-typescript', surface);
-    await runNode(
-      'openapi-typescript',
-      'openapi-typescript/bin/cli.js',
-      [bundleOf(surface), '--output', path.join(folder, 'types.ts')],
-      folder,
-    );
-    expect(readFileSync(path.join(folder, 'types.ts'), 'utf8')).toContain('export interface operations');
-    await compileTypeScript('openapi-typescript', folder);
+    const types = await generateFile('openapi-typescript', 'bin/cli.js', { surface, file: 'types.ts' });
+    expect(types).toContain('export interface operations');
   });
 
   test.each(['fetch', 'zod'])('orval makes a client for %s that compiles', async (client) => {
@@ -115,15 +121,8 @@ describe.each(surfaces)('from the document of the %s', (surface) => {
   });
 
   test('openapi-zod-client makes a client that compiles', async () => {
-    const folder = outputFolder('openapi-zod-client', surface);
-    await runNode(
-      'openapi-zod-client',
-      'openapi-zod-client/bin.js',
-      [bundleOf(surface), '--output', path.join(folder, 'client.ts')],
-      folder,
-    );
-    expect(readFileSync(path.join(folder, 'client.ts'), 'utf8')).toContain('makeApi');
-    await compileTypeScript('openapi-zod-client', folder);
+    const client = await generateFile('openapi-zod-client', 'bin.js', { surface, file: 'client.ts' });
+    expect(client).toContain('makeApi');
   });
 
   const languages: Record<
