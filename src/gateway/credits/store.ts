@@ -132,6 +132,19 @@ export interface CreditsStore extends LedgerReader {
 }
 
 export function creditsStore(database: Database): CreditsStore {
+  return {
+    tx: (work) => database.tx(work),
+    ping: () => database.ping(),
+    ...holdQueries(database),
+    ...balanceQueries(database),
+    ...accountQueries(database),
+    withVerification: (work) => withVerification(database, work),
+  };
+}
+
+type HoldQueries = Pick<CreditsStore, 'apply' | 'renewLeases' | 'recover' | 'resume' | 'dropOldHolds'>;
+
+function holdQueries(database: Database): HoldQueries {
   const { sql } = database;
 
   async function apply(
@@ -151,8 +164,6 @@ export function creditsStore(database: Database): CreditsStore {
   }
 
   return {
-    tx: (work) => database.tx(work),
-    ping: () => database.ping(),
     apply,
     async renewLeases(renewals, leaseMs) {
       const renewalsJson = JSON.stringify(
@@ -165,18 +176,18 @@ export function creditsStore(database: Database): CreditsStore {
       );
       // Skip locked rows: another transaction settles or renews them, and waiting could deadlock.
       const rows = await sql<{ holdId: string }[]>`
-        with beats as (select * from jsonb_to_recordset(${renewalsJson}::text::jsonb) as b (hold_id text, credits bigint, facts jsonb)),
+        with renewals as (select * from jsonb_to_recordset(${renewalsJson}::text::jsonb) as b (hold_id text, credits bigint, facts jsonb)),
         open as (
           select h.hold_id from gateway.credits_holds h
-          where h.hold_id = any(array(select hold_id from beats)) and h.state = 'held'
+          where h.hold_id = any(array(select hold_id from renewals)) and h.state = 'held'
           order by h.hold_id for update skip locked),
         renewed as (
           update gateway.credits_holds h
           set lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000}),
             checkpoint = coalesce(b.credits, h.checkpoint), facts = h.facts || coalesce(nullif(b.facts, 'null'), '{}')
-          from open join beats b using (hold_id) where h.hold_id = open.hold_id)
+          from open join renewals b using (hold_id) where h.hold_id = open.hold_id)
         select h.hold_id as "holdId" from gateway.credits_holds h
-        where h.hold_id = any(array(select hold_id from beats)) and h.state <> 'held'`;
+        where h.hold_id = any(array(select hold_id from renewals)) and h.state <> 'held'`;
       return { resolved: rows.map(({ holdId }) => holdId) };
     },
     async recover({ isForced, limit }) {
@@ -201,6 +212,21 @@ export function creditsStore(database: Database): CreditsStore {
         returning amount, account_id as "accountId", token_id as "tokenId", action`;
       return row ?? null;
     },
+    async dropOldHolds(days, limit) {
+      const dropped = await sql`
+        delete from gateway.credits_holds where hold_id in (
+          select hold_id from gateway.credits_holds
+          where state <> 'held' and resolved_at < gateway.townhall_now() - make_interval(days => ${days})
+          order by resolved_at limit ${limit} for update skip locked)`;
+      return dropped.count;
+    },
+  };
+}
+
+type BalanceQueries = Pick<CreditsStore, 'available' | 'post' | 'takeBack'>;
+
+function balanceQueries({ sql }: Database): BalanceQueries {
+  return {
     async available(userId, tokenId) {
       const [row] = await sql<{ available: bigint }[]>`
         select least(a.posted - a.held + i.account, k.cap - k.spent - k.held + i.key) as available
@@ -222,6 +248,16 @@ export function creditsStore(database: Database): CreditsStore {
         select taken, owed, lacking from gateway.credits_take_back(${userId}, ${kind}, ${ref}, ${credits}, ${reason}, ${partial})`;
       return row ?? null;
     },
+  };
+}
+
+type AccountQueries = Pick<
+  CreditsStore,
+  'openAccount' | 'openKey' | 'keys' | 'findAccount' | 'listAccounts' | 'listChanges'
+>;
+
+function accountQueries({ sql }: Database): AccountQueries {
+  return {
     async openAccount(tx, userId, bureauId) {
       await tx`insert into gateway.credits_accounts (account_id, bureau_id) values (${userId}, ${bureauId}) on conflict do nothing`;
     },
@@ -258,36 +294,32 @@ export function creditsStore(database: Database): CreditsStore {
         from gateway.credits_history(${userId}, ${beforeTx}::text::bigint, ${beforeLine}, ${limit + 1})`),
       ];
     },
-    async dropOldHolds(days, limit) {
-      const dropped = await sql`
-        delete from gateway.credits_holds where hold_id in (
-          select hold_id from gateway.credits_holds
-          where state <> 'held' and resolved_at < gateway.townhall_now() - make_interval(days => ${days})
-          order by resolved_at limit ${limit} for update skip locked)`;
-      return dropped.count;
-    },
-    async withVerification(work) {
-      const session = database.session({ deadlineMs: verifyMs });
-      const readChunk =
-        (chunkSql: Sql): ReadChunk =>
-        async (part, { after, size, days }) => [
-          ...(await chunkSql<LedgerFault[]>`
-            select finding as fault, subject as row, expected, found
-            from ${chunkSql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`),
-        ];
-      try {
-        // The embedded engine has one session: a transaction over all chunks would
-        // block every call. Each chunk is one statement, which sees one moment.
-        if (database.engine === 'embedded') return await work(readChunk(session.sql));
-        return await session.tx(async (tx) => {
-          await tx`set transaction isolation level repeatable read, read only`;
-          return work(readChunk(tx));
-        });
-      } finally {
-        await session.close();
-      }
-    },
   };
+}
+
+async function withVerification<Result>(
+  database: Database,
+  work: (readChunk: ReadChunk) => Promise<Result>,
+): Promise<Result> {
+  const session = database.session({ deadlineMs: verifyMs });
+  const readChunk =
+    (chunkSql: Sql): ReadChunk =>
+    async (part, { after, size, days }) => [
+      ...(await chunkSql<LedgerFault[]>`
+        select finding as fault, subject as row, expected, found
+        from ${chunkSql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`),
+    ];
+  try {
+    // The embedded engine has one session: a transaction over all chunks would
+    // block every call. Each chunk is one statement, which sees one moment.
+    if (database.engine === 'embedded') return await work(readChunk(session.sql));
+    return await session.tx(async (tx) => {
+      await tx`set transaction isolation level repeatable read, read only`;
+      return work(readChunk(tx));
+    });
+  } finally {
+    await session.close();
+  }
 }
 
 // An account's held credits are its holds and what its allotments have reserved or
