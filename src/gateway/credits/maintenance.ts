@@ -60,22 +60,12 @@ const renewalGapMs = 100;
 const firstVerifyMs = 2_000;
 
 export function createLedgerMaintenance(options: LedgerMaintenanceOptions): LedgerMaintenance {
-  const { ledger, store, allotments, journal, log, clock, times, isAlone, retentionDays } = options;
+  const { ledger, store, allotments, journal, log, clock, times, retentionDays } = options;
   const shutdown = new AbortController();
   const { signal } = shutdown;
   const loops: Promise<void>[] = [];
   let wakeUp = new AbortController();
-  let lastContactMs = clock.monotonicMs();
-  let recoveryPausedUntilMs = Number.NEGATIVE_INFINITY;
-
-  function recordDatabaseContact(): void {
-    const nowMs = clock.monotonicMs();
-    // After an outage of almost a lease, other processes could not renew either.
-    // Wait one lease before recovering.
-    if (nowMs - lastContactMs > times.leaseMs - times.renewEveryMs - times.checkpointEveryMs)
-      recoveryPausedUntilMs = nowMs + times.leaseMs;
-    lastContactMs = nowMs;
-  }
+  const recovery = createHoldRecovery(options);
 
   const pause = (ms: number): Promise<void> => clock.sleep(ms, signal).catch(() => undefined);
 
@@ -101,30 +91,10 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
     }
   }
 
-  async function recoverHolds(isForced: boolean): Promise<number> {
-    for (let resolved = 0; ;) {
-      const verdicts = await store.recover({ isForced, limit: sweepLimit });
-      ledger.countRecovered(verdicts);
-      resolved += verdicts.filter(({ verdict }) => verdict !== 'alive').length;
-      if (verdicts.length < sweepLimit) {
-        if (resolved > 0) log.warn({ holds: resolved }, 'resolved holds whose process was gone');
-        return resolved;
-      }
-    }
-  }
-
-  async function sweep(): Promise<number> {
-    await store.ping();
-    recordDatabaseContact();
-    if (clock.monotonicMs() < recoveryPausedUntilMs) return 0;
-    await ledger.renewLeases();
-    return recoverHolds(false);
-  }
-
   async function sweepLoop(): Promise<void> {
     while (!signal.aborted) {
       await pause(times.sweepEveryMs);
-      if (!signal.aborted) await runAndLog('holds could not be recovered', sweep);
+      if (!signal.aborted) await runAndLog('holds could not be recovered', recovery.sweep);
     }
   }
 
@@ -150,18 +120,66 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
     async start() {
       await journal.prepare();
       await runAndLog('the journal could not be settled yet', () => ledger.replay());
-      if (isAlone) await recoverHolds(true);
-      // The database may have just started too. Give the other processes one lease to reconnect.
-      else recoveryPausedUntilMs = clock.monotonicMs() + times.leaseMs;
-      lastContactMs = clock.monotonicMs();
+      await recovery.start();
       loops.push(renewLoop(), sweepLoop(), verifyLoop());
     },
     renewSoon: () => wakeUp.abort(),
-    recordDatabaseContact,
-    sweep,
+    recordDatabaseContact: recovery.recordDatabaseContact,
+    sweep: recovery.sweep,
     async close() {
       shutdown.abort();
       await Promise.all(loops);
     },
+  };
+}
+
+interface HoldRecovery extends Pick<LedgerMaintenance, 'recordDatabaseContact' | 'sweep'> {
+  start(): Promise<void>;
+}
+
+/** Resolves holds whose process is gone. Pauses for one lease after an outage of the database. */
+function createHoldRecovery(options: LedgerMaintenanceOptions): HoldRecovery {
+  const { ledger, store, log, clock, times, isAlone } = options;
+  let lastContactMs = clock.monotonicMs();
+  let pausedUntilMs = Number.NEGATIVE_INFINITY;
+
+  function recordDatabaseContact(): void {
+    const nowMs = clock.monotonicMs();
+    // After an outage of almost a lease, other processes could not renew either.
+    // Wait one lease before recovering.
+    if (nowMs - lastContactMs > times.leaseMs - times.renewEveryMs - times.checkpointEveryMs)
+      pausedUntilMs = nowMs + times.leaseMs;
+    lastContactMs = nowMs;
+  }
+
+  async function recoverHolds(isForced: boolean): Promise<number> {
+    for (let resolved = 0; ;) {
+      const verdicts = await store.recover({ isForced, limit: sweepLimit });
+      ledger.countRecovered(verdicts);
+      resolved += verdicts.filter(({ verdict }) => verdict !== 'alive').length;
+      if (verdicts.length < sweepLimit) {
+        if (resolved > 0) log.warn({ holds: resolved }, 'resolved holds whose process was gone');
+        return resolved;
+      }
+    }
+  }
+
+  async function sweep(): Promise<number> {
+    await store.ping();
+    recordDatabaseContact();
+    if (clock.monotonicMs() < pausedUntilMs) return 0;
+    await ledger.renewLeases();
+    return recoverHolds(false);
+  }
+
+  return {
+    async start() {
+      if (isAlone) await recoverHolds(true);
+      // The database may have just started too. Give the other processes one lease to reconnect.
+      else pausedUntilMs = clock.monotonicMs() + times.leaseMs;
+      lastContactMs = clock.monotonicMs();
+    },
+    recordDatabaseContact,
+    sweep,
   };
 }
