@@ -116,19 +116,8 @@ const maxBodyBytes = 64 * 1024;
 /** For work without a key, whose answer is not stored. */
 export const rememberNothing: Remember = Object.assign(async () => {}, { inSettlement: () => undefined });
 
-export function createIdempotency(options: IdempotencyOptions): Idempotency {
-  const {
-    database,
-    log,
-    leaseMs = 60_000,
-    keepSeconds = 24 * 3600,
-    maxBytesPerCaller = 16 * 2 ** 20,
-    maxKeysPerCaller = Number.POSITIVE_INFINITY,
-  } = options;
-  const background = createBackground(log);
-  const limits = { leaseMs, keepSeconds, maxBytesPerCaller, maxKeysPerCaller };
-  const store = createIdempotencyStore({ ...options, ...limits, background });
-
+/** Executes a call that holds its key, and stores its answer or its failure. */
+function createExecution(store: IdempotencyStore, { database, log, ...options }: IdempotencyOptions) {
   /**
    * Never throws: the caller has its answer, and the end of the lease frees a key that could not be settled.
    */
@@ -193,6 +182,21 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
     return { ...row, state: 'done', status: receipt.status, body: JSON.stringify(receipt.body) };
   }
 
+  return { execute, completeAbandoned };
+}
+
+export function createIdempotency(options: IdempotencyOptions): Idempotency {
+  const {
+    leaseMs = 60_000,
+    keepSeconds = 24 * 3600,
+    maxBytesPerCaller = 16 * 2 ** 20,
+    maxKeysPerCaller = Number.POSITIVE_INFINITY,
+  } = options;
+  const background = createBackground(options.log);
+  const limits = { leaseMs, keepSeconds, maxBytesPerCaller, maxKeysPerCaller };
+  const store = createIdempotencyStore({ ...options, ...limits, background });
+  const execution = createExecution(store, options);
+
   return {
     async runOnce(call, work) {
       const { caller, key, operationId, requestId } = call;
@@ -205,7 +209,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       const request = await requestDigest(call.request);
       const existing = await store.claim(claim, { digest: request, requestId });
       if (existing !== null)
-        return replay(await completeAbandoned(existing, call, claim), request, {
+        return replay(await execution.completeAbandoned(existing, call, claim), request, {
           dialect: call.errorDialect,
           surface: options.schema,
         });
@@ -215,7 +219,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         leaseMs / 3,
       );
       try {
-        return await execute(call, claim, work);
+        return await execution.execute(call, claim, work);
       } finally {
         clearInterval(renewal);
       }
