@@ -82,9 +82,60 @@ const checkpointIntervalMs = 100;
 const checkpointLength = 4 * 1024;
 
 export function createRunWriter(options: RunWriterOptions): RunWriter {
-  const { sessionKey, runId, log, clock, onFailure } = options;
-  const queue = createWriteQueue(onFailure);
+  const queue = createWriteQueue(options.onFailure);
   const pending = createPendingEvents(options);
+  const texts = createTextParts(options, { queue, pending });
+  const { checkpoints } = texts;
+
+  return {
+    record(events, change, also) {
+      const stamped = events.map((event) => withMessageId(event, texts.messageId()));
+      return queue.run(() => pending.write(stamped, change, also));
+    },
+    recordFrom: (make) => queue.run(() => pending.writeFrom(make)),
+    defer(events) {
+      // Queued, because the end of an earlier part may be on its way.
+      queue.runInBackground(async () => {
+        pending.defer(events);
+        checkpoints.schedule();
+      });
+    },
+    addText: texts.addText,
+    addMetadata: texts.addMetadata,
+    endText: texts.endText,
+    endAllTexts: texts.endAllTexts,
+    setMessage: texts.setMessage,
+    async close() {
+      texts.endAllTexts();
+      await queue.idle();
+      checkpoints.stop();
+      return { events: pending.takeEvents(), hasCheckpoints: checkpoints.hasAny() };
+    },
+    dispose() {
+      checkpoints.stop();
+      texts.closeParts();
+      pending.closeParts();
+    },
+  };
+}
+
+interface TextParts extends Pick<
+  RunWriter,
+  'addText' | 'addMetadata' | 'endText' | 'endAllTexts' | 'setMessage'
+> {
+  /** The message of all later parts. */
+  messageId(): string;
+  checkpoints: Checkpoints;
+  /** Removes the parts without an end from the live feed. */
+  closeParts(): void;
+}
+
+/** The parts that stream: their blocks, and their text in the live feed and in checkpoints. */
+function createTextParts(
+  options: RunWriterOptions,
+  { queue, pending }: { queue: WriteQueue; pending: PendingEvents },
+): TextParts {
+  const { sessionKey, runId, log, clock } = options;
   /** Blocks that still get text. */
   const blocks = new Map<string, PartState>();
   /** Parts whose `part.ended` is not pending yet. */
@@ -136,17 +187,10 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
   }
 
   return {
-    record(events, change, also) {
-      const stamped = events.map((event) => withMessageId(event, messageId));
-      return queue.run(() => pending.write(stamped, change, also));
-    },
-    recordFrom: (make) => queue.run(() => pending.writeFrom(make)),
-    defer(events) {
-      // Queued, because the end of an earlier part may be on its way.
-      queue.runInBackground(async () => {
-        pending.defer(events);
-        checkpoints.schedule();
-      });
+    checkpoints,
+    messageId: () => messageId,
+    setMessage(next) {
+      messageId = next;
     },
     addText(type, blockId, delta) {
       if (delta === '') return;
@@ -167,19 +211,8 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
     endAllTexts() {
       for (const state of blocks.values()) endPart(state);
     },
-    setMessage(next) {
-      messageId = next;
-    },
-    async close() {
-      for (const state of blocks.values()) endPart(state);
-      await queue.idle();
-      checkpoints.stop();
-      return { events: pending.takeEvents(), hasCheckpoints: checkpoints.hasAny() };
-    },
-    dispose() {
-      checkpoints.stop();
+    closeParts() {
       for (const { part } of openParts) log.closePart(sessionKey, part.partId);
-      pending.closeParts();
     },
   };
 }
@@ -254,7 +287,7 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
   const { sessionKey, runId, log } = options;
   const deferred: SessionEvent[] = [];
   const endedParts: PartState[] = [];
-  const writeSurely = createSureWrite(options);
+  const retryWrite = createRetryingWrite(options);
 
   async function flush(
     write: (before: readonly SessionEvent[], savedPartIds: readonly string[]) => Promise<number | null>,
@@ -267,7 +300,7 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
     };
     const savedPartIds = parts.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
     try {
-      const seq = await writeSurely(() => write(events, savedPartIds), lastEvent ?? events.at(-1));
+      const seq = await retryWrite(() => write(events, savedPartIds), lastEvent ?? events.at(-1));
       if (seq !== null) drop();
       return seq;
     } catch (error) {
@@ -325,7 +358,7 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
  * Repeats a write while the database is unavailable. When the write may be committed, it searches
  * for its last event first: a run has one write at a time, so there is at most one such event.
  */
-function createSureWrite({
+function createRetryingWrite({
   sessionKey,
   runId,
   startSeq,
