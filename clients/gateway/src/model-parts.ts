@@ -67,8 +67,7 @@ export type Collected = Pick<
  * began.
  */
 export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Collected> {
-  const content: LanguageModelV3Content[] = [];
-  const blocks = new Map<string, Extract<LanguageModelV3Content, { text: string }>>();
+  const content = new ContentCollector();
   const warnings: Collected['warnings'] = [];
   let response: Collected['response'] = {};
   let finish: Extract<LanguageModelV3StreamPart, { type: 'finish' }> | undefined;
@@ -82,47 +81,13 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
       case 'response-metadata':
         response = { id: part.id, timestamp: part.timestamp, modelId: part.modelId } as Collected['response'];
         break;
-      case 'text-start':
-      case 'reasoning-start': {
-        const block = {
-          type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const),
-          text: '',
-          ...metadataOf(part),
-        };
-        blocks.set(`${block.type} ${part.id}`, block);
-        content.push(block);
-        break;
-      }
-      case 'text-delta':
-      case 'text-end':
-      case 'reasoning-delta':
-      case 'reasoning-end': {
-        const [kind = '', step] = part.type.split('-');
-        const block = blocks.get(`${kind} ${part.id}`);
-        if (block === undefined) break;
-        if ('delta' in part) block.text += part.delta;
-        Object.assign(block, metadataOf(part));
-        if (step === 'end') blocks.delete(`${kind} ${part.id}`);
-        break;
-      }
-      case 'tool-call':
-      case 'tool-result':
-      case 'tool-approval-request':
-      case 'file':
-      case 'source':
-        content.push(part);
-        break;
       case 'error':
         throw part.error;
       case 'finish':
         finish = part;
         break;
-      // A tool's whole input is in its `tool-call`, and raw parts are for streaming callers only.
-      case 'tool-input-start':
-      case 'tool-input-delta':
-      case 'tool-input-end':
-      case 'raw':
-        break;
+      default:
+        content.add(part);
     }
   }
   // The client has already refused a stream without `finish`; this check narrows the type.
@@ -132,19 +97,75 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
       message: 'The stream ended before its answer was complete.',
     });
   const { finishReason, usage, providerMetadata } = finish;
-  // An empty text block has no content; an empty reasoning block may have metadata that the
-  // provider needs back.
-  const supported = content.filter(
-    (block) => block.type !== 'text' || block.text !== '' || block.providerMetadata !== undefined,
-  );
   return {
-    content: supported,
+    content: content.items(),
     finishReason,
     usage,
     warnings,
     response,
     ...(providerMetadata === undefined ? {} : { providerMetadata }),
   };
+}
+
+type ContentPart = Exclude<
+  LanguageModelV3StreamPart,
+  { type: 'stream-start' | 'response-metadata' | 'error' | 'finish' }
+>;
+type TextBlock = Extract<LanguageModelV3Content, { text: string }>;
+
+/** Joins the deltas of text and reasoning to blocks. */
+class ContentCollector {
+  readonly #content: LanguageModelV3Content[] = [];
+  /** The blocks without an end, by their kind and id. */
+  readonly #open = new Map<string, TextBlock>();
+
+  add(part: ContentPart): void {
+    switch (part.type) {
+      case 'text-start':
+      case 'reasoning-start': {
+        const type = part.type === 'text-start' ? ('text' as const) : ('reasoning' as const);
+        const block = { type, text: '', ...metadataOf(part) };
+        this.#open.set(`${type} ${part.id}`, block);
+        this.#content.push(block);
+        break;
+      }
+      case 'text-delta':
+      case 'text-end':
+      case 'reasoning-delta':
+      case 'reasoning-end': {
+        const [kind = '', step] = part.type.split('-');
+        const block = this.#open.get(`${kind} ${part.id}`);
+        if (block === undefined) break;
+        if ('delta' in part) block.text += part.delta;
+        Object.assign(block, metadataOf(part));
+        if (step === 'end') this.#open.delete(`${kind} ${part.id}`);
+        break;
+      }
+      case 'tool-call':
+      case 'tool-result':
+      case 'tool-approval-request':
+      case 'file':
+      case 'source':
+        this.#content.push(part);
+        break;
+      // A tool's whole input is in its `tool-call`, and raw parts are for streaming callers only.
+      case 'tool-input-start':
+      case 'tool-input-delta':
+      case 'tool-input-end':
+      case 'raw':
+        break;
+    }
+  }
+
+  /**
+   * An empty text block has no content; an empty reasoning block may have metadata that the
+   * provider needs back.
+   */
+  items(): LanguageModelV3Content[] {
+    return this.#content.filter(
+      (block) => block.type !== 'text' || block.text !== '' || block.providerMetadata !== undefined,
+    );
+  }
 }
 
 function metadataOf<Metadata>({ providerMetadata }: { providerMetadata?: Metadata }): {
