@@ -69,7 +69,7 @@ export function newMasterKey(): string {
 
 /** The id of the master key of a sealed text. Throws a SealError when the text has another form. */
 export function keyIdOf(sealed: string): string {
-  return partsOf(sealed).kid;
+  return parseSealed(sealed).kid;
 }
 
 export function createVault(primary: MasterKey, others: readonly MasterKey[] = []): Vault {
@@ -77,7 +77,7 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
   // A short plain hash of a weak secret could be guessed from the audit log; a keyed one cannot.
   const fingerprintKey = Buffer.from(hkdfSync('sha256', primary.bytes, '', 'townhall fingerprint', keyBytes));
 
-  function keyNamed(kid: string): Buffer {
+  function masterKey(kid: string): Buffer {
     const key = keys.get(kid);
     if (key === undefined)
       throw new SealError('unknown_key', `The master key ${kid} is not among the configured ones.`);
@@ -88,10 +88,10 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
     primaryKid: primary.kid,
     has: (kid) => keys.has(kid),
     seal(kid, context, value) {
-      const bound = binding(context, kid);
+      const additionalData = additionalDataOf(context, kid);
       const dataKey = randomBytes(keyBytes);
-      const wrapped = encrypt(keyNamed(kid), bound, dataKey);
-      const sealed = encrypt(dataKey, bound, Buffer.from(value, 'utf8'));
+      const wrapped = encrypt(masterKey(kid), additionalData, dataKey);
+      const sealed = encrypt(dataKey, additionalData, Buffer.from(value, 'utf8'));
       dataKey.fill(0);
       const parts = [
         Buffer.concat([wrapped.nonce, wrapped.text, wrapped.tag]),
@@ -102,16 +102,16 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
       return [format, kid, ...parts.map((part) => part.toString('base64url'))].join('.');
     },
     open(context, sealed) {
-      const { kid, wrapped, nonce, text, tag } = partsOf(sealed);
-      const master = keyNamed(kid);
-      const bound = binding(context, kid);
+      const { kid, wrapped, nonce, text, tag } = parseSealed(sealed);
+      const master = masterKey(kid);
+      const additionalData = additionalDataOf(context, kid);
       try {
-        const dataKey = decrypt(master, bound, {
+        const dataKey = decrypt(master, additionalData, {
           nonce: wrapped.subarray(0, nonceBytes),
           text: wrapped.subarray(nonceBytes, -tagBytes),
           tag: wrapped.subarray(-tagBytes),
         });
-        const value = decrypt(dataKey, bound, { nonce, text, tag }).toString('utf8');
+        const value = decrypt(dataKey, additionalData, { nonce, text, tag }).toString('utf8');
         dataKey.fill(0);
         return value;
       } catch {
@@ -134,21 +134,21 @@ interface Encrypted {
   tag: Buffer;
 }
 
-function encrypt(key: Buffer, bound: Buffer, plain: Buffer): Encrypted {
+function encrypt(key: Buffer, additionalData: Buffer, plain: Buffer): Encrypted {
   const nonce = randomBytes(nonceBytes);
-  const cipher = createCipheriv(cipherName, key, nonce, { authTagLength: tagBytes }).setAAD(bound);
+  const cipher = createCipheriv(cipherName, key, nonce, { authTagLength: tagBytes }).setAAD(additionalData);
   const text = Buffer.concat([cipher.update(plain), cipher.final()]);
   return { nonce, text, tag: cipher.getAuthTag() };
 }
 
-function decrypt(key: Buffer, bound: Buffer, { nonce, text, tag }: Encrypted): Buffer {
+function decrypt(key: Buffer, additionalData: Buffer, { nonce, text, tag }: Encrypted): Buffer {
   const decipher = createDecipheriv(cipherName, key, nonce, { authTagLength: tagBytes })
-    .setAAD(bound)
+    .setAAD(additionalData)
     .setAuthTag(tag);
   return Buffer.concat([decipher.update(text), decipher.final()]);
 }
 
-function binding({ table, key, version }: SealContext, kid: string): Buffer {
+function additionalDataOf({ table, key, version }: SealContext, kid: string): Buffer {
   return Buffer.from([table, key, version, kid].join('|'), 'utf8');
 }
 
@@ -156,7 +156,13 @@ function kidOf(key: Buffer): string {
   return createHmac('sha256', key).update('townhall master key', 'utf8').digest('hex').slice(0, 12);
 }
 
-function partsOf(sealed: string): { kid: string; wrapped: Buffer; nonce: Buffer; text: Buffer; tag: Buffer } {
+function parseSealed(sealed: string): {
+  kid: string;
+  wrapped: Buffer;
+  nonce: Buffer;
+  text: Buffer;
+  tag: Buffer;
+} {
   const [version, kid = '', ...encoded] = sealed.split('.');
   const [wrapped, nonce, text, tag] = encoded.map(strictBase64);
   if (version !== format || encoded.length !== 4 || !wrapped || !nonce || !text || !tag) throw damaged();
