@@ -104,17 +104,17 @@ export function createEventStream<Event>(
   rule: StreamRule<Event> = {},
 ): StreamedCall<Event> {
   let isConsumed = false;
-  let call: { lifeline: Lifeline; opened: Promise<OpenedStream<Event>> } | undefined;
+  let call: { lifeline: Lifeline; response: Promise<OpenedStream<Event>> } | undefined;
 
   function open() {
     if (call !== undefined) return call;
     const lifeline = createLifeline(options.signal);
-    return (call = { lifeline, opened: transport.openStream(target, members, options, rule, lifeline) });
+    return (call = { lifeline, response: transport.openStream(target, members, options, rule, lifeline) });
   }
 
   const stream: StreamedCall<Event> = {
     async withResponse() {
-      const { status, headers, requestId, credits } = await open().opened;
+      const { status, headers, requestId, credits } = await open().response;
       return { data: stream, status, headers, requestId, credits };
     },
     [Symbol.asyncIterator]() {
@@ -134,7 +134,7 @@ export function createEventStream<Event>(
 
       async function* read(): AsyncGenerator<Event, void, undefined> {
         try {
-          yield* (await open().opened).events;
+          yield* (await open().response).events;
         } finally {
           call?.lifeline.close();
         }

@@ -30,14 +30,14 @@ const leastPageBytes = 16;
 
 /** Never throws; returns at least one page. Subtracts its work from `budget`. */
 export function countPdfPages(bytes: Buffer, budget: PdfBudget): PageCount {
-  const tally: Tally = { pages: 0, declared: 0, references: 0, isSure: true };
+  const tally: Tally = { pages: 0, declared: 0, references: 0, isExact: true };
   const text = bytes.toString('latin1');
   for (const at of readNames(text, tally, budget)) readObjectStream(bytes, { text, at }, tally, budget);
   const usual = Math.max(tally.pages, tally.declared, tally.references);
   const unread = Math.min(maxUnreadPages, Math.ceil(bytes.length / leastPageBytes));
   return {
     usual: Math.max(usual, 1),
-    most: tally.isSure && usual > 0 ? usual : Math.max(usual, unread, 1),
+    most: tally.isExact && usual > 0 ? usual : Math.max(usual, unread, 1),
   };
 }
 
@@ -49,7 +49,7 @@ interface Tally {
   /** References in the lists of children, of the page tree and of others. */
   references: number;
   /** False when an unreadable part may contain pages. */
-  isSure: boolean;
+  isExact: boolean;
 }
 
 // White space and delimiters of PDF, ISO 32000-1 table 1 and 2.
@@ -80,7 +80,7 @@ function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
   for (let match = names.exec(text); match !== null; match = names.exec(text)) {
     budget.names -= 1;
     if (budget.names < 0) {
-      tally.isSure = false;
+      tally.isExact = false;
       return [];
     }
     const at = skipBlank(text, names.lastIndex);
@@ -114,26 +114,26 @@ function matchesAt(pattern: RegExp, text: string, at: number): boolean {
 }
 
 function readType(text: string, at: number, tally: Tally): void {
-  if (at < 0 || matchesAt(digits, text, at)) tally.isSure = false;
+  if (at < 0 || matchesAt(digits, text, at)) tally.isExact = false;
   else if (matchesAt(pageName, text, at)) tally.pages += 1;
 }
 
 function readKids(text: string, at: number, tally: Tally): number {
   if (at < 0 || text[at] !== '[') {
     // The list is an object of its own.
-    tally.isSure = false;
+    tally.isExact = false;
     return names.lastIndex;
   }
   const end = text.indexOf(']', at);
   const list = text.slice(at, end < 0 ? text.length : end);
   // A comment or a string may contain the bracket.
-  if (end < 0 || /[%(<]/.test(list)) tally.isSure = false;
+  if (end < 0 || /[%(<]/.test(list)) tally.isExact = false;
   tally.references += list.split('R').length - 1;
   return at + list.length;
 }
 
 function readCount(text: string, at: number, tally: Tally): void {
-  if (at < 0 || matchesAt(reference, text, at)) tally.isSure = false;
+  if (at < 0 || matchesAt(reference, text, at)) tally.isExact = false;
   else if (matchesAt(digits, text, at))
     tally.declared = Math.max(
       tally.declared,
@@ -157,21 +157,21 @@ function readObjectStream(
   const before = text.slice(Math.max(at - maxDictionary, 0), at);
   const start = before.lastIndexOf('obj');
   if (budget.names < 0 || length < 0 || !isWhole(rest.slice(0, length))) {
-    tally.isSure = false;
+    tally.isExact = false;
     return;
   }
   // Also a member of outlines, which have no stream.
   if (rest.startsWith('endobj', length)) return;
   const dictionary = before.slice(start) + rest.slice(0, length);
   if (start < 0 || /#|\/(?:DecodeParms|DP)\b/.test(dictionary)) {
-    tally.isSure = false;
+    tally.isExact = false;
     return;
   }
   // Without a filter its text was read already.
   if (!/\/F(?:ilter)?\b/.test(dictionary)) return;
   const isDeflated = /\/Filter\s{0,8}\[?\s{0,8}\/Fl(?:ateDecode)?\s{0,8}(?:\]|\/[A-EG-Z]|>)/.test(dictionary);
   const content = isDeflated ? inflate(bytes, at + length + 'stream'.length, budget) : undefined;
-  if (content === undefined) tally.isSure = false;
+  if (content === undefined) tally.isExact = false;
   else readNames(content, tally, budget);
 }
 

@@ -40,11 +40,11 @@ async function replay(journal: AbandonedJournal, options: ReplayOptions): Promis
   }
   await store.openJournal(journalId, generation);
   const from = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
-  const progress: ReplayProgress = { journalId, appliedSeq: from, refused: 0 };
+  const progress: ReplayProgress = { journalId, appliedSeq: from, refusals: 0 };
   for await (const lines of journal.charges(from)) await applyOrHalve(progress, lines, options);
   // The process is gone, so its credits need not wait for the end of their lease.
   await endAllotments(store, await store.ofGateway(journalId));
-  if (progress.refused > 0) return journal.putAside('refused');
+  if (progress.refusals > 0) return journal.putAside('refused');
   const applied = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
   if (applied < progress.appliedSeq) throw new Error('The database lost charges of the journal.');
   await journal.remove();
@@ -54,7 +54,7 @@ async function replay(journal: AbandonedJournal, options: ReplayOptions): Promis
 interface ReplayProgress {
   journalId: string;
   appliedSeq: number;
-  refused: number;
+  refusals: number;
 }
 
 async function applyOrHalve(
@@ -82,7 +82,7 @@ async function putAside(
   { error, ...options }: ReplayOptions & { error: unknown },
 ): Promise<void> {
   await send(progress, line.seq, [], options);
-  progress.refused += 1;
+  progress.refusals += 1;
   options.counters.linesPutAside += 1;
   options.log.error(
     { alarm: 'charge_put_aside', err: error, line: describeLine(line) },
