@@ -118,7 +118,7 @@ function oggSeconds(buffer: Buffer): number | null {
   const isVorbis = buffer.toString('latin1', first + 1, first + 7) === 'vorbis';
   if (!isOpus && !isVorbis) return null;
   // Half of the longest block is the most that a packet adds; half of that, since
-  // honest files have short blocks too.
+  // usual files have short blocks too.
   const vorbisSeconds = isVorbis
     ? 2 ** (buffer.readUInt8(first + 28) >>> 4) / 4 / buffer.readUInt32LE(first + 12)
     : 0;
