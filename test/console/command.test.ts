@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { townhall } from '../cli/townhall.ts';
+import { type Run, townhall } from '../cli/townhall.ts';
 import { bearer, redeem } from '../support/console.ts';
 
 let folder: string;
@@ -12,21 +12,33 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-describe('townhall console', () => {
-  test('prints one address in JSON and serves the pages without an agent', async () => {
-    const run = townhall(['console', '--json', '--port', '0'], { cwd: folder });
+describe('townhall console --json', () => {
+  let run: Run;
+  let url: string;
+  beforeAll(async () => {
+    run = townhall(['console', '--json', '--port', '0'], { cwd: folder });
     const [line] = await run.waitFor(/^\{.*\}$/m);
-    const { url } = JSON.parse(line) as { url: string };
+    ({ url } = JSON.parse(line) as { url: string });
+  });
+  afterAll(() => run.process.kill('SIGKILL'));
+
+  test('prints the address with a one-time code', () => {
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/open\?code=[0-9A-Za-z]{43}$/);
-    const login = await redeem(url);
-    expect(login.status).toBe(200);
-    const { key } = (await login.json()) as { key: string };
+  });
+
+  test('serves its scripts without types', async () => {
     const script = await fetch(new URL('/main.js', url));
     expect([script.status, script.headers.get('content-type')]).toEqual([
       200,
       'text/javascript; charset=utf-8',
     ]);
     expect(await script.text()).not.toMatch(/import type|: HTMLElement/);
+  });
+
+  test('reports a missing agent on its pages', async () => {
+    const login = await redeem(url);
+    expect(login.status).toBe(200);
+    const { key } = (await login.json()) as { key: string };
     const overview = await fetch(new URL('/call/console.overview', url), {
       method: 'POST',
       headers: { ...bearer(key), origin: new URL(url).origin, 'content-type': 'application/json' },
@@ -35,20 +47,27 @@ describe('townhall console', () => {
     expect(await overview.json()).toMatchObject({
       agent: { state: 'refused', message: expect.stringContaining('agent.token') },
     });
+  });
 
+  test('exits with 1 when its port is in use', async () => {
     const second = townhall(['console', '--port', new URL(url).port], { cwd: folder });
     expect(await second.ended).toBe(1);
     expect(second.screen()).toContain('is in use');
+  });
+
+  test('prints only the address and the missing agent until SIGINT', async () => {
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(0);
-    // Exactly that line and the missing agent, without a Node warning.
+    // Without a Node warning.
     expect(run.screen().trimEnd().split('\n')).toEqual([
-      line,
+      JSON.stringify({ url }),
       expect.stringMatching(/^The agent's token is not at .*agent\.token yet: start the agent/),
     ]);
   });
+});
 
-  test('tells a person what to do with the address', async () => {
+describe('townhall console', () => {
+  test('prints how to use the address', async () => {
     const run = townhall(['console', '--port', '0'], {
       cwd: folder,
       env: { TOWNHALL_AGENT_URL: 'http://127.0.0.1:1' },
