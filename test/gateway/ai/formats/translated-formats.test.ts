@@ -257,7 +257,7 @@ describe.each([false, true])('responses, streamed: %s', (streams) => {
         ]),
       },
     ],
-  ])('keep what %s wants back with its reasoning', async (model, expected) => {
+  ])('return the replay metadata of %s with its reasoning', async (model, expected) => {
     const request = { model, include: ['reasoning.encrypted_content' as const] };
     const response = await createResponse(streams, { ...request, input: [question] });
     expect(response.output[0]).toMatchObject({ type: 'reasoning', summary: [{ text: 'Let me think.' }] });

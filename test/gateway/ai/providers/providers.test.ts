@@ -1,3 +1,4 @@
+// Each kind of provider through the caller's formats: requests, answers, tools, reasoning and errors.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { chunkOf, errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '../world.ts';
@@ -118,7 +119,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     });
   });
 
-  test('calls tools, in text, stream and chat completions', async () => {
+  test('calls tools in text', async () => {
     const tool = { name: 'get_weather', input_schema: weather };
     expect(
       await (await world.post('/v1/ai/text', { model: `${kind}/tools`, prompt: 'hi', tools: [tool] })).json(),
@@ -127,6 +128,9 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       metadata: { finish_reason: 'tool-calls' },
     });
     expect(JSON.stringify(sentBody())).toContain('get_weather');
+  });
+
+  test('calls tools in streams', async () => {
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', {
         model: `${kind}/tools`,
@@ -138,6 +142,9 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       toolName: 'get_weather',
       input: '{"city":"Oslo"}',
     });
+  });
+
+  test('calls tools in chat completions', async () => {
     const tools = [{ type: 'function' as const, function: { name: 'get_weather', parameters: weather } }];
     const { choices } = await world
       .openai()
@@ -180,7 +187,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       expect(body).toContain(expected);
   });
 
-  test('serves chat completions, whole and streamed', async () => {
+  test('serves whole chat completions', async () => {
     const client = world.openai();
     const image = { type: 'image_url' as const, image_url: { url: `data:image/png;base64,${picture}` } };
     const completion = await client.chat.completions.create({
@@ -197,6 +204,9 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       choices: [{ finish_reason: 'stop' }],
     });
     expect(provider.lastCall().body.toString()).toContain(picture);
+  });
+
+  test('serves streamed chat completions', async () => {
     const events = await eventsOf(
       await world.post('/v1/ai/chat/completions', {
         model: `${kind}/ok`,
@@ -216,8 +226,8 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
   });
 
   test('returns its reasoning as reasoning', async () => {
-    const isAsked = kind === 'openai';
-    const providerOptions = isAsked ? { openai: { reasoningSummary: 'auto' } } : {};
+    const mustRequestSummary = kind === 'openai';
+    const providerOptions = mustRequestSummary ? { openai: { reasoningSummary: 'auto' } } : {};
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', { model: `${kind}/reasoning`, prompt, providerOptions }),
     );
@@ -227,7 +237,9 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(
       await (await world.post('/v1/ai/text', { model: `${kind}/reasoning`, prompt: 'hi' })).json(),
     ).toMatchObject({
-      parts: isAsked ? [{ type: 'text' }] : [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }],
+      parts: mustRequestSummary
+        ? [{ type: 'text' }]
+        : [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }],
     });
     const completion = await world
       .openai()
@@ -274,18 +286,23 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(chunkOf(events.at(-1)).error).toMatchObject({ code });
   });
 
-  test('fails with a status before the first part, and is retried', async () => {
+  test('retries a failure before the first part', async () => {
     const response = await world.post('/v1/ai/stream', { model: `${kind}/error-first`, prompt });
     expect(response.status).toBe(502);
     // OpenAI's error has only a code; the other two report an overload in their text.
     expect(provider.calls).toHaveLength(3);
+  });
+
+  test('reports refused credentials without the key', async () => {
     expect(
       await errorOf(await world.post('/v1/ai/text', { model: `${kind}/status`, prompt: 'hi' })),
     ).toMatchObject({ code: 'provider_credentials' });
-    expect((await world.post('/v1/ai/text', { model: `${kind}/never-headers`, prompt: 'hi' })).status).toBe(
-      504,
-    );
     expect(world.logged.join('')).not.toContain(key);
+  });
+
+  test('answers 504 when no answer begins in time', async () => {
+    const response = await world.post('/v1/ai/text', { model: `${kind}/never-headers`, prompt: 'hi' });
+    expect(response.status).toBe(504);
   });
 
   test('refuses provider options that the call decides', async () => {
