@@ -25,7 +25,7 @@ afterEach(async () => {
 });
 
 const handlers = {
-  echo: async (input: unknown) => ({ heard: input }),
+  echo: async (input: unknown) => ({ received: input }),
   nothing: async () => undefined,
   refuse: async () => {
     throw new Problem('conflict', 'conflict', 'It is so already.');
@@ -40,12 +40,12 @@ describe('the control socket', () => {
     control = await serveControl(path, handlers, { log: silentLog });
     expect(statSync(path).mode & 0o777).toBe(0o600);
     const input = { text: 'line\nbreak ü', list: [1, null] };
-    expect(await callControl(path, 'echo', input)).toEqual({ heard: input });
+    expect(await callControl(path, 'echo', input)).toEqual({ received: input });
     expect(await callControl(path, 'nothing', undefined)).toBeNull();
     const long = 'x'.repeat(1_000_000);
-    expect(await callControl(path, 'echo', long)).toEqual({ heard: long });
+    expect(await callControl(path, 'echo', long)).toEqual({ received: long });
     expect(await Promise.all([1, 2, 3].map((n) => callControl(path, 'echo', n)))).toEqual(
-      [1, 2, 3].map((n) => ({ heard: n })),
+      [1, 2, 3].map((n) => ({ received: n })),
     );
   });
 
@@ -100,7 +100,7 @@ describe('the control socket', () => {
     expect(existsSync(path)).toBe(true);
     await expect(callControl(path, 'echo', 1)).rejects.toMatchObject({ code: 'not_ready' });
     control = await serveControl(path, handlers, { log: silentLog });
-    expect(await callControl(path, 'echo', 1)).toEqual({ heard: 1 });
+    expect(await callControl(path, 'echo', 1)).toEqual({ received: 1 });
   });
 
   it('keeps the socket of a living server and foreign files', async () => {
@@ -108,7 +108,7 @@ describe('the control socket', () => {
     await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow(
       'A running server listens',
     );
-    expect(await callControl(path, 'echo', 1)).toEqual({ heard: 1 });
+    expect(await callControl(path, 'echo', 1)).toEqual({ received: 1 });
     const file = join(folder, 'notes.txt');
     writeFileSync(file, 'mine');
     await expect(serveControl(file, handlers, { log: silentLog })).rejects.toThrow(/./);

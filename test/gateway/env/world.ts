@@ -108,10 +108,7 @@ export function formsOf(value: string): string[] {
   ];
 }
 
-/**
- * Polls until the condition is true. The bound is far above the promise, because test machines are
- * busy.
- */
+/** Polls until the condition is true; returns the milliseconds that it took. */
 export async function until(
   holds: () => Promise<boolean> | boolean,
   what: string,
@@ -121,7 +118,7 @@ export async function until(
   for (;;) {
     if (await holds()) return performance.now() - startedMs;
     if (performance.now() - startedMs > deadlineMs)
-      throw new Error(`It did not come to pass in time: ${what}.`);
+      throw new Error(`Timed out after ${deadlineMs} ms: ${what}.`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
