@@ -1,7 +1,6 @@
-// Asks for the spelling of names on the wire: snake_case at the gateway and in what
-// both surfaces share, camelCase at the agent but for `plugin_name` and `action_name`.
-// A schema or parameter in somebody else's format says so with `x-foreign: true`,
-// which counts for everything written inside it; headers keep the spelling of HTTP.
+// Checks the spelling of members and parameters: snake_case at the gateway and in shared schemas,
+// camelCase at the agent, except `plugin_name` and `action_name`. A schema or parameter of a foreign
+// format is marked `x-foreign: true`, with everything inside it. Headers keep the spelling of HTTP.
 
 const snake = /^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$/;
 const camel = /^[a-z][a-zA-Z0-9]*$/;
@@ -46,8 +45,7 @@ function conventionAt(ctx) {
   return conventions[surface];
 }
 
-// Parents are visited before what is written inside them, so a marked schema's
-// children are known when they come.
+// The walk visits parents first, so the children of a marked schema are in the set before their visit.
 function markInside(value, foreign) {
   if (typeof value !== 'object' || value === null || foreign.has(value)) return;
   foreign.add(value);

@@ -1,4 +1,4 @@
-// Runs npm as a child process without its notices, and with registry access for packages only.
+// Runs npm as a child process, without its audits, funding messages and update notices.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
