@@ -1,0 +1,82 @@
+// Reads vitest's JSON reports for `.ci/run`.
+//
+//   node scripts/test-report.ts count REPORT...       failed tests by name, then `N passed, N failed`
+//   node scripts/test-report.ts failed REPORT         the files that failed, one a line
+//   node scripts/test-report.ts replace REPORT AGAIN  puts the results of a second run of files into REPORT
+
+import { readFileSync, writeFileSync } from 'node:fs';
+
+interface FileResult {
+  name: string;
+  status: string;
+  message: string;
+  assertionResults: { status: string; fullName: string }[];
+}
+
+interface Report {
+  numPassedTests: number;
+  numFailedTests: number;
+  numPendingTests?: number;
+  numTodoTests?: number;
+  testResults: FileResult[];
+  /** Files that failed and ran a second time. */
+  secondRuns?: string[];
+}
+
+const commands = { count, failed: printFailedFiles, replace: replaceFiles };
+const [command, ...paths] = process.argv.slice(2);
+commands[command as keyof typeof commands](paths);
+
+function count(reportPaths: readonly string[]): void {
+  const total = { passed: 0, failed: 0, skipped: 0 };
+  for (const report of reportPaths.map(readReport)) {
+    const broken = report.testResults.filter(failedOutsideOfTests);
+    for (const file of report.testResults) printFailedTests(file);
+    for (const file of broken) console.log(`failed: ${file.name}: ${file.message}`);
+    for (const file of report.secondRuns ?? []) console.log(`had a second run: ${file}`);
+    total.passed += report.numPassedTests;
+    total.failed += report.numFailedTests + broken.length;
+    total.skipped += (report.numPendingTests ?? 0) + (report.numTodoTests ?? 0);
+  }
+  if (total.skipped > 0) console.log(`${total.skipped} skipped, each with its reason in the output above`);
+  console.log(`${total.passed} passed, ${total.failed} failed`);
+}
+
+function printFailedTests(file: FileResult): void {
+  for (const test of file.assertionResults)
+    if (test.status === 'failed') console.log(`failed: ${file.name}: ${test.fullName}`);
+}
+
+function printFailedFiles([reportPath = '']: readonly string[]): void {
+  const { testResults } = readReport(reportPath);
+  const names = testResults.filter(({ status }) => status === 'failed').map(({ name }) => name);
+  for (const name of new Set(names)) console.log(name);
+}
+
+// A file has one result for each project that runs it. All results of a file that ran again are replaced.
+function replaceFiles([reportPath = '', againPath = '']: readonly string[]): void {
+  const report = readReport(reportPath);
+  const again = readReport(againPath);
+  const names = new Set(again.testResults.map(({ name }) => name));
+  const testResults = [...report.testResults.filter(({ name }) => !names.has(name)), ...again.testResults];
+  const tests = testResults.flatMap(({ assertionResults }) => assertionResults);
+  const countOf = (...statuses: string[]) => tests.filter(({ status }) => statuses.includes(status)).length;
+  const replaced: Report = {
+    ...report,
+    numPassedTests: countOf('passed'),
+    numFailedTests: countOf('failed'),
+    numPendingTests: countOf('pending', 'skipped'),
+    numTodoTests: countOf('todo'),
+    testResults,
+    secondRuns: [...names],
+  };
+  writeFileSync(reportPath, JSON.stringify(replaced));
+}
+
+function failedOutsideOfTests(file: FileResult): boolean {
+  return file.status === 'failed' && file.assertionResults.every(({ status }) => status !== 'failed');
+}
+
+function readReport(reportPath: string): Report {
+  return JSON.parse(readFileSync(reportPath, 'utf8')) as Report;
+}
