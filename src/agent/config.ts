@@ -47,7 +47,7 @@ export const agentSettings = {
   ),
   workspace: optionalText(
     'AGENT_WORKSPACE',
-    'Folder that tools may touch; workspace in the data folder by default.',
+    'Folder that tools may read and write; workspace in the data folder by default.',
     { flag: 'workspace' },
   ),
   gatewayUrl: text('AGENT_GATEWAY_URL', 'http://127.0.0.1:43127', 'Address of the gateway.', {
@@ -60,7 +60,7 @@ export const agentSettings = {
     { flag: 'gateway-token-file' },
   ),
   model: text('AGENT_MODEL', 'local/guide', 'Default model of runs.', { flag: 'model' }),
-  variant: choice('AGENT_VARIANT', ['current', 'classic'], 'current', 'Which form of the API it serves.', {
+  variant: choice('AGENT_VARIANT', ['current', 'classic'], 'current', 'Form of the API that it serves.', {
     flag: 'variant',
   }),
   name: text('AGENT_NAME', 'townhall', 'Name of the agent; replicas on one database share it.', {
@@ -102,12 +102,7 @@ export const agentSettings = {
     deadline,
   ),
   commandTimeoutMs: integer('AGENT_COMMAND_TIMEOUT_MS', 30_000, 'Deadline of a service command.', deadline),
-  drainMs: integer(
-    'AGENT_DRAIN_MS',
-    25_000,
-    'How long runs may go on after the agent was told to stop.',
-    deadline,
-  ),
+  drainMs: integer('AGENT_DRAIN_MS', 25_000, 'Time that runs get after the request to stop.', deadline),
   leaseMs: integer(
     'AGENT_LEASE_MS',
     10_000,
@@ -133,11 +128,16 @@ export const agentSettings = {
     'Time between two heartbeats of a quiet event stream.',
     deadline,
   ),
-  maxReplayEvents: integer('AGENT_MAX_REPLAY_EVENTS', 100_000, 'How far back an event stream may begin.', {
-    flag: null,
-    min: 1,
-    max: 100_000_000,
-  }),
+  maxReplayEvents: integer(
+    'AGENT_MAX_REPLAY_EVENTS',
+    100_000,
+    'How many events back an event stream may begin.',
+    {
+      flag: null,
+      min: 1,
+      max: 100_000_000,
+    },
+  ),
   maxWaiting: integer('AGENT_MAX_WAITING', 1_000, 'Inputs that may wait in one session.', {
     flag: null,
     min: 1,
@@ -162,7 +162,7 @@ export const agentSettings = {
   modelWaitMs: integer(
     'AGENT_MODEL_WAIT_MS',
     600_000,
-    'How long a run waits for models that are at their limit or out of order.',
+    'How long a run waits for models that are at their limit or unavailable.',
     { ...deadline, min: 0 },
   ),
 };

@@ -47,19 +47,19 @@ export const gatewaySettings = {
   ),
   masterKey: secretText(
     'TOWNHALL_MASTER_KEY',
-    'Key that seals stored secrets: 32 bytes in base64. Needed with DATABASE_URL.',
+    'Key that encrypts stored secrets: 32 bytes in base64. Needed with DATABASE_URL.',
   ),
   masterKeyFile: optionalText('TOWNHALL_MASTER_KEY_FILE', 'A file with that key instead.'),
   masterKeyPrevious: secretText(
     'TOWNHALL_MASTER_KEY_PREVIOUS',
-    'The key before, until "townhall env rewrap" has run.',
+    'The previous key, until "townhall env rewrap" has run.',
   ),
   masterKeyPreviousFile: optionalText('TOWNHALL_MASTER_KEY_PREVIOUS_FILE', 'A file with that key instead.'),
   adminId: optionalText('ADMIN_ID', 'First administrator; used only while there is none.'),
   adminPassword: secretText('ADMIN_PASSWORD', "The first administrator's password, 12 characters or more."),
   localLogin: optionalSwitch(
     'LOCAL_LOGIN',
-    'false turns the login without credentials of the local edition off.',
+    'false turns off the login without credentials of the local edition.',
   ),
   project: optionalText('TOWNHALL_PROJECT', 'Folder of a project whose services are served too.', {
     flag: 'project',
@@ -72,43 +72,41 @@ export const gatewaySettings = {
     'LOCAL_MODELS',
     ['on', 'off'],
     'on',
-    'off leaves the models that run in this process out of the catalog.',
+    'off removes the models that run in this process from the catalog.',
   ),
   storagePath: optionalText(
     'STORAGE_PATH',
     'Folder for images and videos; in the folder of the embedded database, or ./data/media.',
   ),
-  mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'How long a link to an image or a video is good.', {
+  mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'Lifetime of a link to an image or a video.', {
     min: 1,
     max: 7 * 24 * 3600,
   }),
   mediaQuotaMb: integer(
     'MEDIA_QUOTA_MB',
     4_096,
-    'Images and videos kept for one user, in MiB; beyond it the oldest are dropped.',
+    'Storage for the images and videos of one user, in MiB; beyond it the oldest are deleted.',
     { min: 1, max: 2 ** 30 },
   ),
   answersQuotaMb: integer(
     'ANSWERS_QUOTA_MB',
     16,
-    'Answers kept for the Idempotency-Keys of one user, in MiB; beyond it the oldest are dropped.',
+    'Storage for the answers to Idempotency-Keys of one user, in MiB; beyond it the oldest are deleted.',
     { min: 1, max: 2 ** 20 },
   ),
-  videoPollMs: integer(
-    'VIDEO_POLL_MS',
-    5_000,
-    'Time between two questions to a provider for a video that it makes.',
-    { min: 10, max: 600_000 },
-  ),
+  videoPollMs: integer('VIDEO_POLL_MS', 5_000, 'Interval at which a provider is polled for a video.', {
+    min: 10,
+    max: 600_000,
+  }),
   videoMaxBytes: integer(
     'VIDEO_MAX_BYTES',
     512 * 1024 * 1024,
-    'Videos of a provider that are larger are not kept.',
+    'Largest video of a provider that is stored.',
     { min: 1, max: 2 ** 40 },
   ),
   startingCredits: optionalInteger(
     'STARTING_CREDITS',
-    'Credits of a new user: 1,000,000 in the local edition, else 0. A Bureau may say otherwise.',
+    'Credits of a new user: 1,000,000 in the local edition, else 0. The Bureau may set its own.',
     { min: 0, max: 1e12 },
   ),
   usageDays: integer('USAGE_DAYS', 400, 'How long usage records are kept, in days.', { min: 1, max: 3_650 }),
@@ -116,7 +114,7 @@ export const gatewaySettings = {
     'JOURNAL',
     ['on', 'off'],
     'on',
-    'off lets each charge wait for the database instead of a synced file; calls running in a crash are not charged then.',
+    'off makes each charge wait for the database instead of a synced file; calls that run during a crash are then not charged.',
   ),
   journalPath: optionalText(
     'JOURNAL_PATH',
@@ -126,23 +124,23 @@ export const gatewaySettings = {
   corsOrigins: list('CORS_ORIGINS', 'Origins whose pages may call this server, separated by commas.'),
   trustedProxies: list(
     'TRUSTED_PROXIES',
-    'Addresses or networks of proxies whose X-Forwarded-For is believed.',
+    'Addresses or networks of proxies whose X-Forwarded-For is trusted, separated by commas.',
   ),
   rateUser: rate(
     'RATE_LIMIT_USER',
     600,
-    'Requests a minute of one user; off lifts it, and the limit of connections with it.',
+    'Requests a minute of one user; off removes it and the limit of connections.',
   ),
-  rateAdmin: rate('RATE_LIMIT_ADMIN', 300, 'Requests a minute of one administrator session; off lifts it.'),
+  rateAdmin: rate('RATE_LIMIT_ADMIN', 300, 'Requests a minute of one administrator session; off removes it.'),
   rateGuest: rate(
     'RATE_LIMIT_GUEST',
     60,
-    'Requests a minute of one address without a credential; off lifts it.',
+    'Requests a minute of one address without a credential; off removes it.',
   ),
   rateLogin: rate(
     'RATE_LIMIT_LOGIN',
     10,
-    'Login attempts a minute of one address; off lifts it, never the counting of guesses.',
+    'Login attempts a minute of one address; off removes it, but not the limits of wrong passwords and codes.',
   ),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
   ...telemetryRows({ prefix: '', serviceName: 'townhall-gateway' }),
@@ -173,7 +171,7 @@ export const gatewaySettings = {
   stalledMs: integer(
     'TIMEOUT_STALLED_MS',
     60_000,
-    'A reader that takes nothing for so long is dropped.',
+    'A client that reads nothing for this long is disconnected.',
     deadline,
   ),
   heartbeatMs: integer(
@@ -185,7 +183,7 @@ export const gatewaySettings = {
   drainMs: integer(
     'TIMEOUT_DRAIN_MS',
     25_000,
-    'How long running answers may take after a stop was asked for.',
+    'Time that running answers get after the request to stop.',
     deadline,
   ),
 };

@@ -23,13 +23,13 @@ export function telemetryRows({ prefix, serviceName }: { prefix: '' | 'AGENT_'; 
       'OTEL_EXPORTER_OTLP_HEADERS',
       'Headers for it, such as its key: name=value, separated by commas.',
     ),
-    traceServiceName: text('OTEL_SERVICE_NAME', serviceName, 'The name under which the traces stand.', {
+    traceServiceName: text('OTEL_SERVICE_NAME', serviceName, 'Service name of the traces.', {
       flag: null,
     }),
     tracePercent: integer(
       'TRACE_PERCENT',
       100,
-      'Share of the traces begun here that is kept; those begun by callers go on as they were decided there.',
+      'Percentage of the traces begun here that is kept; a trace begun by a caller keeps its sampling decision.',
       { flag: null, min: 0, max: 100 },
     ),
   };
