@@ -10,12 +10,12 @@ import type { ApprovalVerdict } from '../approvals/approvals.ts';
 import type { SessionEvent } from '../event-log/events.ts';
 import type { RunContext } from './context.ts';
 import type { MessageFold } from './message.ts';
-import type { Patience, PatienceLimits } from './patience.ts';
+import type { ModelRetry, ModelRetryLimits } from './model-retry.ts';
 import type { RunWriter } from './run-writer.ts';
 
 export type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error' | 'other';
 
-export interface ModelLoopOptions extends PatienceLimits {
+export interface ModelLoopOptions extends ModelRetryLimits {
   model: LanguageModelV3;
   system: string;
   /** Creates the prompt builder; called once the loop can record events. */
@@ -75,7 +75,7 @@ export interface StepContext {
   options: ModelLoopOptions;
   state: LoopState;
   context: RunContext;
-  patience: Patience;
+  modelRetry: ModelRetry;
   /** Aborted from outside, or after a failed write. */
   signal: AbortSignal;
   hookContext: { sessionId: string; runId: string; signal: AbortSignal };

@@ -4,7 +4,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { LoopResult, LoopState, ModelLoopOptions, StepContext } from './loop-state.ts';
 import { foldMessage } from './message.ts';
 import { modelProblem } from './model-problem.ts';
-import { createPatience } from './patience.ts';
+import { createModelRetry } from './model-retry.ts';
 import { takeStepWithRetries } from './retries.ts';
 import { addUsage } from './usage.ts';
 
@@ -58,7 +58,7 @@ function createBase(options: ModelLoopOptions, state: LoopState): Omit<StepConte
   return {
     options,
     state,
-    patience: createPatience({ modelRetries, modelWaitMs, record, clock, signal }),
+    modelRetry: createModelRetry({ modelRetries, modelWaitMs, record, clock, signal }),
     signal,
     hookContext: { sessionId, runId, signal },
     record,
@@ -66,13 +66,13 @@ function createBase(options: ModelLoopOptions, state: LoopState): Omit<StepConte
 }
 
 async function createStepContext(base: Omit<StepContext, 'context'>): Promise<StepContext> {
-  const { options, state, record, patience, signal } = base;
+  const { options, state, record, modelRetry, signal } = base;
   const context = await options.openContext({
     record,
     signal,
     addUsage: (usage) => addUsage(state.usage, usage),
     async recover(error, step) {
-      if (!(await patience.recover(error, step))) throw error;
+      if (!(await modelRetry.recover(error, step))) throw error;
     },
   });
   return { ...base, context };

@@ -45,7 +45,7 @@ interface FailedAttempt {
 }
 
 async function recover(
-  { state, context, patience }: StepContext,
+  { state, context, modelRetry }: StepContext,
   { step, error, hasOutput, attempts }: FailedAttempt,
 ): Promise<boolean> {
   const problem = modelProblem(error);
@@ -58,5 +58,5 @@ async function recover(
     attempts.refusal = problem;
     return true;
   }
-  return patience.recover(error, step);
+  return modelRetry.recover(error, step);
 }

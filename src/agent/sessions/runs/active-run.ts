@@ -13,7 +13,7 @@ import type { SessionStore } from '../event-log/session-store.ts';
 import type { EventStore } from '../event-log/store.ts';
 import type { FinishReason } from '../model-loop/loop.ts';
 import type { ModelLimits } from '../model-loop/model-limits.ts';
-import type { PatienceLimits } from '../model-loop/patience.ts';
+import type { ModelRetryLimits } from '../model-loop/model-retry.ts';
 import type { RenderConversation } from '../model-loop/prompt.ts';
 import type { RunWriter } from '../model-loop/run-writer.ts';
 import type { StartedRun } from './submission.ts';
@@ -35,7 +35,7 @@ export interface RunnerOptions {
   render: RenderConversation;
   registry: PluginRegistry;
   workspace: string;
-  limits: PatienceLimits & { maxSteps: number; toolTimeoutMs: number };
+  limits: ModelRetryLimits & { maxSteps: number; toolTimeoutMs: number };
   /** Whether another process may queue inputs for the runs of this one. */
   hasReplicas: boolean;
   /**

@@ -6,7 +6,7 @@ import type { RunOutcome, SessionEvent } from '../event-log/events.ts';
 import { compact, planWhole } from '../model-loop/compaction.ts';
 import type { LoopResult } from '../model-loop/loop.ts';
 import { modelProblem } from '../model-loop/model-problem.ts';
-import { createPatience } from '../model-loop/patience.ts';
+import { createModelRetry } from '../model-loop/model-retry.ts';
 import { createRunWriter, runLost } from '../model-loop/run-writer.ts';
 import { endSpan, runSpan } from '../model-loop/spans.ts';
 import type { ActiveRun, CompletedRun, RunHandle, RunnerOptions, RunResult } from './active-run.ts';
@@ -102,7 +102,7 @@ async function compactConversation(
     );
   const record = (events: SessionEvent[]) => writer.record(events);
   const { modelRetries, modelWaitMs } = limits;
-  const patience = createPatience({ modelRetries, modelWaitMs, record, clock, signal });
+  const modelRetry = createModelRetry({ modelRetries, modelWaitMs, record, clock, signal });
   const { summary, usage } = await compact({
     writer,
     model,
@@ -112,7 +112,7 @@ async function compactConversation(
     reason: 'asked',
     signal,
     async recover(error) {
-      if (!(await patience.recover(error, 1))) throw error;
+      if (!(await modelRetry.recover(error, 1))) throw error;
     },
   });
   return { parts: [], text: summary, usage, finishReason: 'stop', problem: null };

@@ -5,19 +5,19 @@ import type { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../event-log/events.ts';
 import { modelProblem, retryAfterMs } from './model-problem.ts';
 
-export interface PatienceLimits {
+export interface ModelRetryLimits {
   /** Retries of one step. */
   modelRetries: number;
   /** How long a run may wait for models in all. */
   modelWaitMs: number;
 }
 
-export interface Patience {
+export interface ModelRetry {
   /** Resolves with true when the call should be made again, and with false when its failure is final. */
   recover(error: unknown, step: number): Promise<boolean>;
 }
 
-interface PatienceOptions extends PatienceLimits {
+interface ModelRetryOptions extends ModelRetryLimits {
   record(events: SessionEvent[]): Promise<unknown>;
   clock: Clock;
   signal: AbortSignal;
@@ -30,7 +30,7 @@ const maxWaitDelayMs = 30_000;
 const finalCodes = new Set<string>(['provider_credentials', 'upstream_refused']);
 
 /** For one run. Retries are counted per step, waits over the whole run. */
-export function createPatience(options: PatienceOptions): Patience {
+export function createModelRetry(options: ModelRetryOptions): ModelRetry {
   const { modelRetries, modelWaitMs, record, clock, signal } = options;
   let step = 0;
   let retries = 0;
