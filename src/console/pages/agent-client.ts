@@ -40,7 +40,7 @@ const deadlinesMs: Readonly<Record<string, number>> = {
 const defaultDeadlineMs = 20_000;
 
 /** The result of an operation of the console's list. Throws a Refusal. */
-export async function ask<Answer>(operation: string, members: object = {}): Promise<Answer> {
+export async function callConsole<Answer>(operation: string, members: object = {}): Promise<Answer> {
   const signal = AbortSignal.timeout(deadlinesMs[operation] ?? defaultDeadlineMs);
   let response: Response;
   let body: { error?: object };
@@ -105,7 +105,7 @@ export function hideError(): void {
 }
 
 /** Runs the work and shows its error. Resolves to whether it succeeded. */
-export async function trying(work: () => Promise<unknown>): Promise<boolean> {
+export async function runOrShowError(work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();
     hideError();

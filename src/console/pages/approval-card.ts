@@ -1,5 +1,5 @@
 // A tool call that needs a decision: its exact input, and the buttons to approve or deny it.
-import { ask, trying } from './agent-client.ts';
+import { callConsole, runOrShowError } from './agent-client.ts';
 import { button, focusHome, h, json, showControls } from './elements.ts';
 import type { PendingApproval } from './thread-state.ts';
 
@@ -27,8 +27,8 @@ export function approvalCard(
     scope: 'once' | 'session' | 'project' = 'once',
   ): Promise<void> => {
     const text = reason.value.trim();
-    const isDecided = await trying(() =>
-      ask('sessions.decideApproval', {
+    const isDecided = await runOrShowError(() =>
+      callConsole('sessions.decideApproval', {
         sessionId,
         approvalId: approval.approvalId,
         decision,

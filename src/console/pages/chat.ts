@@ -1,6 +1,6 @@
 // The page of chats: the list on the left; on the right one chat, or the composer of a new one.
 import type { Session } from '@townhall/agent';
-import { ask, trying } from './agent-client.ts';
+import { callConsole, runOrShowError } from './agent-client.ts';
 import { createComposer } from './composer.ts';
 import { statusPill } from './conversation-head.ts';
 import { createConversation } from './conversation.ts';
@@ -27,12 +27,12 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
 
   async function refresh(): Promise<void> {
     const members = { kind: 'chat', archived: false, limit: 100 };
-    const { items } = await ask<{ items: Session[] }>('sessions.list', members);
+    const { items } = await callConsole<{ items: Session[] }>('sessions.list', members);
     drawChats(list, items, sessionId);
     if (!hasShownCurrent) showCurrent(list);
     hasShownCurrent = true;
   }
-  void trying(refresh);
+  void runOrShowError(refresh);
   return {
     update: ({ agent }) => {
       if (agent.state === 'here') void refresh().catch(() => {});

@@ -1,7 +1,7 @@
 // The composer of a conversation. Enter sends, Shift+Enter starts a new line. The text is discarded
 // only once the agent has accepted it; a refused text comes back with the reason.
 import type { Session } from '@townhall/agent';
-import { ask, errorView, Refusal, trying } from './agent-client.ts';
+import { callConsole, errorView, Refusal, runOrShowError } from './agent-client.ts';
 import { readDraft, writeDraft } from './drafts.ts';
 import { fill, h } from './elements.ts';
 import { createOutbox, type Outgoing } from './outbox.ts';
@@ -88,7 +88,9 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
   });
   attendedBox.addEventListener('change', () => {
     if (sessionId !== undefined)
-      void trying(() => ask<Session>('sessions.update', { sessionId, attended: attendedBox.checked }));
+      void runOrShowError(() =>
+        callConsole<Session>('sessions.update', { sessionId, attended: attendedBox.checked }),
+      );
   });
   const form = layOut(fields, { hasDelivery: chatId === null });
   form.addEventListener('submit', (event) => {

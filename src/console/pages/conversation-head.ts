@@ -1,6 +1,6 @@
 // The head of a conversation: title, status, and actions on the whole session.
 import type { Session } from '@townhall/agent';
-import { ask, trying } from './agent-client.ts';
+import { callConsole, runOrShowError } from './agent-client.ts';
 import { button, fillWhenChanged, h, pill, showControls } from './elements.ts';
 import type { Thread } from './thread.ts';
 
@@ -37,10 +37,10 @@ function sessionButtons(
   const call =
     (operation: string, members: object = {}) =>
     (): Promise<void> =>
-      trying(() => ask(operation, { sessionId, ...members })).then(() => {});
+      runOrShowError(() => callConsole(operation, { sessionId, ...members })).then(() => {});
   const fork = (): Promise<void> =>
-    trying(async () => {
-      const { id } = await ask<Session>('sessions.fork', { sessionId });
+    runOrShowError(async () => {
+      const { id } = await callConsole<Session>('sessions.fork', { sessionId });
       go(`#/sessions/${id}`);
     }).then(() => {});
   return [

@@ -1,6 +1,6 @@
 // A conversation of a chat or another session: head, messages, pending approvals, queue, composer.
 import type { Session } from '@townhall/agent';
-import { ask, showError, trying } from './agent-client.ts';
+import { callConsole, showError, runOrShowError } from './agent-client.ts';
 import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { createComposer } from './composer.ts';
 import { drawHead } from './conversation-head.ts';
@@ -39,8 +39,8 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   }
 
   async function fork(messageId: string): Promise<void> {
-    await trying(async () => {
-      const { id } = await ask<Session>('sessions.fork', { sessionId, messageId });
+    await runOrShowError(async () => {
+      const { id } = await callConsole<Session>('sessions.fork', { sessionId, messageId });
       go(`#/sessions/${id}`);
     });
   }
@@ -49,7 +49,9 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     const text = textOf(source?.thread().prompt(message));
     if (text.trim() === '')
       return showError('The prompt of this run had no text; attach its files again and send them.');
-    if (await trying(() => sendPrompt({ sessionId, chatId: source?.session.chatId ?? null }, { text })))
+    if (
+      await runOrShowError(() => sendPrompt({ sessionId, chatId: source?.session.chatId ?? null }, { text }))
+    )
       scrollDown();
   }
 

@@ -2,7 +2,7 @@
 // the overview every 1.5 seconds while the page is visible.
 import type { Overview } from './views.ts';
 import { openApprovals } from './approvals.ts';
-import { ask, hideError, Refusal } from './agent-client.ts';
+import { callConsole, hideError, Refusal } from './agent-client.ts';
 import { openChat } from './chat.ts';
 import { empty, fill, fillWhenChanged, h, pill } from './elements.ts';
 import { dropKey, fetchKey } from './key.ts';
@@ -98,7 +98,7 @@ async function refresh(): Promise<void> {
   clearTimeout(timer);
   const request = (lastRequest += 1);
   try {
-    const next = await ask<Overview>('console.overview');
+    const next = await callConsole<Overview>('console.overview');
     // A later request may already show the effect of a decision.
     if (request !== lastRequest) return;
     const isBack = overview !== null && overview.agent.state !== 'here' && next.agent.state === 'here';

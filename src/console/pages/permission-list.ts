@@ -1,6 +1,6 @@
 // The rules that decide tool calls without an approval, with a button that ends each granted one.
 import type { Permission } from '@townhall/agent';
-import { ask, trying } from './agent-client.ts';
+import { callConsole, runOrShowError } from './agent-client.ts';
 import { button, fillWhenChanged, h, pill, showControls } from './elements.ts';
 
 export interface PermissionList {
@@ -27,14 +27,14 @@ export function createPermissionList(): PermissionList {
   const list: PermissionList = {
     element,
     async refresh() {
-      const answer = await ask<{ items: Permission[] }>('permissions.list', {}).catch(() => null);
+      const answer = await callConsole<{ items: Permission[] }>('permissions.list', {}).catch(() => null);
       if (answer === null) return;
       element.hidden = answer.items.length === 0;
       fillWhenChanged(rows, answer.items, () => answer.items.map((rule) => permissionCard(rule, remove)));
     },
   };
   async function remove(permissionId: string): Promise<void> {
-    await trying(() => ask('permissions.remove', { permissionId }));
+    await runOrShowError(() => callConsole('permissions.remove', { permissionId }));
     // The button is removed; without focus here the next Enter would press that of another rule.
     element.focus();
     await list.refresh();

@@ -1,7 +1,7 @@
 // The page of plugins: their states, and a form for each action.
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from './views.ts';
-import { ask, Refusal, showError, trying } from './agent-client.ts';
+import { callConsole, Refusal, showError, runOrShowError } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { ago, empty, fill, h, json, pill, showCurrent } from './elements.ts';
 import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
@@ -13,7 +13,7 @@ export const openPlugins: OpenPage = (root, [selectedName]) => {
   fill(root, h('div', { class: 'two' }, h('aside', {}, list), place));
 
   async function refresh(): Promise<void> {
-    const { plugins } = await ask<{ plugins: PluginView[] }>('console.plugins');
+    const { plugins } = await callConsole<{ plugins: PluginView[] }>('console.plugins');
     fill(
       list,
       plugins.map((plugin) =>
@@ -36,12 +36,12 @@ export const openPlugins: OpenPage = (root, [selectedName]) => {
     const plugin = plugins.find(({ name }) => name === selectedName);
     fill(place, plugin === undefined ? empty('This plugin does not exist') : pluginView(plugin));
   }
-  void trying(refresh);
+  void runOrShowError(refresh);
   return {
     update({ agent }) {
       if (agent.state !== 'here') showAway(place, agent);
     },
-    rejoin: () => void trying(refresh),
+    rejoin: () => void runOrShowError(refresh),
   };
 };
 
@@ -101,7 +101,7 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
     run.setAttribute('aria-disabled', 'true');
     run.setAttribute('aria-busy', 'true');
     try {
-      const answer = await ask<{ result: unknown }>('console.callPlugin', {
+      const answer = await callConsole<{ result: unknown }>('console.callPlugin', {
         plugin,
         action: action.name,
         payload: form.read(),

@@ -1,5 +1,5 @@
 // The queued prompts of a session.
-import { ask, trying } from './agent-client.ts';
+import { callConsole, runOrShowError } from './agent-client.ts';
 import { button, fillWhenChanged, h, showControls } from './elements.ts';
 import type { QueuedPrompt } from './thread-state.ts';
 
@@ -33,7 +33,10 @@ function queueItem(sessionId: string, { queueItemId, queuePosition, text }: Queu
     h('span', { class: 'grow', title: showControls(text) }, showControls(text)),
     button(
       'Take out',
-      () => trying(() => ask('sessions.removeQueueItem', { sessionId, queueItemId })).then(() => {}),
+      () =>
+        runOrShowError(() => callConsole('sessions.removeQueueItem', { sessionId, queueItemId })).then(
+          () => {},
+        ),
       { class: 'plain small', 'aria-label': `Take out: ${text.slice(0, 60)}` },
     ),
   );

@@ -1,6 +1,6 @@
 // Sends a prompt: to a chat through its queue, to any other session directly.
 import type { ChatSendReceipt, PromptReceipt } from '@townhall/agent';
-import { ask } from './agent-client.ts';
+import { callConsole } from './agent-client.ts';
 
 export interface Attachment {
   type: 'document';
@@ -31,14 +31,14 @@ export async function sendPrompt(
   options: { attended?: boolean; delivery?: string; id?: string } = {},
 ): Promise<string> {
   if (chatId !== null) {
-    const receipt = await ask<ChatSendReceipt>('chat.sendMessage', {
+    const receipt = await callConsole<ChatSendReceipt>('chat.sendMessage', {
       chatId,
       ...prompt,
       ...(options.attended === undefined ? {} : { attended: options.attended }),
     });
     return receipt.sessionId;
   }
-  const receipt = await ask<PromptReceipt>('sessions.prompt', {
+  const receipt = await callConsole<PromptReceipt>('sessions.prompt', {
     sessionId,
     ...prompt,
     ...(options.delivery === undefined ? {} : { delivery: options.delivery }),

@@ -1,6 +1,6 @@
 // The page of services: states, controls and commands.
 import type { ServiceState } from '@townhall/agent';
-import { ask, Refusal, showError, trying } from './agent-client.ts';
+import { callConsole, Refusal, showError, runOrShowError } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { ago, agoText, button, empty, fill, fillWhenChanged, h, json, pill } from './elements.ts';
 import type { OpenPage } from './page.ts';
@@ -64,7 +64,7 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
   const head = h('div', { class: 'service', 'aria-live': 'polite' });
   const operations = h('div', {});
   const control = (action: 'start' | 'stop' | 'restart') => async (): Promise<void> => {
-    await trying(() => ask('services.controlService', { serviceName: name, action }));
+    await runOrShowError(() => callConsole('services.controlService', { serviceName: name, action }));
     await refresh();
   };
   const start = button('Start', control('start'));
@@ -129,8 +129,16 @@ function operationView(serviceName: string, kind: 'action' | 'command', name: st
     }
     try {
       const answer = await (kind === 'command'
-        ? ask<{ result: unknown }>('services.callCommand', { serviceName, command: name, payload: members })
-        : ask<{ result: unknown }>('services.callAction', { ...members, serviceName, actionName: name }));
+        ? callConsole<{ result: unknown }>('services.callCommand', {
+            serviceName,
+            command: name,
+            payload: members,
+          })
+        : callConsole<{ result: unknown }>('services.callAction', {
+            ...members,
+            serviceName,
+            actionName: name,
+          }));
       fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
     } catch (error) {
       if (!(error instanceof Refusal)) return showError(error);

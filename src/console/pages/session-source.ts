@@ -1,7 +1,7 @@
 // Reads a session and follows its events. A browser has few connections per host, so a hidden page
 // closes its stream after a while and opens it again when it is visible.
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
-import { ask, Refusal, showError } from './agent-client.ts';
+import { callConsole, Refusal, showError } from './agent-client.ts';
 import { openEventStream, type EventStream, type ServerEvent } from './event-stream.ts';
 import type { RunView } from './views.ts';
 import { createThread, unexplainedRuns, type Thread } from './thread.ts';
@@ -92,7 +92,7 @@ export async function openSession(sessionId: string, changed: () => void): Promi
 }
 
 async function read(sessionId: string): Promise<{ session: Session; thread: Thread }> {
-  const session = await ask<Session>('sessions.get', { sessionId });
+  const session = await callConsole<Session>('sessions.get', { sessionId });
   const messages: UiMessage[] = [];
   let cursor: string | undefined;
   let seq = 0;
@@ -101,11 +101,14 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
       items,
       nextCursor,
       seq: upTo,
-    } = await ask<{ items: UiMessage[]; nextCursor: string | null; seq: number }>('sessions.listMessages', {
-      sessionId,
-      limit: 500,
-      ...(cursor === undefined ? {} : { cursor }),
-    });
+    } = await callConsole<{ items: UiMessage[]; nextCursor: string | null; seq: number }>(
+      'sessions.listMessages',
+      {
+        sessionId,
+        limit: 500,
+        ...(cursor === undefined ? {} : { cursor }),
+      },
+    );
     messages.push(...items);
     // The first page has the oldest sequence number; applying events twice is harmless.
     if (page === 0) seq = upTo;
@@ -113,15 +116,21 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
     cursor = nextCursor;
   }
   const [queue, approvals] = await Promise.all([
-    ask<{ items: QueueItem[] }>('sessions.listQueue', { sessionId, limit: 200 }),
-    ask<{ items: Approval[] }>('sessions.listApprovals', { sessionId, status: 'pending', limit: 200 }),
+    callConsole<{ items: QueueItem[] }>('sessions.listQueue', { sessionId, limit: 200 }),
+    callConsole<{ items: Approval[] }>('sessions.listApprovals', {
+      sessionId,
+      status: 'pending',
+      limit: 200,
+    }),
   ]);
   const runIds = unexplainedRuns({ messages, queue: queue.items, activeRunId: session.activeRunId }).slice(
     0,
     maxRuns,
   );
   const runs =
-    runIds.length === 0 ? [] : (await ask<{ items: RunView[] }>('console.runs', { sessionId, runIds })).items;
+    runIds.length === 0
+      ? []
+      : (await callConsole<{ items: RunView[] }>('console.runs', { sessionId, runIds })).items;
   return {
     session,
     thread: createThread({ session, messages, seq, queue: queue.items, approvals: approvals.items, runs }),

@@ -1,6 +1,6 @@
 // The page of sessions of all kinds: the list, or one session.
 import type { Session } from '@townhall/agent';
-import { ask, trying } from './agent-client.ts';
+import { callConsole, runOrShowError } from './agent-client.ts';
 import { loading, showAway } from './connection-notice.ts';
 import { statusPill } from './conversation-head.ts';
 import { createConversation } from './conversation.ts';
@@ -35,7 +35,7 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
   let limit = pageSize;
 
   async function refresh(): Promise<void> {
-    const { items, nextCursor } = await ask<{ items: Session[]; nextCursor: string | null }>(
+    const { items, nextCursor } = await callConsole<{ items: Session[]; nextCursor: string | null }>(
       'sessions.list',
       {
         limit: Math.min(limit, maxListed),
@@ -53,9 +53,9 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
     return refresh();
   }
 
-  kind.addEventListener('change', () => void trying(refresh));
-  archived.addEventListener('change', () => void trying(refresh));
-  void trying(refresh);
+  kind.addEventListener('change', () => void runOrShowError(refresh));
+  archived.addEventListener('change', () => void runOrShowError(refresh));
+  void runOrShowError(refresh);
   return {
     update: ({ agent }) => {
       if (agent.state === 'here') void refresh().catch(() => {});
@@ -104,9 +104,9 @@ function createForm(go: (hash: string) => void): HTMLFormElement {
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     const text = title.value.trim();
-    void trying(async () => {
+    void runOrShowError(async () => {
       const members = { attended: true, ...(text === '' ? {} : { title: text }) };
-      const { id } = await ask<Session>('sessions.create', members);
+      const { id } = await callConsole<Session>('sessions.create', members);
       go(`#/sessions/${id}`);
     });
   });
