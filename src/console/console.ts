@@ -14,7 +14,7 @@ import { openAssets } from './assets.ts';
 import type { ConsoleConfig } from './config.ts';
 import { sendProblem, setHeaders } from './http.ts';
 import { createOneTimeLogin } from './one-time-login.ts';
-import { createRoutes, type Exchange } from './routes.ts';
+import { createRoutes, type ConsoleRequest } from './routes.ts';
 
 export interface ConsoleOptions {
   log: Log;
@@ -47,9 +47,9 @@ export async function createConsole(config: ConsoleConfig, options: ConsoleOptio
     baseUrl: () => url,
   });
   const server = createServer((request, response) => {
-    const exchange = { request, response, requestId: id('req') };
-    setHeaders(response, exchange.requestId);
-    serve(exchange).catch((error: unknown) => sendError(exchange, error, log));
+    const context = { request, response, requestId: id('req') };
+    setHeaders(response, context.requestId);
+    serve(context).catch((error: unknown) => sendError(context, error, log));
   });
   server.headersTimeout = 10_000;
   server.requestTimeout = 60_000;
@@ -71,7 +71,7 @@ export async function createConsole(config: ConsoleConfig, options: ConsoleOptio
   };
 }
 
-function sendError({ response, requestId }: Exchange, error: unknown, log: Log): void {
+function sendError({ response, requestId }: ConsoleRequest, error: unknown, log: Log): void {
   if (response.headersSent) return void response.destroy();
   const problem =
     error instanceof Problem

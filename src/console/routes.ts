@@ -11,7 +11,7 @@ import { agentOperations } from './operations.ts';
 import { checkOrigin } from './request-guard.ts';
 import { streamSession } from './session-stream.ts';
 
-export interface Exchange {
+export interface ConsoleRequest {
   request: IncomingMessage;
   response: ServerResponse;
   requestId: string;
@@ -35,12 +35,12 @@ const maxCodeBytes = 1024;
 const maxStreams = 64;
 
 /** Serves one request; throws a Problem for a refused one. */
-export function createRoutes(options: RouteOptions): (exchange: Exchange) => Promise<void> {
+export function createRoutes(options: RouteOptions): (context: ConsoleRequest) => Promise<void> {
   const { assets, link, login, closing, baseUrl } = options;
   const operations = agentOperations(link);
   let streams = 0;
 
-  async function redeemCode({ request, response }: Exchange): Promise<void> {
+  async function redeemCode({ request, response }: ConsoleRequest): Promise<void> {
     const { code } = await readMembers(request, maxCodeBytes);
     const key = typeof code === 'string' ? login.redeem(code) : null;
     if (key === null) throw unauthenticated('This code was already used, or it has expired.');
@@ -48,14 +48,21 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
   }
 
   // Pages contain no secret, and a page without a key must load to fetch one.
-  function sendAsset({ request, response }: Exchange, asset: Asset, { pathname, searchParams }: URL): void {
+  function sendAsset(
+    { request, response }: ConsoleRequest,
+    asset: Asset,
+    { pathname, searchParams }: URL,
+  ): void {
     const isLogin = pathname === '/open';
     requireMethod(request, ['GET', 'HEAD', ...(isLogin ? ['POST'] : [])]);
     const isSpent = isLogin && !login.isValidCode(searchParams.get('code') ?? '');
     send(response, isSpent ? 401 : 200, asset.content, asset.mediaType);
   }
 
-  async function callOperation({ request, response, requestId }: Exchange, name: string): Promise<void> {
+  async function callOperation(
+    { request, response, requestId }: ConsoleRequest,
+    name: string,
+  ): Promise<void> {
     const operation = operations.get(name);
     if (operation === undefined)
       throw new Problem('not_found', 'route_not_found', 'The console does not forward this operation.');
@@ -72,7 +79,10 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
     }
   }
 
-  async function streamEvents({ response, requestId }: Exchange, query: URLSearchParams): Promise<void> {
+  async function streamEvents(
+    { response, requestId }: ConsoleRequest,
+    query: URLSearchParams,
+  ): Promise<void> {
     const { sessionId, after } = readStreamQuery(query);
     if (streams >= maxStreams)
       throw new Problem(
@@ -89,14 +99,14 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
     }
   }
 
-  return async (exchange) => {
-    const { request } = exchange;
+  return async (context) => {
+    const { request } = context;
     checkOrigin(request);
     const url = parseTarget(request.url ?? '/', baseUrl());
     const { pathname, searchParams } = url;
-    if (pathname === '/open' && request.method === 'POST') return redeemCode(exchange);
+    if (pathname === '/open' && request.method === 'POST') return redeemCode(context);
     const asset = await assets.get(pathname === '/open' ? '/' : pathname);
-    if (asset !== undefined) return sendAsset(exchange, asset, url);
+    if (asset !== undefined) return sendAsset(context, asset, url);
     const isCall = pathname.startsWith('/call/');
     if (!isCall && pathname !== '/events')
       throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
@@ -104,8 +114,8 @@ export function createRoutes(options: RouteOptions): (exchange: Exchange) => Pro
       throw unauthenticated('This call needs the key of a page that was opened with a one-time code.');
     requireMethod(request, [isCall ? 'POST' : 'GET']);
     return isCall
-      ? callOperation(exchange, pathname.slice('/call/'.length))
-      : streamEvents(exchange, searchParams);
+      ? callOperation(context, pathname.slice('/call/'.length))
+      : streamEvents(context, searchParams);
   };
 }
 
