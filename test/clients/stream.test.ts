@@ -2,7 +2,7 @@
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { createGatewayClient, type GatewayClient, GatewayError } from '../../clients/gateway/src/index.ts';
-import { createLifeline } from '../../clients/shared/src/lifeline.ts';
+import { createAbortScope } from '../../clients/shared/src/abort-scope.ts';
 import { readEvents } from '../../clients/shared/src/stream.ts';
 import { quickest } from '../support/quickest.ts';
 import {
@@ -31,7 +31,7 @@ async function readChunks(
   });
   const events: string[] = [];
   const reading = {
-    lifeline: createLifeline(undefined),
+    scope: createAbortScope(undefined),
     idleTimeoutMs: 1000,
     hasEndMark: true,
     fail: (failure: ConstructorParameters<typeof GatewayError>[0]) => new GatewayError(failure),

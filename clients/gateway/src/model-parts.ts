@@ -55,7 +55,7 @@ function reviveUsage({ inputTokens, outputTokens, raw }: StreamUsage): LanguageM
   };
 }
 
-export type Collected = Pick<
+export type CollectedAnswer = Pick<
   LanguageModelV3GenerateResult,
   'content' | 'finishReason' | 'usage' | 'providerMetadata' | 'warnings'
 > & {
@@ -66,10 +66,10 @@ export type Collected = Pick<
  * Reads the stream to its end; throws an `error` part. Content keeps the order in which its blocks
  * began.
  */
-export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Collected> {
+export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<CollectedAnswer> {
   const content = new ContentCollector();
-  const warnings: Collected['warnings'] = [];
-  let response: Collected['response'] = {};
+  const warnings: CollectedAnswer['warnings'] = [];
+  let response: CollectedAnswer['response'] = {};
   let finish: Extract<LanguageModelV3StreamPart, { type: 'finish' }> | undefined;
 
   for await (const wirePart of parts) {
@@ -79,7 +79,11 @@ export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<Co
         warnings.push(...part.warnings);
         break;
       case 'response-metadata':
-        response = { id: part.id, timestamp: part.timestamp, modelId: part.modelId } as Collected['response'];
+        response = {
+          id: part.id,
+          timestamp: part.timestamp,
+          modelId: part.modelId,
+        } as CollectedAnswer['response'];
         break;
       case 'error':
         throw part.error;

@@ -1,7 +1,7 @@
 // Reads the answer of a call and converts its failures into the client's error class.
 
 import { ClientError, type Failure, describeMediaType } from './client-error.ts';
-import type { Lifeline } from './lifeline.ts';
+import type { AbortScope } from './abort-scope.ts';
 
 /** Constructs the client's own error. */
 export type Fail = (failure: Failure) => ClientError;
@@ -40,7 +40,7 @@ export function originOf(response: Response): Pick<Failure, 'status' | 'requestI
 }
 
 interface FailedCall {
-  lifeline: Lifeline;
+  scope: AbortScope;
   caller: AbortSignal | undefined;
   /** Undefined when no headers arrived. */
   response: Response | undefined;
@@ -50,11 +50,11 @@ interface FailedCall {
 /**
  * The error with which a call rejects: the reason of the caller's signal, or one of the client's own class.
  */
-export function callError(error: unknown, { lifeline, caller, response, fail }: FailedCall): unknown {
-  if (lifeline.end === 'aborted') return caller?.reason;
+export function callError(error: unknown, { scope, caller, response, fail }: FailedCall): unknown {
+  if (scope.end === 'aborted') return caller?.reason;
   const status = response?.status;
   const requestId = response?.headers.get('x-request-id') ?? undefined;
-  if (lifeline.end === 'late' || isFetchTimeout(error)) {
+  if (scope.end === 'late' || isFetchTimeout(error)) {
     const message = 'The server did not answer in time.';
     return fail({ status, requestId, code: 'timeout', message, cause: error });
   }

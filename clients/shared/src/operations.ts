@@ -3,7 +3,7 @@
 // needs no change here.
 
 import type { CallOptions, Members, StreamCallOptions, Target } from './call-options.ts';
-import { createLifeline, type Lifeline } from './lifeline.ts';
+import { createAbortScope, type AbortScope } from './abort-scope.ts';
 import {
   type CallResponse,
   type ItemOf,
@@ -104,12 +104,12 @@ export function createEventStream<Event>(
   rule: StreamRule<Event> = {},
 ): StreamedCall<Event> {
   let isConsumed = false;
-  let call: { lifeline: Lifeline; response: Promise<OpenedStream<Event>> } | undefined;
+  let call: { scope: AbortScope; response: Promise<OpenedStream<Event>> } | undefined;
 
   function open() {
     if (call !== undefined) return call;
-    const lifeline = createLifeline(options.signal);
-    return (call = { lifeline, response: transport.openStream(target, members, options, rule, lifeline) });
+    const scope = createAbortScope(options.signal);
+    return (call = { scope, response: transport.openStream(target, members, options, rule, scope) });
   }
 
   const stream: StreamedCall<Event> = {
@@ -127,7 +127,7 @@ export function createEventStream<Event>(
         next: () => events.next(),
         // A generator's own `return` waits for a pending event; closing first does not.
         return: () => {
-          call?.lifeline.close();
+          call?.scope.close();
           return events.return();
         },
       };
@@ -136,7 +136,7 @@ export function createEventStream<Event>(
         try {
           yield* (await open().response).events;
         } finally {
-          call?.lifeline.close();
+          call?.scope.close();
         }
       }
     },

@@ -1,9 +1,9 @@
 // Reads server-sent events from a fetch body. It never reconnects or repeats a request; a stream
-// that ends without its `[DONE]` is a truncation error. The creator of the lifeline closes it.
+// that ends without its `[DONE]` is a truncation error. The creator of the scope closes it.
 
 import { createParser } from 'eventsource-parser';
 import type { Failure } from './client-error.ts';
-import type { Lifeline } from './lifeline.ts';
+import type { AbortScope } from './abort-scope.ts';
 
 // The contract's own limit for one line of a stream with media.
 const defaultMaxEventChars = 32 * 1024 * 1024;
@@ -13,7 +13,7 @@ const defaultMaxEventChars = 32 * 1024 * 1024;
 const closingLimitMs = 250;
 
 export interface ReadOptions {
-  lifeline: Lifeline;
+  scope: AbortScope;
   /**
    * The longest silence between two reads; the server's heartbeat is every 15 s. 0 means no limit.
    */
@@ -29,7 +29,7 @@ export async function* readEvents(
   response: Response,
   options: ReadOptions,
 ): AsyncGenerator<string, void, undefined> {
-  const { lifeline, idleTimeoutMs, maxEventChars = defaultMaxEventChars, hasEndMark, fail } = options;
+  const { scope, idleTimeoutMs, maxEventChars = defaultMaxEventChars, hasEndMark, fail } = options;
   const pieces: string[] = [];
   let tooLarge = false;
   const parser = createParser({
@@ -43,10 +43,10 @@ export async function* readEvents(
   const reader = response.body?.getReader();
   for (;;) {
     // The timer runs only while waiting for the server, so a slow reader does not time out.
-    lifeline.arm(idleTimeoutMs);
+    scope.arm(idleTimeoutMs);
     const chunk = await reader?.read();
-    lifeline.disarm();
-    if (chunk?.done === true && !hasEndMark) return lifeline.release();
+    scope.disarm();
+    if (chunk?.done === true && !hasEndMark) return scope.release();
     if (chunk === undefined || chunk.done) {
       throw fail({
         status: response.status,
@@ -57,7 +57,7 @@ export async function* readEvents(
     parser.feed(decoder.decode(chunk.value, { stream: true }));
     for (const data of pieces.splice(0)) {
       if (data === '[DONE]') {
-        if (reader !== undefined) await readToEnd(reader, lifeline);
+        if (reader !== undefined) await readToEnd(reader, scope);
         return;
       }
       yield data;
@@ -72,11 +72,11 @@ export async function* readEvents(
   }
 }
 
-async function readToEnd(reader: ReadableStreamDefaultReader<Uint8Array>, lifeline: Lifeline): Promise<void> {
-  lifeline.arm(closingLimitMs);
+async function readToEnd(reader: ReadableStreamDefaultReader<Uint8Array>, scope: AbortScope): Promise<void> {
+  scope.arm(closingLimitMs);
   try {
     while (!(await reader.read()).done);
-    lifeline.release();
+    scope.release();
   } catch {
     // The answer is complete; a connection error after it has no effect.
   }

@@ -4,7 +4,7 @@
 import { type Fail, callError, originOf, parseJson, readAnswer } from './answer.ts';
 import type { CallOptions, Members, StreamCallOptions, Target } from './call-options.ts';
 import { ClientError, describeMediaType, failureOfAnswer, problemIn } from './client-error.ts';
-import { type Lifeline, createLifeline } from './lifeline.ts';
+import { type AbortScope, createAbortScope } from './abort-scope.ts';
 import { type PendingCall, createPendingCall, describeResponse } from './pending-call.ts';
 import { type RequestSettings, buildRequest } from './request.ts';
 import { withRetries } from './retry.ts';
@@ -34,7 +34,7 @@ export interface Transport {
     members: Members,
     options?: StreamCallOptions,
     rule?: StreamRule<Event>,
-    lifeline?: Lifeline,
+    scope?: AbortScope,
   ): Promise<OpenedStream<Event>>;
 }
 
@@ -44,26 +44,26 @@ interface TransportOptions extends RequestSettings {
   keyedOperations: ReadonlySet<string>;
 }
 
-type Exchange = (url: string, init: RequestInit, lifeline: Lifeline) => Promise<Response>;
+type SendRequest = (url: string, init: RequestInit, scope: AbortScope) => Promise<Response>;
 
 export function createTransport(settings: TransportOptions): Transport {
   const { fail } = settings;
   const timeoutMs = settings.timeoutMs ?? 300_000;
   const idleTimeoutMs = settings.idleTimeoutMs ?? 120_000;
-  const exchange = createExchange(settings);
+  const sendRequest = createSender(settings);
 
   async function callOnce(url: string, init: RequestInit, limits: { signal?: AbortSignal; limitMs: number }) {
-    const lifeline = createLifeline(limits.signal);
+    const scope = createAbortScope(limits.signal);
     let response: Response | undefined;
     try {
-      lifeline.arm(limits.limitMs);
-      response = await exchange(url, init, lifeline);
+      scope.arm(limits.limitMs);
+      response = await sendRequest(url, init, scope);
       const data = await readAnswer(response, fail);
-      lifeline.release();
+      scope.release();
       return { data, ...describeResponse(response) };
     } catch (error) {
-      lifeline.close();
-      throw callError(error, { lifeline, caller: limits.signal, response, fail });
+      scope.close();
+      throw callError(error, { scope, caller: limits.signal, response, fail });
     }
   }
 
@@ -87,24 +87,24 @@ export function createTransport(settings: TransportOptions): Transport {
       members: Members,
       options: StreamCallOptions = {},
       rule: StreamRule<Event> = {},
-      lifeline = createLifeline(options.signal),
+      scope = createAbortScope(options.signal),
     ) {
       const { url, init } = await buildRequest(settings, { ...target, streams: true }, members, options);
-      const reading = { ...options, idleTimeoutMs: options.idleTimeoutMs ?? idleTimeoutMs, lifeline, fail };
+      const reading = { ...options, idleTimeoutMs: options.idleTimeoutMs ?? idleTimeoutMs, scope, fail };
       let response: Response | undefined;
       try {
-        lifeline.arm(options.timeoutMs ?? timeoutMs);
-        response = await exchange(url, init, lifeline);
-        lifeline.disarm();
+        scope.arm(options.timeoutMs ?? timeoutMs);
+        response = await sendRequest(url, init, scope);
+        scope.disarm();
         requireEvents(response, fail);
         return {
           ...describeResponse(response),
           events: streamEvents(response, rule, reading),
-          close: lifeline.close,
+          close: scope.close,
         };
       } catch (error) {
-        lifeline.close();
-        throw callError(error, { lifeline, caller: options.signal, response, fail });
+        scope.close();
+        throw callError(error, { scope, caller: options.signal, response, fail });
       }
     },
   };
@@ -121,11 +121,11 @@ function isRepeatable(
 }
 
 /** Sends a request; rejects for an answer with an error status. */
-function createExchange({ fetch, fail }: TransportOptions): Exchange {
+function createSender({ fetch, fail }: TransportOptions): SendRequest {
   // Looked up for each call, so that a later replacement of fetch (by instrumentation) is used.
   const send: typeof globalThis.fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
-  return async (url, init, lifeline) => {
-    const response = await send(url, { ...init, signal: lifeline.signal });
+  return async (url, init, scope) => {
+    const response = await send(url, { ...init, signal: scope.signal });
     if (response.ok) return response;
     throw fail(failureOfAnswer(response, await response.text()));
   };
@@ -141,7 +141,7 @@ function requireEvents(response: Response, fail: Fail): void {
 }
 
 interface Reading {
-  lifeline: Lifeline;
+  scope: AbortScope;
   idleTimeoutMs: number;
   maxEventChars?: number | undefined;
   /** The caller's signal. */
@@ -155,7 +155,7 @@ async function* streamEvents<Event>(
   { isLast, failsByError, hasEndMark = true }: StreamRule<Event>,
   reading: Reading,
 ): AsyncGenerator<Event, void, undefined> {
-  const { lifeline, signal, fail } = reading;
+  const { scope, signal, fail } = reading;
   let isComplete = isLast === undefined;
   try {
     for await (const data of readEvents(response, { ...reading, hasEndMark })) {
@@ -166,11 +166,11 @@ async function* streamEvents<Event>(
       yield event;
     }
   } catch (error) {
-    if (lifeline.end === 'closed' && !(error instanceof ClientError)) return;
-    throw callError(error, { lifeline, caller: signal, response, fail });
+    if (scope.end === 'closed' && !(error instanceof ClientError)) return;
+    throw callError(error, { scope, caller: signal, response, fail });
   } finally {
-    // No effect after a whole stream, whose lifeline is released.
-    lifeline.close();
+    // No effect after a whole stream, whose scope is released.
+    scope.close();
   }
   if (!isComplete)
     throw fail({

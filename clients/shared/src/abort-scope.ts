@@ -1,7 +1,7 @@
 // Combines the caller's signal, a timer and our own close into the one signal for fetch, and
 // records which of them ended the call, because fetch's error does not say it.
 
-export interface Lifeline {
+export interface AbortScope {
   readonly signal: AbortSignal;
   /** The cause of the call's end; `open` before that. */
   readonly end: 'open' | 'aborted' | 'late' | 'closed' | 'complete';
@@ -17,12 +17,12 @@ export interface Lifeline {
   release(): void;
 }
 
-export function createLifeline(caller: AbortSignal | undefined): Lifeline {
+export function createAbortScope(caller: AbortSignal | undefined): AbortScope {
   const controller = new AbortController();
-  let end: Lifeline['end'] = 'open';
+  let end: AbortScope['end'] = 'open';
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  function settle(reason: Exclude<Lifeline['end'], 'open'>): boolean {
+  function settle(reason: Exclude<AbortScope['end'], 'open'>): boolean {
     if (end !== 'open') return false;
     end = reason;
     clearTimeout(timer);
