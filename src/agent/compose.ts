@@ -17,10 +17,11 @@ import { SettingError } from '../kernel/settings.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
+import type { Traces } from '../kernel/telemetry/traces.ts';
 import type { AgentConfig } from './config.ts';
 import { openControl } from './control.ts';
 import { openAgentDatabase } from './database.ts';
-import { createExtensions } from './extensions.ts';
+import { createExtensions, type Extensions } from './extensions.ts';
 import { frontPage, type LocalAgentLinks } from './front-page.ts';
 import { gatewayAccess } from './gateway.ts';
 import { idempotencyCaller, type Identity } from './identity.ts';
@@ -123,31 +124,11 @@ async function compose(
   closers.defer(() => telemetry.close());
   showDatabase(telemetry.metrics, database);
 
-  const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
-  const permissions = createPermissions({
-    agentId,
-    store: permissionStore(database),
-    configured: extensions.permissionRules,
-    now: () => clock.now(),
-  });
-  const sessions = createSessions({
-    database,
-    agentId,
-    name: config.name,
-    dataDir: config.dataDir,
-    workspace: workspace.root,
-    registry: extensions.registry,
-    permissions,
-    defaultModel: config.model,
-    model: (modelId, settings) => gateway.model(modelId, settings),
-    describeModel: (modelId) => gateway.describe(modelId),
-    limits: config,
-    clock,
-    log,
-    traces: telemetry.traces,
-  });
-  closers.defer(() => sessions.runs.close(0));
-  const chat = createChat({ agentId, inputs: sessions.inputs, store: sessions.store });
+  const { permissions, sessions, chat } = openSessions(
+    config,
+    { database, clock, closers },
+    { agentId, workspace, extensions, redactor, log, traces: telemetry.traces },
+  );
 
   const idempotency = await openIdempotency(agentId, { database, clock, log, receiptOf: sessions.receiptOf });
   closers.defer(() => idempotency.close());
@@ -198,6 +179,52 @@ async function compose(
       return closing;
     },
   };
+}
+
+/** Sessions with their models and permissions. */
+function openSessions(
+  config: AgentConfig,
+  { database, clock, closers }: Base,
+  {
+    agentId,
+    workspace,
+    extensions,
+    redactor,
+    log,
+    traces,
+  }: Pick<AgentOptions, 'redactor' | 'log'> & {
+    agentId: string;
+    workspace: Workspace;
+    extensions: Extensions;
+    traces: Traces;
+  },
+) {
+  const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
+  const permissions = createPermissions({
+    agentId,
+    store: permissionStore(database),
+    configured: extensions.permissionRules,
+    now: () => clock.now(),
+  });
+  const sessions = createSessions({
+    database,
+    agentId,
+    name: config.name,
+    dataDir: config.dataDir,
+    workspace: workspace.root,
+    registry: extensions.registry,
+    permissions,
+    defaultModel: config.model,
+    model: (modelId, settings) => gateway.model(modelId, settings),
+    describeModel: (modelId) => gateway.describe(modelId),
+    limits: config,
+    clock,
+    log,
+    traces,
+  });
+  closers.defer(() => sessions.runs.close(0));
+  const chat = createChat({ agentId, inputs: sessions.inputs, store: sessions.store });
+  return { permissions, sessions, chat };
 }
 
 async function submitUnattended({ inputs }: Sessions, instructions: string): Promise<{ runId: string }> {
