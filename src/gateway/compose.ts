@@ -450,8 +450,8 @@ type Tenants = ReturnType<typeof openTenants>;
 /** Bureaus, their users, administrators, and the credits of users. */
 function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
   const { options, database, defer } = assembly;
-  const { upstream, changes, audit: auditLog, env, mail: mailer, ...urls } = infrastructure;
-  const { log, clock } = options;
+  const { upstream, changes, audit: auditLog, cityBaseUrl } = infrastructure;
+  const { log } = options;
   const bureauService = bureaus({
     store: bureausStore(database),
     audit: auditLog,
@@ -459,36 +459,21 @@ function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
     findTokenOwner,
     log,
   });
-  const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: urls.cityBaseUrl });
+  const cityService = cities({ store: citiesStore(database), audit: auditLog, baseUrl: cityBaseUrl });
   const stores = accountsStores(database, bureauService);
   const users = stores.accounts;
   const alarms = alarmStore(database, changes);
   const administrators = adminStore(database);
   const concurrencyLimit = createConcurrencyLimit(defaultConcurrency);
   const { creditsService, usageService } = openCredits(assembly, infrastructure, users);
-  const accountService = defer(
-    accounts({
-      concurrencyLimit,
-      stores,
-      bureaus: bureauService,
-      log,
-      clock,
-      fetch: (input, init) => fetch(input, init),
-      env: env.reader,
-      mail: mailer,
-      audit: auditLog,
-      changes,
-      credits: creditsService,
-      stops: {
-        endsAt: (userIds) =>
-          alarms.stopEnds(userIds, { windowMs: alarmWindowMs, alarms: defaultAlarmsToStop }),
-        lift: (tx, userId) => alarms.remove(tx, userId),
-      },
-      machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
-      localLogin: urls.hasLocalLogin,
-      baseUrl: urls.publicUrl,
-    }),
-  );
+  const accountService = openAccounts(assembly, infrastructure, {
+    stores,
+    bureaus: bureauService,
+    credits: creditsService,
+    alarms,
+    administrators,
+    concurrencyLimit,
+  });
   // Revoked tokens, blocked users and paused Bureaus keep no credits from others.
   changes.onChange(() => {
     creditsService
@@ -531,6 +516,45 @@ function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
       return parseToken(bearer) === 'adm' ? adminService.identify(bearer) : null;
     },
   };
+}
+
+/** The accounts of users: their logins, tokens and API keys. */
+function openAccounts(
+  { options, defer }: Assembly,
+  { changes, audit: auditLog, env, mail: mailer, hasLocalLogin, publicUrl }: Infrastructure,
+  parts: {
+    stores: ReturnType<typeof accountsStores>;
+    bureaus: ReturnType<typeof bureaus>;
+    credits: ReturnType<typeof credits>;
+    alarms: ReturnType<typeof alarmStore>;
+    administrators: ReturnType<typeof adminStore>;
+    concurrencyLimit: ReturnType<typeof createConcurrencyLimit>;
+  },
+) {
+  const { stores, alarms, administrators, concurrencyLimit } = parts;
+  return defer(
+    accounts({
+      concurrencyLimit,
+      stores,
+      bureaus: parts.bureaus,
+      log: options.log,
+      clock: options.clock,
+      fetch: (input, init) => fetch(input, init),
+      env: env.reader,
+      mail: mailer,
+      audit: auditLog,
+      changes,
+      credits: parts.credits,
+      stops: {
+        endsAt: (userIds) =>
+          alarms.stopEnds(userIds, { windowMs: alarmWindowMs, alarms: defaultAlarmsToStop }),
+        lift: (tx, userId) => alarms.remove(tx, userId),
+      },
+      machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
+      localLogin: hasLocalLogin,
+      baseUrl: publicUrl,
+    }),
+  );
 }
 
 /** The ledger of credits, and the usage that it charges. */
