@@ -38,9 +38,7 @@ export function createRequestValidator(
   const bodyEngine = createEngine(document, {});
   // A parameter arrives as text, so `"5"` is valid for an integer; in a body it is not.
   const parameterEngine = createEngine(document, { coerceTypes: true });
-  const explainEngine = lazy(() => createEngine(document, { allErrors: true }));
-  const allExplainers: Explainers = new WeakMap();
-  const quickExplainers: Explainers = new WeakMap();
+  const explain = createExplainer(document, bodyEngine);
   const validators = new Map<string, readonly ValidateFunction[]>();
 
   const definition = compilableDocument(operations);
@@ -67,6 +65,31 @@ export function createRequestValidator(
     return compiled;
   }
 
+  return {
+    validate(operation, input) {
+      const { path, query, headers, body, isForm } = input;
+      const values = isForm
+        ? { path, query, header: headers, requestForm: formValues(operation, body) }
+        : { path, query, header: headers, requestBody: body };
+      for (const validate of validatorsOf(operation)) {
+        if (!validate(values)) throw explain(operation, input, (validate.errors ?? []) as SchemaError[]);
+      }
+    },
+    prepare: (operation) => void validatorsOf(operation),
+    compile(schema) {
+      const validate = bodyEngine.compile(absolute(schema));
+      return (value) => errorsOf(validate, value);
+    },
+  };
+}
+
+type Explain = (operation: ContractOperation, input: OperationInput, errors: SchemaError[]) => Problem;
+
+/** Explains an invalid request: all errors of a small body, else the first one. */
+function createExplainer(document: OpenApiDocument, bodyEngine: Ajv2020): Explain {
+  const explainEngine = lazy(() => createEngine(document, { allErrors: true }));
+  const allExplainers: Explainers = new WeakMap();
+  const quickExplainers: Explainers = new WeakMap();
   const resolve: SchemaTools['resolve'] = (schema) =>
     isRecord(schema) ? resolveReference<JsonRecord>(document, schema) : {};
   const tools: SchemaTools = { resolve, check: (schema, value) => allErrors(schema as JsonRecord, value) };
@@ -84,7 +107,7 @@ export function createRequestValidator(
       value,
     );
 
-  function explain({ body }: ContractOperation, input: OperationInput, errors: SchemaError[]): Problem {
+  return ({ body }, input, errors) => {
     const schema = body?.json?.schema;
     const isInBody = errors.some(({ instancePath }) => instancePath.startsWith('/requestBody'));
     const isLarge = input.rawBody.byteLength > maxExplainedBytes;
@@ -95,23 +118,6 @@ export function createRequestValidator(
       all.map((error) => ({ ...error, instancePath: `/requestBody${error.instancePath}` })),
       tools,
     );
-  }
-
-  return {
-    validate(operation, input) {
-      const { path, query, headers, body, isForm } = input;
-      const values = isForm
-        ? { path, query, header: headers, requestForm: formValues(operation, body) }
-        : { path, query, header: headers, requestBody: body };
-      for (const validate of validatorsOf(operation)) {
-        if (!validate(values)) throw explain(operation, input, (validate.errors ?? []) as SchemaError[]);
-      }
-    },
-    prepare: (operation) => void validatorsOf(operation),
-    compile(schema) {
-      const validate = bodyEngine.compile(absolute(schema));
-      return (value) => errorsOf(validate, value);
-    },
   };
 }
 
