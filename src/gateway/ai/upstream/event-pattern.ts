@@ -6,13 +6,13 @@ import type { EventText } from './event-texts.ts';
 import type { Member } from './json-members.ts';
 
 /** A matching event, by the offset of its end and the bytes of its text. */
-export interface LikeEvent {
+export interface EventMatch {
   end: number;
   textBytes: number;
 }
 
 /** The offsets of a string between its quotes. */
-interface Place {
+interface TextRange {
   start: number;
   end: number;
 }
@@ -23,14 +23,14 @@ const backslash = 0x5c;
 // OpenAI pads each event with random text to hide the length of its content.
 const paddingMember = 'obfuscation';
 
-/** The bytes of one event and the places where another event may differ from it. */
+/** The bytes of one event and the ranges in which another event may differ from it. */
 export class EventPattern {
   /** The event that the pattern was taken from, and the members of its data. */
   readonly bytes: Buffer;
   readonly members: readonly Member[];
   readonly isReasoning: boolean;
   /** In the order of their offsets; the first one is the text. */
-  readonly #places: readonly Place[];
+  readonly #ranges: readonly TextRange[];
 
   private constructor(bytes: Buffer, members: readonly Member[], { isReasoning, ...text }: EventText) {
     this.members = members;
@@ -39,7 +39,7 @@ export class EventPattern {
     const padding = members.find(
       ({ name, start }) => name === paddingMember && start > text.end && bytes[start] === quote,
     );
-    this.#places =
+    this.#ranges =
       padding === undefined ? [text] : [text, { start: padding.start + 1, end: padding.end - 1 }];
   }
 
@@ -58,17 +58,17 @@ export class EventPattern {
 
   /** Where the text begins. Offsets of members before it hold for every event of the pattern. */
   get textStart(): number {
-    return (this.#places[0] as Place).start;
+    return (this.#ranges[0] as TextRange).start;
   }
 
   /**
    * The event of this pattern that begins at the offset; undefined for another event or an incomplete one.
    */
-  match(source: Buffer, from: number): LikeEvent | undefined {
+  match(source: Buffer, from: number): EventMatch | undefined {
     let at = from;
     let copiedTo = 0;
     let textBytes = -1;
-    for (const { start, end } of this.#places) {
+    for (const { start, end } of this.#ranges) {
       const length = start - copiedTo;
       if (!this.#isSame(source, at, copiedTo, length)) return undefined;
       at += length;
