@@ -112,7 +112,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     const ledger = await city.run(['ledger', 'verify', '--json']);
     expect(ledger).toMatchObject({
       code: 0,
-      screen: expect.stringContaining('This is about demo, which was deployed from this folder.'),
+      screen: expect.stringContaining('Using the data of the City demo, deployed from this folder.'),
     });
     // The user of the test before has an account in it.
     expect(ledger.screen).toMatch(/"accounts":[1-9]/);

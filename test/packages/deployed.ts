@@ -114,7 +114,10 @@ export async function walkThroughDeployments({
     const password = 'a password for tests only';
     expect(
       await townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin'], { input: password }),
-    ).toMatchObject({ code: 0, screen: expect.stringMatching(/root is set up[\s\S]*This is about demo/) });
+    ).toMatchObject({
+      code: 0,
+      screen: expect.stringMatching(/root is set up[\s\S]*Using the data of the City demo/),
+    });
     await expect(
       createGatewayClient({ baseUrl: url }).admin.login({ admin_id: 'root', password }),
     ).resolves.toMatchObject({ admin_id: 'root' });

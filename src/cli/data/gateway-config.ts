@@ -29,7 +29,7 @@ export async function readConfigHere(
   const isNamed = flags['database-path'] !== undefined || (env['DATABASE_PATH'] ?? '') !== '';
   const city = isNamed ? null : await cityData('.', env);
   if (city === null) return readGatewayConfig(flags, env);
-  printError(`This is about ${city.name}, which was deployed from this folder.`);
+  printError(`Using the data of the City ${city.name}, deployed from this folder.`);
   const { DATABASE_URL: _url, ...rest } = env;
   return readGatewayConfig(flags, { ...rest, ...city.settings });
 }
