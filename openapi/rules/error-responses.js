@@ -1,7 +1,7 @@
-// Asks that an operation lists the errors which every operation can give: 500 and some
-// 4xx; wherever a credential is looked at also 401, and 403 of a Bureau that serves
-// nobody; where one is needed also 400; and at the gateway the 429 of the rate limits.
-// No status may be left to `default` or to a range, since handlers are typed by number.
+// Requires that an operation lists the errors which every operation can give: 500 and some
+// 4xx; 401 and the 403 of a paused Bureau where it reads a credential; 400 where it requires
+// one; and at the gateway the 429 of the rate limits. `default` and ranges are refused, since
+// handlers are typed by number.
 
 export function errorResponses() {
   return {

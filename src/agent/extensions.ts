@@ -170,7 +170,7 @@ async function startSandbox({ config, workspace, env, log }: ExtensionOptions): 
   return sandbox;
 }
 
-// What the agent itself starts or loads: words of commands that name a file, and plugins.
+// The files that the agent itself starts or loads: words of commands that name a file, and plugins.
 function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig, root: string): string[] {
   const ofServers = [...mcpServers.values()].flatMap((server) =>
     'command' in server

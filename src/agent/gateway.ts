@@ -14,8 +14,8 @@ export interface GatewayAccess {
   /** Throws a Problem without a token. Sends nothing before the model is called. */
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
   /**
-   * What the gateway's catalog says of the model; nothing where it does not know the
-   * model or does not answer.
+   * The gateway's description of the model; empty if its catalog lacks the model or it
+   * does not answer.
    */
   describe(modelId: string): Promise<ModelDescription>;
 }

@@ -38,7 +38,7 @@ export function adminIdError(adminId: string): string | null {
     : 'An administrator ID is 1 to 64 letters, digits and `.`, `_`, `@`, `-`.';
 }
 
-/** Who made a change and from where, for the audit log. */
+/** The author and the address of a change, for the audit log. */
 export interface Origin {
   actor: { kind: 'guest' | 'user' | 'admin' | 'system'; id: string | null; tokenId: string | null };
   address: string | null;

@@ -120,8 +120,8 @@ export function createLog(options: LogOptions): Log {
       base: null,
       timestamp: createTimestamp(options.clock ?? systemClock),
       formatters: { level: (label) => ({ level: label }) },
-      // What reaches pino is plain already; without one of ours it would take `err`
-      // apart again and lose its type.
+      // The values are plain already. Pino's own serializer would convert `err` again
+      // and lose its type.
       serializers: { err: (plain: unknown) => plain },
     },
     {

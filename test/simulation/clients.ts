@@ -48,7 +48,7 @@ async function runCall(world: World, record: CallRecord, ledger: Pick<Ledger, 'r
     await send(world, record, reservation, clock);
   } catch (error) {
     if (record.state === 'reserved') {
-      // What was sent is charged, even when a later attempt fails.
+      // A sent call is charged, even when a later attempt fails.
       if (record.isSent) await settle(world, record, reservation, plan.inputCredits);
       else release(record, reservation);
     }

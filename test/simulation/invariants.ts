@@ -60,7 +60,7 @@ function checkBalances(world: World, model: StoreModel): void {
 }
 
 /**
- * What the process counts as reserved is what its open calls have, as long as no allotment was taken from it.
+ * The process counts as reserved the reservations of its open calls, unless it has lost an allotment.
  */
 function checkReservations(world: World, gateway: Gateway): void {
   let [total, open] = [0n, 0n];

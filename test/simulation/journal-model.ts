@@ -1,6 +1,6 @@
 // Model of the journal (src/gateway/credits/journal/journal.ts): folders on the disk
 // of a machine, lines that are in memory, written or synced. A killed process leaves
-// what was written, a power cut what was synced and a random part of the rest.
+// the written lines, a power cut the synced ones and a random part of the rest.
 import { Problem } from '../../src/kernel/problem.ts';
 import type {
   AbandonedJournal,

@@ -22,7 +22,7 @@ export interface AccountRow {
   posted: bigint;
   held: bigint;
   owed: bigint;
-  /** What `posted` would be without the charges of usage rows. */
+  /** `posted` without the charges of usage rows. */
   beforeCharges: bigint;
 }
 
@@ -381,13 +381,13 @@ export class StoreModel {
     return charged;
   }
 
-  /** What account and key have beside everything that is held. */
+  /** The credits of account and key that are not held. */
   available(userId: string, tokenId: string): bigint {
     const account = this.account(userId);
     return least(account.posted - account.held, this.keyFree(tokenId));
   }
 
-  /** What a user is shown: idle credits of allotments count as available, unless they are to pay a debt. */
+  /** The balance of the API: idle credits of allotments count as available, unless they pay a debt. */
   balance(userId: string): ShownBalance {
     const { posted, held, owed: debt } = this.account(userId);
     let idle = 0n;

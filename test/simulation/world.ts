@@ -23,7 +23,7 @@ export interface Gateway {
   generation: string;
   /** Null until the start has finished. */
   ledger: Pick<Ledger, 'reserve'> | null;
-  /** What the process counts per allotment. */
+  /** The counts of the process for each allotment. */
   reports(): Iterable<Allotment>;
   /** Reads a balance as `credits.getBalance` does. */
   readBalance(userId: string): Promise<ShownBalance>;
@@ -31,7 +31,7 @@ export interface Gateway {
   hold(hold: HoldRow): Promise<void>;
   /** The connection to the database. */
   send: Send;
-  /** What SIGTERM does: applies charges, gives everything back. */
+  /** The effect of SIGTERM: applies charges and returns all allotments. */
   close(): Promise<void>;
   /** Time of the world at which the latest request was sent whose answer renewed the lease, by allotment. */
   leases: Map<string, number>;

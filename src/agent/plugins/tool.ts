@@ -17,7 +17,7 @@ export interface Tool {
   checkOutput?: SchemaCheck;
   /** Whether a person has to approve a call with this input. */
   needsApproval(input: unknown): boolean;
-  /** What permission rules look at. */
+  /** The commands or paths that permission rules match. */
   permissions(input: unknown): Promise<readonly ToolPermission[]>;
   /** Of the tool's plugin; read before each call. */
   availability(): Promise<PluginAvailability>;

@@ -158,7 +158,7 @@ async function findTarget(options: SubmitOptions, input: Input, hasFiles: boolea
   return created ?? findTarget(options, input, hasFiles);
 }
 
-/** What the hooks make of the input: they may replace its text and may refuse it. */
+/** Applies the hooks of plugins, which may replace the text of the input or refuse it. */
 async function applyHooks(
   hooks: Hooks,
   { parts, origin }: Input,

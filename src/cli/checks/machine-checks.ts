@@ -1,5 +1,5 @@
-// What a server needs of the machine: Node, folders, disk space, installed packages. No check
-// changes anything.
+// Checks of the machine: Node, folders, disk space, installed packages. No check changes
+// anything.
 import { constants } from 'node:fs';
 import { access, stat, statfs } from 'node:fs/promises';
 import { createRequire } from 'node:module';

@@ -85,7 +85,7 @@ export interface ActionCall<Input = Record<string, unknown>, Resources = Project
 
 export interface ActionDefinition {
   method: 'GET' | 'POST';
-  /** Who may call it: users by default, anyone with an empty list. */
+  /** The allowed callers: users by default, anyone with an empty list. */
   identities?: readonly ('guest' | 'user' | 'admin')[];
   /** JSON Schema of an object. Without it the action takes no input. A GET takes its input from the query. */
   input?: JsonSchema;

@@ -34,6 +34,6 @@ export interface UsageFacts {
   /** Milliseconds until the first chunk of the answer. */
   ttftMs: number | null;
   durationMs: number;
-  /** What a project's action charged for. Shown in the user's credit history, not in usage records. */
+  /** The reason of a charge by a project's action. Shown in the user's credit history, not in usage records. */
   reason?: string;
 }

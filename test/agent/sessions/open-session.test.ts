@@ -1,5 +1,5 @@
-// What a client needs that opens a session during a run: the past in one call, the
-// rest from its `seq` on, and the sessions that wait for a person.
+// A client that opens a session during a run: it reads the past in one call, follows from its
+// `seq` on, and finds the sessions that wait for a person.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { calls, says } from '../../support/scripted-gateway.ts';

@@ -1,5 +1,5 @@
-// What a run does besides answering: compaction when the context fills, hooks of
-// plugins, expiry of inputs, and retries of failed steps.
+// Runs beyond their answer: compaction when the context fills, hooks of plugins, expiry of
+// inputs, and retries of failed steps.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import {

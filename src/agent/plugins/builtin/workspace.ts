@@ -41,7 +41,7 @@ export interface Workspace {
   read(path: string, maxBytes: number): Promise<Buffer>;
   /** Creates the file and its folders, or replaces the file atomically. */
   write(path: string, content: Buffer): Promise<{ created: boolean }>;
-  /** What programs must not see or change; looks at every file, so it takes as long as a listing of all. */
+  /** Finds the files that programs must not see or change. Takes as long as a listing of all files. */
   scan(makesUsable?: (folder: string) => boolean): Promise<WorkspaceScan>;
   /** Makes files within it protected, such as programs that the agent itself starts; absolute paths. */
   protect(paths: readonly string[]): void;

@@ -61,7 +61,7 @@ export interface Action<Input = never> {
   needsApproval?: boolean | ((input: Input, settings: Readonly<Record<string, unknown>>) => boolean);
   /** Whether it only reads, so that sessions of mode `plan` may call it; false by default. */
   readOnly?: boolean;
-  /** What permission rules look at; without it a rule can only name the action. */
+  /** The command or path that permission rules match; without it a rule can only name the action. */
   permissions?(input: Input): readonly ToolPermission[] | Promise<readonly ToolPermission[]>;
   /** A longer deadline than that of all tools. */
   timeoutMs?: number;

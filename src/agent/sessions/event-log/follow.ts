@@ -40,7 +40,7 @@ export interface FollowLimits {
   heartbeatMs: number;
   /** How far a cursor may be behind; beyond that the reader is reset. */
   maxReplayEvents: number;
-  /** What may wait for a slow reader; beyond that its connection is destroyed. */
+  /** Bytes that may wait for a slow reader; beyond them its connection is destroyed. */
   maxBufferBytes: number;
 }
 
@@ -122,7 +122,7 @@ function requireReadable(inbox: Inbox, signal: AbortSignal): void {
     );
 }
 
-/** What the live feed has delivered to one reader. `replay`: the database has events that come first. */
+/** The state of one reader's queue. `replay`: the reader needs events of the database first. */
 type InboxPhase = 'replay' | 'live' | 'overflown';
 
 interface Inbox {

@@ -1,4 +1,4 @@
-// What may be appended to a session's log, and the unit of work that appends it.
+// The entries of a session's log, and the unit of work that appends them.
 import type { Sql } from '../../../kernel/data/database.ts';
 import type { SessionEvent, StoredEvent } from './events.ts';
 

@@ -9,7 +9,7 @@ import type { RunWriter } from './run-writer.ts';
 import { summarize } from './summary.ts';
 import { transcriptOf } from './transcript.ts';
 
-/** What a summary replaces. */
+/** The part of a conversation that a summary replaces. */
 export interface CompactionPlan {
   upToSeq: number;
   cut: Conversation['cut'];
@@ -95,7 +95,7 @@ export interface RunPast {
 }
 
 /**
- * What to sum up within a run, so that about `keepTokens` stay. The input that the run works on and the
+ * Selects the steps to sum up within a run, so that about `keepTokens` stay. The input that the run works on and the
  * last step always stay, and earlier turns stay whole or go whole. Null when nothing is left to sum up.
  */
 export function planWithinRun(past: RunPast, keepTokens: number): CompactionPlan | null {

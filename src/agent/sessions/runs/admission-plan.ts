@@ -13,7 +13,7 @@ import {
   type Submission,
 } from './submission.ts';
 
-/** What a batch writes into one session. Planning an input updates `session` to its state after the write. */
+/** The writes of a batch into one session. Planning an input updates `session` to its state after the write. */
 export interface SessionWrite {
   session: SessionRecord;
   /** The newest seq before the write. */

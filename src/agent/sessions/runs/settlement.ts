@@ -212,7 +212,7 @@ export async function startQueued(
   return seq === null ? null : { ...run, seq };
 }
 
-/** What starting a waiting run writes. Claims the run for this process. */
+/** Plans the writes that start a waiting run. Claims the run for this process. */
 function planStart(
   session: SessionRecord,
   next: RunRecord,

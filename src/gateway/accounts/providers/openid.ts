@@ -16,7 +16,7 @@ export interface ThirdParty {
   server: { issuer: string } | { authorizationUrl: string; tokenUrl: string; issuer: string; isPlain: true };
 }
 
-/** What the authorization code was exchanged for. */
+/** The result of the exchange of an authorization code. */
 export interface Grant {
   /** Of a verified ID token; undefined for plain OAuth. */
   claims: { iss: string; sub: string; [name: string]: unknown } | undefined;

@@ -1,3 +1,4 @@
+// Runs of media jobs that lose their job to another process: what they release and cancel.
 import { describe, expect, test } from 'vitest';
 import type { ClaimedJob, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
 import { type JobPayments, unpaidJobs } from '../../../../src/gateway/ai/jobs/payments.ts';
