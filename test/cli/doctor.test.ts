@@ -128,7 +128,7 @@ describe('townhall doctor', () => {
     stranger.close();
   });
 
-  test('tells a wrong master key from a missing one and changes nothing', async () => {
+  test('distinguishes a wrong master key from a missing one', async () => {
     await world.close();
     const before = await foldersDigest();
     expect((await examine([])).of('master key')).toMatchObject({ state: 'ok' });
@@ -143,7 +143,7 @@ describe('townhall doctor', () => {
     expect(await foldersDigest()).toBe(before);
   });
 
-  test('tells an unreachable database from a refused login, without the password', async () => {
+  test('distinguishes an unreachable database from a refused login', async () => {
     const away = await examine([], { DATABASE_URL: 'postgres://someone:CANARY-password@127.0.0.1:1/none' });
     expect(away).toMatchObject({ code: 1 });
     expect(away.of('database')).toMatchObject({

@@ -561,7 +561,7 @@ describe('the stream of a session', () => {
 });
 
 describe('console.overview', () => {
-  test('tells why the agent cannot be reached, and when it is back', async () => {
+  test('reports why the agent cannot be reached, and its return', async () => {
     const key = await testConsole.enter();
     const readOverview = async () =>
       (await (await testConsole.call('console.overview', {}, key)).json()) as {

@@ -16,7 +16,7 @@ describe('createClosers', () => {
     expect(order).toEqual(['socket', 'service', 'database']);
   });
 
-  test('closes once however often it is asked', async () => {
+  test('closes once for any number of calls', async () => {
     let closes = 0;
     const closers = createClosers();
     closers.defer(() => (closes += 1));

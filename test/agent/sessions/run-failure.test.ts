@@ -25,7 +25,7 @@ describe('the failure of a run in another process', () => {
     expect(runFailure(null, 'run_1')).toMatchObject({ code: 'internal_error', status: 500 });
   });
 
-  test('tells a cancelled run from an interrupted one', () => {
+  test('distinguishes a cancelled run from an interrupted one', () => {
     expect(runFailure({ status: 'cancelled', error: null }, 'run_1')).toMatchObject({
       code: 'run_cancelled',
       status: 409,

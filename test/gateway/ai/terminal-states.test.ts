@@ -172,7 +172,7 @@ describe('finished', () => {
     },
   );
 
-  test('is settled before the caller hears the end', async () => {
+  test('is settled before the caller gets the last event', async () => {
     for (const call of [
       () => chat('acme/ok', { stream: true }),
       () => stream('acme/ok'),
@@ -196,7 +196,7 @@ describe('finished', () => {
     }
   });
 
-  test('tells its price where the answer has a place for it', async () => {
+  test('returns its price where the format has a member for it', async () => {
     expect(await (await text('acme/ok')).json()).toMatchObject({ metadata: { credits: 18 } });
     expect((await chat('acme/ok')).headers.get('x-townhall-credits')).toBe('18');
     const { parts } = await partsOf(await stream('acme/ok'));
@@ -240,7 +240,7 @@ describe('client gone', () => {
     expect(credits).toBe(BigInt(facts.tokens.input + 2 * facts.tokens.output));
   });
 
-  test('after the provider told its usage: that usage', async () => {
+  test('after the provider reported its usage: that usage', async () => {
     const { charged: credits, facts } = await callAndDisconnect(
       '/v1/ai/chat/completions',
       { model: 'acme/spoke', messages, stream: true },
@@ -345,7 +345,7 @@ describe('upstream died midway', () => {
     expect(credits).toBe(20n);
   });
 
-  test('with the usage of its beginning: the input as told, the rest by our own count', async () => {
+  test('with usage at its beginning: the reported input, our count of the rest', async () => {
     const { facts } = await charged(
       world.post('/v1/ai/messages', { model: 'claude/cut', max_tokens: 50, messages, stream: true }),
     );
@@ -591,7 +591,7 @@ describe('an administrator', () => {
 });
 
 describe('replica killed', () => {
-  test('the price so far is told to the ledger while the answer streams', async () => {
+  test('the ledger gets checkpoints of the price while the answer streams', async () => {
     await charged(chat('acme/ok', { stream: true }));
     const [first] = world.ledger.checkpoints;
     expect(first?.outputTokens).toBeGreaterThan(0);

@@ -53,13 +53,13 @@ describe('a sealed database', () => {
   ])('refuses to start %s and stays unchanged', async (_case, env) => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
     const before = await checksum(place);
-    const refusal = await start(place, env).then(
+    const message = await start(place, env).then(
       () => 'it started',
       (error: unknown) => String(error),
     );
-    expect(refusal).toContain('SettingError');
-    expect(refusal).toContain('TOWNHALL_MASTER_KEY');
-    expect(refusal).not.toContain('CANARY');
+    expect(message).toContain('SettingError');
+    expect(message).toContain('TOWNHALL_MASTER_KEY');
+    expect(message).not.toContain('CANARY');
     expect(await checksum(place)).toBe(before);
     await start(place, { TOWNHALL_MASTER_KEY: key });
   });
