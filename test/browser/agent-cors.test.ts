@@ -1,18 +1,13 @@
 // Requests of a real web page of another origin to a running agent: by script, form and image, and
 // under a DNS-rebound name. The agent refuses all of them. Skipped with a warning where Chromium is
 // absent.
-import { existsSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type Browser, chromium } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startAgent, type TestAgent } from '../support/agent.ts';
+import { hasChromium, launchChromium } from '../support/chromium.ts';
 import { scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
-
-const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
-const hasChromium = existsSync(executablePath);
-if (!hasChromium)
-  console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the agent was not attacked from a page.`);
 
 let gateway: ScriptedGateway;
 let agent: TestAgent;
@@ -30,13 +25,9 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => pages.listen(0, '127.0.0.1', resolve));
   // The attacker's name resolves to this machine, as after DNS rebinding.
   if (hasChromium)
-    browser = await chromium.launch({
-      executablePath,
-      args: [
-        '--no-sandbox',
-        '--host-resolver-rules=MAP evil.test 127.0.0.1, MAP localhost.evil.test 127.0.0.1',
-      ],
-    });
+    browser = await launchChromium([
+      '--host-resolver-rules=MAP evil.test 127.0.0.1, MAP localhost.evil.test 127.0.0.1',
+    ]);
 }, 180_000);
 afterAll(async () => {
   await browser?.close();

@@ -2,7 +2,8 @@
 import type { Page } from 'playwright-core';
 import type { Session } from '@townhall/agent';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
+import { hasChromium } from '../support/chromium.ts';
+import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { says, type ScriptedAnswer, type StreamRequest } from '../support/scripted-gateway.ts';
 import { holdAnswer, type Held } from '../support/session-world.ts';
 

@@ -2,7 +2,8 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
-import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
+import { hasChromium } from '../support/chromium.ts';
+import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { calls, says, toolResults } from '../support/scripted-gateway.ts';
 import { holdAnswer } from '../support/session-world.ts';
 

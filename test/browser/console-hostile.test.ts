@@ -2,7 +2,8 @@
 // texts.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
+import { hasChromium } from '../support/chromium.ts';
+import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { calls, says } from '../support/scripted-gateway.ts';
 
 const megabyte = 1024 * 1024;

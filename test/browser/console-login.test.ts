@@ -5,12 +5,8 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import {
-  hasChromium,
-  openConsoleBrowser,
-  openConsolePage,
-  type ConsoleBrowser,
-} from '../support/console-browser.ts';
+import { hasChromium } from '../support/chromium.ts';
+import { openConsoleBrowser, openConsolePage, type ConsoleBrowser } from '../support/console-browser.ts';
 import { startConsole } from '../support/console.ts';
 
 describe.skipIf(!hasChromium)('the credential of a console page', () => {

@@ -3,7 +3,8 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hasChromium, openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
+import { hasChromium } from '../support/chromium.ts';
+import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { calls, says } from '../support/scripted-gateway.ts';
 
 const pictures = join(import.meta.dirname, '../../build/console-permissions');

@@ -5,10 +5,11 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { startAgent, type TestAgent } from '../support/agent.ts';
+import { hasChromium, launchChromium } from '../support/chromium.ts';
 import { startConsole, type TestConsole } from '../support/console.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { freePort } from '../support/free-port.ts';
@@ -20,11 +21,6 @@ import {
   type ScriptedGateway,
 } from '../support/scripted-gateway.ts';
 import { holdAnswer } from '../support/session-world.ts';
-
-const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
-const hasChromium = existsSync(executablePath);
-if (!hasChromium)
-  console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the console was not driven.`);
 
 const pictures = join(import.meta.dirname, '../../build/console');
 
@@ -96,7 +92,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       // A fixed port, so that a restarted agent has the same address.
       agent = await start(await freePort());
       consoleServer = await startConsole(agent);
-      browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+      browser = await launchChromium();
       page = await browser.newPage({
         viewport: { width: 1180, height: 780 },
         colorScheme: variant === 'classic' ? 'dark' : 'light',

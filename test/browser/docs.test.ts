@@ -8,13 +8,13 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { type Browser, type Page, chromium } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findForeignAssets, sealPage } from '../../scripts/docs/seal.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
+import { hasChromium, launchChromium, openLocalPage } from '../support/chromium.ts';
 
 const root = path.join(import.meta.dirname, '../..');
-const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-'));
 const names = ['gateway', 'agent', 'agent-classic'];
 /** All pages, by their paths in the portal. */
@@ -99,26 +99,15 @@ describe('a page of the portal', () => {
   });
 });
 
-describe.skipIf(isAbsent())('the portal in a browser', () => {
+describe.skipIf(!hasChromium)('the portal in a browser', () => {
   let browser: Browser;
   beforeAll(async () => {
-    browser = await chromium.launch({
-      executablePath,
-      args: [
-        '--no-sandbox',
-        '--disable-gpu',
-        '--disable-quic',
-        '--no-first-run',
-        '--disable-background-networking',
-        '--disable-component-update',
-        '--disable-sync',
-      ],
-    });
+    browser = await launchChromium();
   }, 120_000);
   afterAll(() => browser?.close());
 
   test('links every document from its first page', async () => {
-    const { page, outside, complaints } = await open(browser);
+    const { page, outside, complaints } = await openLocalPage(browser);
     await page.goto(`${origin}/index.html`);
     expect(await page.locator('h1').innerText()).toBe('Townhall');
     expect(
@@ -136,7 +125,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   test.each(names)(
     'shows every operation and service of %s without a foreign request',
     async (name) => {
-      const { page, outside, complaints } = await open(browser);
+      const { page, outside, complaints } = await openLocalPage(browser);
       const operations = operationsOf(
         JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document,
       );
@@ -174,7 +163,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   );
 
   test('finds an operation by a word', async () => {
-    const { page, outside, complaints } = await open(browser);
+    const { page, outside, complaints } = await openLocalPage(browser);
     await page.goto(`${origin}/gateway.html`);
     await showOverview(page);
     await page.keyboard.press('Control+k');
@@ -185,7 +174,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('shows every guide, example and list without a foreign request', async () => {
-    const { page, outside, complaints } = await open(browser);
+    const { page, outside, complaints } = await openLocalPage(browser);
     expect(ownPages()).toEqual(
       expect.arrayContaining([
         'start.html',
@@ -208,7 +197,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 240_000);
 
   test('finds guides and operations by keyboard alone', async () => {
-    const { page, outside, complaints } = await open(browser);
+    const { page, outside, complaints } = await openLocalPage(browser);
     await page.goto(`${origin}/guides/errors.html`);
     await page.keyboard.press('/');
     await page.keyboard.type('OpenAI-compatible provider');
@@ -226,7 +215,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('lands on the explanation of an error code', async () => {
-    const { page } = await open(browser);
+    const { page } = await openLocalPage(browser);
     for (const code of ['insufficient_credits', 'model_not_found', 'idempotency_key_reused']) {
       await page.goto(`${origin}/index.html`);
       await page.keyboard.press('/');
@@ -240,7 +229,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('shows one sample per language for an operation', async () => {
-    const { page, outside, complaints } = await open(browser);
+    const { page, outside, complaints } = await openLocalPage(browser);
     await page.goto(`${origin}/operations/gateway/ai.createChatCompletion.html`);
     const tabs = page.getByRole('tab');
     expect(await tabs.allInnerTexts()).toEqual(['curl', 'TypeScript', 'TypeScript (openai)', 'Python']);
@@ -257,7 +246,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('copies a sample with the token of the reader', async () => {
-    const { page } = await open(browser);
+    const { page } = await openLocalPage(browser);
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin });
     await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
     await page.getByLabel('Your token').fill("th_usr_mine'");
@@ -278,7 +267,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('links guides and operations both ways', async () => {
-    const { page } = await open(browser);
+    const { page } = await openLocalPage(browser);
     await page.goto(`${origin}/operations/gateway/payments.createCheckout.html`);
     await page.locator('.details').getByRole('link', { name: 'Payments', exact: true }).click();
     await page.waitForURL(/guides\/payments\.html$/);
@@ -293,7 +282,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('shows the same samples on the reference page, with a link back', async () => {
-    const { page } = await open(browser);
+    const { page } = await openLocalPage(browser);
     await page.goto(`${origin}/gateway.html#/ai/ai.generatetext`);
     await page.getByRole('button', { name: 'curl', exact: true }).first().click();
     expect(
@@ -318,7 +307,7 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('fits a small screen, where a button opens the list of pages', async () => {
-    const { page } = await open(browser);
+    const { page } = await openLocalPage(browser);
     await page.setViewportSize({ width: 360, height: 700 });
     for (const name of [
       'index.html',
@@ -338,37 +327,12 @@ describe.skipIf(isAbsent())('the portal in a browser', () => {
   }, 120_000);
 
   test('detects a foreign request', async () => {
-    const { page, outside } = await open(browser);
+    const { page, outside } = await openLocalPage(browser);
     await page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
     await page.close();
     expect(outside).toEqual(['http://elsewhere.test/logo.svg']);
   }, 120_000);
 });
-
-interface OpenPage {
-  page: Page;
-  /** Requested addresses outside this machine; the requests are aborted. */
-  outside: string[];
-  /** Errors of the page and of the browser about it, such as policy violations. */
-  complaints: string[];
-}
-
-async function open(browser: Browser): Promise<OpenPage> {
-  const page = await browser.newPage();
-  const outside: string[] = [];
-  const complaints: string[] = [];
-  await page.context().route('**/*', (route) => {
-    const { hostname, href } = new URL(route.request().url());
-    if (hostname === '127.0.0.1') return route.continue();
-    outside.push(href);
-    return route.abort();
-  });
-  page.on('pageerror', (error) => complaints.push(error.message));
-  page.on('console', (message) => {
-    if (message.type() === 'error') complaints.push(message.text());
-  });
-  return { page, outside, complaints };
-}
 
 /**
  * Scrolls past the introduction, which may be longer than the screen: Redoc renders the rest on
@@ -382,12 +346,4 @@ async function showOverview(page: Page): Promise<void> {
     return page.getByText('Operations', { exact: true }).count();
   };
   await expect.poll(countOverviews).toBeGreaterThan(0);
-}
-
-function isAbsent(): boolean {
-  if (existsSync(executablePath)) return false;
-  console.warn(
-    `SKIPPED: there is no Chromium at ${executablePath}, so the portal is not tested in a browser; install it or set CHROMIUM_PATH`,
-  );
-  return true;
 }

@@ -1,25 +1,21 @@
 // Login from a web page of another origin, in a real Chromium that reaches only this machine: CORS
 // is enforced by the browser alone. Skipped with a warning where Chromium is absent.
-import { existsSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startMailbox, type Mailbox } from '../gateway/accounts/mailbox.ts';
+import { hasChromium, launchChromium } from '../support/chromium.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
-const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
-const isAbsent = !existsSync(executablePath);
-if (isAbsent)
-  console.warn(`SKIPPED: the login of a web page needs Chromium at ${executablePath}, which is not here.`);
 
 interface Seen {
   status: number;
   body: Record<string, unknown>;
 }
 
-describe.skipIf(isAbsent)('a page of a Bureau', () => {
+describe.skipIf(!hasChromium)('a page of a Bureau', () => {
   let world: GatewayWorld;
   let mailbox: Mailbox;
   let browser: Browser;
@@ -38,18 +34,7 @@ describe.skipIf(isAbsent)('a page of a Bureau', () => {
       server_url: 'https://shop.example',
       redirect_origins: [shop.origin],
     });
-    browser = await chromium.launch({
-      executablePath,
-      args: [
-        '--no-sandbox',
-        '--disable-gpu',
-        '--disable-quic',
-        '--no-first-run',
-        '--disable-background-networking',
-        '--disable-component-update',
-        '--disable-sync',
-      ],
-    });
+    browser = await launchChromium();
   });
   afterAll(async () => {
     await browser?.close();

@@ -2,17 +2,16 @@
 // the provider's page and back to our result page, which updates itself once the credits are
 // booked. A server of the test plays the provider's page. Skipped with a warning where Chromium is
 // absent.
-import { existsSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startPayments, type PaymentsWorld } from '../gateway/payments/world.ts';
+import { hasChromium, launchChromium, openLocalPage } from '../support/chromium.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
-const executablePath = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium';
 
-describe.skipIf(isAbsent())('a user who buys credits', () => {
+describe.skipIf(!hasChromium)('a user who buys credits', () => {
   let world: PaymentsWorld;
   let browser: Browser;
   let provider: { server: Server; origin: string };
@@ -20,18 +19,7 @@ describe.skipIf(isAbsent())('a user who buys credits', () => {
   beforeAll(async () => {
     world = await startPayments({ hasOwnAddress: true });
     provider = await startPage(world);
-    browser = await chromium.launch({
-      executablePath,
-      args: [
-        '--no-sandbox',
-        '--disable-gpu',
-        '--disable-quic',
-        '--no-first-run',
-        '--disable-background-networking',
-        '--disable-component-update',
-        '--disable-sync',
-      ],
-    });
+    browser = await launchChromium();
   });
   afterAll(async () => {
     await browser?.close();
@@ -49,7 +37,7 @@ describe.skipIf(isAbsent())('a user who buys credits', () => {
         return_to: 'http://127.0.0.1:43127/account?tab=credits',
       });
       const id = checkout.checkout_url?.split('/').at(-1) ?? '';
-      const { page, outside, complaints } = await open(browser);
+      const { page, outside, complaints } = await openLocalPage(browser);
 
       await page.goto(`${provider.origin}/${method}/${id}`);
       await page.getByRole('link', { name: 'Pay' }).click();
@@ -85,7 +73,7 @@ describe.skipIf(isAbsent())('a user who buys credits', () => {
   test('sees that nothing was paid after leaving the checkout', async () => {
     const { userId, client } = await world.newUser();
     const checkout = await client.payments.createCheckout({ method: 'stripe', amount: 1_000 });
-    const { page, outside, complaints } = await open(browser);
+    const { page, outside, complaints } = await openLocalPage(browser);
     await page.goto(`${provider.origin}/stripe/${checkout.checkout_url?.split('/').at(-1)}`);
     await page.getByRole('link', { name: 'Back' }).click();
     await page.getByRole('heading', { name: 'Nothing was paid' }).waitFor();
@@ -114,31 +102,4 @@ async function startPage(world: PaymentsWorld): Promise<{ server: Server; origin
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return { server, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
-}
-
-async function open(browser: Browser): Promise<{ page: Page; outside: string[]; complaints: string[] }> {
-  const page = await browser.newPage();
-  const outside: string[] = [];
-  const complaints: string[] = [];
-  await page.context().route('**/*', (route) => {
-    const { hostname, href } = new URL(route.request().url());
-    if (hostname === '127.0.0.1') return route.continue();
-    outside.push(href);
-    return route.abort();
-  });
-  page.on('pageerror', (error) => complaints.push(error.message));
-  page.on('console', (message) => {
-    // Browsers request /favicon.ico by themselves, and these pages have none.
-    if (message.type() === 'error' && !message.location().url.endsWith('/favicon.ico'))
-      complaints.push(message.text());
-  });
-  return { page, outside, complaints };
-}
-
-function isAbsent(): boolean {
-  if (existsSync(executablePath)) return false;
-  console.warn(
-    `SKIPPED: there is no Chromium at ${executablePath}, so buying is not tested in a browser; install it or set CHROMIUM_PATH`,
-  );
-  return true;
 }

@@ -1,20 +1,13 @@
 // A console in a real Chromium, for an agent with a scripted model.
-import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { startAgent, type AgentOptions, type TestAgent } from './agent.ts';
+import { launchChromium } from './chromium.ts';
 import { startConsole, type TestConsole } from './console.ts';
 import { testDatabase } from './databases.ts';
 import { scriptedGateway, type ScriptedGateway } from './scripted-gateway.ts';
-
-const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
-
-/** False skips the suite, with a warning. */
-export const hasChromium = existsSync(executablePath);
-if (!hasChromium)
-  console.warn(`SKIPPED: there is no Chromium at ${executablePath}; the console was not driven.`);
 
 export interface ConsoleBrowser {
   gateway: ScriptedGateway;
@@ -27,9 +20,6 @@ export interface ConsoleBrowser {
   open(hash?: string, viewport?: { width: number; height: number }): Promise<Page>;
   close(): Promise<void>;
 }
-
-export const launchChromium = (): Promise<Browser> =>
-  chromium.launch({ executablePath, args: ['--no-sandbox'] });
 
 export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): Promise<ConsoleBrowser> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));

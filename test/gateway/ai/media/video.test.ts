@@ -1,10 +1,9 @@
-import { existsSync } from 'node:fs';
+// Videos of local/storyboard: their jobs, their MP4 boxes and their pictures in a browser.
 import type { AcceptedJob, VideoJob } from '@townhall/gateway';
-import { chromium } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { hasChromium, launchChromium } from '../../../support/chromium.ts';
 import { download, endedVideo, startMedia, videosOf, type MediaWorld } from './media-world.ts';
 
-const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
 let world: MediaWorld;
 let film: { job: VideoJob; url: string; bytes: Buffer };
 
@@ -46,10 +45,10 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     expect([description?.readUInt16BE(40), description?.readUInt16BE(42)]).toEqual([320, 180]);
   });
 
-  it.skipIf(!existsSync(executablePath))(
+  it.skipIf(!hasChromium)(
     'renders two scenes in the colours of their prompt, playable by a browser',
     async () => {
-      const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+      const browser = await launchChromium();
       try {
         const page = await browser.newPage();
         const frames = await page.evaluate(
