@@ -1,4 +1,4 @@
-// A plugin with an action, a guard and an effect: a journal of what the agent was asked to do.
+// A plugin with an action, a guard and an effect: a journal of the tool calls of the agent.
 // townhall agent --plugin examples/plugin-journal.ts …
 import { appendFile, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ const file = join(process.cwd(), 'journal.log');
 export const plugin = definePlugin<{ read: { lines?: number } }>({
   name: 'journal',
   title: 'Journal',
-  description: 'Knows what the agent has done.',
+  description: 'Lists the tool calls of the agent.',
   actions: {
     read: {
       description: 'Reads the last lines of the journal.',
@@ -33,10 +33,12 @@ export const plugin = definePlugin<{ read: { lines?: number } }>({
   hooks: {
     guards: {
       'tool.before': ({ input }) =>
-        JSON.stringify(input).includes('.env') ? { refuse: 'Nobody touches .env files here.' } : undefined,
+        JSON.stringify(input).includes('.env')
+          ? { refuse: 'This agent does not open .env files.' }
+          : undefined,
     },
     effects: {
-      'tool.after': ({ toolName, ok }) => appendFile(file, `${toolName} ${ok ? 'went well' : 'failed'}\n`),
+      'tool.after': ({ toolName, ok }) => appendFile(file, `${toolName} ${ok ? 'succeeded' : 'failed'}\n`),
     },
   },
 });

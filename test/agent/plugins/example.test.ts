@@ -98,7 +98,7 @@ test.each(['current', 'classic'] as const)(
       const current = createAgentClient({ baseUrl: agent.url, token: agent.token });
       const { text } = (await current.sessions.execute({ instructions: 'Write.' })) as { text: string };
       expect(text).toContain('"created":true');
-      expect(text).toContain('Nobody touches .env files here.');
+      expect(text).toContain('This agent does not open .env files.');
       const read =
         variant === 'classic'
           ? createClassicClient({ baseUrl: agent.url, token: agent.token }).plugins.callAction({
@@ -107,7 +107,7 @@ test.each(['current', 'classic'] as const)(
             })
           : current.plugins.callAction({ plugin_name: 'journal', action_name: 'read' });
       const { entries } = (await read).result as { entries: string[] };
-      expect(entries).toContain('files_write went well');
+      expect(entries).toContain('files_write succeeded');
       // A guard refused this call, so no effect followed it.
       expect(entries.some((entry) => entry.includes('failed'))).toBe(false);
     } finally {
