@@ -5,7 +5,10 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
   { title: 'Start', guides: ['first-five-minutes', 'clients', 'errors'] },
   { title: 'The gateway', guides: ['login-and-tokens', 'env-and-secrets', 'your-own-services'] },
   { title: 'Money', guides: ['credits', 'what-a-call-costs', 'payments'] },
-  { title: 'Models', guides: ['model-providers', 'local-models', 'reliability-of-models', 'media'] },
+  {
+    title: 'Models',
+    guides: ['model-providers', 'formats', 'local-models', 'reliability-of-models', 'media'],
+  },
   { title: 'The agent', guides: ['agent', 'plugins', 'console'] },
   {
     title: 'Running it',

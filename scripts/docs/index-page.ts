@@ -17,8 +17,8 @@ export interface Entry {
 export function writeIndexBody(entries: readonly Entry[], guides: readonly NavigationGroup[]): string {
   return `<h1 id="townhall">Townhall</h1>
 <p class="lead">A model gateway and an agent runtime behind HTTP. The gateway stands between the users of a product and
-the models it uses: logins, tokens, credits and one catalog of models. The agent runs beside a person and works through
-the gateway.</p>
+the models it uses: logins, tokens, credits and one catalog of models. The agent runs on your machine and calls models
+through the gateway.</p>
 <p><a class="first" href="start.html">Start</a></p>
 <h2 id="reference">Reference</h2>
 <p><a href="operations/index.html">All operations</a>, each with samples for curl, TypeScript and Python. The documents
@@ -30,7 +30,7 @@ ${entries.map(writeEntry).join('\n')}
 ${guides.map(({ title, links }) => `<h3>${escapeHtml(title)}</h3>\n<ul class="guides">${links.map((link) => `<li><a href="${link.page}">${escapeHtml(link.title)}</a></li>`).join('')}</ul>`).join('\n')}
 <p>Both servers answer errors in one shape and take a bearer token; each operation says who may call it. Clients of the
 chat-completions format need only another base address: <code>http://127.0.0.1:43127/v1/ai</code>.</p>
-<p class="quiet">These pages are whole in themselves and load nothing from anywhere else.</p>`;
+<p class="quiet">These pages work offline: they load nothing from other sites.</p>`;
 }
 
 function writeEntry({ page, document, title, summary, version, operations }: Entry): string {
