@@ -167,6 +167,26 @@ describe('two calls with one Idempotency-Key', () => {
     expect(await runCount()).toBe(1);
   });
 
+  test('get the headers of the first answer', async () => {
+    const agent = await start();
+    await agent.client.sessions.create({ id: 'desk' });
+    const prompt = () =>
+      agent.fetch('/api/sdk/sessions/desk/prompt', {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${agent.token}`,
+          'content-type': 'application/json',
+          'idempotency-key': 'a key',
+          prefer: 'wait=20',
+        },
+        body: JSON.stringify({ text: 'Work.' }),
+      });
+    expect((await prompt()).headers.get('preference-applied')).toBe('wait=20');
+    const again = await prompt();
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    expect(again.headers.get('preference-applied')).toBe('wait=20');
+  });
+
   test.each(['/api/dashboard/sessions/desk/execute', '/api/sdk/sessions/desk/prompt'])(
     'are one run at %s',
     async (path) => {

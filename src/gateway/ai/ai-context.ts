@@ -88,10 +88,16 @@ export function streamErrorBody(
  */
 export function answerForReplay(
   { remember }: Pick<PaidRequest, 'remember'>,
-  body: unknown,
+  { body, headers }: RenderedAnswer<unknown>,
 ): Alongside | undefined {
-  const answer = remember.inSettlement({ status: 200, body });
+  const answer = remember.inSettlement({ status: 200, body, headers });
   return answer && { answer };
+}
+
+/** A whole answer: its body and the handler's own headers. */
+export interface RenderedAnswer<T> {
+  body: T;
+  headers: Record<string, string>;
 }
 
 /**
@@ -101,20 +107,20 @@ export function answerForReplay(
 export async function settleAndRender<T>(
   call: Pick<PaidRequest, 'remember'>,
   bill: Bill,
-  renderBody: (credits: number) => T,
-): Promise<{ body: T; credits: number }> {
+  render: (credits: number) => RenderedAnswer<T>,
+): Promise<RenderedAnswer<T>> {
   const price = Number(bill.price);
-  let body: T;
+  let answer: RenderedAnswer<T>;
   try {
-    body = renderBody(price);
+    answer = render(price);
   } catch (error) {
     // The gateway failed to render the answer, so the caller does not pay.
     await bill.settle('rejected');
     throw error;
   }
-  const credits = await bill.settle('completed', answerForReplay(call, body));
+  const credits = await bill.settle('completed', answerForReplay(call, answer));
   // The two differ only when the operator absorbs a part.
-  return { body: credits === price ? body : renderBody(credits), credits };
+  return credits === price ? answer : render(credits);
 }
 
 /** The price of a whole answer as a header, for formats without a member for it. */

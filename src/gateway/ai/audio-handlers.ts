@@ -3,8 +3,7 @@ import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Transcription } from '../../contract/gateway/types.gen.ts';
 import type { Call, Handlers, Reply } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
-import type { Alongside } from '../credits/index.ts';
-import { type AiContext, answerForReplay, creditsHeader, openBill, type PaidRequest } from './ai-context.ts';
+import { type AiContext, creditsHeader, openBill, type PaidRequest, settleAndRender } from './ai-context.ts';
 import type { Bill } from './billing/bill.ts';
 import { attemptHeaders, callModel, type ModelResult } from './call.ts';
 import { viewerOf } from './catalog/catalog.ts';
@@ -53,8 +52,11 @@ async function synthesizeSpeech(
     audio: audio.toString('base64'),
     duration_seconds: audioSeconds(audio),
   };
-  const credits = await bill.settle('completed', answerForReplay(call, body));
-  return { status: 200, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
+  const rendered = await settleAndRender(call, bill, (credits) => ({
+    body,
+    headers: { ...attemptHeaders(result), ...creditsHeader(credits) },
+  }));
+  return { status: 200, ...rendered };
 }
 
 /** The reply with the audio itself, charged before its last byte. */
@@ -144,16 +146,19 @@ async function transcribeAudio(
   options: AudioOptions,
   call: TranscriptionCall,
 ): Promise<Reply<Operations['ai.transcribeAudio']>> {
-  const { transcription, headers, settle } = await transcribe(options, call, call.body);
-  const credits = await settle(answerForReplay(call, transcription));
-  return { status: 200, body: transcription, headers: { ...headers, ...creditsHeader(credits) } };
+  const { transcription, headers, bill } = await transcribe(options, call, call.body);
+  const rendered = await settleAndRender(call, bill, (credits) => ({
+    body: transcription,
+    headers: { ...headers, ...creditsHeader(credits) },
+  }));
+  return { status: 200, ...rendered };
 }
 
 export interface TranscriptionResult {
   transcription: Transcription;
   headers: Record<string, string>;
-  /** Charges the call, with the answer to keep for a replay. */
-  settle(replay: Alongside | undefined): Promise<number>;
+  /** Still to be settled, with the answer to keep for a replay. */
+  bill: Bill;
 }
 
 export async function transcribe(
@@ -182,7 +187,7 @@ export async function transcribe(
   return {
     transcription: toTranscription(result.answer, seconds),
     headers: attemptHeaders(result),
-    settle: (replay) => bill.settle('completed', replay),
+    bill,
   };
 }
 

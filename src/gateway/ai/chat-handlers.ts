@@ -15,7 +15,7 @@ import {
   settleAndRender,
 } from './ai-context.ts';
 import type { Bill } from './billing/bill.ts';
-import { attemptHeaders, callModel, type ModelAttempt } from './call.ts';
+import { attemptHeaders, callModel, type ModelAttempt, type ModelResult } from './call.ts';
 import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
 import { checkEffort } from './catalog/reasoning.ts';
 import { serializeChunks, serializeCompletion } from './formats/chat-completions/answer.ts';
@@ -63,8 +63,7 @@ export function chatHandlers(context: AiContext): Pick<AiHandlers, 'ai.createCha
         },
         { ...context, bill },
       );
-      const reply = await render(context, call, { ...result, result: result.answer, bill });
-      return { ...reply, headers: { ...reply.headers, ...attemptHeaders(result) } };
+      return render(context, call, { result, bill });
     },
   };
 }
@@ -116,24 +115,27 @@ async function send(
 async function render(
   context: AiContext,
   call: ChatCall,
-  { result, model, bill }: { result: ChatResult; model: CatalogModel; bill: Bill },
+  { result: modelResult, bill }: { result: ModelResult<ChatResult>; bill: Bill },
 ): Promise<ChatReply> {
+  const { answer: result, model } = modelResult;
+  const attempts = attemptHeaders(modelResult);
   if (result.kind === 'whole' || result.kind === 'stream')
-    return passthroughReply(format.chat, call, { result, bill });
+    return passthroughReply(format.chat, call, { result, bill, headers: attempts });
   const dropped = droppedMemberWarnings(call.body, model);
   if (result.kind === 'chunks')
     return {
       status: 200,
       events: asEvents(result.chunks, (error) => context.health.recordStreamFailure(model, error)),
       end: '[DONE]',
-      headers: warningHeaders([...dropped, ...result.warnings]),
+      headers: { ...warningHeaders([...dropped, ...result.warnings]), ...attempts },
     };
   const { answer } = result;
   const options = serializeOptions(context, model);
-  const { body, credits } = await settleAndRender<ChatCompletion>(call, bill, () =>
-    serializeCompletion(answer, options),
-  );
-  const headers = { ...warningHeaders([...dropped, ...answer.warnings]), ...creditsHeader(credits) };
+  const warnings = warningHeaders([...dropped, ...answer.warnings]);
+  const { body, headers } = await settleAndRender<ChatCompletion>(call, bill, (credits) => ({
+    body: serializeCompletion(answer, options),
+    headers: { ...warnings, ...attempts, ...creditsHeader(credits) },
+  }));
   return { status: 200, body, headers };
 }
 

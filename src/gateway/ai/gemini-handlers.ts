@@ -48,10 +48,11 @@ async function generateContent(
     send: (attempt, { hub, bill }) => generate(context, attempt, { hub, bill }),
   });
   const options = answerOptions(call.body, result);
-  const { body, credits } = await settleAndRender<GeminiAnswer>(streamCall, result.bill, () =>
-    serializeAnswer(result.answer, options),
-  );
-  return { status: 200, body, headers: { ...headersOf(call.body, result), ...creditsHeader(credits) } };
+  const { body, headers } = await settleAndRender<GeminiAnswer>(streamCall, result.bill, (credits) => ({
+    body: serializeAnswer(result.answer, options),
+    headers: { ...headersOf(call.body, result), ...creditsHeader(credits) },
+  }));
+  return { status: 200, body, headers };
 }
 
 async function streamContent(

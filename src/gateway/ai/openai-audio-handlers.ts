@@ -3,7 +3,7 @@ import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
-import { type AiHandlers, answerForReplay, creditsHeader } from './ai-context.ts';
+import { type AiHandlers, creditsHeader, settleAndRender } from './ai-context.ts';
 import { type AudioOptions, streamSpeech, transcribe } from './audio-handlers.ts';
 import { toTranscript } from './media/openai-transcript.ts';
 
@@ -43,7 +43,7 @@ async function transcribeAudio(
 ): Promise<Reply<Operations['ai.transcribeClientAudio']>> {
   const { model, file, language, prompt, response_format: format } = call.body;
   refuseUnsupported(call.body);
-  const { transcription, headers, settle } = await transcribe(options, call, {
+  const { transcription, headers, bill } = await transcribe(options, call, {
     model,
     file,
     ...(language === undefined ? {} : { language }),
@@ -51,11 +51,14 @@ async function transcribeAudio(
   });
   const transcript = toTranscript(transcription, format);
   if (transcript.kind === 'json') {
-    const credits = await settle(answerForReplay(call, transcript.body));
-    return { status: 200, body: transcript.body, headers: { ...headers, ...creditsHeader(credits) } };
+    const rendered = await settleAndRender(call, bill, (credits) => ({
+      body: transcript.body,
+      headers: { ...headers, ...creditsHeader(credits) },
+    }));
+    return { status: 200, ...rendered };
   }
   // These answers are not stored for a replay, like those of speech.
-  const credits = await settle(undefined);
+  const credits = await bill.settle('completed');
   return {
     status: 200,
     content: Buffer.from(transcript.text),

@@ -55,6 +55,5 @@ async function passThrough(
     },
     { ...context, bill },
   );
-  const reply = await passthroughReply(format, call, { result: result.answer, bill });
-  return { ...reply, headers: { ...reply.headers, ...attemptHeaders(result) } };
+  return passthroughReply(format, call, { result: result.answer, bill, headers: attemptHeaders(result) });
 }

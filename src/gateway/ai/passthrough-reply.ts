@@ -1,6 +1,5 @@
 // Shared by the handlers of chat completions and of the pass-through formats: the demand of such a
 // call on a model, and the reply with the provider's bytes.
-import type { Alongside } from '../credits/index.ts';
 import {
   type AiContext,
   answerForReplay,
@@ -43,27 +42,29 @@ export function toPassthroughCall(
   };
 }
 
-/** The reply with the provider's bytes. A whole answer is settled here, a stream before its last event. */
+/** The reply with the provider's bytes and these headers. A whole answer is settled here, a stream before its last event. */
 export async function passthroughReply(
   { hasFailed }: PassthroughFormat,
   call: PassthroughRequest,
-  { result, bill }: { result: PassthroughResult; bill: Bill },
+  { result, bill, headers }: { result: PassthroughResult; bill: Bill; headers: Record<string, string> },
 ): Promise<PassthroughReply> {
   if (result.kind === 'stream')
     return {
       status: 200,
       content: result.content,
       mediaType: 'text/event-stream; charset=utf-8',
-      headers: { 'x-accel-buffering': 'no' },
+      headers: { ...headers, 'x-accel-buffering': 'no' },
     };
   const { bytes, value, isComplete } = result.answer;
-  const replay: Alongside | undefined = isComplete ? answerForReplay(call, value) : undefined;
-  const credits = await bill.settle(hasFailed?.(value) === true ? 'upstream_failed' : 'completed', replay);
+  const outcome = hasFailed?.(value) === true ? 'upstream_failed' : 'completed';
+  const priced = { ...headers, ...creditsHeader(Number(bill.price)) };
+  const replay = isComplete ? answerForReplay(call, { body: value, headers: priced }) : undefined;
+  const credits = await bill.settle(outcome, replay);
   return {
     status: 200,
     content: bytes,
     mediaType: 'application/json; charset=utf-8',
-    headers: creditsHeader(credits),
+    headers: { ...headers, ...creditsHeader(credits) },
   };
 }
 

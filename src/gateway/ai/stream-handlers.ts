@@ -73,16 +73,17 @@ async function wholeAnswer(context: AiContext, call: StreamCall, action: string)
     send: (attempt, { hub, bill }) => generate(context, attempt, { hub, bill }),
   });
   const options = serializeOptions(context, call, result.model);
-  const { body, credits } = await settleAndRender(call, result.bill, (price) =>
-    specification.serializeAnswer(
+  const { body, headers } = await settleAndRender(call, result.bill, (credits) => ({
+    body: specification.serializeAnswer(
       {
         ...result.answer,
-        providerMetadata: { ...result.answer.providerMetadata, townhall: { credits: price } },
+        providerMetadata: { ...result.answer.providerMetadata, townhall: { credits } },
       },
       options,
     ),
-  );
-  return { status: 200 as const, body, headers: { ...attemptHeaders(result), ...creditsHeader(credits) } };
+    headers: { ...attemptHeaders(result), ...creditsHeader(credits) },
+  }));
+  return { status: 200 as const, body, headers };
 }
 
 interface FormatCall<T> {

@@ -43,12 +43,14 @@ export function textHandlers(context: AiContext): Pick<AiHandlers, 'ai.generateT
         { ...context, bill },
       );
       const messageId = id('msg');
-      const { body: message } = await settleAndRender(call, bill, (credits) =>
-        text.serializeMessage(answer, {
+      // The body has what the headers of other formats say.
+      const { body: message } = await settleAndRender(call, bill, (credits) => ({
+        body: text.serializeMessage(answer, {
           id: messageId,
           result: { model: model.id, attempts: [...attempts], credits },
         }),
-      );
+        headers: {},
+      }));
       return { status: 200, body: message };
     },
   };

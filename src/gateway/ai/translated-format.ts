@@ -10,7 +10,7 @@ import {
   streamErrorBody,
 } from './ai-context.ts';
 import type { Bill } from './billing/bill.ts';
-import { attemptHeaders, callModel, type ModelAttempt } from './call.ts';
+import { attemptHeaders, callModel, type ModelAttempt, type ModelResult } from './call.ts';
 import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
 import { waitForFirst } from './first-item.ts';
 import { collectDroppedHints, type DroppedHints } from './formats/translation/dropped-hints.ts';
@@ -119,8 +119,7 @@ export async function answerTranslated<B extends Body, Whole, Event extends { ty
     },
     { ...context, bill },
   );
-  const reply = await render(context, format, { call, result: result.answer, model: result.model, bill });
-  return { ...reply, headers: { ...reply.headers, ...attemptHeaders(result) } };
+  return render(context, format, { call, result, bill });
 }
 
 function speaks({ providerEntry }: CatalogModel, { name }: PassthroughFormat): boolean {
@@ -240,30 +239,23 @@ async function render<B extends Body, Whole, Event extends { type: string }>(
   format: TranslatedFormat<B, Whole, Event>,
   {
     call,
-    result,
-    model,
+    result: modelResult,
     bill,
-  }: { call: TranslatedRequest<B>['call']; result: Result<Event>; model: CatalogModel; bill: Bill },
+  }: { call: TranslatedRequest<B>['call']; result: ModelResult<Result<Event>>; bill: Bill },
 ): Promise<TranslatedReply<Whole, Event>> {
-  const headers = warningHeaders(result.warnings);
+  const { answer: result, model } = modelResult;
+  const attempts = attemptHeaders(modelResult);
+  const headers = { ...warningHeaders(result.warnings), ...attempts };
   if (result.kind === 'events') return { status: 200, events: result.events, headers };
-  if (result.kind !== 'answer') {
-    const reply = await passthroughReply(format.passthrough, call, { result, bill });
-    return { ...reply, headers: { ...reply.headers, ...headers } };
-  }
+  if (result.kind !== 'answer') return passthroughReply(format.passthrough, call, { result, bill, headers });
   const { answer } = result;
   const options = serializeOptions(context, call.body, model);
-  const { body, credits } = await settleAndRender<Whole>(call, bill, () =>
-    format.serializeAnswer(answer, options),
-  );
-  return {
-    status: 200,
-    body,
-    headers: {
-      ...warningHeaders([...result.warnings, ...answer.warnings]),
-      ...creditsHeader(credits),
-    },
-  };
+  const warnings = warningHeaders([...result.warnings, ...answer.warnings]);
+  const rendered = await settleAndRender<Whole>(call, bill, (credits) => ({
+    body: format.serializeAnswer(answer, options),
+    headers: { ...warnings, ...attempts, ...creditsHeader(credits) },
+  }));
+  return { status: 200, ...rendered };
 }
 
 function serializeOptions<B>(

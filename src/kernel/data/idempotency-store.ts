@@ -23,16 +23,22 @@ export interface StoredRow {
   state: 'running' | 'done' | 'opaque';
   status: number | null;
   body: string | null;
+  headers: Record<string, string> | null;
+}
+
+export interface StoredAnswer {
+  status: number;
+  /** JSON; null makes the row opaque. */
+  body: string | null;
+  headers: Record<string, string> | null;
 }
 
 export interface IdempotencyStore {
   /** Null when the claim holds the key now, otherwise the row that holds it. */
   claim(claim: KeyClaim, request: { digest: Buffer; requestId: string }): Promise<StoredRow | null>;
   renewLease(claim: KeyClaim): Promise<unknown>;
-  /**
-   * Stores the answer; a null body makes the row opaque. `own` is the transaction that the answer belongs to.
-   */
-  save(own: Sql, claim: KeyClaim, answer: { status: number; body: string | null }): Promise<void>;
+  /** `own` is the transaction that the answer belongs to. */
+  save(own: Sql, claim: KeyClaim, answer: StoredAnswer): Promise<void>;
   release(claim: KeyClaim): Promise<void>;
   /** Ends the leases of the caller's running calls. */
   endLeases(caller: string): Promise<void>;
@@ -77,12 +83,12 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
       values (${scope}, ${digest(caller)}, ${request.digest}, ${run}, ${request.requestId}, 'running', ${leaseEnd()},
         ${now()} + make_interval(secs => ${keepSeconds}))
       on conflict (scope) do update set caller = excluded.caller, request = excluded.request, run = excluded.run, request_id = excluded.request_id,
-        state = 'running', status = null, body = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
+        state = 'running', status = null, body = null, headers = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
       where i.expires_at <= ${now()} or (i.state = 'running' and i.lease_until <= ${now()} and not ${isPending()}(i.request_id))
       returning 1`;
     if (claimed) return null;
     const [row] = await sql<StoredRow[]>`
-      select request, run, request_id as "requestId", state = 'running' and lease_until <= ${now()} as "isAbandoned", state, status, body
+      select request, run, request_id as "requestId", state = 'running' and lease_until <= ${now()} as "isAbandoned", state, status, body, headers
       from ${sql(table)} where scope = ${scope}`;
     // Released between the two statements: try again.
     return row ?? claim({ scope, run, caller }, request);
@@ -90,7 +96,7 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
 
   async function dropBeyondQuota(caller: string): Promise<void> {
     await sql`
-      update ${sql(table)} set state = 'opaque', body = null
+      update ${sql(table)} set state = 'opaque', body = null, headers = null
       where state = 'done' and scope in (
         select scope from (
           select scope, sum(octet_length(body)) over (order by expires_at desc, scope) as total
@@ -107,9 +113,10 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
     claim,
     renewLease: async ({ scope, run }) =>
       sql`update ${sql(table)} set lease_until = ${leaseEnd()} where scope = ${scope} and run = ${run} and state = 'running'`,
-    async save(own, { scope, run }, { status, body }) {
+    async save(own, { scope, run }, { status, body, headers }) {
       await own`
-        update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body}
+        update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body},
+          headers = ${headers === null ? null : own.json(headers)}
         where scope = ${scope} and run = ${run} and state = 'running'`;
     },
     async release({ scope, run }) {

@@ -32,23 +32,17 @@ export interface IdempotentCall {
   signal: AbortSignal;
 }
 
-interface Answer {
-  status: number;
-  body?: unknown;
-  headers?: Record<string, string>;
-}
-
 /**
  * Stores the answer in the transaction whose result it reports, so that no crash can come between the two.
  */
 export interface Remember {
-  (tx: Tx, answer: { status: number; body?: unknown }): Promise<void>;
+  (tx: Tx, answer: KeptAnswer): Promise<void>;
   /**
    * For a paid call: its settlement writes the answer, also after an outage of the database.
    * Null is a call that is charged and has no answer; it is not executed again. Undefined
    * without a key. From the call of the result on, the key belongs to the settlement.
    */
-  inSettlement(answer: { status: number; body?: unknown } | null): (() => SettlementAnswer) | undefined;
+  inSettlement(answer: KeptAnswer | null): (() => SettlementAnswer) | undefined;
 }
 
 export interface StartedCall {
@@ -59,6 +53,8 @@ export interface StartedCall {
 export interface KeptAnswer {
   status: number;
   body?: unknown;
+  /** The handler's own headers, which a replay repeats. */
+  headers?: Record<string, string>;
 }
 
 /** An answer as JSON, for the SQL function `idempotency_settle` of the surface. */
@@ -69,6 +65,8 @@ export interface SettlementAnswer {
   status: number | null;
   /** JSON; null when it is not kept. */
   body: string | null;
+  /** Absent in the journals of older releases. */
+  headers?: Record<string, string> | null;
 }
 
 export interface Idempotency {
@@ -76,10 +74,10 @@ export interface Idempotency {
    * Executes the work, or returns the answer of its first execution. Throws 409 while that still
    * runs or when its answer was not kept, and 422 when the key was used for another request.
    */
-  runOnce<Reply extends Answer>(
+  runOnce<Reply extends KeptAnswer>(
     call: IdempotentCall,
     work: (remember: Remember) => Promise<Reply>,
-  ): Promise<Reply | Answer>;
+  ): Promise<Reply | KeptAnswer>;
   /** For a start: the processes that ran calls of this caller are gone, so nothing waits for their leases. */
   endLeases(caller: string): Promise<void>;
   close(): Promise<void>;
@@ -129,7 +127,7 @@ function createExecution(store: IdempotencyStore, { database, log, ...options }:
     }
   }
 
-  async function execute<Reply extends Answer>(
+  async function execute<Reply extends KeptAnswer>(
     call: IdempotentCall,
     claim: KeyClaim,
     work: (remember: Remember) => Promise<Reply>,
@@ -179,7 +177,8 @@ function createExecution(store: IdempotencyStore, { database, log, ...options }:
     const receipt = await receiptOf({ operationId, requestId });
     if (receipt === null) return row;
     await saveAnswer(store, database.sql, { claim: { ...claim, run }, call: { isSecret } }, receipt);
-    return { ...row, state: 'done', status: receipt.status, body: JSON.stringify(receipt.body) };
+    const { status, body, headers = null } = receipt;
+    return { ...row, state: 'done', status, body: JSON.stringify(body), headers };
   }
 
   return { execute, completeAbandoned };
@@ -237,18 +236,18 @@ function answerOfFailure(
 ): KeptAnswer | null {
   const isCutOff = signal.aborted || problem.code === 'draining';
   if (isCutOff || (receipt === null && isRefusal(problem))) return receipt;
-  return { status: problem.status, body: renderProblem(problem, requestId) };
+  return { status: problem.status, body: renderProblem(problem, requestId), headers: problem.headers };
 }
 
 async function saveAnswer(
   store: IdempotencyStore,
   own: Tx | Database['sql'],
   { claim, call }: { claim: KeyClaim; call: Pick<IdempotentCall, 'isSecret'> },
-  answer: { status: number; body?: unknown },
+  answer: KeptAnswer,
 ): Promise<void> {
   const body = replayableBody(answer.body, call.isSecret);
   store.countBytes(claim.caller, byteLength(body));
-  await store.save(own, claim, { status: answer.status, body });
+  await store.save(own, claim, { status: answer.status, body, headers: replayableHeaders(answer) });
 }
 
 /**
@@ -257,16 +256,22 @@ async function saveAnswer(
 function createRemember(store: IdempotencyStore, claim: KeyClaim, call: IdempotentCall) {
   const state: { answer: 'unsaved' | 'saved' | 'in_settlement' } = { answer: 'unsaved' };
   const remember: Remember = Object.assign(
-    async (tx: Tx, answer: { status: number; body?: unknown }) => {
+    async (tx: Tx, answer: KeptAnswer) => {
       await saveAnswer(store, tx, { claim, call }, answer);
       if (state.answer === 'unsaved') state.answer = 'saved';
     },
     {
-      inSettlement: (answer: { status: number; body?: unknown } | null) => (): SettlementAnswer => {
+      inSettlement: (answer: KeptAnswer | null) => (): SettlementAnswer => {
         state.answer = 'in_settlement';
         const body = replayableBody(answer?.body, call.isSecret);
         store.countBytes(claim.caller, byteLength(body));
-        return { scope: claim.scope.toString('hex'), run: claim.run, status: answer?.status ?? null, body };
+        return {
+          scope: claim.scope.toString('hex'),
+          run: claim.run,
+          status: answer?.status ?? null,
+          body,
+          headers: answer === null ? null : replayableHeaders(answer),
+        };
       },
     },
   );
@@ -278,6 +283,15 @@ function replayableBody(body: unknown, isSecret: boolean): string | null {
   if (isSecret || body === undefined || minJsonLength(body, maxBodyBytes) > maxBodyBytes) return null;
   const text = JSON.stringify(body);
   return text === undefined || Buffer.byteLength(text) > maxBodyBytes ? null : text;
+}
+
+/**
+ * The headers of the stored answer; null without any. A replay never changes, so it must not promise that a
+ * later call succeeds.
+ */
+function replayableHeaders({ headers = {} }: KeptAnswer): Record<string, string> | null {
+  const lasting = Object.entries(headers).filter(([name]) => name !== 'retry-after');
+  return lasting.length === 0 ? null : Object.fromEntries(lasting);
 }
 
 function byteLength(body: string | null): number {
@@ -317,7 +331,7 @@ interface ErrorShape {
   surface: IdempotencyOptions['schema'];
 }
 
-function replay(row: StoredRow, request: Buffer, shape: ErrorShape): Answer {
+function replay(row: StoredRow, request: Buffer, shape: ErrorShape): KeptAnswer {
   const param = 'Idempotency-Key';
   if (!row.request.equals(request)) {
     const message = 'This Idempotency-Key was used for another request; use a new one.';
@@ -334,7 +348,7 @@ function replay(row: StoredRow, request: Buffer, shape: ErrorShape): Answer {
     const message = 'This call was made already; its answer is not kept.';
     throw new Problem('conflict', 'result_not_replayable', message, { param });
   }
-  const headers = { 'idempotent-replayed': 'true' };
+  const headers = { ...row.headers, 'idempotent-replayed': 'true' };
   const body: unknown = JSON.parse(row.body);
   if (row.status < 400) return { status: row.status, body, headers };
   return {

@@ -148,7 +148,26 @@ describe('a paid call', () => {
   });
 });
 
+// Of one request alone, or added to a replay.
+const headersOfOneRequest =
+  /^(?:date|x-request-id|server-timing|ratelimit|idempotent-replayed|content-length)$/;
+const lastingHeaders = ({ headers }: Response) =>
+  Object.fromEntries([...headers].filter(([name]) => !headersOfOneRequest.test(name)));
+
 describe('a paid call with an Idempotency-Key', () => {
+  test('is replayed with the headers of its first answer', async () => {
+    const key = { 'idempotency-key': randomUUID() };
+    const first = await chat('acme/ok', {}, key);
+    expect(lastingHeaders(first)).toMatchObject({
+      'x-townhall-model': 'acme/ok',
+      'x-townhall-attempts': 'acme/ok;answered',
+      'x-townhall-credits': '18',
+    });
+    const again = await chat('acme/ok', {}, key);
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    expect(lastingHeaders(again)).toEqual(lastingHeaders(first));
+  });
+
   test('runs and is charged once however often it is sent', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const cost = await costOf(async () => {

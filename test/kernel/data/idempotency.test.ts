@@ -5,6 +5,7 @@ import {
   createIdempotency,
   type Idempotency,
   type IdempotentCall,
+  type Remember,
 } from '../../../src/kernel/data/idempotency.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
@@ -64,6 +65,30 @@ describe('a repeated call', () => {
       status: 201,
       body: { id: 'x' },
       headers: { 'idempotent-replayed': 'true' },
+    });
+  });
+
+  const reply = { status: 201, body: {}, headers: { location: '/things/1', 'x-townhall-credits': '7' } };
+  test.each<[string, (remember: Remember) => Promise<void>]>([
+    ['is stored after the call', async () => {}],
+    ['is stored in its transaction', (remember) => place.database.tx((tx) => remember(tx, reply))],
+    [
+      'is stored by its settlement',
+      async (remember) => {
+        const answer = remember.inSettlement(reply)?.();
+        await place.database.sql`select gateway.idempotency_settle(${JSON.stringify(answer)}::text::jsonb)`;
+      },
+    ],
+  ])('returns the headers of the first answer, which %s', async (_when, store) => {
+    const first = call();
+    const work = async (remember: Remember) => {
+      await store(remember);
+      return reply;
+    };
+    expect(await replicas[0].runOnce(first, work)).toEqual(reply);
+    expect(await replicas[1].runOnce(first, never)).toEqual({
+      ...reply,
+      headers: { ...reply.headers, 'idempotent-replayed': 'true' },
     });
   });
 
@@ -267,6 +292,21 @@ describe('a call that fails', () => {
       );
     },
   );
+
+  test('keeps its headers in the replay, without a time for a retry', async () => {
+    const first = call();
+    const headers = { 'x-townhall-attempts': 'acme/ok;failed', 'retry-after': '5' };
+    await expect(
+      replicas[0].runOnce(first, async () => {
+        throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { headers });
+      }),
+    ).rejects.toThrow('failed');
+    expect(await replicas[1].runOnce(first, never)).toHaveProperty('headers', {
+      'x-townhall-attempts': 'acme/ok;failed',
+      'idempotent-replayed': 'true',
+      'x-should-retry': 'false',
+    });
+  });
 
   test('midway does not run again; its failure is replayed', async () => {
     const first = call();
