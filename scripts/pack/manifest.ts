@@ -23,7 +23,11 @@ export function serverManifest(root: string): Manifest {
     description: own['description'],
     keywords: ['ai', 'gateway', 'llm', 'agent', 'openapi', 'self-hosted'],
     license: own['license'],
-    ...(own['repository'] === undefined ? {} : { repository: own['repository'] }),
+    ...Object.fromEntries(
+      ['repository', 'homepage', 'bugs'].flatMap((name) =>
+        own[name] === undefined ? [] : [[name, own[name]]],
+      ),
+    ),
     type: 'module',
     engines: serverEngines,
     bin: { townhall: 'bin/townhall.js' },
