@@ -3,7 +3,11 @@
 // content security policy enforces it in the browser, and a text search checks it here. A broken
 // link, a sample that differs from its example, or an error code without a text fails the build.
 //
-//   node scripts/docs.ts [--output DIR] [--update] --update rewrites the samples of the guides
+//   node scripts/docs.ts [--output DIR] [--update] [--no-check] [--if-changed]
+//
+// --update rewrites the samples of the guides. --no-check leaves out the type check of the samples, for
+// a server that builds the portal at its first request. --if-changed does nothing where the portal was
+// built from the present sources.
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
@@ -13,7 +17,9 @@ import { groupGuides } from './docs/guide-order.ts';
 import { type Entry, writeIndexBody } from './docs/index-page.ts';
 import { type NavigationGroup, writePage } from './docs/layout.ts';
 import { findBrokenLinks } from './docs/links.ts';
+import { markdownPage, writeLlmsText } from './docs/llms-text.ts';
 import { type Rendered, renderMarkdown } from './docs/markdown.ts';
+import { missingPage, writeMissingPage } from './docs/missing-page.ts';
 import { collectOperationPages, type OperationPages } from './docs/operation-pages.ts';
 import { writeProblemCodes } from './docs/problem-codes.ts';
 import { checkTypes, fencesOf } from './docs/sample-types.ts';
@@ -22,9 +28,9 @@ import { findForeignAssets, sealPage } from './docs/seal.ts';
 import type { SearchEntry } from './docs/browser/search-options.ts';
 import { writeSearchIndex } from './docs/search-index.ts';
 import { type Document, operationsOf } from './generate/document.ts';
-import { writeIfChanged } from './generate/files.ts';
+import { digest, writeIfChanged } from './generate/files.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
-import { runRedocly } from './generate/tools.ts';
+import { packageVersion, runRedocly } from './generate/tools.ts';
 
 const root = path.join(import.meta.dirname, '..');
 const { values: options } = parseArgs({
@@ -32,7 +38,10 @@ const { values: options } = parseArgs({
     output: { type: 'string', default: path.join(root, 'build/docs') },
     root: { type: 'string', default: root },
     update: { type: 'boolean', default: false },
+    check: { type: 'boolean', default: true },
+    'if-changed': { type: 'boolean', default: false },
   },
+  allowNegative: true,
 });
 
 interface DescribedDocument extends Document {
@@ -71,6 +80,17 @@ try {
 async function main(from: string, output: string): Promise<void> {
   mkdirSync(path.join(root, 'build'), { recursive: true });
   if (options.update) updateGuides(from);
+  const stamp = `${output}.stamp`;
+  const inputs = inputDigest(from);
+  if (
+    options['if-changed'] &&
+    existsSync(output) &&
+    existsSync(stamp) &&
+    readFileSync(stamp, 'utf8') === inputs
+  ) {
+    console.log('docs: the portal is up to date');
+    return;
+  }
   const staging = mkdtempSync(path.join(root, 'build/docs-'));
   try {
     // The cheapest checks run first: texts, then links, then types, and the reference pages last.
@@ -104,17 +124,35 @@ async function main(from: string, output: string): Promise<void> {
     if (broken.length > 0) throw new Error(`broken links:\n  ${broken.join('\n  ')}`);
     const built = Promise.all(references.map((reference) => buildReference(reference, staging)));
     built.catch(() => {});
-    checkSampleTypes();
+    if (options.check) checkSampleTypes();
     for (const [name, text] of (await built).flat()) files.set(name, text);
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
+    files.set(missingPage, writeMissingPage(navigation));
+    // Written after the check of links: those of Markdown lead to its sources.
+    const texts = pages.filter(({ page }) => page.startsWith('guides/') || page === 'start.html');
+    for (const { page, markdown } of texts) files.set(markdownPage(page), markdown);
+    const entries = references.map(({ entry }) => entry);
+    files.set('llms.txt', writeLlmsText(texts, navigation, entries));
     files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...operations.search]));
     publish(output, files);
+    writeIfChanged(stamp, inputs);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
   console.log(
     `docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - started)} ms)`,
+  );
+}
+
+function inputDigest(from: string): string {
+  const bundles = surfaces.map(({ name }) => `src/contract/${name}/bundle.json`);
+  const scripts = ['scripts/docs.ts', 'scripts/docs', 'src/deploy/townhall.schema.json'];
+  const versions = ['@redocly/cli', 'marked', 'minisearch'].map((name) => `${name}@${packageVersion(name)}`);
+  return digest(
+    root,
+    [...scripts, ...bundles],
+    [...versions, digest(from, ['docs', 'examples', 'README.md'])],
   );
 }
 

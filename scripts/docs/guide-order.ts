@@ -2,17 +2,34 @@
 // link.
 
 const groups: readonly { title: string; guides: readonly string[] }[] = [
-  { title: 'Start', guides: ['first-five-minutes', 'clients', 'errors'] },
+  { title: 'Start', guides: ['first-five-minutes', 'clients', 'errors', 'from-litellm'] },
   { title: 'The gateway', guides: ['login-and-tokens', 'env-and-secrets', 'your-own-services'] },
-  { title: 'Money', guides: ['credits', 'what-a-call-costs', 'payments'] },
+  { title: 'Money', guides: ['credits', 'key-with-a-budget', 'what-a-call-costs', 'payments'] },
   {
     title: 'Models',
-    guides: ['model-providers', 'formats', 'local-models', 'reliability-of-models', 'media'],
+    guides: [
+      'model-providers',
+      'providers-by-example',
+      'formats',
+      'local-models',
+      'reliability-of-models',
+      'media',
+    ],
   },
   { title: 'The agent', guides: ['agent', 'plugins', 'console'] },
   {
     title: 'Running it',
-    guides: ['running', 'settings', 'operating', 'deploy', 'install', 'scaling', 'telemetry'],
+    guides: [
+      'running',
+      'production-checklist',
+      'settings',
+      'operating',
+      'deploy',
+      'install',
+      'upgrade',
+      'scaling',
+      'telemetry',
+    ],
   },
 ];
 

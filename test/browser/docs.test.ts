@@ -22,8 +22,11 @@ const pages = () =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.html'))
     .sort();
-/** Our own pages: guides, error codes, examples and the first page. The rest is made by Redoc. */
-const ownPages = () => pages().filter((name) => !names.includes(name.slice(0, -5)));
+/**
+ * Our own pages: guides, error codes, examples and the first page. The rest is made by Redoc; 404.html works at
+ * `/docs/` only.
+ */
+const ownPages = () => pages().filter((name) => name !== '404.html' && !names.includes(name.slice(0, -5)));
 let server: Server;
 let origin = '';
 
@@ -73,6 +76,27 @@ describe('a page of the portal', () => {
         readFileSync(path.join(root, 'src/contract', name, 'bundle.json'), 'utf8'),
       );
     }
+  });
+
+  test('is listed in llms.txt as Markdown where it is a guide', () => {
+    const list = readFileSync(path.join(folder, 'llms.txt'), 'utf8');
+    const guides = pages().filter((name) => name.startsWith('guides/') && !name.endsWith('error-codes.html'));
+    expect(guides.length).toBeGreaterThan(20);
+    for (const name of guides) {
+      const markdown = name.replace(/\.html$/, '.md');
+      expect(list).toContain(`](${markdown})`);
+      expect(readFileSync(path.join(folder, markdown), 'utf8')).toMatch(/^# /);
+    }
+  });
+
+  test('for a missing address links and loads by absolute paths alone', () => {
+    const html = readFileSync(path.join(folder, '404.html'), 'utf8');
+    const targets = Array.from(
+      html.matchAll(/\s(?:href|src|data-root)="([^"#][^"]*)"/g),
+      (match) => match[1],
+    );
+    expect(targets.length).toBeGreaterThan(20);
+    expect(targets.filter((target) => !/^(?:\/docs\/|data:)/.test(target ?? ''))).toEqual([]);
   });
 
   test('is refused when it loads from another host', () => {

@@ -2,6 +2,7 @@
 // with the options that it was written with, so the build and the pages share them.
 
 import type { Options } from 'minisearch';
+import { indexedTerms, stem } from './search-terms.ts';
 
 /** One entry of the index: its address and the text that a result shows. */
 export interface SearchEntry {
@@ -17,10 +18,13 @@ export interface SearchEntry {
 export const searchOptions: Options<SearchEntry> = {
   fields: ['title', 'page', 'text'],
   storeFields: ['address', 'title', 'page', 'excerpt'],
+  processTerm: indexedTerms,
   searchOptions: {
     boost: { title: 4, page: 2 },
+    // A synonym is in the index; a second term of a query would have to match as well.
+    processTerm: stem,
     prefix: (term) => term.length > 1,
-    fuzzy: (term) => (term.length > 4 ? 0.15 : 0),
+    fuzzy: (term) => (term.length > 5 ? 0.15 : 0),
     combineWith: 'AND',
   },
 };

@@ -1,0 +1,63 @@
+// How the search of the portal compares words: by their stems, and with words that readers use for ours.
+
+/**
+ * The stem of an English word, by suffix: `streams`, `streamed` and `streaming` have one stem. It only has to be
+ * the same for forms of one word, so it need not be a word.
+ */
+export function stem(word: string): string {
+  const lower = word.toLowerCase();
+  if (lower.length < 5 || /\d/.test(lower)) return lower.replace(/(?<=[^su]\w)s$/, '');
+  const base = lower
+    .replace(/ies$/, 'y')
+    .replace(/(?<=[^aeious])es$/, 'e')
+    .replace(/(?<=[^sui]|[ae]u)s$/, '')
+    .replace(/(?<=\w{4})ment$/, '')
+    .replace(/(?<=\w{3})ation$/, 'ate')
+    .replace(/(?<=\w{3})(?:ing|ed)$/, '');
+  return base.replace(/([bdgmnprt])\1$/, '$1').replace(/(?<=\w{3})e$/, '');
+}
+
+/** Ours on the right, what a reader may type on the left. A section with one of ours is found by the other too. */
+const synonyms: Readonly<Record<string, readonly string[]>> = {
+  budget: ['cap', 'allowance'],
+  kubernetes: ['container', 'replica', 'compose'],
+  helm: ['container'],
+  docker: ['container'],
+  react: ['browser'],
+  vue: ['browser'],
+  frontend: ['browser'],
+  python: ['openai'],
+  ollama: ['compatible'],
+  vllm: ['compatible'],
+  openrouter: ['compatible'],
+  cors: ['origin', 'cors_origins'],
+  sse: ['stream'],
+  tenant: ['bureau'],
+  team: ['bureau'],
+  organization: ['bureau'],
+  quota: ['limit', 'cap'],
+  price: ['rate', 'credit'],
+  cost: ['price', 'credit'],
+  apikey: ['token'],
+  migrate: ['upgrade'],
+  sso: ['openid', 'oauth'],
+  oidc: ['openid'],
+  webhook: ['event'],
+  retry: ['repeat'],
+  crash: ['restart'],
+};
+
+const typedWords = invert(synonyms);
+
+function invert(table: Readonly<Record<string, readonly string[]>>): ReadonlyMap<string, readonly string[]> {
+  const inverted = new Map<string, string[]>();
+  for (const [typed, ours] of Object.entries(table))
+    for (const word of ours) inverted.set(stem(word), [...(inverted.get(stem(word)) ?? []), stem(typed)]);
+  return inverted;
+}
+
+/** The stem of a word of a text, and the stems of what readers may type for it. */
+export function indexedTerms(word: string): string[] {
+  const own = stem(word);
+  return [own, ...(typedWords.get(own) ?? [])];
+}

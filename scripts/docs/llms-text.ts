@@ -1,0 +1,45 @@
+// Writes llms.txt (llmstxt.org): the list of all texts for a language model, each as Markdown.
+
+import type { NavigationGroup } from './layout.ts';
+
+export interface TextPage {
+  /** The HTML page of the text. */
+  page: string;
+  title: string;
+  markdown: string;
+}
+
+/** The name of a page's Markdown beside it. */
+export function markdownPage(page: string): string {
+  return page.replace(/\.html$/, '.md');
+}
+
+/** In the order of the navigation; pages without Markdown are left out. */
+export function writeLlmsText(
+  texts: readonly TextPage[],
+  navigation: readonly NavigationGroup[],
+  documents: readonly { document: string; title: string }[],
+): string {
+  const byPage = new Map(texts.map((text) => [text.page, text]));
+  const groups = navigation.flatMap(({ title, links }) => {
+    const lines = links.flatMap(({ page }) => {
+      const text = byPage.get(page);
+      return text === undefined ? [] : [`- [${text.title}](${markdownPage(page)})${describe(text.markdown)}`];
+    });
+    return lines.length === 0 ? [] : [`## ${title}\n${lines.join('\n')}\n`];
+  });
+  const contract = documents.map(({ document, title }) => `- [${title}](${document}): OpenAPI 3.1`);
+  return [
+    '# Townhall',
+    "> A model gateway between a product's users and the models, and an agent runtime that works through it.\n",
+    ...groups,
+    `## OpenAPI\n${contract.join('\n')}\n`,
+  ].join('\n');
+}
+
+/** The first sentence below the title, where it is a plain paragraph. */
+function describe(markdown: string): string {
+  const [, paragraph = ''] = /^# [^\n]*\n+([A-Z][^\n]*)/.exec(markdown) ?? [];
+  const [sentence = ''] = /^.*?[.!?](?=\s|$)/.exec(paragraph) ?? [];
+  return sentence === '' ? '' : `: ${sentence.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')}`;
+}

@@ -1,0 +1,25 @@
+// The page that the server sends for an address of the portal without a page.
+
+import type { NavigationGroup } from './layout.ts';
+import { writePage } from './layout.ts';
+
+export const missingPage = '404.html';
+
+const body = `<h1>There is no page here</h1>
+<p>The address may be of another version. Search above, or begin with one of these:</p>
+<ul>
+<li><a href="index.html">All guides</a></li>
+<li><a href="operations/index.html">All operations</a></li>
+<li><a href="guides/error-codes.html">Error codes</a></li>
+</ul>`;
+
+/**
+ * Its addresses are absolute, since it is sent for addresses of any depth; so it works on a server whose portal is
+ * at `/docs/`, and not from a disk.
+ */
+export function writeMissingPage(navigation: readonly NavigationGroup[]): string {
+  const page = writePage({ page: missingPage, title: 'Not found', headings: [], body, navigation });
+  return page
+    .replaceAll(/(\s(?:href|src)=")(?!#|data:)/g, '$1/docs/')
+    .replace('data-root="./"', 'data-root="/docs/"');
+}

@@ -1,0 +1,82 @@
+// The search of the portal: forms of words, and words of readers that the guides do not use.
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import MiniSearch from 'minisearch';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type SearchEntry, searchOptions } from '../../scripts/docs/browser/search-options.ts';
+import { stem } from '../../scripts/docs/browser/search-terms.ts';
+import { renderMarkdown } from '../../scripts/docs/markdown.ts';
+import { writeSearchIndex } from '../../scripts/docs/search-index.ts';
+
+const guides = path.join(import.meta.dirname, '../../docs/guides');
+let index: MiniSearch<SearchEntry>;
+
+/** The index of the guides as a browser loads it. */
+beforeAll(() => {
+  const entries = readdirSync(guides).flatMap((name) => {
+    const page = `guides/${path.basename(name, '.md')}.html`;
+    const { title, sections } = renderMarkdown(readFileSync(path.join(guides, name), 'utf8'), {
+      source: `docs/guides/${name}`,
+      page,
+      pageOf: () => undefined,
+      readDiagram: () => '',
+    });
+    return sections.map(({ anchor, heading, text }) => ({
+      address: `${page}#${anchor}`,
+      title: heading || title,
+      page: title,
+      text,
+    }));
+  });
+  const [, json = '""'] = /= (.*);\n$/.exec(writeSearchIndex(entries)) ?? [];
+  index = MiniSearch.loadJSON<SearchEntry>(JSON.parse(json) as string, searchOptions);
+});
+
+const pagesFor = (query: string): string[] => [
+  ...new Set(index.search(query).map(({ address }) => /guides\/([\w-]+)/.exec(address as string)?.[1] ?? '')),
+];
+
+describe('the search of the portal', () => {
+  test.each([
+    ['streaming', 'first-five-minutes'],
+    ['ollama', 'providers-by-example'],
+    ['budget', 'key-with-a-budget'],
+    ['kubernetes', 'production-checklist'],
+    ['cors', 'login-and-tokens'],
+    ['react', 'login-and-tokens'],
+    ['litellm', 'from-litellm'],
+    ['python', 'clients'],
+    ['upgrading', 'upgrade'],
+    ['docker', 'production-checklist'],
+    ['tenant', 'operating'],
+  ])('finds the guide for "%s"', (query, guide) => {
+    expect(pagesFor(query).slice(0, 3)).toContain(guide);
+  });
+
+  test('needs every word of a query, synonyms counted', () => {
+    expect(pagesFor('team budget').slice(0, 2)).toContain('key-with-a-budget');
+    expect(pagesFor('budget xyzzyplugh')).toEqual([]);
+  });
+});
+
+describe('stem', () => {
+  test.each([
+    ['stream', 'streams', 'streamed', 'streaming'],
+    ['charge', 'charges', 'charged', 'charging'],
+    ['deploy', 'deployment', 'deploying'],
+    ['retry', 'retries', 'retrying'],
+    ['stop', 'stopped', 'stopping'],
+    ['migrate', 'migration', 'migrations'],
+    ['bureau', 'bureaus'],
+    ['price', 'prices', 'pricing'],
+  ])('is one for %s and its forms', (word, ...forms) => {
+    expect(forms.map(stem)).toEqual(forms.map(() => stem(word)));
+  });
+
+  test.each(['status', 'access', 'address', 'cors', '502'])(
+    'does not merge %s with a shorter word',
+    (word) => {
+      expect(stem(word)).toBe(word === 'cors' ? 'cor' : word);
+    },
+  );
+});
