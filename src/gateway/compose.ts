@@ -26,7 +26,7 @@ import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secrets/secret.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
 import type { CloseOptions } from '../kernel/http/drain.ts';
-import { createServer, type ListenAddress } from '../kernel/http/server.ts';
+import { createServer, type FilePages, type ListenAddress } from '../kernel/http/server.ts';
 import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import { containErrors } from '../kernel/operator-errors.ts';
@@ -109,6 +109,8 @@ export interface CreateGatewayOptions {
   progress?: (step: string) => void;
   /** What `/` links to in the local edition; called at each request. */
   localEdition?: () => LocalEditionLinks;
+  /** Builds `build/docs` at the first request of a page, where it is absent. */
+  buildPortal?: (() => Promise<void>) | undefined;
   /** Version of the installation, for traces. */
   version?: string;
   /** Overrides of the ledger's intervals, for tests of crash recovery. */
@@ -781,7 +783,7 @@ function openHttp(
     validateResponses: options.validateResponses ?? false,
   });
   const isUnlimited = config.rateUser === null || config.rateGuest === null;
-  const pages = portalPages();
+  const pages = portalPages(options.buildPortal);
   const server = createServer({
     contract,
     surface: 'gateway',
@@ -924,8 +926,8 @@ async function listenWithRetries(
 
 const metricsRetryMs = 500;
 
-// `npm run docs` builds the portal; without it the server has no /docs.
-function portalPages(): { prefix: string; directory: string }[] {
-  const folder = assetPath('build/docs');
-  return assetExists(folder) ? [{ prefix: '/docs', directory: folder }] : [];
+// Without the portal and a way to build it the server has no /docs.
+function portalPages(build: CreateGatewayOptions['buildPortal']): FilePages[] {
+  const directory = assetPath('build/docs');
+  return build !== undefined || assetExists(directory) ? [{ prefix: '/docs', directory, build }] : [];
 }

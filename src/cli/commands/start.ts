@@ -34,6 +34,7 @@ import {
 } from '../servers/addresses.ts';
 import { hasEnterKey, listenForEnter } from '../servers/enter-key.ts';
 import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
+import { portalBuild } from '../servers/portal-build.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { welcome, type Welcome } from '../servers/welcome.ts';
 
@@ -71,6 +72,8 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
   const progress = (step: string): void => print(`  ${step} …`);
   const { log, redactor } = stderrLog({ level: config.logLevel });
   const closers = createClosers();
+  const portal = portalBuild();
+  closers.defer(() => portal?.close());
   let consoleUrl: string | undefined;
   const shownTokenFile = relative('', tokenFile);
   // The agent's database opens while the gateway starts; each takes about half of the start.
@@ -88,6 +91,7 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
       clock: systemClock,
       progress,
       localEdition: () => ({ consoleUrl, tokenFile: shownTokenFile }),
+      buildPortal: portal?.run,
     });
     closers.defer(() => gateway.close());
     await ensureLocalToken(gateway, tokenFile);

@@ -1,6 +1,7 @@
 // The contract in its published form: serialized once, with an ETag, and with this
 // server's address in place of the example.
 import { createHash } from 'node:crypto';
+import { includesTag } from '../etag.ts';
 
 /** The value of the Link header to the document (RFC 8631). */
 export const serviceDescription = '</openapi.json>; rel="service-desc"; type="application/json"';
@@ -33,12 +34,4 @@ function serialize(definition: object): Extract<DocumentReply, { status: 200 }> 
   const etag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
   const headers = { etag, 'cache-control': 'public, max-age=60' };
   return { status: 200, content, mediaType: 'application/json', headers };
-}
-
-// A weak comparison (RFC 9110): a proxy that compresses makes the tag weak.
-function includesTag(ifNoneMatch: string, etag: string): boolean {
-  return ifNoneMatch
-    .split(',')
-    .map((tag) => tag.trim().replace(/^W\//, ''))
-    .some((tag) => tag === etag || tag === '*');
 }

@@ -1,65 +1,167 @@
-// Serves the pages inside the single executable as `express.static` serves those of
-// a folder: an index for a folder, an ETag by content, and only listed files.
+// Serves a folder of pages, on a disk or inside the single executable: an index for a folder, an ETag by
+// content, texts compressed, and only files that the folder lists, so that no path leads out of it.
 import { createHash } from 'node:crypto';
+import { stat } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { listFiles, readBytes } from '../assets.ts';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { isSingleExecutable, listFiles, readBytes } from '../assets.ts';
+import { createLruCache } from '../cache.ts';
+import { acceptsHtml } from './accept.ts';
+import { includesTag } from '../etag.ts';
+
+const compress = promisify(gzip);
 
 const mediaTypes: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
   css: 'text/css; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
   json: 'application/json; charset=utf-8',
+  md: 'text/markdown; charset=utf-8',
+  txt: 'text/plain; charset=utf-8',
   svg: 'image/svg+xml',
 };
+// Smaller files would hardly shrink.
+const minCompressedBytes = 1_024;
+// The portal has 300 pages of 20 kB on average, compressed; the three references have 700 kB each.
+const cachedPages = 400;
+// A file that is not listed may have been built meanwhile.
+const relistMs = 1_000;
 
 interface Page {
+  /** Identifies the file's content on a disk, so that a changed file is read again. */
+  version: string;
   content: Uint8Array;
   headers: Record<string, string>;
 }
 
-/** For a mount point, whose prefix is removed from the path. A path without a page is passed to `next`. */
-export function serveAssets(
-  folder: string,
-): (request: IncomingMessage, response: ServerResponse, next: (error?: unknown) => void) => Promise<void> {
-  let names: Promise<ReadonlySet<string>> | undefined;
-  const pages = new Map<string, Page>();
+export type ServeAssets = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  next: (error?: unknown) => void,
+) => Promise<void>;
 
-  async function find(name: string): Promise<Page | undefined> {
-    names ??= listFiles(folder).then((files) => new Set(files));
-    if (!(await names).has(name)) return undefined;
-    let page = pages.get(name);
-    if (page === undefined) {
-      const content = await readBytes(`${folder}/${name}`);
-      const etag = `"${createHash('sha256').update(content).digest('base64url').slice(0, 22)}"`;
-      page = {
-        content,
-        headers: {
-          'content-type': mediaTypes[name.split('.').pop() ?? ''] ?? 'application/octet-stream',
-          'content-length': String(content.byteLength),
-          etag,
-        },
-      };
-      pages.set(name, page);
-    }
-    return page;
-  }
+/**
+ * For a mount point, whose prefix is removed from the path. A path without a page gets the folder's
+ * `404.html` in a browser; otherwise it is passed to `next`.
+ */
+export function serveAssets(folder: string): ServeAssets {
+  const find = createPageFinder(folder);
 
   return async (request, response, next) => {
     const [address = '/'] = (request.url ?? '/').split('?');
     const [original = ''] = ('originalUrl' in request ? String(request.originalUrl) : '').split('?');
+    const isCompressed = acceptsGzip(request.headers['accept-encoding']);
+    const name = address.slice(1);
     // Without the trailing slash the links of an index would be relative to the parent folder.
-    if (address === '/' && !original.endsWith('/')) {
+    const isFolder = /^[^.]*[^./]$/.test(name) && (await find.has(`${name}/index.html`));
+    if ((address === '/' && !original.endsWith('/')) || isFolder) {
       response.writeHead(301, { location: `${original}/` }).end();
       return;
     }
-    const page = await find(address.endsWith('/') ? `${address.slice(1)}index.html` : address.slice(1));
-    if (page === undefined) {
-      next();
-    } else if (request.headers['if-none-match'] === page.headers['etag']) {
-      response.writeHead(304, { etag: page.headers['etag'] }).end();
-    } else {
-      response.writeHead(200, page.headers);
-      response.end(request.method === 'HEAD' ? undefined : page.content);
-    }
+    const page = await find.page(address.endsWith('/') ? `${name}index.html` : name, isCompressed);
+    const missing =
+      page === undefined && acceptsHtml(request.headers.accept)
+        ? await find.page('404.html', isCompressed)
+        : undefined;
+    if (page !== undefined) write(request, response, page);
+    else if (missing !== undefined) {
+      response.writeHead(404, { ...missing.headers, 'cache-control': 'no-store' });
+      response.end(request.method === 'HEAD' ? undefined : missing.content);
+    } else next();
   };
+}
+
+function write(request: IncomingMessage, response: ServerResponse, page: Page): void {
+  const { content } = page;
+  // The server's own headers are set already, `Vary: Origin` among them.
+  const vary = [response.getHeader('vary'), page.headers['vary']].filter((value) => value !== undefined);
+  const headers: Record<string, string> = { ...page.headers, vary: vary.join(', ') };
+  const tag = headers['etag'] ?? '';
+  const ifNoneMatch = request.headers['if-none-match'];
+  if (ifNoneMatch !== undefined && includesTag(ifNoneMatch, tag)) {
+    const {
+      'content-length': _length,
+      'content-type': _type,
+      'content-encoding': _encoding,
+      ...rest
+    } = headers;
+    response.writeHead(304, rest).end();
+    return;
+  }
+  response.writeHead(200, headers);
+  response.end(request.method === 'HEAD' ? undefined : content);
+}
+
+function createPageFinder(folder: string) {
+  const pages = createLruCache<string, Page>({ capacity: cachedPages });
+  let names: Promise<ReadonlySet<string>> | undefined;
+  let listedAtMs = 0;
+
+  async function list(): Promise<ReadonlySet<string>> {
+    listedAtMs = performance.now();
+    const files = await listFiles(folder).catch(() => []);
+    return new Set(files.filter((name) => !/(?:^|\/)\./.test(name)));
+  }
+
+  async function has(name: string): Promise<boolean> {
+    names ??= list();
+    if ((await names).has(name)) return true;
+    if (isSingleExecutable || performance.now() - listedAtMs < relistMs) return false;
+    names = list();
+    return (await names).has(name);
+  }
+
+  async function page(name: string, isCompressed: boolean): Promise<Page | undefined> {
+    if (!(await has(name))) return undefined;
+    const version = await versionOf(`${folder}/${name}`);
+    if (version === undefined) return undefined;
+    const key = `${isCompressed ? 'gzip' : 'plain'} ${name}`;
+    const cached = pages.peek(key);
+    if (cached?.version === version) return cached;
+    const read = await readPage(`${folder}/${name}`, { version, isCompressed });
+    pages.set(key, read);
+    return read;
+  }
+
+  return { has, page };
+}
+
+/** Undefined where the file is gone. */
+async function versionOf(file: string): Promise<string | undefined> {
+  if (isSingleExecutable) return '';
+  const stats = await stat(file).catch(() => undefined);
+  return stats === undefined ? undefined : `${stats.mtimeMs} ${stats.size}`;
+}
+
+async function readPage(
+  file: string,
+  { version, isCompressed }: { version: string; isCompressed: boolean },
+): Promise<Page> {
+  const bytes = await readBytes(file);
+  const extension = file.split('.').pop() ?? '';
+  const isText = extension in mediaTypes;
+  const isShrunk = isCompressed && isText && bytes.byteLength >= minCompressedBytes;
+  const content = isShrunk ? await compress(bytes) : bytes;
+  const digest = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
+  return {
+    version,
+    content,
+    headers: {
+      'content-type': mediaTypes[extension] ?? 'application/octet-stream',
+      'content-length': String(content.byteLength),
+      // A browser keeps the page and asks whether it has changed; a page and its script always fit each other.
+      'cache-control': 'no-cache',
+      vary: 'Accept-Encoding',
+      // The compressed bytes are another representation, so they have a tag of their own (RFC 9110, 8.8.3).
+      etag: `"${digest}${isShrunk ? '-gzip' : ''}"`,
+      ...(isShrunk ? { 'content-encoding': 'gzip' } : {}),
+    },
+  };
+}
+
+function acceptsGzip(header: string | string[] = ''): boolean {
+  return String(header)
+    .split(',')
+    .some((entry) => /^\s*(?:gzip|\*)\s*(?:;\s*q=(?!0(?:\.0*)?\s*$).*)?$/i.test(entry));
 }

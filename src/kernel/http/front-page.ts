@@ -2,6 +2,7 @@
 // the server and not an operation, so it stands outside the contract, as the portal does
 // (docs/decisions/2026-11-23-front-page.md).
 import { createHash } from 'node:crypto';
+import { acceptsHtml } from './accept.ts';
 import { escapeHtml } from './html.ts';
 
 export interface FrontPage {
@@ -90,14 +91,6 @@ export function renderFrontPage(page: FrontPage, accept: string | undefined): Fr
   const links = Object.fromEntries(page.links.map(({ rel, href }) => [rel, href]));
   const body = `${JSON.stringify({ name: page.name, version: page.version, links })}\n`;
   return { body, headers: { ...shared, 'content-type': 'application/json; charset=utf-8' } };
-}
-
-function acceptsHtml(accept = ''): boolean {
-  return accept.split(',').some((range) => {
-    const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
-    const isRefused = parameters.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter));
-    return (type === 'text/html' || type === 'application/xhtml+xml') && !isRefused;
-  });
 }
 
 function renderPage({ name, summary, version, links, token }: FrontPage): string {

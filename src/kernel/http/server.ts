@@ -11,7 +11,6 @@ import express, { type ErrorRequestHandler, type Request, type RequestHandler, t
 import { accessFields, type NameIdentity } from './access-log.ts';
 import { serveAssets } from './asset-pages.ts';
 import { type BodyBudgetLimits, createBodyBudget } from './body-budget.ts';
-import { isSingleExecutable } from '../assets.ts';
 import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
 import {
@@ -29,6 +28,7 @@ import type { Log } from '../log.ts';
 import type { RequestObserver } from './observer.ts';
 import { Problem } from '../problem.ts';
 import type { Proxies } from './proxies.ts';
+import { createPageBuild, type PageFolder } from './page-build.ts';
 import { endWithProblem, refuseUnparsed, type Surface } from './raw-response.ts';
 import { HttpRequest } from './request.ts';
 import { refuseAmbiguous } from './request-checks.ts';
@@ -95,9 +95,8 @@ const defaultLimits: ServerLimits = {
 };
 
 /** A folder of static files. */
-export interface FilePages {
+export interface FilePages extends PageFolder {
   prefix: string;
-  directory: string;
 }
 
 export interface ServerOptions {
@@ -331,8 +330,9 @@ interface RouterOptions {
 function createRouter({ pages, frontPage, admit, dispatch, responder, log }: RouterOptions) {
   const router = express.Router();
   const getRequest = (message: IncomingMessage) => (message as AdmittedMessage)[requestKey];
-  const findPage = (path: string) =>
-    pages.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
+  const folders = pages.map((page) => ({ ...page, prepare: createPageBuild(page, log) }));
+  const findFolder = (path: string) =>
+    folders.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
 
   function renderError(error: unknown, message: IncomingMessage, response: ServerResponse): void {
     const request = getRequest(message);
@@ -349,12 +349,7 @@ function createRouter({ pages, frontPage, admit, dispatch, responder, log }: Rou
     }
   }
 
-  for (const { prefix, directory } of pages) {
-    const files = isSingleExecutable
-      ? serveAssets(directory)
-      : express.static(directory, { cacheControl: false, dotfiles: 'ignore' });
-    router.use(prefix, files);
-  }
+  for (const { prefix, directory } of pages) router.use(prefix, serveAssets(directory));
   // Paths below the pages without a file: the contract rejects them.
   router.use(((message) => dispatch(getRequest(message) as HttpRequest)) satisfies RequestHandler);
   // Express recognises an error handler by its four parameters.
@@ -385,8 +380,10 @@ function createRouter({ pages, frontPage, admit, dispatch, responder, log }: Rou
     try {
       const request = admit(message, response);
       const isRead = request.method === 'GET' || request.method === 'HEAD';
-      if (isRead && findPage(request.path)) servePage(request, message, response);
-      else if (isRead && request.path === '/' && frontPage) serveFrontPage(request, frontPage());
+      const folder = isRead ? findFolder(request.path) : undefined;
+      if (folder !== undefined) {
+        if (folder.prepare(request, responder.commonHeaders(request))) servePage(request, message, response);
+      } else if (isRead && request.path === '/' && frontPage) serveFrontPage(request, frontPage());
       else await dispatch(request);
     } catch (error) {
       renderError(error, message, response);

@@ -1,0 +1,119 @@
+// Files of the portal: compression, entity tags, the page for a missing address, and what is never served.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startWorld, type World } from '../world.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'asset-pages-'));
+const long = `<h1>Long</h1>${'text '.repeat(2_000)}`;
+let world: World;
+
+beforeAll(async () => {
+  mkdirSync(join(directory, 'guides'));
+  writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
+  writeFileSync(join(directory, 'long.html'), long);
+  writeFileSync(join(directory, '404.html'), '<h1>Missing</h1>');
+  writeFileSync(join(directory, 'guides/index.html'), '<h1>Guides</h1>');
+  writeFileSync(join(directory, '.hidden'), 'secret');
+  world = await startWorld({ server: { pages: [{ prefix: '/docs', directory }] } });
+});
+afterAll(async () => {
+  await world.close();
+  rmSync(directory, { recursive: true });
+});
+
+interface Received {
+  status: number | undefined;
+  headers: Record<string, string | string[] | undefined>;
+  body: Buffer;
+}
+
+// fetch would decompress the body and add headers of its own.
+function get(path: string, headers: Record<string, string> = {}): Promise<Received> {
+  return new Promise((resolve, reject) => {
+    // With the path as it is: a URL would resolve its dots.
+    request({ host: '127.0.0.1', port: world.port, path, headers }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('end', () =>
+        resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) }),
+      );
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+describe('a page', () => {
+  test('is compressed for a client that accepts gzip', async () => {
+    const { headers, body } = await get('/docs/long.html', { 'accept-encoding': 'br, gzip;q=0.8' });
+    expect(headers).toMatchObject({ 'content-encoding': 'gzip', vary: 'Accept-Encoding' });
+    expect(headers['content-length']).toBe(String(body.length));
+    expect(body.length).toBeLessThan(long.length / 10);
+    expect(gunzipSync(body).toString()).toBe(long);
+  });
+
+  test.each(['', 'identity', 'gzip;q=0', 'br'])(
+    'is sent as it is for accept-encoding "%s"',
+    async (encoding) => {
+      const { headers, body } = await get('/docs/long.html', { 'accept-encoding': encoding });
+      expect(headers['content-encoding']).toBeUndefined();
+      expect(body.toString()).toBe(long);
+    },
+  );
+
+  test('has a tag for each encoding and answers it with 304', async () => {
+    const plain = await get('/docs/long.html');
+    const small = await get('/docs/long.html', { 'accept-encoding': 'gzip' });
+    expect(plain.headers['etag']).not.toBe(small.headers['etag']);
+    const again = await get('/docs/long.html', {
+      'accept-encoding': 'gzip',
+      'if-none-match': `"other", W/${String(small.headers['etag'])}`,
+    });
+    expect([again.status, again.body.length, again.headers['etag']]).toEqual([304, 0, small.headers['etag']]);
+    expect(again.headers['cache-control']).toBe('no-cache');
+  });
+
+  test('is read again once its file has changed', async () => {
+    writeFileSync(join(directory, 'changing.html'), 'first');
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    expect((await get('/docs/changing.html')).body.toString()).toBe('first');
+    writeFileSync(join(directory, 'changing.html'), 'the second');
+    expect((await get('/docs/changing.html')).body.toString()).toBe('the second');
+  });
+
+  test('of a folder is its index, behind a redirect to the slash', async () => {
+    const redirect = await get('/docs/guides');
+    expect([redirect.status, redirect.headers['location']]).toEqual([301, '/docs/guides/']);
+    expect((await get('/docs/guides/')).body.toString()).toBe('<h1>Guides</h1>');
+  });
+});
+
+describe('an address without a page', () => {
+  test('shows a browser the page for it', async () => {
+    const { status, headers, body } = await get('/docs/a/b.html', { accept: 'text/html' });
+    expect([status, body.toString()]).toEqual([404, '<h1>Missing</h1>']);
+    expect(headers['content-security-policy']).toContain("default-src 'none'");
+  });
+
+  test('answers a program with the error of the contract', async () => {
+    const { status, body } = await get('/docs/a/b.html');
+    expect([status, JSON.parse(body.toString())]).toMatchObject([
+      404,
+      { error: { code: 'route_not_found' } },
+    ]);
+  });
+
+  test.each([
+    '/docs/.hidden',
+    '/docs/../package.json',
+    '/docs/%2e%2e/package.json',
+    '/docs//etc/passwd',
+    '/docs/guides/.',
+  ])('includes %s', async (path) => {
+    expect((await get(path)).status).toBe(404);
+  });
+});
