@@ -20,6 +20,8 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import { build, type BuildOptions } from 'esbuild';
+import { createProgress } from './pack/progress.ts';
+import { buildPortal } from './pack/portal.ts';
 import { shippedFiles } from './pack/shipped-files.ts';
 import { thirdPartyNotice } from './pack/third-party.ts';
 
@@ -43,6 +45,7 @@ const threads = [
 const fuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
 
 const started = performance.now();
+const step = createProgress('binary');
 try {
   const output = path.resolve(options.output);
   await make(output);
@@ -61,6 +64,9 @@ async function make(output: string): Promise<void> {
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/binary-'));
   try {
+    step('the portal');
+    await buildPortal(root);
+    step('the program and its threads');
     const program = path.join(staging, 'townhall.cjs');
     const bundled = await bundle('scripts/binary/entry.ts', program);
     const assets = new Map(shippedFiles(root).map((name) => [name, path.join(root, name)]));
@@ -84,6 +90,7 @@ async function make(output: string): Promise<void> {
     ];
     assets.set('names.json', write(staging, 'names.json', JSON.stringify(names)));
 
+    step('the blob with the assets');
     const blob = path.join(staging, 'townhall.blob');
     const config = {
       main: program,
@@ -97,6 +104,7 @@ async function make(output: string): Promise<void> {
       ['--experimental-sea-config', write(staging, 'sea.json', JSON.stringify(config))],
       { cwd: staging },
     );
+    step('the executable');
     const executable = path.join(staging, 'townhall');
     cpSync(process.execPath, executable, { dereference: true });
     chmodSync(executable, 0o755);

@@ -2,27 +2,67 @@
 // The shared code is compiled into both, so that neither package needs another. A failed build
 // keeps the last good one.
 //
-//   node scripts/build-clients.ts [--into DIR]
+//   node scripts/build-clients.ts [--into DIR] [--no-check]
 //
 // --into writes whole packages into DIR as they are published, and does not change clients/.
+// --no-check is for installing: it emits without the type check, and only what has changed since
+// the last build.
 
 import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import { parseArgs, promisify } from 'node:util';
+import { digest } from './generate/files.ts';
+import { packageVersion } from './generate/tools.ts';
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, '..');
-const { values: options } = parseArgs({ options: { into: { type: 'string' } } });
+const { values: options } = parseArgs({
+  options: { into: { type: 'string' }, check: { type: 'boolean', default: true } },
+  allowNegative: true,
+});
 
 const started = performance.now();
 try {
-  await Promise.all(['gateway', 'agent'].map(build));
+  await Promise.all(['gateway', 'agent'].filter((name) => !isCurrent(name)).map(build));
   console.log(`build-clients: gateway, agent (${Math.round(performance.now() - started)} ms)`);
 } catch (error) {
   const { stdout = '', message } = error as { stdout?: string; message: string };
   console.error(`build-clients: ${stdout || message}`);
   process.exitCode = 1;
+}
+
+/** Whether an install finds the build of the present sources. */
+function isCurrent(name: string): boolean {
+  if (options.check || options.into !== undefined) return false;
+  return (
+    existsSync(path.join(root, 'clients', name, 'dist')) &&
+    existsSync(stampFile(name)) &&
+    readFileSync(stampFile(name), 'utf8') === inputDigest(name)
+  );
+}
+
+function stampFile(name: string): string {
+  return path.join(root, 'build', `client-${name}.stamp`);
+}
+
+function inputDigest(name: string): string {
+  const sources = [
+    `clients/${name}/src`,
+    `clients/${name}/tsconfig.json`,
+    'clients/shared/src',
+    'tsconfig.json',
+  ];
+  return digest(root, [...sources, 'scripts/build-clients.ts'], [packageVersion('typescript')]);
 }
 
 async function build(name: string): Promise<void> {
@@ -38,6 +78,7 @@ async function build(name: string): Promise<void> {
       source,
       '--outDir',
       compiled,
+      ...(options.check ? [] : ['--noCheck']),
     ]);
     if (!existsSync(path.join(compiled, name, 'src/index.js')))
       throw new Error(`tsc wrote no entry for ${name}`);
@@ -52,6 +93,7 @@ async function build(name: string): Promise<void> {
     const current = path.join(folder, 'dist');
     if (existsSync(current)) renameSync(current, path.join(staging, 'previous'));
     renameSync(compiled, current);
+    writeFileSync(stampFile(name), inputDigest(name));
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }

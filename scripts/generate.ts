@@ -3,9 +3,10 @@
 // half of both clients. None of its output is committed. It changes nothing unless every step
 // succeeds.
 //
-//   node scripts/generate.ts [--force] [--draft] [--root DIR]
+//   node scripts/generate.ts [--force] [--draft] [--no-lint] [--root DIR]
 //
-// --force generates everything anew; --draft writes despite lint findings, and still exits 1.
+// --force generates everything anew; --draft writes despite lint findings, and still exits 1;
+// --no-lint is for installing, since the contract of a commit was linted.
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -13,7 +14,7 @@ import { parseArgs } from 'node:util';
 import { addAliases, clientDocument } from './generate/aliases.ts';
 import { type Document, checkReferences, operationsOf } from './generate/document.ts';
 import { digest, filesBelow, publish, writeIfChanged } from './generate/files.ts';
-import { generateClient } from './generate/hey-api.ts';
+import { generateClients } from './generate/hey-api.ts';
 import { completeErrorCodes, writeErrorCodes } from './generate/error-codes.ts';
 import { addSharedHeaders } from './generate/headers.ts';
 import { writeKeyedOperations } from './generate/keyed-operations.ts';
@@ -28,8 +29,10 @@ const { values: options } = parseArgs({
   options: {
     force: { type: 'boolean', default: false },
     draft: { type: 'boolean', default: false },
+    lint: { type: 'boolean', default: true },
     root: { type: 'string', default: path.join(import.meta.dirname, '..') },
   },
+  allowNegative: true,
 });
 const root = path.resolve(options.root);
 const contractFolder = 'src/contract';
@@ -38,6 +41,8 @@ const stampFile = path.join(root, contractFolder, 'stamp.json');
 interface Stamp {
   inputs: string;
   outputs: string;
+  /** False where the files were generated without the lint. */
+  isLinted: boolean;
 }
 
 const started = performance.now();
@@ -50,23 +55,27 @@ try {
 
 async function main(): Promise<number> {
   const inputs = inputDigest();
-  if (!options.force && isCurrent(inputs)) {
+  const current = options.force ? undefined : readCurrentStamp(inputs);
+  if (current !== undefined) {
+    if (options.lint && !current.isLinted) return lintCurrent(current);
     report('the contract is unchanged', started);
     return 0;
   }
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/generate-'));
   try {
-    const [clean] = await Promise.all([lint(), bundle(staging)]);
+    const [clean] = await Promise.all([options.lint ? lint() : true, bundle(staging)]);
     if (!clean && !options.draft) return 1;
     const documents = surfaces.map((surface) => ({ ...surface, document: withSamples(staging, surface) }));
-    await Promise.all(documents.map((surface) => generateSurface(staging, surface, surface.document)));
+    const contents = documents.map((surface) => ({ surface, document: clientDocument(surface.document) }));
+    await generateAllClients(staging, contents);
+    for (const { surface, document } of contents) writeContract(staging, surface, document);
     writeFileSync(path.join(staging, 'contract/problem-code.gen.ts'), writeProblemCodes(documents));
     // Without its stamp, an interrupted run is repeated.
     rmSync(stampFile, { force: true });
     const changes = publishAll(staging);
     // A draft leaves no stamp, so the next run reports its findings again.
-    if (clean) writeIfChanged(stampFile, JSON.stringify({ inputs, outputs: outputDigest() } satisfies Stamp));
+    if (clean) writeStamp({ inputs, outputs: outputDigest(), isLinted: options.lint });
     report(
       `${documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`).join(', ')} operations; ${changes} files changed`,
       started,
@@ -75,6 +84,13 @@ async function main(): Promise<number> {
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
+}
+
+/** Lints files that an install has generated; they are not generated again. */
+async function lintCurrent(stamp: Stamp): Promise<number> {
+  if (!(await lint())) return 1;
+  writeStamp({ ...stamp, isLinted: true });
+  return 0;
 }
 
 async function lint(): Promise<boolean> {
@@ -134,14 +150,24 @@ function readBundle(staging: string, surface: Surface): Document {
   return document;
 }
 
-async function generateSurface(staging: string, surface: Surface, document: Document): Promise<void> {
+async function generateAllClients(
+  staging: string,
+  contents: readonly { surface: Surface; document: Document }[],
+): Promise<void> {
   const start = performance.now();
+  const jobs = contents.map(({ surface, document }) => {
+    const clientBundle = path.join(staging, 'bundles', `${surface.name}.client.json`);
+    writeFileSync(clientBundle, JSON.stringify(document));
+    return { surface, bundle: clientBundle, output: path.join(staging, 'clients', surface.name) };
+  });
+  await generateClients(jobs, root);
+  report('clients', start);
+}
+
+/** Writes what belongs to the generated client: the types of handlers, and the maps of codes and keys. */
+function writeContract(staging: string, surface: Surface, oneOfEach: Document): void {
   const client = path.join(staging, 'clients', surface.name);
   const contract = path.join(staging, 'contract', surface.name);
-  const clientBundle = path.join(staging, 'bundles', `${surface.name}.client.json`);
-  const oneOfEach = clientDocument(document);
-  writeFileSync(clientBundle, JSON.stringify(oneOfEach));
-  await generateClient(surface, { bundle: clientBundle, output: client, root });
   const methods = path.join(client, 'sdk.gen.ts');
   writeFileSync(methods, addMethodExamples(readFileSync(methods, 'utf8'), oneOfEach));
   writeFileSync(path.join(client, 'error-codes.gen.ts'), writeErrorCodes(oneOfEach));
@@ -151,7 +177,6 @@ async function generateSurface(staging: string, surface: Surface, document: Docu
   // The server uses the client's types: one contract, one set of names.
   cpSync(path.join(client, 'types.gen.ts'), path.join(contract, 'types.gen.ts'));
   writeFileSync(path.join(contract, 'operations.gen.ts'), writeOperations(oneOfEach, surface));
-  report(`${surface.name}: types, operations, client`, start);
 }
 
 function publishAll(staging: string): number {
@@ -203,12 +228,17 @@ function generatedFiles(): string[] {
   );
 }
 
-function isCurrent(inputs: string): boolean {
+function writeStamp(stamp: Stamp): void {
+  writeIfChanged(stampFile, JSON.stringify(stamp));
+}
+
+/** The stamp of the last run; undefined where inputs or generated files differ from it. */
+function readCurrentStamp(inputs: string): Stamp | undefined {
   try {
     const stamp = JSON.parse(readFileSync(stampFile, 'utf8')) as Stamp;
-    return stamp.inputs === inputs && stamp.outputs === outputDigest();
+    return stamp.inputs === inputs && stamp.outputs === outputDigest() ? stamp : undefined;
   } catch {
-    return false;
+    return undefined;
   }
 }
 

@@ -22,6 +22,8 @@ import { runNode } from './generate/tools.ts';
 import { inspectTarball } from './pack/inspect.ts';
 import { serverManifest, serverNode } from './pack/manifest.ts';
 import { runNpm } from './pack/npm.ts';
+import { createProgress } from './pack/progress.ts';
+import { buildPortal } from './pack/portal.ts';
 import { shippedFiles } from './pack/shipped-files.ts';
 import { thirdPartyNotice } from './pack/third-party.ts';
 
@@ -51,6 +53,7 @@ await import('../dist/cli/main.js');
 `;
 
 const started = performance.now();
+const step = createProgress('pack');
 try {
   await main(path.resolve(options.output));
 } catch (error) {
@@ -62,6 +65,9 @@ async function main(output: string): Promise<void> {
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/pack-'));
   try {
+    step('the portal');
+    await buildPortal(root);
+    step('the clients and the server');
     const clients = path.join(staging, 'clients');
     const tarballs = path.join(staging, 'tarballs');
     mkdirSync(tarballs);
@@ -70,6 +76,7 @@ async function main(output: string): Promise<void> {
     });
     await buildServer(path.join(staging, 'townhall'));
     succeed(await builtClients, 'build-clients');
+    step('the tarballs');
     for (const folder of [
       path.join(staging, 'townhall'),
       path.join(clients, 'gateway'),
@@ -77,6 +84,7 @@ async function main(output: string): Promise<void> {
     ]) {
       await runNpm(['pack', '--pack-destination', tarballs], folder);
     }
+    step('the checks of the tarballs');
     for (const name of readdirSync(tarballs))
       await inspectTarball(root, path.join(tarballs, name), { check: options.check });
     writeFileSync(path.join(tarballs, 'townhall.cdx.json'), await billOfMaterials());

@@ -1,29 +1,37 @@
-// One run of hey-api: node hey-api-job.ts BUNDLE OUTPUT CONTAINER. It is a process of its own so
-// that runs are parallel, and because its caller reads its output for failures that the exit code
-// does not report.
+// Runs hey-api: node hey-api-job.ts (BUNDLE OUTPUT CONTAINER)… It is a process of its own because its
+// caller reads its output for failures that the exit code does not report. All clients share one
+// process: loading hey-api and TypeScript takes as much processor time as generating a client.
 
 import { readFileSync } from 'node:fs';
 import { createClient } from '@hey-api/openapi-ts';
 
-const [bundle, output, containerName] = process.argv.slice(2);
-if (bundle === undefined || output === undefined || containerName === undefined)
-  throw new Error('usage: hey-api-job BUNDLE OUTPUT CONTAINER');
+const words = process.argv.slice(2);
+for (let at = 0; at < words.length; at += 3) {
+  const [bundle, output, containerName] = words.slice(at, at + 3);
+  if (bundle === undefined || output === undefined || containerName === undefined)
+    throw new Error('usage: hey-api-job (BUNDLE OUTPUT CONTAINER)…');
+  await generate(bundle, output, containerName);
+}
 
 // Each union member has its tag as a const. From a mapping hey-api would generate the tag a second
 // time.
-const document = JSON.parse(readFileSync(bundle, 'utf8'), (name: string, value: unknown) =>
-  name === 'discriminator' && typeof value === 'object' ? undefined : value,
-) as Record<string, unknown>;
+function readDocument(bundle: string): Record<string, unknown> {
+  return JSON.parse(readFileSync(bundle, 'utf8'), (name: string, value: unknown) =>
+    name === 'discriminator' && typeof value === 'object' ? undefined : value,
+  ) as Record<string, unknown>;
+}
 
-await createClient({
-  input: document,
-  output: { path: output, module: { extension: '.ts' } },
-  logs: { level: 'warn', file: false },
-  interactive: false,
-  plugins: [
-    '@hey-api/client-fetch',
-    '@hey-api/typescript',
-    // With one container, `ai.generateText` becomes `container.ai.generateText()`.
-    { name: '@hey-api/sdk', operations: { strategy: 'single', containerName } },
-  ],
-});
+async function generate(bundle: string, output: string, containerName: string): Promise<void> {
+  await createClient({
+    input: readDocument(bundle),
+    output: { path: output, module: { extension: '.ts' } },
+    logs: { level: 'warn', file: false },
+    interactive: false,
+    plugins: [
+      '@hey-api/client-fetch',
+      '@hey-api/typescript',
+      // With one container, `ai.generateText` becomes `container.ai.generateText()`.
+      { name: '@hey-api/sdk', operations: { strategy: 'single', containerName } },
+    ],
+  });
+}

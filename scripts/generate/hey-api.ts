@@ -18,24 +18,35 @@ const expected = [
   'core/types.gen.ts',
 ];
 
-/**
- * Generates a client into a folder, which is wiped; throws when a part of the bundle is missing.
- */
-export async function generateClient(
-  surface: Surface,
-  { bundle, output, root }: { bundle: string; output: string; root: string },
-): Promise<void> {
+export interface ClientJob {
+  surface: Surface;
+  bundle: string;
+  /** The folder of the client, which is wiped. */
+  output: string;
+}
+
+/** Generates a client from each bundle; throws when a part of a bundle is missing. */
+export async function generateClients(jobs: readonly ClientJob[], root: string): Promise<void> {
   const run = await runNode(
     path.join(import.meta.dirname, 'hey-api-job.ts'),
-    [path.resolve(bundle), path.resolve(output), surface.container],
+    jobs.flatMap(({ surface, bundle, output }) => [
+      path.resolve(bundle),
+      path.resolve(output),
+      surface.container,
+    ]),
     { cwd: root },
   );
+  const names = jobs.map(({ surface }) => surface.name).join(', ');
   const printed = `${run.stdout}\n${run.stderr}`;
   const complaint = /^.*(?:skipping|unresolv|⚠|❌|\bwarn(?:ing)?\b|\berror\b|\bfailed\b).*$/im.exec(
     printed,
   )?.[0];
   if (run.code !== 0 || complaint !== undefined)
-    throw new Error(`hey-api on ${surface.name}: ${complaint ?? `exit code ${run.code}`}\n${printed.trim()}`);
+    throw new Error(`hey-api on ${names}: ${complaint ?? `exit code ${run.code}`}\n${printed.trim()}`);
+  for (const job of jobs) requireWhole(job);
+}
+
+function requireWhole({ surface, bundle, output }: ClientJob): void {
   const document = JSON.parse(readFileSync(bundle, 'utf8')) as Document;
   const gaps = findGaps(document, surface, (file) => {
     const full = path.join(output, file);

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Document, type Operation, checkReferences } from '../../scripts/generate/document.ts';
 import { digest, filesBelow, publish } from '../../scripts/generate/files.ts';
-import { findGaps, generateClient } from '../../scripts/generate/hey-api.ts';
+import { findGaps, generateClients } from '../../scripts/generate/hey-api.ts';
 import { writeOperations } from '../../scripts/generate/operations.ts';
 import { writeProblemCodes } from '../../scripts/generate/problem-codes.ts';
 import { type Surface, surfaces } from '../../scripts/generate/surfaces.ts';
@@ -187,7 +187,7 @@ describe('the generated client', () => {
 
   test('passes the check against its bundle', async () => {
     writeFileSync(bundle, JSON.stringify(documentWith({})));
-    await generateClient(gateway, { bundle, output, root: folder });
+    await generateClients([{ surface: gateway, bundle, output }], folder);
     expect(
       findGaps(documentWith({}), gateway, (file) => readFileSync(path.join(output, file), 'utf8')),
     ).toEqual([]);
@@ -204,14 +204,14 @@ describe('the generated client', () => {
         }),
       ),
     );
-    await expect(generateClient(gateway, { bundle, output, root: folder })).rejects.toThrow(
+    await expect(generateClients([{ surface: gateway, bundle, output }], folder)).rejects.toThrow(
       /hey-api on gateway/,
     );
   }, 120_000);
 
   test('is refused without its bundle', async () => {
     await expect(
-      generateClient(gateway, { bundle: path.join(folder, 'absent.json'), output, root: folder }),
+      generateClients([{ surface: gateway, bundle: path.join(folder, 'absent.json'), output }], folder),
     ).rejects.toThrow(/hey-api on gateway/);
   }, 120_000);
 
