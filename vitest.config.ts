@@ -50,7 +50,7 @@ const onEmbeddedAlone = [
   'test/agent/processes/*.test.ts',
   'test/agent/plugins/{example,mcp,mcp-npm}.test.ts',
   'test/agent/services/services.test.ts',
-  'test/cli/{call,commands,completions,env-beside-server,models,refused-starts,start,terminal}.test.ts',
+  'test/cli/{call,commands,completions,env-beside-server,logs,models,refused-starts,start,terminal}.test.ts',
   'test/deploy/{declaration,failures,render}.test.ts',
   'test/docs/{samples-run,workflows}.test.ts',
   'test/fault-injection/hostile-bodies.test.ts',

@@ -71,6 +71,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import('./commands/db.ts'),
   },
   {
+    name: 'logs',
+    summary: 'Show the log of the local edition or of a file, or the lines of one request.',
+    load: () => import('./commands/logs.ts'),
+  },
+  {
     name: 'doctor',
     summary: 'Check the machine, the settings and the data, with advice for each problem.',
     load: () => import('./commands/doctor.ts'),

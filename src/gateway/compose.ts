@@ -24,6 +24,7 @@ import { makeSettingFolder } from '../kernel/folder.ts';
 import type { Log } from '../kernel/log.ts';
 import { Problem } from '../kernel/problem.ts';
 import { parseToken } from '../kernel/secrets/secret.ts';
+import type { RecentLines } from '../kernel/recent-lines.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
 import type { CloseOptions } from '../kernel/http/drain.ts';
 import { createServer, type FilePages, type ListenAddress } from '../kernel/http/server.ts';
@@ -109,6 +110,8 @@ export interface CreateGatewayOptions {
   progress?: (step: string) => void;
   /** What `/` links to in the local edition; called at each request. */
   localEdition?: () => LocalEditionLinks;
+  /** The latest lines of the log, for `townhall logs`. */
+  recentLines?: Pick<RecentLines, 'read'>;
   /** Builds `build/docs` at the first request of a page, where it is absent. */
   buildPortal?: (() => Promise<void>) | undefined;
   /** Version of the installation, for traces. */
@@ -344,6 +347,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
         ai: models.ai,
         database: databaseControls(database, migrations()),
         listEnv: () => envStore(database).list(),
+        recentLines: assembly.options.recentLines,
       }),
       { log: assembly.options.log },
     );

@@ -2,6 +2,8 @@
 // whose embedded database no other process can open.
 import type { ControlHandler } from '../kernel/control.ts';
 import type { DatabaseControls } from '../kernel/data/database-controls.ts';
+import { asRecord } from '../kernel/json-value.ts';
+import type { RecentLines } from '../kernel/recent-lines.ts';
 import type { Admin, CredentialsSet, MachineRequest } from './admin/index.ts';
 
 export function createControlHandlers({
@@ -13,6 +15,7 @@ export function createControlHandlers({
   ai,
   database,
   listEnv,
+  recentLines,
 }: {
   admin: Pick<Admin, 'setup' | 'reset' | 'machines'>;
   audit: { verify(head: string | null): Promise<unknown> };
@@ -22,6 +25,8 @@ export function createControlHandlers({
   ai: { checkProviders(): Promise<unknown> };
   database: DatabaseControls;
   listEnv(): Promise<readonly { key: string }[]>;
+  /** Where the log is kept for `townhall logs`. */
+  recentLines?: Pick<RecentLines, 'read'> | undefined;
 }): Record<string, ControlHandler> {
   return {
     ...adminHandlers(admin),
@@ -37,11 +42,17 @@ export function createControlHandlers({
     'ledger.show': (userId) => ledger.show(String(userId)),
     'ledger.generation': () => ledger.generation(),
     'models.check': () => ai.checkProviders(),
+    ...(recentLines === undefined ? {} : { 'logs.read': (input) => readLines(recentLines, input) }),
     'db.facts': async () => ({
       ...(await database['db.facts']()),
       storedKeys: (await listEnv()).map(({ key }) => key),
     }),
   };
+}
+
+async function readLines(recentLines: Pick<RecentLines, 'read'>, input: unknown): Promise<unknown> {
+  const { after } = asRecord(input);
+  return recentLines.read(typeof after === 'number' ? after : 0);
 }
 
 function adminHandlers({

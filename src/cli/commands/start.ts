@@ -21,6 +21,7 @@ import { closedOnError, createClosers } from '../../kernel/closers.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import type { Log } from '../../kernel/log.ts';
+import { createRecentLines } from '../../kernel/recent-lines.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { action, type ActionCall, type Command } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
@@ -70,7 +71,8 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
 
   print(`Starting Townhall ${version}`);
   const progress = (step: string): void => print(`  ${step} …`);
-  const { log, redactor } = stderrLog({ level: config.logLevel });
+  const recentLines = createRecentLines();
+  const { log, redactor } = stderrLog({ level: config.logLevel, recent: recentLines });
   const closers = createClosers();
   const portal = portalBuild();
   closers.defer(() => portal?.close());
@@ -92,6 +94,7 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
       progress,
       localEdition: () => ({ consoleUrl, tokenFile: shownTokenFile }),
       buildPortal: portal?.run,
+      recentLines,
     });
     closers.defer(() => gateway.close());
     await ensureLocalToken(gateway, tokenFile);

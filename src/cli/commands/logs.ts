@@ -1,0 +1,104 @@
+// `townhall logs`: the log of a running local edition, or of a file or pipe, for a person. A request id finds the
+// line with the model, the provider, the attempts and the provider's own words.
+import { createReadStream } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { callControl } from '../../kernel/control.ts';
+import { systemClock } from '../../kernel/clock.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { action, type Command, type CommandContext } from '../command-line/command.ts';
+import { gatewayDatabase } from '../data/database-location.ts';
+import { dataOptions, readConfigHere } from '../data/gateway-config.ts';
+import { isAbout, parseLogLine, prettyLine } from '../log-view/pretty.ts';
+
+export const command: Command = {
+  description: [
+    'Shows the latest log lines of a running "townhall start", or of a log in FILE; - reads standard input. With --request',
+    'only the lines of one request, by the x-request-id of its answer: status, model, provider, attempts, and the',
+    "provider's own words where it failed. Exits 1 when no line matches.",
+  ],
+  actions: [
+    action({
+      arguments: { file: { placeholder: 'FILE', isOptional: true } },
+      options: {
+        request: { kind: 'value', placeholder: 'ID', summary: 'Only the lines of this request or trace.' },
+        follow: { kind: 'switch', summary: 'Wait for further lines until Ctrl-C.' },
+        pretty: { kind: 'switch', summary: 'One readable line each instead of JSON.' },
+        'database-path': dataOptions['database-path'],
+      },
+      async run({ options, arguments: { file }, ...context }) {
+        const view = createView(options, context);
+        const source =
+          file === undefined
+            ? await openServerLog(options['database-path'], context)
+            : readFileLines(file, context);
+        for await (const line of source(options.follow)) view.add(line);
+        if (view.count() > 0 || options.request === undefined) return 0;
+        context.printError(
+          `townhall logs: no line is about ${options.request}; the server keeps its latest 5,000 lines.`,
+        );
+        return 1;
+      },
+    }),
+  ],
+  notes: [
+    'A gateway or agent of its own logs to standard output, so pipe its log:',
+    '  journalctl -u townhall -o cat | townhall logs - --pretty --request req_01k…',
+  ],
+};
+
+type LineSource = (follow: boolean) => AsyncIterable<string>;
+
+function createView(
+  { request, pretty }: { request: string | undefined; pretty: boolean },
+  { print }: CommandContext,
+): { add(text: string): void; count(): number } {
+  let lines = 0;
+  return {
+    count: () => lines,
+    add(text) {
+      const line = parseLogLine(text);
+      if (request !== undefined && (line === undefined || !isAbout(line, request))) return;
+      lines += 1;
+      print(pretty && line !== undefined ? prettyLine(line) : text);
+    },
+  };
+}
+
+function readFileLines(file: string, { isOutputOpen }: CommandContext): LineSource {
+  return async function* lines() {
+    const input = file === '-' ? createReadStream('', { fd: 0, autoClose: false }) : createReadStream(file);
+    for await (const line of createInterface({ input, crlfDelay: Infinity })) {
+      if (!isOutputOpen()) return;
+      yield line;
+    }
+  };
+}
+
+const followEveryMs = 500;
+
+async function openServerLog(databasePath: string | undefined, context: CommandContext): Promise<LineSource> {
+  const config = await readConfigHere({ 'database-path': databasePath }, context);
+  const { socket } = gatewayDatabase(config);
+  return async function* lines(follow) {
+    for (let after = 0; ;) {
+      const page = await readServerLines(socket, after);
+      for (const line of page.lines) yield line.trimEnd();
+      after = page.next;
+      if (!follow || !context.isOutputOpen()) return;
+      await systemClock.sleep(followEveryMs);
+    }
+  };
+}
+
+async function readServerLines(socket: string, after: number): Promise<{ lines: string[]; next: number }> {
+  try {
+    return (await callControl(socket, 'logs.read', { after })) as { lines: string[]; next: number };
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.code === 'not_ready')
+      throw new Error(`No local edition runs with the data at ${socket.replace(/\/[^/]+$/, '')}.`);
+    if (error.code === 'route_not_found')
+      throw new Error('This server logs to standard output; pipe its log into "townhall logs -".');
+    throw error;
+  }
+}

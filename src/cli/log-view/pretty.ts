@@ -1,0 +1,89 @@
+// A log line for a person: the time, the level, and what happened, in one line; an error's stack below it.
+import { styleText } from 'node:util';
+import { isRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
+
+export type LogLine = Readonly<Record<string, unknown>>;
+
+/** The members of a JSON log line; undefined for any other text. */
+export function parseLogLine(text: string): LogLine | undefined {
+  const value = parseJsonOrUndefined(text);
+  return isRecord(value) ? value : undefined;
+}
+
+/** Whether a line belongs to the request or the trace with this id. */
+export function isAbout(line: LogLine, id: string): boolean {
+  return [line['requestId'], line['clientRequestId'], line['traceId']].includes(id);
+}
+
+// Shown at their own places, or of no use to a person.
+const shownElsewhere = new Set([
+  'level',
+  'time',
+  'msg',
+  'err',
+  'method',
+  'operationId',
+  'path',
+  'status',
+  'ms',
+  'code',
+]);
+
+/** Coloured where standard output is a terminal that has colours. */
+export function prettyLine(line: LogLine): string {
+  const time = text(line['time']).slice(11, 23);
+  const level = text(line['level']);
+  const { status } = line;
+  const subject =
+    typeof status === 'number'
+      ? [
+          text(line['method']),
+          text(line['operationId'] ?? line['path']),
+          styledStatus(status),
+          `${text(line['ms'])} ms`,
+        ]
+      : [text(line['msg'])];
+  const members = Object.entries(line)
+    .filter(([name, value]) => !shownElsewhere.has(name) && value !== null && value !== 0)
+    .map(([name, value]) => `${styleText('dim', `${name}=`)}${text(value)}`);
+  const code = line['code'] === undefined ? [] : [styleText('yellow', text(line['code']))];
+  const head = [
+    styleText('dim', time),
+    styleText(levelColours[level] ?? 'white', level.padEnd(5)),
+    ...subject,
+    ...code,
+    ...members,
+  ].join(' ');
+  return [head, ...stackOf(line['err'])].join('\n');
+}
+
+const levelColours: Readonly<Record<string, 'dim' | 'green' | 'yellow' | 'red'>> = {
+  debug: 'dim',
+  info: 'green',
+  warn: 'yellow',
+  error: 'red',
+};
+
+function styledStatus(status: number): string {
+  return styleText(status >= 500 ? 'red' : status >= 400 ? 'yellow' : 'green', String(status));
+}
+
+function stackOf(error: unknown): string[] {
+  if (typeof error !== 'object' || error === null) return [];
+  const { stack, message, cause } = error as { stack?: unknown; message?: unknown; cause?: unknown };
+  const own = typeof stack === 'string' ? stack : typeof message === 'string' ? message : '';
+  const lines = own.split('\n').map((line) => `    ${styleText('dim', printable(line))}`);
+  return [...(own === '' ? [] : lines), ...stackOf(cause)];
+}
+
+function text(value: unknown): string {
+  return printable(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
+}
+
+// Text of callers and providers may hold control characters, which a terminal would obey.
+function printable(value: string): string {
+  return value.replaceAll(
+    /[\p{Cc}\p{Cf}]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}

@@ -1,0 +1,45 @@
+// The last lines of a log in memory, for a command that asks a running server about one request.
+
+export interface RecentLines {
+  add(line: string): void;
+  /** The lines after the given position, and the position after the last one. Position 0 is before the first. */
+  read(after: number): { lines: string[]; next: number };
+}
+
+// A line of a request has 400 bytes on average, so the bytes bound lines with long errors only.
+const defaultMaxLines = 5_000;
+const defaultMaxBytes = 4 * 2 ** 20;
+
+/** The oldest lines are dropped beyond either limit. */
+export function createRecentLines({
+  maxLines = defaultMaxLines,
+  maxBytes = defaultMaxBytes,
+}: { maxLines?: number; maxBytes?: number } = {}): RecentLines {
+  const lines: string[] = [];
+  // Dropped lines stay in the array until there are as many as kept ones, as a shift would move all the others.
+  let first = 0;
+  let droppedBefore = 0;
+  let bytes = 0;
+
+  function drop(): void {
+    bytes -= lines[first]?.length ?? 0;
+    lines[first] = '';
+    first += 1;
+    if (first < maxLines) return;
+    lines.splice(0, first);
+    droppedBefore += first;
+    first = 0;
+  }
+
+  return {
+    add(line) {
+      lines.push(line);
+      bytes += line.length;
+      while (lines.length - first > maxLines || (bytes > maxBytes && lines.length - first > 1)) drop();
+    },
+    read(after) {
+      const start = Math.max(first, after - droppedBefore);
+      return { lines: lines.slice(start), next: droppedBefore + lines.length };
+    },
+  };
+}
