@@ -56,8 +56,23 @@ export const commands: readonly CommandEntry[] = [
     load: () => import('./commands/call.ts'),
   },
   {
+    name: 'users',
+    summary: 'List users and balances, block or remove a user.',
+    load: () => import('./commands/users.ts'),
+  },
+  {
+    name: 'keys',
+    summary: 'List, create and revoke your API keys.',
+    load: () => import('./commands/keys.ts'),
+  },
+  {
+    name: 'usage',
+    summary: 'List calls with their models and credits.',
+    load: () => import('./commands/usage.ts'),
+  },
+  {
     name: 'models',
-    summary: 'Call each configured model provider once and report what is wrong.',
+    summary: 'List the models, or call each configured provider once and report what is wrong.',
     load: () => import('./commands/models.ts'),
   },
   {

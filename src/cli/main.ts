@@ -21,6 +21,7 @@ const context: CommandContext = {
   isOutputOpen,
   output: {
     isTerminal: process.stdout.isTTY,
+    columns: process.stdout.columns,
     write: (bytes) =>
       new Promise((resolve) => (isOutputOpen() ? process.stdout.write(bytes, () => resolve()) : resolve())),
   },

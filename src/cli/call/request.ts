@@ -28,11 +28,11 @@ export async function buildRequest(
   options: RequestOptions,
 ): Promise<Request> {
   const { path, query, headers, body } = placeMembers(operation, pairs);
-  const url = new URL(requireHttpUrl(options.url ?? localServers[options.surface].url));
+  const url = new URL(requireHttpUrl(serverUrl(options)));
   url.pathname = `${url.pathname.replace(/\/$/, '')}${path}`;
   for (const [name, text] of query) url.searchParams.append(name, text);
   const bodyText = await bodyOf(operation, body, options.body);
-  const token = await tokenFor(options);
+  const token = await tokenFor(operation, options);
   if (token !== undefined) headers.set('authorization', `Bearer ${token}`);
   headers.set('accept', '*/*');
   if (operation.bodyType !== undefined) headers.set('content-type', operation.bodyType);
@@ -109,7 +109,9 @@ function parseValue({ name, types }: Member, text: string): unknown {
 
 function requireHttpUrl(text: string): string {
   if (!/^https?:$/.test(URL.parse(text)?.protocol ?? ''))
-    throw new SettingError('--url needs an address such as http://127.0.0.1:43127.');
+    throw new SettingError(
+      `"${text}" is not an address such as http://127.0.0.1:43127; see --url and TOWNHALL_URL.`,
+    );
   return text;
 }
 
@@ -133,11 +135,35 @@ async function readStandardInput(): Promise<string> {
   return text;
 }
 
-/** The token of a local edition is sent to its own address only, never to a `--url`. */
-async function tokenFor({ tokenFile, env, url, surface }: RequestOptions): Promise<string | undefined> {
+const urlVariables: Record<Surface, string> = { gateway: 'TOWNHALL_URL', agent: 'TOWNHALL_AGENT_URL' };
+
+/** The address by the option or the environment; undefined for the local edition. */
+function namedUrl({ url, env, surface }: RequestOptions): string | undefined {
+  return url ?? (env[urlVariables[surface]] || undefined);
+}
+
+function serverUrl(options: RequestOptions): string {
+  return namedUrl(options) ?? localServers[options.surface].url;
+}
+
+/** Each kind of caller has a variable of its own; TOWNHALL_TOKEN stands for all of them. */
+function tokenVariables({ credentials }: CallableOperation): string[] {
+  const names: Readonly<Record<string, string>> = {
+    adminSession: 'TOWNHALL_ADMIN_TOKEN',
+    machineCredential: 'TOWNHALL_ADMIN_TOKEN',
+    agentToken: 'TOWNHALL_AGENT_TOKEN',
+  };
+  // An operation for users and administrators takes the user's token where there is one.
+  const own = credentials.includes('userToken') ? [] : credentials.flatMap((scheme) => names[scheme] ?? []);
+  const others = credentials.flatMap((scheme) => names[scheme] ?? []);
+  return [...new Set([...own, 'TOWNHALL_TOKEN', ...others])];
+}
+
+/** The token of a local edition is sent to its own address only, never to another one. */
+async function tokenFor(operation: CallableOperation, options: RequestOptions): Promise<string | undefined> {
+  const { tokenFile, env, surface } = options;
   if (tokenFile !== undefined) return (await readFile(tokenFile, 'utf8')).trim();
-  const envToken = env['TOWNHALL_TOKEN'] ?? '';
-  if (envToken !== '') return envToken;
-  if (url !== undefined) return undefined;
+  for (const name of tokenVariables(operation)) if ((env[name] ?? '') !== '') return env[name];
+  if (namedUrl(options) !== undefined) return undefined;
   return (await readFile(localServers[surface].tokenFile, 'utf8').catch(() => '')).trim() || undefined;
 }

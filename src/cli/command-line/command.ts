@@ -24,6 +24,8 @@ export interface CommandContext {
 export interface BinaryOutput {
   /** Images and audio are not written to a terminal. */
   isTerminal: boolean;
+  /** The width of the terminal; absent elsewhere. */
+  columns?: number | undefined;
   /** Resolves once the bytes are written or the reader has closed the pipe. */
   write(bytes: Uint8Array): Promise<void>;
 }

@@ -68,7 +68,10 @@ function optionRows(actions: readonly Action[]): [string, string][] {
     }
   return [...rows.values()].map(({ usage, summary, paths }) => {
     if (paths.length === actions.length) return [usage, summary];
-    const sentence = `${summary.charAt(0).toLowerCase()}${summary.slice(1)}`;
+    // An abbreviation such as JSON keeps its letters.
+    const sentence = /^[A-Z]{2}/.test(summary)
+      ? summary
+      : `${summary.charAt(0).toLowerCase()}${summary.slice(1)}`;
     return [usage, `${paths.filter((path) => path !== '').join(', ')}: ${sentence}`];
   });
 }

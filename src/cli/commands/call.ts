@@ -34,8 +34,7 @@ export const command: Command = {
         'token-file': {
           kind: 'value',
           placeholder: 'FILE',
-          summary:
-            'The credential, in place of TOWNHALL_TOKEN in the environment or that of a local edition.',
+          summary: 'The credential, in place of those in the environment or that of a local edition.',
         },
         output: {
           kind: 'value',
@@ -71,6 +70,8 @@ export const command: Command = {
     }),
   ],
   notes: [
+    'TOWNHALL_URL and TOWNHALL_AGENT_URL in the environment name the servers. TOWNHALL_ADMIN_TOKEN is sent to operations of',
+    'administrators, TOWNHALL_AGENT_TOKEN to those of the agent, and TOWNHALL_TOKEN to all others and in place of both.',
     'The token of a local edition that was started in this folder is sent to this machine only.',
     'Other users can read the arguments of a process: pass a secret with --body @FILE or --body -.',
     '',

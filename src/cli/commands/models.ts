@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ProviderCheck } from '../../gateway/ai/index.ts';
 import { gatewaySettings, type GatewayConfig } from '../../gateway/config.ts';
+import { resourceAction } from '../call/resource.ts';
 import { action, settingOption, type Command, type CommandContext } from '../command-line/command.ts';
 import { askServer, gatewayDatabase, hasDatabase } from '../data/database-location.ts';
 import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
@@ -17,8 +18,15 @@ export const command: Command = {
     'Exits 1 when a provider does not answer correctly. Each call costs a few tokens.',
   ],
   actions: [
+    resourceAction({
+      path: 'list',
+      summary: 'The models that you can call at a running gateway.',
+      operationId: 'ai.listModels',
+      columns: ['id', 'name', 'modalities', 'context_window', 'max_output_tokens'],
+    }),
     action({
       path: 'check',
+      summary: 'Calls each configured provider once.',
       options: { 'models-file': settingOption(gatewaySettings.modelsFile, 'FILE'), ...dataOptions },
       async run({ options: { json, ...flags }, ...context }) {
         const checks = await checkProviders(await readConfigHere(flags, context), context);
