@@ -59,7 +59,7 @@ describe('townhall keys list', () => {
   test('exits with 1 and the code of an error', async () => {
     const env = { TOWNHALL_URL: url, TOWNHALL_TOKEN: 'refused' };
     const { code, errors } = await runInProcess(['keys', 'list'], env);
-    expect([code, errors.join('')]).toEqual([1, expect.stringContaining('forbidden_for_identity')]);
+    expect([code, errors.join('')]).toEqual([1, 'townhall: 403 forbidden_for_identity: Not you. [req_1]']);
   });
 });
 

@@ -42,7 +42,7 @@ export function resourceAction({ path, summary, operationId, subject, columns }:
       });
       const response = await sendRequest(request);
       if (!response.ok || options.json || columns === undefined)
-        return printResponse(response, { ...context, isJson: options.json });
+        return printResponse(response, { ...context, isJson: options.json, program: 'townhall' });
       printTable((await response.json()) as unknown, columns, context);
       return 0;
     },

@@ -4,7 +4,11 @@ import { pipeline } from 'node:stream/promises';
 import type { CommandContext } from '../command-line/command.ts';
 import { isText } from './operations.ts';
 
-type Output = CommandContext & { isJson: boolean };
+type Output = CommandContext & {
+  isJson: boolean;
+  /** The command in error lines; `townhall call` by default. */
+  program?: string;
+};
 
 /** Throws when the server cannot be reached. */
 export async function sendRequest(request: Request): Promise<Response> {
@@ -31,10 +35,11 @@ export async function printResponse(response: Response, output: Output): Promise
   return 0;
 }
 
-async function printFailure(response: Response, { print, printError, isJson }: Output): Promise<number> {
+async function printFailure(response: Response, output: Output): Promise<number> {
+  const { print, printError, isJson, program = 'townhall call' } = output;
   const text = await response.text();
   if (isJson && text !== '') print(text);
-  else printError(`townhall call: ${response.status} ${describeError(text)}`);
+  else printError(`${program}: ${response.status} ${describeError(text)}`);
   return 1;
 }
 

@@ -1,0 +1,20 @@
+// The build of the portal that a local edition in a checkout starts at the first request of a page.
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { portalBuild } from '../../../src/cli/servers/portal-build.ts';
+
+const root = path.join(import.meta.dirname, '../../..');
+
+test('builds the portal of the checkout', async () => {
+  const portal = portalBuild();
+  await portal?.run();
+  expect(existsSync(path.join(root, 'build/docs/index.html'))).toBe(true);
+});
+
+test('ends a build that runs when the server stops', async () => {
+  const portal = portalBuild();
+  const running = portal?.run();
+  portal?.close();
+  await expect(running).rejects.toThrow(/abort/i);
+});
