@@ -109,6 +109,8 @@ export interface Command {
   actions: readonly Action[];
   /** The last lines of the help, such as further environment keys or examples. */
   notes?: readonly string[];
+  /** Words for completions that are not in the table: those that may follow each path of typed words. */
+  readWords?(): Promise<ReadonlyMap<string, readonly string[]>>;
 }
 
 /** Infers the types of options and arguments for `run` from the action's declaration. */

@@ -8,6 +8,8 @@ export interface NamedCommand {
   name: string;
   summary: string;
   command: Command;
+  /** What `command.readWords` has returned. */
+  words: ReadonlyMap<string, readonly string[]>;
 }
 
 /** A position on the command line, and the words that may follow it. */
@@ -22,8 +24,8 @@ export function completionScript(shell: Shell, commands: readonly NamedCommand[]
   return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](commands, positions).join('\n');
 }
 
-function positionsOf({ name, command }: NamedCommand): Position[] {
-  const positions: Position[] = [];
+function positionsOf({ name, command, words: further }: NamedCommand): Position[] {
+  const positions: Position[] = [...further].map(([path, words]) => ({ typed: `${name} ${path}`, words }));
   const visit = (before: readonly string[]): void => {
     const words = wordsAfter(command, before);
     if (words.length === 0 && before.length > 0) return;

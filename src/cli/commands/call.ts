@@ -80,7 +80,17 @@ export const command: Command = {
     '  townhall call gateway credits.grantCredits user_id=usr_… credits=500000 reason="a good start"',
     '  townhall call agent sessions.list limit=20',
   ],
+  readWords: readOperationIds,
 };
+
+/** The ids of the operations of each server. */
+async function readOperationIds(): Promise<ReadonlyMap<string, readonly string[]>> {
+  const lists = surfaces.map(async (surface) => {
+    const operations = await readOperations(surface);
+    return [surface, operations.map(({ operationId }) => operationId)] as const;
+  });
+  return new Map(await Promise.all(lists));
+}
 
 type Output = CommandContext & { isJson: boolean };
 

@@ -17,11 +17,10 @@ export function completionsCommand(commands: readonly CommandEntry[]): Command {
         arguments: { shell: { placeholder: 'SHELL', choices: shells } },
         async run({ arguments: { shell }, print }) {
           const loaded = await Promise.all(
-            commands.map(async ({ name, summary, load }) => ({
-              name,
-              summary,
-              command: (await load()).command,
-            })),
+            commands.map(async ({ name, summary, load }) => {
+              const { command } = await load();
+              return { name, summary, command, words: (await command.readWords?.()) ?? new Map() };
+            }),
           );
           // `choices` has refused any other word.
           print(completionScript(shell as Shell, loaded));
