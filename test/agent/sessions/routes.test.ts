@@ -5,14 +5,14 @@ import { eventStore } from '../../../src/agent/sessions/event-log/store.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, openWorld, rawGet, seqs, type World } from '../../support/session-world.ts';
 
-describe('sessions', () => {
-  let world: World;
-  beforeAll(async () => {
-    world = await openWorld();
-  });
-  afterEach(() => world.reset());
-  afterAll(() => world.close());
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
 
+describe('sessions', () => {
   test('creates, lists, updates, archives and removes sessions', async () => {
     const { client } = await world.start();
     const created = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
@@ -176,7 +176,9 @@ describe('sessions', () => {
       expect(await rawGet(agent, '/api/sdk/sessions/unknown/events')).toBe(404);
     },
   );
+});
 
+describe('sessions.prompt', () => {
   test('accepts a prompt once by its id', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Sunny.'));
@@ -287,7 +289,9 @@ describe('sessions', () => {
       expect.objectContaining({ type: 'file', mediaType: 'image/png', filename: 'dot.png' }),
     ]);
   });
+});
 
+describe('the queue of a session', () => {
   test('lists the queue and runs it in order', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
@@ -483,7 +487,9 @@ describe('sessions', () => {
       await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } }),
     ).toMatchObject({ run: { text: 'Again.' } });
   });
+});
 
+describe('sessions.fork', () => {
   test('forks at the head, at a message and at a seq', async () => {
     const { client } = await world.start();
     world.gateway.answer((_, index) => says(`Answer ${index}.`));
@@ -531,30 +537,6 @@ describe('sessions', () => {
       status: 404,
       code: 'message_not_found',
     });
-  });
-
-  test('removes a session during its run', async () => {
-    const { client, sql } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer(() => first.answer);
-    await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-    await first.asked;
-    await client.sessions.prompt({ sessionId: 's', text: 'Then this.' });
-    await client.sessions.remove({ sessionId: 's' });
-    await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({
-      status: 404,
-    });
-    for (const table of ['events', 'runs', 'checkpoints']) {
-      expect(
-        await sql`select 1 from ${sql(`agent.sessions_${table}`)} where session_id not in (select session_id from agent.sessions_sessions)`,
-        table,
-      ).toHaveLength(0);
-    }
-    expect(await client.sessions.create({ id: 's' })).toMatchObject({ headSeq: 1, messageCount: 0 });
-    world.gateway.answer(() => says('Here.'));
-    await client.sessions.prompt({ sessionId: 's', text: 'Anew.' }, { headers: { prefer: 'wait=20' } });
-    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Begin.');
   });
 
   test('cuts the open message in a fork while the run goes on', async () => {
@@ -638,18 +620,6 @@ describe('sessions', () => {
     });
   });
 
-  test('ends the streams of a removed session', async () => {
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
-    const followed = client.sessions.follow({ sessionId: 's' })[Symbol.asyncIterator]();
-    for (const type of ['stream.ready', 'session.created'])
-      expect(await followed.next()).toMatchObject({ value: { type } });
-    const next = followed.next();
-    next.catch(() => {});
-    await client.sessions.remove({ sessionId: 's' });
-    await expect(next).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
-  });
-
   test('copies the ancestors of a deep fork', async () => {
     const { client, sql } = await world.start();
     world.gateway.answer(() => says('Deep.'));
@@ -672,7 +642,47 @@ describe('sessions', () => {
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     expect((await client.sessions.listMessages({ sessionId: last })).items).toHaveLength(2);
   });
+});
 
+describe('sessions.remove', () => {
+  test('removes a session during its run', async () => {
+    const { client, sql } = await world.start();
+    const first = holdAnswer();
+    world.gateway.answer(() => first.answer);
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+    await first.asked;
+    await client.sessions.prompt({ sessionId: 's', text: 'Then this.' });
+    await client.sessions.remove({ sessionId: 's' });
+    await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({
+      status: 404,
+    });
+    for (const table of ['events', 'runs', 'checkpoints']) {
+      expect(
+        await sql`select 1 from ${sql(`agent.sessions_${table}`)} where session_id not in (select session_id from agent.sessions_sessions)`,
+        table,
+      ).toHaveLength(0);
+    }
+    expect(await client.sessions.create({ id: 's' })).toMatchObject({ headSeq: 1, messageCount: 0 });
+    world.gateway.answer(() => says('Here.'));
+    await client.sessions.prompt({ sessionId: 's', text: 'Anew.' }, { headers: { prefer: 'wait=20' } });
+    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Begin.');
+  });
+
+  test('ends the streams of a removed session', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const followed = client.sessions.follow({ sessionId: 's' })[Symbol.asyncIterator]();
+    for (const type of ['stream.ready', 'session.created'])
+      expect(await followed.next()).toMatchObject({ value: { type } });
+    const next = followed.next();
+    next.catch(() => {});
+    await client.sessions.remove({ sessionId: 's' });
+    await expect(next).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
+  });
+});
+
+describe('the conversation of a session', () => {
   test('compacts a conversation and keeps its messages', async () => {
     const { client } = await world.start();
     world.gateway.answer((request) =>
