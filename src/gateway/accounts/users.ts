@@ -10,77 +10,22 @@ import type { AccountsHandlers, AuditPort, ChangesPort, PaidCallStops } from './
 import { serializeUserRecord } from './core/serialize-user.ts';
 import type { AccountsStore, User } from './core/store.ts';
 
-export function users({
-  store,
-  loginAttempts,
-  attemptLimits,
-  audit,
-  changes,
-  stops,
-}: {
+interface UserOptions {
   store: AccountsStore;
   loginAttempts: LoginAttemptStore;
   attemptLimits: Pick<AttemptLimits, 'forgetNetworks'>;
   audit: AuditPort;
   changes: ChangesPort;
   stops: PaidCallStops;
-}): Pick<
+}
+
+export function users(
+  options: UserOptions,
+): Pick<
   AccountsHandlers,
   'accounts.listUsers' | 'accounts.blockUser' | 'accounts.unblockUser' | 'accounts.removeUser'
 > {
-  async function setState(
-    call: AdminCall & { body: { user_id: string } },
-    state: 'active' | 'blocked',
-  ): Promise<User> {
-    return store.tx(async (queries, tx) => {
-      const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
-      // A stop protects the operator's credits, so a Bureau's own credential does not lift it.
-      const isLifted =
-        state === 'active' && call.identity.bureauId === undefined && (await stops.lift(tx, user.userId));
-      if (user.state === state && !isLifted) return user;
-      if (user.state !== state) await queries.setUserState(user.userId, state);
-      await audit.record(tx, {
-        ...originOf(call),
-        action: call.operationId,
-        target: { kind: 'user', id: user.userId },
-        outcome: 'ok',
-      });
-      await changes.bump(tx);
-      return { ...user, state };
-    });
-  }
-
-  /** Erases the user and pending logins in one transaction. */
-  async function remove(call: AdminCall & { body: { user_id: string } }): Promise<User> {
-    return store.tx(async (queries, tx) => {
-      const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
-      await loginAttempts.within(tx).deleteForUser(user.userId);
-      await stops.lift(tx, user.userId);
-      await queries.eraseUser(user.userId);
-      await audit.record(tx, {
-        ...originOf(call),
-        action: call.operationId,
-        target: { kind: 'user', id: user.userId },
-        outcome: 'ok',
-      });
-      await changes.bump(tx);
-      return user;
-    });
-  }
-
-  async function serialize(listed: readonly User[]): Promise<UserRecord[]> {
-    const ends = await stops.endsAt(listed.map(({ userId }) => userId));
-    return listed.map((user) => serializeUserRecord(user, ends.get(user.userId)));
-  }
-
-  async function changeState(
-    call: AdminCall & { body: { user_id: string } },
-    state: 'active' | 'blocked',
-  ): Promise<{ status: 200; body: UserRecord }> {
-    const [body] = await serialize([await setState(call, state)]);
-    return { status: 200, body: body as UserRecord };
-  }
-
+  const { store, attemptLimits } = options;
   return {
     'accounts.listUsers': async ({ query, identity }) => {
       const limit = pageLimit(query);
@@ -90,17 +35,75 @@ export function users({
         { after, limit },
       );
       const { items, next_cursor } = pageOf(rows, limit, ({ userId }) => userId);
-      return { status: 200, body: { items: await serialize(items), next_cursor } };
+      return { status: 200, body: { items: await serialize(options, items), next_cursor } };
     },
-    'accounts.blockUser': (call) => changeState(call, 'blocked'),
-    'accounts.unblockUser': (call) => changeState(call, 'active'),
+    'accounts.blockUser': (call) => changeState(options, call, 'blocked'),
+    'accounts.unblockUser': (call) => changeState(options, call, 'active'),
     'accounts.removeUser': async (call) => {
-      const { bureauId, email } = await remove(call);
+      const { bureauId, email } = await remove(options, call);
       // Outside the transaction: the known networks are stored under digests and identify no person.
       if (email !== null) await attemptLimits.forgetNetworks(bureauId, email);
       return { status: 200, body: { removed: true } };
     },
   };
+}
+
+async function changeState(
+  options: UserOptions,
+  call: AdminCall & { body: { user_id: string } },
+  state: 'active' | 'blocked',
+): Promise<{ status: 200; body: UserRecord }> {
+  const [body] = await serialize(options, [await setState(options, call, state)]);
+  return { status: 200, body: body as UserRecord };
+}
+
+async function setState(
+  { store, audit, changes, stops }: UserOptions,
+  call: AdminCall & { body: { user_id: string } },
+  state: 'active' | 'blocked',
+): Promise<User> {
+  return store.tx(async (queries, tx) => {
+    const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
+    // A stop protects the operator's credits, so a Bureau's own credential does not lift it.
+    const isLifted =
+      state === 'active' && call.identity.bureauId === undefined && (await stops.lift(tx, user.userId));
+    if (user.state === state && !isLifted) return user;
+    if (user.state !== state) await queries.setUserState(user.userId, state);
+    await audit.record(tx, {
+      ...originOf(call),
+      action: call.operationId,
+      target: { kind: 'user', id: user.userId },
+      outcome: 'ok',
+    });
+    await changes.bump(tx);
+    return { ...user, state };
+  });
+}
+
+/** Erases the user and pending logins in one transaction. */
+async function remove(
+  { store, loginAttempts, audit, changes, stops }: UserOptions,
+  call: AdminCall & { body: { user_id: string } },
+): Promise<User> {
+  return store.tx(async (queries, tx) => {
+    const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
+    await loginAttempts.within(tx).deleteForUser(user.userId);
+    await stops.lift(tx, user.userId);
+    await queries.eraseUser(user.userId);
+    await audit.record(tx, {
+      ...originOf(call),
+      action: call.operationId,
+      target: { kind: 'user', id: user.userId },
+      outcome: 'ok',
+    });
+    await changes.bump(tx);
+    return user;
+  });
+}
+
+async function serialize({ stops }: UserOptions, listed: readonly User[]): Promise<UserRecord[]> {
+  const ends = await stops.endsAt(listed.map(({ userId }) => userId));
+  return listed.map((user) => serializeUserRecord(user, ends.get(user.userId)));
 }
 
 function requireVisible(user: User | null, identity: AdminIdentity): User {

@@ -36,17 +36,7 @@ const proxyHeader = new RegExp(
 // Answers with credentials must not be cached.
 const noStore = { 'cache-control': 'no-store' };
 
-export function loginHandlers({
-  providers,
-  attempts,
-  readResult,
-  callback,
-  loginAttempts,
-  oneTimeTokens,
-  attemptLimits,
-  background,
-  requireActiveBureau,
-}: {
+interface LoginHandlerOptions {
   providers: readonly LoginProvider[];
   attempts: LoginAttempts;
   readResult: ReadLoginResult;
@@ -56,7 +46,11 @@ export function loginHandlers({
   attemptLimits: Pick<AttemptLimits, 'deleteOld'>;
   background: Background;
   requireActiveBureau: RequireActiveBureau;
-}): Pick<
+}
+
+export function loginHandlers(
+  options: LoginHandlerOptions,
+): Pick<
   AccountsHandlers,
   | 'accounts.listProviders'
   | 'accounts.startLogin'
@@ -65,50 +59,35 @@ export function loginHandlers({
   | 'accounts.receiveOauthCallback'
   | 'accounts.decideLogin'
 > {
-  function providerOf(providerId: string, context: LoginContext): LoginProvider {
-    const provider = providers.find(
-      (candidate) => candidate.id === providerId && candidate.available(context),
-    );
-    if (!provider)
-      throw new Problem('not_found', 'provider_not_found', 'There is no such login provider here.', {
-        param: 'provider',
-      });
-    return provider;
-  }
-
-  function cleanUp(): void {
-    background.run('delete expired login attempts', () => loginAttempts.deleteExpired());
-    background.run('delete expired one-time tokens', () => oneTimeTokens.deleteExpired());
-    background.run('delete old attempt counters', () => attemptLimits.deleteOld());
-  }
-
+  const { providers, attempts, readResult, callback, requireActiveBureau } = options;
   return {
     'accounts.listProviders': async (call) => {
       const context = loginContext(await requireActiveBureau(call.query.bureau_id), call);
       const available = providers.filter((provider) => provider.available(context));
-      return {
-        status: 200,
-        body: {
-          items: available.map(({ id, label, kind, inputs }) => ({ id, label, kind, inputs: [...inputs] })),
-        },
-      };
+      const items = available.map(({ id, label, kind, inputs }) => ({
+        id,
+        label,
+        kind,
+        inputs: [...inputs],
+      }));
+      return { status: 200, body: { items } };
     },
     'accounts.startLogin': async (call) => {
       const bureau = await requireActiveBureau(call.body.bureau_id);
-      const provider = providerOf(call.body.provider, loginContext(bureau, call));
+      const provider = providerOf(providers, call.body.provider, loginContext(bureau, call));
       const binding = redirectBinding(call.body, bureau);
       const { loginId, next } = await attempts.start(
         provider,
         bureau,
         provider.kind === 'redirect' ? binding : null,
       );
-      cleanUp();
+      cleanUp(options);
       return { status: 200, headers: noStore, body: serializeOutcome(loginId, provider.id, next) };
     },
     'accounts.continueLogin': async (call) => {
       const { login_id: loginId, input } = call.body;
       const { provider, next } = await attempts.continue(loginId, input, {
-        providerOf,
+        providerOf: (providerId, context) => providerOf(providers, providerId, context),
         contextOf: async (bureauId) => loginContext(await requireActiveBureau(bureauId), call),
       });
       return { status: 200, headers: noStore, body: serializeOutcome(loginId, provider, next) };
@@ -124,6 +103,25 @@ export function loginHandlers({
     },
     'accounts.decideLogin': async (call) => callback.decide(call.rawBody),
   };
+}
+
+function providerOf(
+  providers: readonly LoginProvider[],
+  providerId: string,
+  context: LoginContext,
+): LoginProvider {
+  const provider = providers.find((candidate) => candidate.id === providerId && candidate.available(context));
+  if (!provider)
+    throw new Problem('not_found', 'provider_not_found', 'There is no such login provider here.', {
+      param: 'provider',
+    });
+  return provider;
+}
+
+function cleanUp({ background, loginAttempts, oneTimeTokens, attemptLimits }: LoginHandlerOptions): void {
+  background.run('delete expired login attempts', () => loginAttempts.deleteExpired());
+  background.run('delete expired one-time tokens', () => oneTimeTokens.deleteExpired());
+  background.run('delete old attempt counters', () => attemptLimits.deleteOld());
 }
 
 function loginContext(bureau: Bureau, { remoteAddress, request }: Caller): LoginContext {
