@@ -57,51 +57,10 @@ interface ChangeCall {
 
 type BureauReply = { status: 200; body: BureauBody };
 
-export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausOptions): Bureaus {
-  /**
-   * Changes one Bureau and records it in the audit log, in one transaction; `work`
-   * returns null to leave it as it is.
-   */
-  async function change(
-    call: ChangeCall,
-    work: (tx: Tx, before: Bureau) => Promise<{ after: Bureau; diff: Record<string, unknown> } | null>,
-  ): Promise<BureauReply> {
-    const bureauId = call.body.bureau_id;
-    const bureau = await store.tx(async (tx) => {
-      const before = await store.lock(tx, bureauId);
-      if (!before) throw bureauNotFound();
-      const result = await work(tx, before);
-      if (result === null) return before;
-      await audit.record(tx, {
-        ...originOf(call),
-        action: call.operationId,
-        target: { kind: 'bureau', id: bureauId },
-        outcome: 'ok',
-        diff: result.diff,
-      });
-      await changes.bump(tx);
-      return result.after;
-    });
-    return { status: 200, body: serializeBureau(bureau) };
-  }
+type ChangeOptions = Pick<BureausOptions, 'store' | 'audit' | 'changes'>;
 
-  function changeState(state: BureauState) {
-    return (call: ChangeCall) =>
-      change(call, async (tx, before) => {
-        if (!changesState(before.state, state)) return null;
-        const after = await store.setState(tx, before.bureauId, state);
-        return { after, diff: { state: { from: before.state, to: state } } };
-      });
-  }
-
-  function changeSettings(call: ChangeCall, settings: Partial<BureauSettings>): Promise<BureauReply> {
-    return change(call, async (tx, before) => {
-      refuseArchived(before.state);
-      const after = await store.update(tx, before.bureauId, { ...before, ...settings });
-      return { after, diff: diffSettings(before, settings) };
-    });
-  }
-
+export function bureaus(options: BureausOptions): Bureaus {
+  const { store, log } = options;
   return {
     name: 'bureaus',
     title: 'Bureaus',
@@ -116,14 +75,14 @@ export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausO
         ]);
         return { status: 200, body: { items: items.map(serializeBureau), next_cursor } };
       },
-      'bureaus.createBureau': createCreateBureau({ store, audit, changes }),
-      'bureaus.updateBureau': async (call) => changeSettings(call, readSettings(call.body)),
+      'bureaus.createBureau': createCreateBureau(options),
+      'bureaus.updateBureau': async (call) => changeSettings(options, call, readSettings(call.body)),
       'bureaus.updateServer': async (call) =>
-        changeSettings(call, { serverUrl: requireServerUrl(call.body.server_url) }),
-      'bureaus.pauseBureau': changeState('paused'),
-      'bureaus.activateBureau': changeState('active'),
-      'bureaus.archiveBureau': changeState('archived'),
-      'bureaus.getCurrentBureau': createGetCurrentBureau({ store, findTokenOwner }),
+        changeSettings(options, call, { serverUrl: requireServerUrl(call.body.server_url) }),
+      'bureaus.pauseBureau': changeState(options, 'paused'),
+      'bureaus.activateBureau': changeState(options, 'active'),
+      'bureaus.archiveBureau': changeState(options, 'archived'),
+      'bureaus.getCurrentBureau': createGetCurrentBureau(options),
     },
     async ensureLocal(serverUrl) {
       const isNew = await store.insertIfAbsent({
@@ -140,4 +99,53 @@ export function bureaus({ store, log, audit, changes, findTokenOwner }: BureausO
     refuseUnlessActive,
     ...createActiveBureauCache(store),
   };
+}
+
+/**
+ * Changes one Bureau and records it in the audit log, in one transaction; `work`
+ * returns null to leave it as it is.
+ */
+async function change(
+  { store, audit, changes }: ChangeOptions,
+  call: ChangeCall,
+  work: (tx: Tx, before: Bureau) => Promise<{ after: Bureau; diff: Record<string, unknown> } | null>,
+): Promise<BureauReply> {
+  const bureauId = call.body.bureau_id;
+  const bureau = await store.tx(async (tx) => {
+    const before = await store.lock(tx, bureauId);
+    if (!before) throw bureauNotFound();
+    const result = await work(tx, before);
+    if (result === null) return before;
+    await audit.record(tx, {
+      ...originOf(call),
+      action: call.operationId,
+      target: { kind: 'bureau', id: bureauId },
+      outcome: 'ok',
+      diff: result.diff,
+    });
+    await changes.bump(tx);
+    return result.after;
+  });
+  return { status: 200, body: serializeBureau(bureau) };
+}
+
+function changeState(options: ChangeOptions, state: BureauState) {
+  return (call: ChangeCall) =>
+    change(options, call, async (tx, before) => {
+      if (!changesState(before.state, state)) return null;
+      const after = await options.store.setState(tx, before.bureauId, state);
+      return { after, diff: { state: { from: before.state, to: state } } };
+    });
+}
+
+function changeSettings(
+  options: ChangeOptions,
+  call: ChangeCall,
+  settings: Partial<BureauSettings>,
+): Promise<BureauReply> {
+  return change(options, call, async (tx, before) => {
+    refuseArchived(before.state);
+    const after = await options.store.update(tx, before.bureauId, { ...before, ...settings });
+    return { after, diff: diffSettings(before, settings) };
+  });
 }

@@ -1,6 +1,6 @@
 // Cities: records of deployments, and which of them is served here. Records have no
 // effect; the command line deploys.
-import type { City as CityBody } from '../../contract/gateway/types.gen.ts';
+import type { City as CityBody, UpsertCityRequest } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
@@ -20,28 +20,12 @@ export interface Cities extends Service<'cities'> {
   record(deployment: Omit<Deployment, 'deployedAt'>): Promise<void>;
 }
 
-export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
-  function upsert(
-    deployment: Deployment,
-    { origin, action }: { origin: Origin; action: string },
-  ): Promise<City> {
-    return store.tx(async (tx) => {
-      const stored = await store.upsert(tx, deployment);
-      const { city_id, ...diff } = serializeCity(stored);
-      await audit.record(tx, {
-        ...origin,
-        action,
-        target: { kind: 'city', id: city_id },
-        outcome: 'ok',
-        diff,
-      });
-      return stored;
-    });
-  }
-
+export function cities(options: CitiesOptions): Cities {
+  const { store, baseUrl } = options;
   return {
     async record(deployment) {
       await upsert(
+        options,
         { ...deployment, baseUrl: requireBaseUrl(deployment.baseUrl), deployedAt: null },
         { origin: systemOrigin, action: 'cities.upsertCity' },
       );
@@ -55,32 +39,14 @@ export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
         body: { items: (await store.list()).map(serializeCity) },
       }),
       'cities.upsertCity': async (call) => {
-        const { body } = call;
-        const deployment = {
-          cityId: body.city_id,
-          name: body.name,
-          baseUrl: requireBaseUrl(body.base_url),
-          target: body.target,
-          version: body.version,
-          status: body.status ?? 'live',
-          deployedAt: body.deployed_at ?? null,
-        };
-        const city = await upsert(deployment, { origin: originOf(call), action: call.operationId });
+        const origin = { origin: originOf(call), action: call.operationId };
+        const city = await upsert(options, readDeployment(call.body), origin);
         return { status: 200, body: serializeCity(city) };
       },
       'cities.removeCity': async (call) => {
         const cityId = call.body.city_id;
-        const removed = await store.tx(async (tx) => {
-          if (!(await store.remove(tx, cityId))) return false;
-          await audit.record(tx, {
-            ...originOf(call),
-            action: call.operationId,
-            target: { kind: 'city', id: cityId },
-            outcome: 'ok',
-          });
-          return true;
-        });
-        return { status: 200, body: { removed } };
+        const origin = { origin: originOf(call), action: call.operationId };
+        return { status: 200, body: { removed: await remove(options, cityId, origin) } };
       },
       'cities.getCurrentCity': async () => {
         const city = await store.findCurrent(baseUrl()?.replace(/\/+$/, '') ?? null);
@@ -91,6 +57,54 @@ export function cities({ store, audit, baseUrl }: CitiesOptions): Cities {
         };
       },
     },
+  };
+}
+
+interface ChangeOrigin {
+  origin: Origin;
+  action: string;
+}
+
+function upsert(
+  { store, audit }: CitiesOptions,
+  deployment: Deployment,
+  { origin, action }: ChangeOrigin,
+): Promise<City> {
+  return store.tx(async (tx) => {
+    const stored = await store.upsert(tx, deployment);
+    const { city_id, ...diff } = serializeCity(stored);
+    await audit.record(tx, {
+      ...origin,
+      action,
+      target: { kind: 'city', id: city_id },
+      outcome: 'ok',
+      diff,
+    });
+    return stored;
+  });
+}
+
+function remove(
+  { store, audit }: CitiesOptions,
+  cityId: string,
+  { origin, action }: ChangeOrigin,
+): Promise<boolean> {
+  return store.tx(async (tx) => {
+    if (!(await store.remove(tx, cityId))) return false;
+    await audit.record(tx, { ...origin, action, target: { kind: 'city', id: cityId }, outcome: 'ok' });
+    return true;
+  });
+}
+
+function readDeployment(body: UpsertCityRequest): Deployment {
+  return {
+    cityId: body.city_id,
+    name: body.name,
+    baseUrl: requireBaseUrl(body.base_url),
+    target: body.target,
+    version: body.version,
+    status: body.status ?? 'live',
+    deployedAt: body.deployed_at ?? null,
   };
 }
 
