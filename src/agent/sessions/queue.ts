@@ -22,31 +22,7 @@ export function queueHandlers(
 > {
   const { runs, inputs, runStore, requireSession } = options;
   return {
-    'sessions.prompt': async (call) => {
-      const { path, body, headers, signal } = call;
-      const waitSeconds = readWaitSeconds(headers.prefer);
-      const parts = 'parts' in body ? body.parts : [{ type: 'text' as const, text: body.text }];
-      const { receipt, session } = await inputs.submit({
-        ...body,
-        parts: parts as InputPart[],
-        to: { sessionId: path.sessionId },
-        origin: 'sdk',
-        requestId: keyedRequestId(call),
-      });
-      if (waitSeconds === null) return { status: 202, body: receipt };
-      const applied = { 'preference-applied': `wait=${waitSeconds}` };
-      const run = await runs.wait(
-        { sessionKey: session.key, runId: receipt.runId },
-        { timeoutMs: waitSeconds * 1_000, signal },
-      );
-      if (run === 'waiting') return { status: 202, body: receipt, headers: applied };
-      if (run === 'gone') throw sessionNotFound();
-      return {
-        status: 200,
-        body: { ...receipt, status: run.status, run: await showRun(options, session, run) },
-        headers: applied,
-      };
-    },
+    'sessions.prompt': (call) => prompt(options, call),
 
     'sessions.compact': async (call) => ({
       status: 202,
@@ -153,6 +129,38 @@ function isQueueCursor(content: unknown): content is QueueCursor {
 
 function isBehind({ isUrgent, place }: RunRecord, [isCursorUrgent, cursorPlace]: QueueCursor): boolean {
   return isUrgent === isCursorUrgent ? place > BigInt(cursorPlace) : isCursorUrgent;
+}
+
+type PromptHandler = SessionHandlers<'sessions.prompt'>['sessions.prompt'];
+
+async function prompt(
+  options: HandlerOptions,
+  call: Parameters<PromptHandler>[0],
+): ReturnType<PromptHandler> {
+  const { runs, inputs } = options;
+  const { path, body, headers, signal } = call;
+  const waitSeconds = readWaitSeconds(headers.prefer);
+  const parts = 'parts' in body ? body.parts : [{ type: 'text' as const, text: body.text }];
+  const { receipt, session } = await inputs.submit({
+    ...body,
+    parts: parts as InputPart[],
+    to: { sessionId: path.sessionId },
+    origin: 'sdk',
+    requestId: keyedRequestId(call),
+  });
+  if (waitSeconds === null) return { status: 202, body: receipt };
+  const applied = { 'preference-applied': `wait=${waitSeconds}` };
+  const run = await runs.wait(
+    { sessionKey: session.key, runId: receipt.runId },
+    { timeoutMs: waitSeconds * 1_000, signal },
+  );
+  if (run === 'waiting') return { status: 202, body: receipt, headers: applied };
+  if (run === 'gone') throw sessionNotFound();
+  return {
+    status: 200,
+    body: { ...receipt, status: run.status, run: await showRun(options, session, run) },
+    headers: applied,
+  };
 }
 
 /**

@@ -53,51 +53,15 @@ export function sessionService(serviceOptions: SessionServiceOptions): Service<'
   };
 }
 
-function recordHandlers(
-  options: HandlerOptions,
-): SessionHandlers<
+type RecordHandlers = SessionHandlers<
   'sessions.list' | 'sessions.create' | 'sessions.get' | 'sessions.update' | 'sessions.remove'
-> {
-  const { agentId, store, eventLog, requireSession } = options;
-  return {
-    'sessions.list': async ({ query }) => {
-      const limit = pageLimit(query);
-      const before = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isTimeAndId);
-      const rows = await store.list({
-        agentId,
-        limit: limit + 1,
-        ...(before ? { before: { createdAt: before[0], key: before[1] } } : {}),
-        ...(query.kind === undefined ? {} : { kind: query.kind }),
-        ...(query.status === undefined ? {} : { status: query.status }),
-        ...(query.archived === undefined ? {} : { archived: query.archived }),
-      });
-      const { items, next_cursor: nextCursor } = pageOf(rows, limit, ({ createdAt, key }) => [
-        createdAt,
-        key,
-      ]);
-      return { status: 200, body: { items: items.map(toSession), nextCursor } };
-    },
+>;
 
-    'sessions.create': async ({ body }) => {
-      if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
-      const key = makeId('ses');
-      const { id = key, title = null } = body;
-      const created = await eventLog.create({
-        ...body,
-        title,
-        key,
-        id,
-        agentId,
-        kind: 'sdk',
-        events: [{ type: 'session.created', kind: 'sdk', title, chatId: null }],
-      });
-      if (created) return { status: 201, body: toSession(created) };
-      if (body.ifExists !== 'return')
-        throw new Problem('conflict', 'session_exists', `There is a session with the id "${id}" already.`, {
-          param: 'id',
-        });
-      return { status: 200, body: toSession(await requireSession(id)) };
-    },
+function recordHandlers(options: HandlerOptions): RecordHandlers {
+  const { requireSession } = options;
+  return {
+    'sessions.list': (call) => listSessions(options, call),
+    'sessions.create': (call) => createSession(options, call),
 
     'sessions.get': async ({ path }) => ({
       status: 200,
@@ -116,6 +80,48 @@ function recordHandlers(
       return { status: 204 };
     },
   };
+}
+
+async function listSessions(
+  { agentId, store }: HandlerOptions,
+  { query }: Parameters<RecordHandlers['sessions.list']>[0],
+): ReturnType<RecordHandlers['sessions.list']> {
+  const limit = pageLimit(query);
+  const before = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isTimeAndId);
+  const rows = await store.list({
+    agentId,
+    limit: limit + 1,
+    ...(before ? { before: { createdAt: before[0], key: before[1] } } : {}),
+    ...(query.kind === undefined ? {} : { kind: query.kind }),
+    ...(query.status === undefined ? {} : { status: query.status }),
+    ...(query.archived === undefined ? {} : { archived: query.archived }),
+  });
+  const { items, next_cursor: nextCursor } = pageOf(rows, limit, ({ createdAt, key }) => [createdAt, key]);
+  return { status: 200, body: { items: items.map(toSession), nextCursor } };
+}
+
+async function createSession(
+  { agentId, eventLog, requireSession }: HandlerOptions,
+  { body }: Parameters<RecordHandlers['sessions.create']>[0],
+): ReturnType<RecordHandlers['sessions.create']> {
+  if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
+  const key = makeId('ses');
+  const { id = key, title = null } = body;
+  const created = await eventLog.create({
+    ...body,
+    title,
+    key,
+    id,
+    agentId,
+    kind: 'sdk',
+    events: [{ type: 'session.created', kind: 'sdk', title, chatId: null }],
+  });
+  if (created) return { status: 201, body: toSession(created) };
+  if (body.ifExists !== 'return')
+    throw new Problem('conflict', 'session_exists', `There is a session with the id "${id}" already.`, {
+      param: 'id',
+    });
+  return { status: 200, body: toSession(await requireSession(id)) };
 }
 
 async function updateSession(
