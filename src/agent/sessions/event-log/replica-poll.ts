@@ -1,5 +1,5 @@
-// Polls what other processes of this agent write, for the subscribers of this one: how far their
-// sessions have come and which text is open in them. An agent that runs in one process does not poll.
+// Polls the database for the writes of the agent's other processes and publishes them to the subscribers
+// of this one: the last seq and the open text of each session. A single process does not poll.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { LiveFeed, OpenPart } from './live-feed.ts';

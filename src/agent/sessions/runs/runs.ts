@@ -63,7 +63,7 @@ export interface Runs {
     run: RunKey,
     options: { timeoutMs: number; signal: AbortSignal },
   ): Promise<RunRecord | 'gone' | 'waiting'>;
-  /** Ends what runs or waits; returns the runs that this call has ended, once that is durable. */
+  /** Cancels the running and the waiting inputs; returns the runs that it ended, once that is durable. */
   cancel(session: SessionRecord, target: { runId?: string; queue?: boolean }): Promise<string[]>;
   /** Removes one input from the queue; empty when it has started. */
   cancelWaiting(session: SessionRecord, runId: string): Promise<string[]>;
