@@ -20,7 +20,7 @@ export function approvalCard(
     id: `reason-${approval.approvalId}`,
     maxlength: 1000,
     autocomplete: 'off',
-    placeholder: 'told to the model with a denial',
+    placeholder: 'reason for the model, sent with a denial',
   });
   const decide = async (
     decision: 'approve' | 'deny',
