@@ -61,31 +61,7 @@ export function payments(options: PaymentsOptions): Payments {
   const reconciler = createReconciler({ store, providers, applyEvent, clock, log });
   reconciler.start(options.queue);
 
-  async function receiveEvent(
-    method: ProviderId,
-    call: WebhookCall,
-  ): Promise<{ status: 200; body: { outcome: DeliveryResult | 'ignored' } }> {
-    const signature = call.request.headers[`${method}-signature`];
-    const event = methods.requireConfigured(method).parseWebhook({
-      body: call.rawBody,
-      signature: typeof signature === 'string' ? signature : undefined,
-      now: clock.now(),
-    });
-    if (event === null) return { status: 200, body: { outcome: 'ignored' } };
-    // The transaction may still commit after the timeout; the next delivery is then a duplicate.
-    const outcome = await withTimeout(() => applyEvent(event, originOf(call)), {
-      ms: options.webhookMs ?? 10_000,
-      error: () =>
-        new Problem('unavailable', 'database_unavailable', 'The event is not on record yet; send it again.'),
-    });
-    return { status: 200, body: { outcome } };
-  }
-
-  async function findByTicket(ticket: string | undefined): Promise<PaymentOrder | null> {
-    return ticket !== undefined && /^[0-9A-Za-z]{43}$/.test(ticket)
-      ? store.findByTicket(tokenDigest(ticket))
-      : null;
-  }
+  const receiveEvent = createReceiveEvent({ methods, applyEvent, clock, webhookMs: options.webhookMs });
 
   return {
     name: 'payments',
@@ -121,17 +97,54 @@ export function payments(options: PaymentsOptions): Payments {
       'payments.receiveStripeEvent': async (call) => receiveEvent('stripe', call),
       'payments.receiveCreemEvent': async (call) => receiveEvent('creem', call),
       'payments.showSuccess': async (call) => {
-        const order = await findByTicket(call.query.ticket);
+        const order = await findByTicket(store, call.query.ticket);
         return order === null ? renderUnknown() : renderSuccess(order, clock.now());
       },
       'payments.showCancel': async (call) => {
-        const order = await findByTicket(call.query.ticket);
+        const order = await findByTicket(store, call.query.ticket);
         return order === null ? renderUnknown() : renderCancel(order, clock.now());
       },
     },
     poll: () => reconciler.poll(),
     close: () => reconciler.close(),
   };
+}
+
+function createReceiveEvent({
+  methods,
+  applyEvent,
+  clock,
+  webhookMs = 10_000,
+}: Pick<PaymentsOptions, 'clock'> & {
+  methods: ReturnType<typeof createPaymentMethods>;
+  applyEvent: ReturnType<typeof createApplyEvent>;
+  webhookMs: number | undefined;
+}) {
+  return async function receiveEvent(
+    method: ProviderId,
+    call: WebhookCall,
+  ): Promise<{ status: 200; body: { outcome: DeliveryResult | 'ignored' } }> {
+    const signature = call.request.headers[`${method}-signature`];
+    const event = methods.requireConfigured(method).parseWebhook({
+      body: call.rawBody,
+      signature: typeof signature === 'string' ? signature : undefined,
+      now: clock.now(),
+    });
+    if (event === null) return { status: 200, body: { outcome: 'ignored' } };
+    // The transaction may still commit after the timeout; the next delivery is then a duplicate.
+    const outcome = await withTimeout(() => applyEvent(event, originOf(call)), {
+      ms: webhookMs,
+      error: () =>
+        new Problem('unavailable', 'database_unavailable', 'The event is not on record yet; send it again.'),
+    });
+    return { status: 200, body: { outcome } };
+  };
+}
+
+async function findByTicket(store: PaymentsStore, ticket: string | undefined): Promise<PaymentOrder | null> {
+  return ticket !== undefined && /^[0-9A-Za-z]{43}$/.test(ticket)
+    ? store.findByTicket(tokenDigest(ticket))
+    : null;
 }
 
 type WebhookCall = {
