@@ -29,13 +29,13 @@ afterAll(async () => {
 });
 
 /** Wraps the client and records the name of each called operation. */
-function noting<Services extends object>(
+function recordCalls<Services extends object>(
   client: Services,
 ): { client: Services; called: Set<string>; all: string[] } {
   const calledOperations = new Set<string>();
   const all: string[] = [];
   const services = Object.entries(
-    client as Record<string, Record<string, (...given: unknown[]) => unknown>>,
+    client as Record<string, Record<string, (...parameters: unknown[]) => unknown>>,
   ).map(([service, operations]) => {
     const methods = Object.entries(operations).map(([name, method]) => {
       all.push(`${service}.${name}`);
@@ -69,7 +69,7 @@ describe.each([
     });
     const options = { baseUrl: agent.url, token: agent.token };
     const recorded =
-      variant === 'classic' ? noting(createClassicClient(options)) : noting(createAgentClient(options));
+      variant === 'classic' ? recordCalls(createClassicClient(options)) : recordCalls(createAgentClient(options));
     ({ called: calledOperations, all } = recorded);
     client = recorded.client as Client;
     classic = recorded.client as Classic;

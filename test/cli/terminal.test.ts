@@ -35,7 +35,9 @@ async function onTerminal(
     answeredLength = screen.length;
     child.stdin.write(`${next[1]}\r`);
   });
-  const code = await new Promise<number>((resolve) => child.on('close', (ended) => resolve(ended ?? -1)));
+  const code = await new Promise<number>((resolve) =>
+    child.on('close', (exitCode) => resolve(exitCode ?? -1)),
+  );
   expect(waiting, `questions that never came, in:\n${screen}`).toEqual([]);
   return { code, screen };
 }
@@ -50,40 +52,31 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
     });
     afterAll(() => rm(folder, { recursive: true, force: true }));
 
+    const setUp = (password: string, repetition = password) =>
+      onTerminal(
+        folder,
+        ['admin', 'setup'],
+        [
+          ['Administrator ID:', 'ada'],
+          ['Password:', password],
+          ['Again:', repetition],
+        ],
+      );
+
+    test('setup refuses a password of 11 characters', async () => {
+      const { code, screen } = await setUp('elevenchars');
+      expect(code).toBe(1);
+      expect(screen).toMatch(/12 characters/);
+    });
+
+    test('setup refuses two different passwords', async () => {
+      const { code, screen } = await setUp('twelve-chars', 'twelve-charz');
+      expect(code).toBe(1);
+      expect(screen).toMatch(/differ/);
+    });
+
     test('setup asks for the ID and twice for the hidden password', async () => {
-      const short = await onTerminal(
-        folder,
-        ['admin', 'setup'],
-        [
-          ['Administrator ID:', 'ada'],
-          ['Password:', 'elevenchars'],
-          ['Again:', 'elevenchars'],
-        ],
-      );
-      expect(short.code).toBe(1);
-      expect(short.screen).toMatch(/12 characters/);
-
-      const different = await onTerminal(
-        folder,
-        ['admin', 'setup'],
-        [
-          ['Administrator ID:', 'ada'],
-          ['Password:', 'twelve-chars'],
-          ['Again:', 'twelve-charz'],
-        ],
-      );
-      expect(different.code).toBe(1);
-      expect(different.screen).toMatch(/differ/);
-
-      const { code, screen } = await onTerminal(
-        folder,
-        ['admin', 'setup'],
-        [
-          ['Administrator ID:', 'ada'],
-          ['Password:', 'twelve-chars'],
-          ['Again:', 'twelve-chars'],
-        ],
-      );
+      const { code, screen } = await setUp('twelve-chars');
       expect(screen).toMatch(/administrator ada is set up/);
       expect(screen).not.toContain('twelve-chars');
       expect(code).toBe(0);

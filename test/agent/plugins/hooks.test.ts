@@ -100,7 +100,7 @@ describe('guards', () => {
 });
 
 describe('effects and resolves', () => {
-  test('starts effects without awaiting them or their failures', async () => {
+  test('start effects without awaiting them or their failures', async () => {
     const reason = Promise.withResolvers<string>();
     const hooks = hooksOf(
       ['bad', { effects: { 'answer.after': fail } }],
@@ -111,7 +111,7 @@ describe('effects and resolves', () => {
     expect(await reason.promise).toBe('done');
   });
 
-  test('have one resolver for a name, and skip it without a result', async () => {
+  test('skip a resolver without a result', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: null };
     const answers = (run: () => unknown) =>
       hooksOf(['a', { resolves: { 'tool.before': run as never } }]).resolve('tool.before', value, context);
@@ -122,6 +122,9 @@ describe('effects and resolves', () => {
       await answers(hang),
       await hooksOf().resolve('tool.before', value, context),
     ]).toEqual([undefined, undefined, undefined, undefined]);
+  });
+
+  test('refuse a second resolver for a name', () => {
     expect(() =>
       hooksOf(['a', { resolves: { 'tool.before': fail } }], ['b', { resolves: { 'tool.before': fail } }]),
     ).toThrow('Two plugins resolve "tool.before": "a" and "b".');

@@ -6,7 +6,7 @@ import { localLogin } from '../../../src/gateway/accounts/providers/local-login.
 import { newSecret, seal, unseal } from '../../../src/gateway/accounts/login/sealed-secrets.ts';
 import { startWorld, type World } from './world.ts';
 
-const neighbour = {
+const localCaller = {
   bureauId: 'local',
   bureauName: 'Local',
   remoteAddress: '127.0.0.1',
@@ -21,7 +21,7 @@ describe('the local login', () => {
     ['IPv6', { remoteAddress: '::1', host: '[::1]:43127' }],
     ['IPv4 mapped into IPv6', { remoteAddress: '::ffff:127.0.0.1', host: 'localhost:43127' }],
   ])('exists for a caller on this machine over %s', (_name, part) => {
-    expect(localLogin.available({ ...neighbour, ...part })).toBe(true);
+    expect(localLogin.available({ ...localCaller, ...part })).toBe(true);
   });
 
   test.each([
@@ -37,12 +37,12 @@ describe('the local login', () => {
     ['through a proxy that says so', { isForwarded: true }],
     ['into another Bureau', { bureauId: 'shop' }],
   ])('does not exist %s', (_name, part) => {
-    expect(localLogin.available({ ...neighbour, ...part })).toBe(false);
+    expect(localLogin.available({ ...localCaller, ...part })).toBe(false);
   });
 });
 
 describe('a server', () => {
-  const alone = {
+  const localEdition = {
     engine: 'embedded',
     localLogin: undefined,
     cityBaseUrl: undefined,
@@ -50,8 +50,10 @@ describe('a server', () => {
   } as const;
 
   test('offers the local login as a local edition without a proxy', () => {
-    expect(mayLogInLocally(alone)).toBe(true);
-    expect(mayLogInLocally({ ...alone, localLogin: true, cityBaseUrl: 'http://localhost:43127' })).toBe(true);
+    expect(mayLogInLocally(localEdition)).toBe(true);
+    expect(
+      mayLogInLocally({ ...localEdition, localLogin: true, cityBaseUrl: 'http://localhost:43127' }),
+    ).toBe(true);
   });
 
   test.each([
@@ -60,7 +62,7 @@ describe('a server', () => {
     ['with a public address', { cityBaseUrl: 'https://gateway.example' }],
     ['behind a proxy', { trustedProxies: ['127.0.0.1'] }],
   ] as const)('does not offer it %s', (_name, part) => {
-    expect(mayLogInLocally({ ...alone, ...part })).toBe(false);
+    expect(mayLogInLocally({ ...localEdition, ...part })).toBe(false);
   });
 
   test('answers 404 to the local login where it is off', async () => {
