@@ -2,7 +2,7 @@
 // no 200 before the event is durable, and an event that is redelivered until it is answered is
 // credited exactly once. Exits 1 otherwise.
 //
-//  node test/fault-injection/payments-kill.ts [SEED] [PAYMENTS=100] [BLOWS=30]
+//  node test/fault-injection/payments-kill.ts [SEED] [PAYMENTS=100] [FAULTS=30]
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net';
@@ -17,7 +17,7 @@ import { chance, readSeed } from './agent-world.ts';
 import { clientOf, deliver, gatewayEnv, sell, type Sold } from './payments-world.ts';
 
 const random = chance(readSeed());
-const [payments, blows] = [Number(process.argv[3] ?? 100), Number(process.argv[4] ?? 30)];
+const [payments, faultCount] = [Number(process.argv[3] ?? 100), Number(process.argv[4] ?? 30)];
 const failures: string[] = [];
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -43,8 +43,8 @@ const proxy = createServer((client) => {
   client.pipe(upstream).pipe(client);
 });
 await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-const proxied = new URL(server.url);
-proxied.port = String((proxy.address() as AddressInfo).port);
+const proxyUrl = new URL(server.url);
+proxyUrl.port = String((proxy.address() as AddressInfo).port);
 
 interface Running {
   child: ChildProcess;
@@ -55,7 +55,7 @@ interface Running {
 async function start(): Promise<Running> {
   for (;;) {
     const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], {
-      env: { PATH: process.env.PATH, ...gatewayEnv(proxied.href, doubles) },
+      env: { PATH: process.env.PATH, ...gatewayEnv(proxyUrl.href, doubles) },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const ended = once(child, 'exit');
@@ -81,9 +81,9 @@ try {
   gateways.push(await start(), await start());
   const client = clientOf(gateways[0]?.url ?? '', gateways[0]?.userToken ?? '');
   const { user } = await client.accounts.getMe();
-  let isUnderBlows = true;
+  let hasFaultsLeft = true;
 
-  async function takeAll(one: Sold): Promise<void> {
+  async function deliverUntilStored(one: Sold): Promise<void> {
     for (;;) {
       const { url } = gateways[Math.floor(random() * gateways.length)] as Running;
       const { status } = await deliver(url, one, doubles);
@@ -106,12 +106,12 @@ try {
   }
 
   async function injectFaults(): Promise<void> {
-    for (let n = 0; n < blows; n += 1) {
+    for (let n = 0; n < faultCount; n += 1) {
       await pause(150 + random() * 400);
       if (random() < 0.3) {
         counts.cuts += 1;
         isAway = true;
-        for (const wire of sockets) wire.destroy();
+        for (const socket of sockets) socket.destroy();
         await pause(300 + random() * 700);
         isAway = false;
       } else {
@@ -121,14 +121,14 @@ try {
         gateways[at] = await start();
       }
     }
-    isUnderBlows = false;
+    hasFaultsLeft = false;
   }
 
-  const blowing = injectFaults();
+  const injection = injectFaults();
   let checkoutCount = 0;
   await Promise.all(
     Array.from({ length: 4 }, async () => {
-      while (checkoutCount < payments || isUnderBlows) {
+      while (checkoutCount < payments || hasFaultsLeft) {
         checkoutCount += 1;
         const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
         // When a fault hits a checkout, the buyer has to start it again.
@@ -142,18 +142,18 @@ try {
           continue;
         }
         sold.push(one);
-        await takeAll(one);
+        await deliverUntilStored(one);
         await pause(random() * 100);
       }
     }),
   );
-  await blowing;
+  await injection;
   isAway = false;
   // Redeliver all events, as a provider does that got no answer.
   const last = gateways[0] as Running;
   for (const one of sold)
     if ((await deliver(last.url, one, doubles)).outcome !== 'duplicate')
-      failures.push(`${one.paymentId} was taken a second time`);
+      failures.push(`${one.paymentId} was applied a second time`);
   const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
     select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sold.map(({ paymentId }) => paymentId)}::text[])`;
   const wrong = rows.filter(({ posted, credits, postings }) => posted !== credits || postings !== 1).length;
@@ -172,7 +172,7 @@ try {
 } finally {
   for (const gateway of gateways) await kill(gateway).catch(() => undefined);
   await watcher.close();
-  for (const wire of sockets) wire.destroy();
+  for (const socket of sockets) socket.destroy();
   proxy.close();
   await Promise.all([doubles.stripe.close(), doubles.creem.close()]);
   await server.stop();
