@@ -160,38 +160,9 @@ function renderPages(
   from: string,
   references: readonly Reference[],
 ): { pages: Page[]; checkSampleTypes: () => void } {
-  const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
-  const programs = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
-    (name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'),
-  );
-  // Samples of operations appear on the pages of the operations.
-  const examples = programs.filter((name) => !name.startsWith(`operations${path.sep}`));
-  const pageOf = (target: string): string | undefined => {
-    if (target === 'README.md') return 'start.html';
-    if (internals.includes(target)) return internalsPage(target);
-    if (/^(?:\.\/)?examples\/?$/.test(target)) return 'examples/index.html';
-    const [, guide] = /^docs\/guides\/(.+)\.md$/.exec(target) ?? [];
-    if (guide !== undefined)
-      return guide === 'error-codes' || guides.includes(`${guide}.md`) ? `guides/${guide}.html` : undefined;
-    const [, example] = /^examples\/(.+)$/.exec(target) ?? [];
-    return example !== undefined && examples.includes(example) ? `examples/${example}.html` : undefined;
-  };
-  const render = (markdown: string, source: string, page: string): Page => ({
-    page,
-    source,
-    markdown,
-    ...renderMarkdown(markdown, {
-      source,
-      page,
-      pageOf,
-      readDiagram: (target) => readFileSync(path.join(from, target), 'utf8'),
-    }),
-  });
-  const texts = new Map(
-    guides.map((name) => [`docs/guides/${name}`, readFileSync(path.join(from, 'docs/guides', name), 'utf8')]),
-  );
-  const readme = readFileSync(path.join(from, 'README.md'), 'utf8');
-  const documentation = new Map([...texts, ['README.md', readme]]);
+  const sources = readSources(from);
+  const { guides, readme, programs, examples } = sources;
+  const documentation = new Map([...guides, ['README.md', readme]]);
   refuse(
     [...documentation].flatMap(([name, markdown]) =>
       checkSamples(markdown, path.join(from, 'examples')).map(
@@ -199,41 +170,83 @@ function renderPages(
       ),
     ),
   );
-  const pages = [...texts].map(([source, markdown]) =>
-    render(markdown, source, `guides/${path.basename(source, '.md')}.html`),
-  );
+  const pageOf = pageFinder(sources);
+  const readDiagram = (target: string): string => readFileSync(path.join(from, target), 'utf8');
+  const render = (markdown: string, source: string, page: string): Page => ({
+    page,
+    source,
+    markdown,
+    ...renderMarkdown(markdown, { source, page, pageOf, readDiagram }),
+  });
   // The navigation replaces this section.
   const [first = ''] = readme.split(/^## Where to go next$/m);
-  pages.push(render(first.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'));
-  pages.push(
-    render(
-      writeProblemCodes(references.map(({ document }) => document)),
-      'docs/guides/error-codes.md',
-      'guides/error-codes.html',
+  const problemCodes = writeProblemCodes(references.map(({ document }) => document));
+  const pages = [
+    ...[...guides].map(([source, markdown]) =>
+      render(markdown, source, `guides/${path.basename(source, '.md')}.html`),
     ),
-  );
-  for (const name of internals)
-    pages.push(render(readFileSync(path.join(from, name), 'utf8'), name, internalsPage(name)));
-  const list = examples.map((name) => `- [${name}](${name})`).join('\n');
-  pages.push(
-    render(
-      `# Examples\nWhole programs, typechecked with everything else.\n\n${list}\n`,
-      'examples/README.md',
-      'examples/index.html',
+    render(first.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'),
+    render(problemCodes, 'docs/guides/error-codes.md', 'guides/error-codes.html'),
+    ...internals.map((name) =>
+      render(readFileSync(path.join(from, name), 'utf8'), name, internalsPage(name)),
     ),
-  );
-  for (const name of examples) {
-    const language = path.extname(name).slice(1);
-    const fence = '```';
-    pages.push(
-      render(
-        `# ${name}\n\n${fence}${language}\n${readSample(path.join(from, 'examples', name))}\n${fence}\n`,
-        `examples/${name}`,
-        `examples/${name}.html`,
-      ),
-    );
-  }
+    render(writeExampleList(examples), 'examples/README.md', 'examples/index.html'),
+    ...examples.map((name) => render(writeExample(from, name), `examples/${name}`, `examples/${name}.html`)),
+  ];
   return { pages, checkSampleTypes: () => checkAllTypes(from, documentation, programs) };
+}
+
+interface Sources {
+  /** The texts of the guides by their paths. */
+  guides: ReadonlyMap<string, string>;
+  readme: string;
+  /** All programs in `examples`. */
+  programs: readonly string[];
+  /** The programs with a page of their own; the samples of operations appear on the operations' pages. */
+  examples: readonly string[];
+}
+
+function readSources(from: string): Sources {
+  const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
+  const programs = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
+    (name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'),
+  );
+  return {
+    guides: new Map(
+      guides.map((name) => [
+        `docs/guides/${name}`,
+        readFileSync(path.join(from, 'docs/guides', name), 'utf8'),
+      ]),
+    ),
+    readme: readFileSync(path.join(from, 'README.md'), 'utf8'),
+    programs,
+    examples: programs.filter((name) => !name.startsWith(`operations${path.sep}`)),
+  };
+}
+
+/** The page of the portal that shows a file of the repository; undefined for files without one. */
+function pageFinder({ guides, examples }: Sources): (target: string) => string | undefined {
+  return (target) => {
+    if (target === 'README.md') return 'start.html';
+    if (internals.includes(target)) return internalsPage(target);
+    if (/^(?:\.\/)?examples\/?$/.test(target)) return 'examples/index.html';
+    const [, guide] = /^docs\/guides\/(.+)\.md$/.exec(target) ?? [];
+    if (guide !== undefined)
+      return guide === 'error-codes' || guides.has(target) ? `guides/${guide}.html` : undefined;
+    const [, example] = /^examples\/(.+)$/.exec(target) ?? [];
+    return example !== undefined && examples.includes(example) ? `examples/${example}.html` : undefined;
+  };
+}
+
+function writeExampleList(examples: readonly string[]): string {
+  const list = examples.map((name) => `- [${name}](${name})`).join('\n');
+  return `# Examples\nWhole programs, typechecked with everything else.\n\n${list}\n`;
+}
+
+function writeExample(from: string, name: string): string {
+  const fence = '```';
+  const sample = readSample(path.join(from, 'examples', name));
+  return `# ${name}\n\n${fence}${path.extname(name).slice(1)}\n${sample}\n${fence}\n`;
 }
 
 function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {

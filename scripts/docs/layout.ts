@@ -28,17 +28,7 @@ export function writePage({
   isWide?: boolean;
 }): string {
   const to = (target: string) => path.posix.relative(path.posix.dirname(page), target);
-  const groups = navigation.map(
-    (group) => `<h2>${escapeHtml(group.title)}</h2>
-<ul>
-${group.links.map((link) => `<li><a href="${to(link.page)}"${link.page === page ? ' aria-current="page"' : ''}>${escapeHtml(link.title)}</a></li>`).join('\n')}
-</ul>`,
-  );
-  const inner = headings.filter(({ depth }) => depth === 2);
-  const contents =
-    inner.length < 3
-      ? ''
-      : `<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>${inner.map(({ anchor, text }) => `<li><a href="#${escapeHtml(anchor)}">${escapeHtml(text)}</a></li>`).join('')}</ul></nav>`;
+  const home = to('.') === '' ? './' : `${to('.')}/`;
   return `<!doctype html>
 <html lang="en">
 <head>${ownHead}
@@ -46,29 +36,52 @@ ${group.links.map((link) => `<li><a href="${to(link.page)}"${link.page === page 
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title === 'Townhall' ? title : `${title} · Townhall`)}</title>
 <link rel="stylesheet" href="${to('portal.css')}">
-<script src="${to('portal.js')}" defer data-root="${escapeHtml(to('.') === '' ? './' : `${to('.')}/`)}"></script>
+<script src="${to('portal.js')}" defer data-root="${escapeHtml(home)}"></script>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the text</a>
 <header>
 <a class="name" href="${to('index.html')}">Townhall</a>
-<div class="search" role="search">
-<input type="search" id="search" placeholder="Search" aria-label="Search the documentation" autocomplete="off" spellcheck="false" role="combobox" aria-expanded="false" aria-controls="found" aria-autocomplete="list">
-<kbd>/</kbd>
-<ul id="found" role="listbox" aria-label="What was found" hidden></ul>
-</div>
+${searchBox}
 <button id="menu" type="button" aria-expanded="false" aria-controls="navigation">Pages</button>
 </header>
 <div class="frame${isWide ? ' wide' : ''}">
 <nav id="navigation" aria-label="Pages">
-${groups.join('\n')}
+${navigation.map((group) => writeGroup(group, page, to)).join('\n')}
 </nav>
 <main id="content" tabindex="-1">
 ${body}
 </main>
-${contents}
+${writeContents(headings)}
 </div>
 </body>
 </html>
 `;
+}
+
+const searchBox = `<div class="search" role="search">
+<input type="search" id="search" placeholder="Search" aria-label="Search the documentation" autocomplete="off" spellcheck="false" role="combobox" aria-expanded="false" aria-controls="results" aria-autocomplete="list">
+<kbd>/</kbd>
+<ul id="results" role="listbox" aria-label="Search results" hidden></ul>
+</div>`;
+
+function writeGroup({ title, links }: NavigationGroup, page: string, to: (target: string) => string): string {
+  const items = links.map((link) => {
+    const current = link.page === page ? ' aria-current="page"' : '';
+    return `<li><a href="${to(link.page)}"${current}>${escapeHtml(link.title)}</a></li>`;
+  });
+  return `<h2>${escapeHtml(title)}</h2>
+<ul>
+${items.join('\n')}
+</ul>`;
+}
+
+/** The list of the page's sections; empty for a page with fewer than three. */
+function writeContents(headings: readonly Heading[]): string {
+  const sections = headings.filter(({ depth }) => depth === 2);
+  if (sections.length < 3) return '';
+  const items = sections.map(
+    ({ anchor, text }) => `<li><a href="#${escapeHtml(anchor)}">${escapeHtml(text)}</a></li>`,
+  );
+  return `<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>${items.join('')}</ul></nav>`;
 }

@@ -14,7 +14,7 @@ declare global {
 const self = document.currentScript as HTMLScriptElement;
 const root = self.dataset['root'] ?? './';
 const field = document.querySelector<HTMLInputElement>('#search');
-const list = document.querySelector<HTMLUListElement>('#found');
+const list = document.querySelector<HTMLUListElement>('#results');
 let loading: Promise<MiniSearch<SearchEntry>> | undefined;
 let selectedIndex = -1;
 
@@ -107,7 +107,7 @@ document.addEventListener('keydown', (event) => {
 });
 document.addEventListener('click', (event) => {
   if (!(event.target instanceof Node) || !field?.parentElement?.contains(event.target)) show(false);
-  else if (event.target instanceof Element && event.target.closest('#found a')) show(false);
+  else if (event.target instanceof Element && event.target.closest('#results a')) show(false);
 });
 
 const menu = document.querySelector<HTMLButtonElement>('#menu');
