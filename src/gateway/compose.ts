@@ -49,6 +49,8 @@ import {
   jobsStore,
   mediaJobs,
   requireModelsFile,
+  storedResponses,
+  storedResponsesStore,
 } from './ai/index.ts';
 import type { BreakerChannel, ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
@@ -356,7 +358,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
   infrastructure.env.start();
   infrastructure.audit.start();
   return {
-    ...openLifecycle(assembly, { infrastructure, tenants, jobs: models.jobs, project, http }),
+    ...openLifecycle(assembly, { infrastructure, tenants, models, project, http }),
     database,
     recordCity: (deployment) => tenants.cities.record(deployment),
     projectServices: project.services.listed,
@@ -624,10 +626,21 @@ async function openModels(
     baseUrl: () => (cityBaseUrl() ?? lifecycle.url ?? '').replace(/\/+$/, ''),
     linkSeconds: config.mediaLinkSeconds,
   });
+  const responses = defer(
+    storedResponses({
+      store: storedResponsesStore(database),
+      vault,
+      clock,
+      log,
+      keepHours: config.responsesKeepHours,
+      maxBytesPerOwner: config.responsesQuotaMb * 1024 * 1024,
+    }),
+  );
   const aiService = defer(
     await ai({
       jobs,
       links,
+      storedResponses: responses,
       ledger,
       alarms,
       env: env.reader,
@@ -659,7 +672,7 @@ async function openModels(
   // stop first, as they make calls.
   closers.defer(() => aiService.settled());
   closers.defer(() => jobs.close());
-  return { ai: aiService, jobs };
+  return { ai: aiService, jobs, responses };
 }
 
 function openPayments(
@@ -862,12 +875,12 @@ function openLifecycle(
   parts: {
     infrastructure: Infrastructure;
     tenants: Tenants;
-    jobs: { start(): void };
+    models: { jobs: { start(): void }; responses: { start(): void } };
     project: { hasJobs: boolean };
     http: ReturnType<typeof openHttp>;
   },
 ): Pick<Gateway, 'listen' | 'close'> {
-  const { infrastructure, tenants, jobs, project, http } = parts;
+  const { infrastructure, tenants, models, project, http } = parts;
   const { telemetry, queue, changes } = infrastructure;
 
   return {
@@ -887,7 +900,8 @@ function openLifecycle(
       if (lifecycle.phase !== 'created') return address;
       lifecycle.phase = 'serving';
       changes.start();
-      jobs.start();
+      models.jobs.start();
+      models.responses.start();
       // Enqueueing within a project's transaction cannot wait for the queue to start.
       if (project.hasJobs) queue.start();
       if (infrastructure.hasLocalLogin()) options.log.info({}, localLoginNotice);

@@ -94,6 +94,18 @@ export const gatewaySettings = {
     'Storage for the answers to Idempotency-Keys of one user, in MiB; beyond it the oldest are deleted.',
     { min: 1, max: 2 ** 20 },
   ),
+  responsesKeepHours: integer(
+    'RESPONSES_KEEP_HOURS',
+    720,
+    'Lifetime of responses with "store": true, in hours.',
+    { min: 1, max: 24 * 3_650 },
+  ),
+  responsesQuotaMb: integer(
+    'RESPONSES_QUOTA_MB',
+    64,
+    'Storage for the responses of one user, in MiB; beyond it the oldest are deleted.',
+    { min: 1, max: 2 ** 20 },
+  ),
   videoPollMs: integer('VIDEO_POLL_MS', 5_000, 'Interval at which a provider is polled for a video.', {
     min: 10,
     max: 600_000,

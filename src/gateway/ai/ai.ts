@@ -30,6 +30,7 @@ import { localProvider, type LocalProvider, noLocalModels } from './providers/lo
 import { createMediaModels } from './providers/media-models.ts';
 import { createProviderModels } from './providers/text-models.ts';
 import { responseHandlers } from './response-handlers.ts';
+import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
 import type { Proxies } from './upstream/agent.ts';
@@ -85,6 +86,8 @@ export interface AiOptions {
   /** Jobs for images and videos. The owner starts and closes them. */
   jobs: MediaJobs;
   links: MediaLinks;
+  /** The owner starts and closes them. */
+  storedResponses: StoredResponses;
 }
 
 /** The service, and operations for the operator that are not in the contract. */
@@ -150,7 +153,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
       ...chatHandlers(context),
       ...passthroughHandlers(context),
       ...messageHandlers(context),
-      ...responseHandlers(context),
+      ...responseHandlers({ ...context, storedResponses: options.storedResponses }),
       ...audioHandlers({ ...context, models: media }),
       ...geminiHandlers(context),
       ...openAiAudioHandlers({ ...context, models: media }),

@@ -6,5 +6,7 @@ export { jobPayments } from './jobs/payments.ts';
 export { mediaJobs, type MediaJobs } from './jobs/jobs.ts';
 export { createMediaLinks as createLinks, type MediaLinks as Links } from './media/links.ts';
 export { jobsStore } from './jobs/store.ts';
+export { storedResponsesStore } from './stored-responses/store.ts';
+export { storedResponses, type StoredResponses } from './stored-responses/stored-responses.ts';
 export { alarmStore } from './billing/alarm-store.ts';
 export { alarmWindowMs, defaultAlarmsToStop } from './billing/usage-alarms.ts';

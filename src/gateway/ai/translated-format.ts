@@ -57,6 +57,8 @@ export interface TranslatedFormat<B extends Body, Whole, Event extends { type: s
   effort(model: CatalogModel, body: B, hints: DroppedHints): string | undefined;
   /** The bytes for a provider that supports the format, when the effort is not the requested one. */
   withEffort?(rawBody: Uint8Array, effort: string | undefined): Uint8Array;
+  /** Changes the bytes of a provider that supports the format. */
+  rewritePassthrough?(result: PassthroughResult): PassthroughResult;
   /** Throws a 400 for a missing or invalid member and a 422 for one that the model does not support. */
   toModelCall(body: B, options: TranslateOptions): ModelCall;
   serializeAnswer(answer: Answer, options: SerializeOptions<B>): Whole;
@@ -195,7 +197,8 @@ async function send<B extends Body, Whole, Event extends { type: string }>(
       ...toPassthroughCall(context, call, { bill, formatHeaders }),
       rawBody: content.rawBody,
     };
-    return { ...(await context.passthrough.send(format.passthrough, bytesCall, attempt)), warnings };
+    const result = await context.passthrough.send(format.passthrough, bytesCall, attempt);
+    return { ...(format.rewritePassthrough?.(result) ?? result), warnings };
   }
   const { hub } = content;
   if (call.body.stream !== true)

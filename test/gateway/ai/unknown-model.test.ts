@@ -16,6 +16,7 @@ beforeAll(async () => {
     log: silentLog,
     ledger: memoryLedger(),
     jobs: { useGenerator: () => {} } as never,
+    storedResponses: {} as never,
     links: createLinks({ keys: [Buffer.alloc(32)], baseUrl: () => '', linkSeconds: 60 }),
   });
 });

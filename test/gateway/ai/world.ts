@@ -6,7 +6,13 @@ import { join } from 'node:path';
 import OpenAI from 'openai';
 import bundle from '../../../src/contract/gateway/bundle.json' with { type: 'json' };
 import { memoryLedger, type MemoryLedger } from './memory-ledger.ts';
-import { ai, createLinks, type AiOptions, type MediaJobs } from '../../../src/gateway/ai/index.ts';
+import {
+  ai,
+  createLinks,
+  type AiOptions,
+  type MediaJobs,
+  type StoredResponses,
+} from '../../../src/gateway/ai/index.ts';
 import { identityOfScheme, type Identity } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
@@ -88,6 +94,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     ledger,
     alarmsToStop: options.alarmsToStop ?? Number.MAX_SAFE_INTEGER,
     jobs: idleJobs,
+    storedResponses: noStoredResponses,
     links: createLinks({ keys: [Buffer.alloc(32)], baseUrl: () => '', linkSeconds: 60 }),
   }).catch(async (error: unknown) => {
     await rm(folder, { recursive: true });
@@ -143,8 +150,19 @@ const idleJobs: MediaJobs = {
   close: absent,
 };
 
+// The same holds for stored responses; stored-responses.test.ts has a whole gateway.
+const noStoredResponses: StoredResponses = {
+  save: absent,
+  find: absent,
+  remove: absent,
+  inputItems: absent,
+  conversation: absent,
+  start: absent,
+  close: absent,
+};
+
 function absent(): never {
-  throw new Error('There are no jobs in this world.');
+  throw new Error('This world has no database.');
 }
 
 const identities: Record<string, Identity> = {

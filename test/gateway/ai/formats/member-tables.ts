@@ -151,8 +151,8 @@ const responseProbes: Probe[] = [
     '`metadata`, `user`, `prompt_cache_key`',
     { ...input('hi'), metadata: { a: 'b' }, user: 'a', prompt_cache_key: 'a' },
   ],
-  ['`store: true`', { ...input('hi'), store: true }],
-  ['`previous_response_id`, `conversation`, `prompt`', { ...input('hi'), previous_response_id: 'a' }],
+  ['`conversation`', { ...input('hi'), conversation: 'a' }],
+  ['`prompt`', { ...input('hi'), prompt: { id: 'a' } }],
   ['`background: true`', { ...input('hi'), background: true }],
   ['`top_logprobs`', { ...input('hi'), top_logprobs: 2 }],
 ].map(([member, body]) => ({ member, body }) as Probe);

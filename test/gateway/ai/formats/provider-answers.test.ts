@@ -285,17 +285,24 @@ describe('a response', () => {
     expect(world.ledger.last().facts.outcome).toBe('completed');
   });
 
-  test.each([{ previous_response_id: 'resp_1' }, { conversation: 'conv_1' }])(
-    'is held and charged for stored context that the provider reads: %j',
-    async (more) => {
-      await (await world.post('/v1/ai/responses', { model: 'passed/kept', input: 'hi', ...more })).text();
-      expect(world.ledger.last()).toMatchObject({
-        charged: 50_020n,
-        overrun: 0n,
-        facts: { estimated: false },
-      });
-    },
-  );
+  test('is held and charged for stored context that the provider reads', async () => {
+    const body = { model: 'passed/kept', prompt: { id: 'pmpt_1' } };
+    await (await world.post('/v1/ai/responses', body)).text();
+    expect(world.ledger.last()).toMatchObject({
+      charged: 50_020n,
+      overrun: 0n,
+      facts: { estimated: false },
+    });
+  });
+
+  test('is refused with a conversation that the provider stores', async () => {
+    const response = await world.post('/v1/ai/responses', {
+      model: 'passed/kept',
+      input: 'hi',
+      conversation: 'conv_1',
+    });
+    expect([response.status, (await errorOf(response)).param]).toEqual([422, 'conversation']);
+  });
 });
 
 describe('speech', () => {

@@ -235,16 +235,8 @@ describe('ai.createResponse with a local model', () => {
   const image = { type: 'input_image', image_url: 'https://x.example/a.png' };
   const unsupported = 'unsupported_by_model';
   test.each<[string, object, number, string, string]>([
-    [
-      'an earlier response',
-      { input: 'x', previous_response_id: 'resp_1' },
-      422,
-      unsupported,
-      'previous_response_id',
-    ],
     ['a conversation', { input: 'x', conversation: 'conv_1' }, 422, unsupported, 'conversation'],
     ['the background', { input: 'x', background: true }, 422, unsupported, 'background'],
-    ['storage', { input: 'x', store: true }, 422, unsupported, 'store'],
     ['a stored prompt', { prompt: { id: 'p' } }, 422, unsupported, 'prompt'],
     [
       'an item by reference',

@@ -93,7 +93,7 @@ class PromptBuilder {
       case 'item_reference':
         throw unsupportedMember(
           path,
-          'Items of earlier answers of this model are not stored; send the items themselves (clients do so with store: false).',
+          'Items by reference are not supported by this model; send the items themselves (clients do so with store: false) or previous_response_id.',
         );
       default:
         throw unsupportedMember(

@@ -48,10 +48,6 @@ const usualValues: Readonly<Record<string, readonly unknown[]>> = {
 
 /** Reasons for rejecting members that clients of this format use; other members get a general sentence. */
 const refusals: Readonly<Record<string, string>> = {
-  previous_response_id: 'Answers of this model are not stored; send the whole conversation in input.',
-  conversation: 'Conversations are not stored for this model; send the whole conversation in input.',
-  background: 'Answers in the background are not supported; leave background out.',
-  store: 'Answers of this model are not stored; leave store out or send false.',
   prompt: 'Stored prompts are not supported by this model; send instructions and input.',
   service_tier: 'This model has no such tier; use auto or default.',
   truncation: 'Input of this model is never truncated; leave truncation out or send disabled.',

@@ -1,0 +1,204 @@
+// Stored responses: sealed by the master key, readable by their owner alone, deleted by age and
+// beyond a quota. A conversation is the chain of responses that each continue the one before.
+import { pause } from '../../../kernel/async.ts';
+import { createBackground } from '../../../kernel/background.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import type { JsonRecord } from '../../../kernel/json-value.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import { SealError, type Vault } from '../../../kernel/secrets/vault.ts';
+import { toStoredItems } from './items.ts';
+import {
+  type ResponseAddress,
+  type ResponseOwner,
+  sealedTable,
+  type SealedTexts,
+  type StoredResponsesStore,
+} from './store.ts';
+
+export interface NewResponse extends ResponseAddress {
+  /** The response that this one continues. */
+  previousId: string | null;
+  /** The member `input` of the request. */
+  input: unknown;
+  response: JsonRecord;
+}
+
+export interface StoredResponses {
+  save(response: NewResponse): Promise<void>;
+  /** Throws a 404. */
+  find(address: ResponseAddress): Promise<JsonRecord>;
+  /** Throws a 404. */
+  remove(address: ResponseAddress): Promise<void>;
+  /** All items that the model read for the response, the oldest first. Throws a 404 and a 400. */
+  inputItems(address: ResponseAddress): Promise<JsonRecord[]>;
+  /**
+   * The whole conversation up to the response and with its output, the oldest item first. Throws a
+   * 400 when a response is missing, and a 413 when it is longer than a request may be.
+   */
+  conversation(address: ResponseAddress): Promise<JsonRecord[]>;
+  /** Starts deleting expired responses. Safe on several replicas. */
+  start(): void;
+  close(): Promise<void>;
+}
+
+export interface StoredResponsesOptions {
+  store: StoredResponsesStore;
+  vault: Pick<Vault, 'primaryKid' | 'seal' | 'open'>;
+  clock: Pick<Clock, 'sleep'>;
+  log: Log;
+  keepHours: number;
+  maxBytesPerOwner: number;
+}
+
+const maxLinks = 1_000;
+/** The limit of a request's body; a conversation counts as one. */
+export const maxConversationBytes = 10 * 1024 * 1024;
+// Base64 of the sealed texts is a third longer.
+const maxSealedBytes = Math.ceil(maxConversationBytes * 1.5);
+const deleteEveryMs = 600_000;
+const deleteBatch = 500;
+
+export function storedResponses(options: StoredResponsesOptions): StoredResponses {
+  const { store, clock, log, keepHours, maxBytesPerOwner } = options;
+  const stopping = new AbortController();
+  const background = createBackground(log);
+  let deleting: Promise<void> | undefined;
+
+  async function deleteExpired(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      await pause(deleteEveryMs, { clock, signal: stopping.signal });
+      if (stopping.signal.aborted) return;
+      try {
+        while ((await store.deleteExpired(deleteBatch)) === deleteBatch);
+      } catch (error) {
+        log.warn({ err: error }, 'expired responses could not be deleted');
+      }
+    }
+  }
+
+  return {
+    async save({ responseId, owner, previousId, input, response }) {
+      const sealed = seal(options, responseId, { input: toStoredItems(input), response });
+      const bytes = sealed.input.length + sealed.response.length;
+      await store.insert({ responseId, owner, previousId, ...sealed, bytes }, keepHours * 3_600);
+      background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
+    },
+    async find(address) {
+      const row = await store.find(address);
+      const response = row && openText(options, row, 'response');
+      if (!response) throw responseNotFound(address.responseId);
+      return response as JsonRecord;
+    },
+    async remove(address) {
+      if (!(await store.remove(address))) throw responseNotFound(address.responseId);
+    },
+    async inputItems(address) {
+      const row = await store.find(address);
+      const own = row && openText(options, row, 'input');
+      if (!own) throw responseNotFound(address.responseId);
+      const { previousId } = row;
+      const earlier =
+        previousId === null
+          ? []
+          : await readConversation(options, { responseId: previousId, owner: address.owner });
+      return [...earlier, ...(own as JsonRecord[])];
+    },
+    conversation: (address) => readConversation(options, address),
+    start: () => void (deleting ??= deleteExpired()),
+    async close() {
+      stopping.abort();
+      await deleting;
+      await background.settled();
+    },
+  };
+}
+
+type Texts = { input: JsonRecord[]; response: JsonRecord };
+
+function contextOf(responseId: string, member: keyof Texts) {
+  return { table: sealedTable, key: `${responseId}/${member}`, version: 1 };
+}
+
+function seal({ vault }: StoredResponsesOptions, responseId: string, texts: Texts) {
+  const sealText = (member: keyof Texts) =>
+    vault.seal(vault.primaryKid, contextOf(responseId, member), JSON.stringify(texts[member]));
+  return { input: sealText('input'), response: sealText('response') };
+}
+
+/** Undefined for a text that no configured master key opens: to its owner it is gone. */
+function openText(
+  { vault, log }: StoredResponsesOptions,
+  { responseId, ...sealed }: SealedTexts,
+  member: keyof Texts,
+): unknown {
+  try {
+    return JSON.parse(vault.open(contextOf(responseId, member), sealed[member]));
+  } catch (error) {
+    if (!(error instanceof SealError)) throw error;
+    log.warn({ err: error, responseId }, 'a stored response cannot be decrypted');
+    return undefined;
+  }
+}
+
+async function readConversation(
+  options: StoredResponsesOptions,
+  address: ResponseAddress,
+): Promise<JsonRecord[]> {
+  const { store } = options;
+  const links = await store.chain(address, maxLinks + 1);
+  if (links.reduce((sum, { bytes }) => sum + bytes, 0) > maxSealedBytes || links.length > maxLinks)
+    throw conversationTooLong();
+  const missing = links.length === 0 ? address.responseId : (links.at(-1)?.previousId ?? null);
+  if (missing !== null) throw previousNotFound(missing);
+  const rows = await readAll(
+    store,
+    address.owner,
+    links.map(({ responseId }) => responseId),
+  );
+  return links.toReversed().flatMap(({ responseId }) => {
+    const row = rows.get(responseId);
+    const input = row && (openText(options, row, 'input') as JsonRecord[] | undefined);
+    const response = row && (openText(options, row, 'response') as JsonRecord | undefined);
+    if (input === undefined || response === undefined) throw previousNotFound(responseId);
+    return [...input, ...outputOf(response)];
+  });
+}
+
+async function readAll(
+  store: StoredResponsesStore,
+  owner: ResponseOwner,
+  responseIds: readonly string[],
+): Promise<Map<string, SealedTexts>> {
+  const rows = await store.read(owner, responseIds);
+  return new Map(rows.map((row) => [row.responseId, row]));
+}
+
+function outputOf({ output }: JsonRecord): JsonRecord[] {
+  return Array.isArray(output) ? (output as JsonRecord[]) : [];
+}
+
+function responseNotFound(responseId: string): Problem {
+  return new Problem('not_found', 'response_not_found', `Response with id '${responseId}' not found.`, {
+    param: 'response_id',
+  });
+}
+
+function previousNotFound(responseId: string): Problem {
+  return new Problem(
+    'bad_request',
+    'previous_response_not_found',
+    `Previous response with id '${responseId}' not found. Create responses with store: true to continue them.`,
+    { param: 'previous_response_id' },
+  );
+}
+
+/** The conversation with the new input is longer than a request may be. */
+export function conversationTooLong(): Problem {
+  return new Problem(
+    'too_large',
+    'request_too_large',
+    `The conversation of previous_response_id is longer than a request may be: 10 MiB or ${maxLinks} responses. Send a shorter one in input.`,
+    { param: 'previous_response_id' },
+  );
+}

@@ -1,0 +1,335 @@
+// Stored responses through a whole gateway: on a local model, on a provider that speaks the format
+// and on translated ones, with the official client.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { token, tokenDigest } from '../../../src/kernel/secrets/secret.ts';
+import { id } from '../../../src/kernel/ids.ts';
+import { storedResponsesStore } from '../../../src/gateway/ai/index.ts';
+import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+
+const rates = { input: 1_000_000, output: 2_000_000 };
+
+let provider: ScriptedProvider;
+let world: GatewayWorld;
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-stored-'));
+  provider = await startProvider();
+  const modelsFile = join(folder, 'models.json');
+  const kinds = { openai: 'openai', claude: 'anthropic', gemini: 'google' };
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(
+      { ok: 'ok' },
+      {
+        model: { rates, max_output_tokens: 1_000 },
+        provider: { output_limit_member: 'max_tokens' },
+        providers: Object.entries(kinds).map(([name, kind]) => ({
+          id: name,
+          kind,
+          base_url: provider.url,
+          api_key_env: 'ACME_API_KEY',
+        })),
+        models: Object.keys(kinds).map((name) => ({
+          id: `${name}/ok`,
+          provider: name,
+          upstream_model: 'ok',
+          rates,
+          max_output_tokens: 1_000,
+        })),
+      },
+    ),
+  );
+  world = await startGateway({
+    env: {
+      ACME_API_KEY: 'x',
+      MODELS_FILE: modelsFile,
+      STARTING_CREDITS: '1000000000',
+      RESPONSES_QUOTA_MB: '1',
+    },
+  });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const client = (bearer = world.userToken) =>
+  new OpenAI({ baseURL: `${world.url}/v1`, apiKey: bearer, maxRetries: 0 });
+
+async function strangerToken(): Promise<string> {
+  const issued = token('usr');
+  const userId = id('usr');
+  await world.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+  await world.sql`
+    insert into gateway.accounts_tokens (token_id, kind, digest, last4, user_id, expires_at)
+    values (${id('tok')}, 'user', ${tokenDigest(issued)}, ${issued.slice(-4)}, ${userId}, now() + interval '1 day')`;
+  return issued;
+}
+
+const models = ['local/echo', 'acme/ok', 'openai/ok', 'claude/ok', 'gemini/ok'];
+
+async function streamed(
+  body: OpenAI.Responses.ResponseCreateParamsStreaming,
+): Promise<OpenAI.Responses.Response> {
+  let final: OpenAI.Responses.Response | undefined;
+  for await (const event of await client().responses.create(body))
+    if (event.type === 'response.completed') final = event.response;
+  if (final === undefined) throw new Error('The stream has no final response.');
+  return final;
+}
+
+describe.each(models)('a stored response of %s', (model) => {
+  test('is read as it was answered', async () => {
+    const created = await client().responses.create({ model, input: 'Good morning', store: true });
+    expect(created).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true, model });
+    expect(await client().responses.retrieve(created.id)).toEqual(created);
+  });
+
+  test('is stored from a stream before its last event', async () => {
+    const final = await streamed({ model, input: 'Good morning', store: true, stream: true });
+    expect(final).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true });
+    expect(await client().responses.retrieve(final.id)).toMatchObject({ id: final.id, output: final.output });
+  });
+
+  test('is continued with its whole conversation', async () => {
+    const first = await client().responses.create({ model, input: 'first question', store: true });
+    const second = await client().responses.create({
+      model,
+      input: 'second question',
+      previous_response_id: first.id,
+      store: true,
+    });
+    const third = await client().responses.create({
+      model,
+      input: 'third question',
+      previous_response_id: second.id,
+    });
+    expect(third).toMatchObject({ previous_response_id: second.id, store: false });
+    if (model !== 'local/echo') {
+      const request = provider.lastCall().body.toString();
+      const places = ['first question', 'second question', 'third question'].map((part) =>
+        request.indexOf(part),
+      );
+      expect(places.every((place) => place >= 0)).toBe(true);
+      expect(places).toEqual(places.toSorted((a, b) => a - b));
+      expect(request).not.toContain(first.id);
+    }
+    const items = await client().responses.inputItems.list(second.id, { order: 'asc' });
+    expect(items.data.map((item) => ('role' in item ? item.role : item.type))).toEqual([
+      'user',
+      'assistant',
+      'user',
+    ]);
+  });
+});
+
+describe('a stored response', () => {
+  const create = (more: object = {}) =>
+    client().responses.create({
+      model: 'local/echo',
+      input: 'hi',
+      store: true,
+      ...more,
+    }) as Promise<OpenAI.Responses.Response>;
+
+  test('is 404 for another user and for a guest', async () => {
+    const { id: responseId } = await create();
+    const other = client(await strangerToken());
+    await expect(other.responses.retrieve(responseId)).rejects.toMatchObject({
+      status: 404,
+      code: 'response_not_found',
+    });
+    await expect(other.responses.delete(responseId)).rejects.toMatchObject({ status: 404 });
+    await expect(other.responses.inputItems.list(responseId)).rejects.toMatchObject({ status: 404 });
+    await expect(
+      other.responses.create({ model: 'local/echo', input: 'x', previous_response_id: responseId }),
+    ).rejects.toMatchObject({
+      status: 400,
+      code: 'previous_response_not_found',
+      param: 'previous_response_id',
+    });
+    expect((await fetch(`${world.url}/v1/responses/${responseId}`)).status).toBe(401);
+  });
+
+  test('is deleted', async () => {
+    const { id: responseId } = await create();
+    expect(await client().delete(`/responses/${responseId}`)).toEqual({
+      id: responseId,
+      object: 'response',
+      deleted: true,
+    });
+    await expect(client().responses.retrieve(responseId)).rejects.toMatchObject({ status: 404 });
+    await expect(client().responses.delete(responseId)).rejects.toMatchObject({ status: 404 });
+    await expect(create({ previous_response_id: responseId })).rejects.toMatchObject({ status: 400 });
+  });
+
+  test('is gone when its time is over, and its row is deleted', async () => {
+    const { id: responseId } = await create();
+    await world.sql`update gateway.ai_responses set keep_until = now() - interval '1 second' where response_id = ${responseId}`;
+    await expect(client().responses.retrieve(responseId)).rejects.toMatchObject({ status: 404 });
+    await expect(client().responses.delete(responseId)).rejects.toMatchObject({ status: 404 });
+    expect(await storedResponsesStore(world.database).deleteExpired(100)).toBeGreaterThan(0);
+    const rows = await world.sql`select 1 from gateway.ai_responses where response_id = ${responseId}`;
+    expect(rows).toHaveLength(0);
+  });
+
+  test('keeps the responses that it continues for as long', async () => {
+    const first = await create();
+    await world.sql`update gateway.ai_responses set keep_until = now() + interval '1 hour' where response_id = ${first.id}`;
+    await create({ previous_response_id: first.id });
+    const [row] = await world.sql<{ late: boolean }[]>`
+      select keep_until > now() + interval '700 hours' as late from gateway.ai_responses where response_id = ${first.id}`;
+    expect(row?.late).toBe(true);
+  });
+
+  test('is sealed in the database', async () => {
+    const { id: responseId } = await create({ input: 'the secret of the sea' });
+    const [row] = await world.sql<{ input: string; response: string }[]>`
+      select input, response from gateway.ai_responses where response_id = ${responseId}`;
+    expect(row?.input).toMatch(/^v1\./);
+    expect(row?.response).toMatch(/^v1\./);
+    expect(JSON.stringify(row)).not.toContain('secret');
+  });
+
+  test('cannot be moved to another row', async () => {
+    const one = await create({ input: 'one' });
+    const other = await create({ input: 'other' });
+    await world.sql`
+      update gateway.ai_responses set response = (select response from gateway.ai_responses where response_id = ${one.id})
+      where response_id = ${other.id}`;
+    await expect(client().responses.retrieve(other.id)).rejects.toMatchObject({ status: 404 });
+  });
+
+  test('is not stored without store: true', async () => {
+    const { id: responseId, store } = (await create({ store: false })) as { id: string; store?: boolean };
+    expect(store).toBe(false);
+    await expect(client().responses.retrieve(responseId)).rejects.toMatchObject({ status: 404 });
+  });
+
+  test('makes room for newer ones beyond the quota', async () => {
+    const input = 'x'.repeat(300_000);
+    const ids: string[] = [];
+    for (let count = 0; count < 4; count += 1) ids.push((await create({ model: 'acme/ok', input })).id);
+    await expect
+      .poll(async () => {
+        const rows = await world.sql<{ responseId: string }[]>`
+          select response_id as "responseId" from gateway.ai_responses
+          where response_id = any(${world.sql.array(ids, 25)}) order by 1`;
+        return rows.map(({ responseId }) => responseId);
+      })
+      .toEqual(ids.slice(-2));
+  });
+
+  test('reserves the price of the conversation that it continues', async () => {
+    const first = await create({ model: 'openai/ok', input: 'word '.repeat(2_000) });
+    const { available } = await world.user.credits.getBalance();
+    // Enough for the new input, and not for the 10,000 bytes before it.
+    const more = { model: 'openai/ok', max_output_tokens: Math.floor((available - 5_000) / 2) };
+    await expect(create(more)).resolves.toMatchObject({ status: 'completed' });
+    await expect(create({ ...more, previous_response_id: first.id })).rejects.toMatchObject({
+      status: 402,
+      code: 'insufficient_credits',
+    });
+  });
+
+  test('is not stored by the provider', async () => {
+    await create({ model: 'openai/ok' });
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ store: false });
+  });
+
+  test('replays one response under an Idempotency-Key', async () => {
+    const key = { headers: { 'Idempotency-Key': id('key') } };
+    const body = { model: 'openai/ok', input: 'hi', store: true };
+    const first = await client().responses.create(body, key);
+    const second = await client().responses.create(body, key);
+    expect(second.id).toBe(first.id);
+    expect(await client().responses.retrieve(first.id)).toMatchObject({ id: first.id });
+  });
+});
+
+describe('ai.listResponseInputItems', () => {
+  test('pages in both orders', async () => {
+    const input = ['a', 'b', 'c', 'd', 'e'].map((content) => ({ role: 'user' as const, content }));
+    const { id: responseId } = await client().responses.create({ model: 'local/echo', input, store: true });
+    const textsOf = (data: readonly unknown[]) =>
+      data.map((item) => (item as { content: { text: string }[] }).content[0]?.text);
+    const page = await client().responses.inputItems.list(responseId, { order: 'asc', limit: 2 });
+    expect([textsOf(page.data), page.has_more]).toEqual([['a', 'b'], true]);
+    const all: unknown[] = [];
+    for await (const item of client().responses.inputItems.list(responseId, { limit: 2 })) all.push(item);
+    expect(textsOf(all)).toEqual(['e', 'd', 'c', 'b', 'a']);
+  });
+
+  test('refuses an item of another response', async () => {
+    const { id: responseId } = await client().responses.create({
+      model: 'local/echo',
+      input: 'a',
+      store: true,
+    });
+    await expect(
+      client().responses.inputItems.list(responseId, { after: 'msg_of_another' }),
+    ).rejects.toMatchObject({ status: 400, param: 'after' });
+  });
+});
+
+describe('a conversation', () => {
+  test('moves between models and keeps the calls of tools', async () => {
+    const tools = [
+      {
+        type: 'function' as const,
+        name: 'get_weather',
+        parameters: { type: 'object', properties: {} },
+        strict: false,
+      },
+    ];
+    const first = await client().responses.create({
+      model: 'local/echo',
+      input: '@reasoning hm\n@tool get_weather {"city":"Oslo"}',
+      tools,
+      store: true,
+    });
+    const answer = { type: 'function_call_output' as const, call_id: 'call_1', output: 'It rains.' };
+    const second = await client().responses.create({
+      model: 'claude/ok',
+      previous_response_id: first.id,
+      input: [answer],
+      tools,
+      store: true,
+    });
+    expect(provider.lastCall().body.toString()).toContain('It rains.');
+    await client().responses.create({
+      model: 'openai/ok',
+      previous_response_id: second.id,
+      input: 'And now?',
+    });
+    const request = JSON.parse(provider.lastCall().body.toString()) as { input: { type: string }[] };
+    expect(request.input.map(({ type }) => type)).toEqual([
+      'message',
+      'function_call',
+      'function_call_output',
+      'message',
+      'message',
+    ]);
+  });
+
+  test('is 413 when it is longer than a request may be', async () => {
+    const bearer = await strangerToken();
+    const first = await client(bearer).responses.create({ model: 'local/echo', input: 'x', store: true });
+    await world.sql`update gateway.ai_responses set bytes = 100000000 where response_id = ${first.id}`;
+    await expect(
+      client(bearer).responses.create({ model: 'local/echo', input: 'x', previous_response_id: first.id }),
+    ).rejects.toMatchObject({ status: 413, param: 'previous_response_id' });
+  });
+
+  test('of a provider is refused by name', async () => {
+    await expect(
+      client().responses.create({ model: 'openai/ok', input: 'x', conversation: 'conv_1' }),
+    ).rejects.toMatchObject({ status: 422, param: 'conversation' });
+  });
+});
