@@ -73,6 +73,10 @@ export interface ServerLimits {
 // Upper bound of the body deadlines of all operations (`x-body-deadline-ms`).
 const longestBodyMs = 120_000;
 
+// The validators of all operations are compiled ahead of their first requests, but not before the first
+// answer of /ready: each takes up to 60 ms of the event loop.
+const warmAfterMs = 1_000;
+
 const defaultTimeouts: ServerTimeouts = {
   headersMs: 10_000,
   requestMs: 30_000,
@@ -192,6 +196,8 @@ export function createServer(options: ServerOptions): Server {
     abortGraceMs: timeouts.abortGraceMs,
   });
 
+  let warming: NodeJS.Timeout | undefined;
+
   return {
     inFlight: () => requests.size,
     runningRequests: () => [...requests].flatMap(bearerRequest),
@@ -201,12 +207,15 @@ export function createServer(options: ServerOptions): Server {
         listeners.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
       listener.maxConnections = limits.maxConnections;
       const bound = await listenAt(listener, address);
-      if (listeners.length === 0) void contract.warm(log);
       listeners.push(listener);
       listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
+      warming ??= setTimeout(() => void contract.warm(log), warmAfterMs).unref();
       return bound;
     },
-    close: drain.close,
+    close(closing) {
+      clearTimeout(warming);
+      return drain.close(closing);
+    },
   };
 }
 
