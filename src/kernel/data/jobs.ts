@@ -2,7 +2,7 @@
 // enqueued job runs, in this process or another, until its handler has returned
 // once. It survives a restart, so a handler may be started again after a crash.
 import { randomUUID } from 'node:crypto';
-import { PgBoss } from 'pg-boss';
+import type { PgBoss } from 'pg-boss';
 import { pause, settlesWithin } from '../async.ts';
 import type { Database, Tx } from './database.ts';
 import { executor, serializedExecutor } from './job-sql.ts';
@@ -105,7 +105,10 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
     for (let waitMs = firstRetryMs; !stopping.signal.aborted; waitMs = Math.min(waitMs * 2, longestRetryMs)) {
       try {
         session ??= database.session({ deadlineMs: statementDeadlineMs });
-        const client = createBoss(database, session, { ...options, hasSchedules: schedules.length > 0 });
+        const client = await createBoss(database, session, {
+          ...options,
+          hasSchedules: schedules.length > 0,
+        });
         boss = await startBoss(client, { definitions, schedules, workers, options, run });
         ready.resolve(boss);
         return;
@@ -186,11 +189,14 @@ interface PgJob {
   signal: AbortSignal;
 }
 
-function createBoss(
+async function createBoss(
   database: Database,
   session: ReturnType<Database['session']>,
   { schema, log, hasSchedules }: JobsOptions & { hasSchedules: boolean },
-): PgBoss {
+): Promise<PgBoss> {
+  // Loaded on first use: a gateway without media models runs no jobs, and the package with its dependencies
+  // is 110 modules.
+  const { PgBoss } = await import('pg-boss');
   const boss = new PgBoss({
     db: { executeSql: serializedExecutor(session.sql) },
     backend: database.engine === 'embedded' ? 'pglite' : 'postgres',
