@@ -15,10 +15,10 @@ import { createIdempotency } from '../kernel/data/idempotency.ts';
 import { createRateLimiter } from '../kernel/http/rate-limits.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { createSharedRateLimiter } from '../kernel/http/shared-rate-limiter.ts';
-import { connect, migrate, withSettingName } from '../kernel/data/database.ts';
+import { connect, migrate } from '../kernel/data/database.ts';
 import { requireDescriptors } from '../kernel/descriptors.ts';
 import { databaseControls } from '../kernel/data/database-controls.ts';
-import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/data/database.ts';
+import type { Database, DatabaseLimits } from '../kernel/data/database.ts';
 import { createJobs } from '../kernel/data/jobs.ts';
 import { makeSettingFolder } from '../kernel/folder.ts';
 import type { Log } from '../kernel/log.ts';
@@ -60,6 +60,7 @@ import { isStartupKey, journalFolder } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { loginPaths, reservedServiceIds } from './contract-paths.ts';
 import { createControlHandlers } from './control.ts';
+import { databaseOptions, openGatewayDatabase } from './database.ts';
 import {
   credits,
   creditsStore,
@@ -102,6 +103,8 @@ export interface CreateGatewayOptions {
    * of its settings. Meant for tests.
    */
   database?: Database;
+  /** The database of the settings as it is being opened; the gateway closes it, also when its start fails. */
+  openingDatabase?: Promise<Database> | undefined;
   /** Overrides of the default database timeouts, for slow machines. */
   databaseLimits?: Partial<DatabaseLimits>;
   /** The project of the declaration; its services are served beside the gateway's own. */
@@ -180,17 +183,15 @@ export async function inspectProject(
 
 /** Opens and migrates the database, then constructs the services. Closes what it opened when it throws. */
 export async function createGateway(config: GatewayConfig, options: CreateGatewayOptions): Promise<Gateway> {
-  const { log, redactor, clock, progress = () => {} } = options;
-  // Before anything is written: a project that cannot be served must not change the installation.
-  const projectServices = await loadProjectServices(options);
+  const { log, redactor, progress = () => {} } = options;
   const isEmbedded = config.databaseUrl === undefined;
-  await requireMasterKeys(config, { isEmbedded, redactor });
-  if (config.modelsFile !== undefined)
-    await requireModelsFile(config.modelsFile, { clock, guideDirectory: assetPath('docs/guides') });
-  if (isEmbedded) await makeSettingFolder('DATABASE_PATH', config.databasePath);
-  progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
   const closers = createClosers();
+  const { openingDatabase } = options;
+  openingDatabase?.catch(() => {});
+  closers.defer(async () => (await openingDatabase?.catch(() => undefined))?.close());
   return closedOnError(closers, async () => {
+    const projectServices = await checkSettings(config, options);
+    progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
     const database = options.database ?? (await openDatabase(config, options, closers));
     // Before the migrations: a database whose master key is missing must stay as it is.
     const vault = await unlock({
@@ -224,13 +225,31 @@ export async function createGateway(config: GatewayConfig, options: CreateGatewa
   });
 }
 
+/**
+ * Checks what a start needs before it writes anything: a project that cannot be served must not
+ * change the installation. Returns the services of the project.
+ */
+async function checkSettings(
+  config: GatewayConfig,
+  options: CreateGatewayOptions,
+): Promise<ReadonlyMap<string, ProjectService>> {
+  const { redactor, clock } = options;
+  const isEmbedded = config.databaseUrl === undefined;
+  const projectServices = await loadProjectServices(options);
+  await requireMasterKeys(config, { isEmbedded, redactor });
+  if (config.modelsFile !== undefined)
+    await requireModelsFile(config.modelsFile, { clock, guideDirectory: assetPath('docs/guides') });
+  if (isEmbedded) await makeSettingFolder('DATABASE_PATH', config.databasePath);
+  return projectServices;
+}
+
 async function openDatabase(
   config: GatewayConfig,
-  { databaseLimits = {}, log }: CreateGatewayOptions,
+  { openingDatabase, databaseLimits, log }: CreateGatewayOptions,
   closers: Closers,
 ): Promise<Database> {
-  const opening = connect({ ...databaseOptions(config), limits: databaseLimits }, { log });
-  const database = await withSettingName('DATABASE_URL', config.databaseUrl, opening);
+  if (openingDatabase !== undefined) return openingDatabase;
+  const database = await openGatewayDatabase(config, { log, limits: databaseLimits });
   closers.defer(() => database.close());
   return database;
 }
@@ -252,13 +271,6 @@ function registryRules() {
 
 function migrations() {
   return { schema: 'gateway', directory: assetPath('src/gateway/migrations') };
-}
-
-function databaseOptions(config: GatewayConfig): ConnectOptions {
-  if (config.databaseUrl === undefined) return { path: config.databasePath };
-  return config.databasePrepare === undefined
-    ? { url: config.databaseUrl }
-    : { url: config.databaseUrl, prepare: config.databasePrepare };
 }
 
 /**

@@ -49,7 +49,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   chmodSync(folder, 0o700);
   const lock = lockFolder(folder);
   const start: EmbeddedStart = {
-    cluster: join(folder, 'pg'),
+    cluster: clusterOf(folder),
     seed: options.seed ?? builtSeed(),
     idleInTransactionMs: options.idleInTransactionMs,
     checkpointEveryMs: options.checkpointEveryMs ?? 30_000,
@@ -70,6 +70,15 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
       { cause },
     );
   }
+}
+
+/** Whether the folder has a cluster, so that opening it creates nothing. */
+export function hasCluster(path: string): boolean {
+  return existsSync(clusterOf(resolve(path)));
+}
+
+function clusterOf(folder: string): string {
+  return join(folder, 'pg');
 }
 
 async function supervise(
