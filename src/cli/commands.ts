@@ -56,6 +56,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import('./commands/call.ts'),
   },
   {
+    name: 'profile',
+    summary: 'Name servers and their credentials for the commands below.',
+    load: () => import('./commands/profile.ts'),
+  },
+  {
     name: 'users',
     summary: 'List users and balances, block or remove a user.',
     load: () => import('./commands/users.ts'),

@@ -6,6 +6,7 @@ import { consoleSettings } from '../../console/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { suggestion } from '../command-line/suggestion.ts';
 import type { CallableOperation, Member, Surface } from './operations.ts';
+import { currentProfile, type Profile } from './profiles.ts';
 
 /** A local edition started in this folder. */
 export const localServers: Record<Surface, { url: string; tokenFile: string }> = {
@@ -28,11 +29,12 @@ export async function buildRequest(
   options: RequestOptions,
 ): Promise<Request> {
   const { path, query, headers, body } = placeMembers(operation, pairs);
-  const url = new URL(requireHttpUrl(serverUrl(options)));
+  const server = await chooseServer(options);
+  const url = new URL(requireHttpUrl(server.url));
   url.pathname = `${url.pathname.replace(/\/$/, '')}${path}`;
   for (const [name, text] of query) url.searchParams.append(name, text);
   const bodyText = await bodyOf(operation, body, options.body);
-  const token = await tokenFor(operation, options);
+  const token = await tokenFor(operation, options, server);
   if (token !== undefined) headers.set('authorization', `Bearer ${token}`);
   headers.set('accept', '*/*');
   if (operation.bodyType !== undefined) headers.set('content-type', operation.bodyType);
@@ -137,33 +139,57 @@ async function readStandardInput(): Promise<string> {
 
 const urlVariables: Record<Surface, string> = { gateway: 'TOWNHALL_URL', agent: 'TOWNHALL_AGENT_URL' };
 
-/** The address by the option or the environment; undefined for the local edition. */
-function namedUrl({ url, env, surface }: RequestOptions): string | undefined {
-  return url ?? (env[urlVariables[surface]] || undefined);
+interface Server {
+  url: string;
+  /** Where the address comes from. */
+  source: 'named' | 'profile' | 'local';
+  profile: Profile;
 }
 
-function serverUrl(options: RequestOptions): string {
-  return namedUrl(options) ?? localServers[options.surface].url;
+/** The server by the option, the environment, the profile, or the local edition, in this order. */
+async function chooseServer({ url, env, surface }: RequestOptions): Promise<Server> {
+  const address = url ?? (env[urlVariables[surface]] || undefined);
+  if (address !== undefined) return { url: address, source: 'named', profile: {} };
+  const profile = await currentProfile(env);
+  const own = surface === 'gateway' ? profile.url : profile.agent_url;
+  if (own !== undefined) return { url: own, source: 'profile', profile };
+  return { url: localServers[surface].url, source: 'local', profile: {} };
 }
 
-/** Each kind of caller has a variable of its own; TOWNHALL_TOKEN stands for all of them. */
-function tokenVariables({ credentials }: CallableOperation): string[] {
-  const names: Readonly<Record<string, string>> = {
-    adminSession: 'TOWNHALL_ADMIN_TOKEN',
-    machineCredential: 'TOWNHALL_ADMIN_TOKEN',
-    agentToken: 'TOWNHALL_AGENT_TOKEN',
-  };
-  // An operation for users and administrators takes the user's token where there is one.
-  const own = credentials.includes('userToken') ? [] : credentials.flatMap((scheme) => names[scheme] ?? []);
-  const others = credentials.flatMap((scheme) => names[scheme] ?? []);
-  return [...new Set([...own, 'TOWNHALL_TOKEN', ...others])];
+type Caller = 'user' | 'admin' | 'agent';
+
+const callerOfScheme: Readonly<Record<string, Caller>> = {
+  adminSession: 'admin',
+  machineCredential: 'admin',
+  agentToken: 'agent',
+};
+const tokenVariables: Readonly<Record<Caller, string>> = {
+  user: 'TOWNHALL_TOKEN',
+  admin: 'TOWNHALL_ADMIN_TOKEN',
+  agent: 'TOWNHALL_AGENT_TOKEN',
+};
+const tokenFiles = { user: 'token_file', admin: 'admin_token_file', agent: 'agent_token_file' } as const;
+
+/** In the order of preference; the user's credential stands for all others, and comes first where it may call. */
+function callersOf({ credentials }: CallableOperation): Caller[] {
+  const others = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
+  return [...new Set<Caller>(credentials.includes('userToken') ? ['user', ...others] : [...others, 'user'])];
 }
 
-/** The token of a local edition is sent to its own address only, never to another one. */
-async function tokenFor(operation: CallableOperation, options: RequestOptions): Promise<string | undefined> {
-  const { tokenFile, env, surface } = options;
+/**
+ * A credential is sent only to the server that it belongs to: that of a profile to its addresses, that of the local
+ * edition to this machine.
+ */
+async function tokenFor(
+  operation: CallableOperation,
+  { tokenFile, env, surface }: RequestOptions,
+  { source, profile }: Server,
+): Promise<string | undefined> {
   if (tokenFile !== undefined) return (await readFile(tokenFile, 'utf8')).trim();
-  for (const name of tokenVariables(operation)) if ((env[name] ?? '') !== '') return env[name];
-  if (namedUrl(options) !== undefined) return undefined;
+  const callers = callersOf(operation);
+  const file = callers.map((caller) => profile[tokenFiles[caller]]).find((path) => path !== undefined);
+  if (file !== undefined) return (await readFile(file, 'utf8')).trim();
+  const token = callers.map((caller) => env[tokenVariables[caller]]).find((value) => (value ?? '') !== '');
+  if (token !== undefined || source !== 'local') return token;
   return (await readFile(localServers[surface].tokenFile, 'utf8').catch(() => '')).trim() || undefined;
 }

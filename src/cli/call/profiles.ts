@@ -1,0 +1,78 @@
+// Profiles: named servers with the files of their credentials, for `townhall call` and the commands about resources.
+// They are in ~/.config/townhall/profiles.json; a credential itself is never stored there.
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { makeFolder } from '../../kernel/folder.ts';
+import { isRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
+import { SettingError } from '../../kernel/settings.ts';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Names as in the file. */
+export interface Profile {
+  url?: string;
+  agent_url?: string;
+  token_file?: string;
+  admin_token_file?: string;
+  agent_token_file?: string;
+}
+
+export const profileMembers = [
+  'url',
+  'agent_url',
+  'token_file',
+  'admin_token_file',
+  'agent_token_file',
+] as const;
+
+export interface Profiles {
+  /** The profile that is used where TOWNHALL_PROFILE names none. */
+  current: string | null;
+  profiles: Record<string, Profile>;
+}
+
+export function profilesFile(env: Environment): string {
+  const config = env['XDG_CONFIG_HOME'] || join(env['HOME'] || homedir(), '.config');
+  return join(config, 'townhall', 'profiles.json');
+}
+
+/** Throws a SettingError for a file that holds anything else. */
+export async function readProfiles(env: Environment): Promise<Profiles> {
+  const file = profilesFile(env);
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  });
+  if (text === undefined) return { current: null, profiles: {} };
+  const value = parseJsonOrUndefined(text);
+  const { current, profiles } = isRecord(value) ? value : {};
+  const isWhole =
+    (current === null || typeof current === 'string') &&
+    isRecord(profiles) &&
+    Object.values(profiles).every(isProfile);
+  if (!isWhole) throw new SettingError(`${file} is not a list of profiles; correct or remove it.`);
+  return { current, profiles: profiles as Record<string, Profile> };
+}
+
+function isProfile(value: unknown): boolean {
+  return isRecord(value) && Object.values(value).every((member) => typeof member === 'string');
+}
+
+export async function writeProfiles(env: Environment, profiles: Profiles): Promise<void> {
+  const file = profilesFile(env);
+  await makeFolder(dirname(file));
+  const temporary = `${file}.${process.pid}.tmp`;
+  await writeFile(temporary, `${JSON.stringify(profiles, null, 2)}\n`, { mode: 0o600 });
+  await rename(temporary, file);
+}
+
+/** The profile that applies, or an empty one. Throws a SettingError where TOWNHALL_PROFILE names none. */
+export async function currentProfile(env: Environment): Promise<Profile> {
+  const { current, profiles } = await readProfiles(env);
+  const name = env['TOWNHALL_PROFILE'] || current;
+  if (name === null) return {};
+  const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
+  if (profile !== undefined) return profile;
+  throw new SettingError(`there is no profile "${name}"; "townhall profile list" shows them.`);
+}
