@@ -22,11 +22,13 @@ export const command: Command = {
       options: {
         request: { kind: 'value', placeholder: 'ID', summary: 'Only the lines of this request or trace.' },
         follow: { kind: 'switch', summary: 'Wait for further lines until Ctrl-C.' },
-        pretty: { kind: 'switch', summary: 'One readable line each instead of JSON.' },
+        pretty: { kind: 'switch', summary: 'One readable line each, as on a terminal.' },
+        json: { kind: 'switch', summary: 'JSON also on a terminal.' },
         'database-path': dataOptions['database-path'],
       },
       async run({ options, arguments: { file }, ...context }) {
-        const view = createView(options, context);
+        const isPretty = !options.json && (options.pretty || context.output.isTerminal);
+        const view = createView({ request: options.request, isPretty }, context);
         const source =
           file === undefined
             ? await openServerLog(options['database-path'], context)
@@ -49,7 +51,7 @@ export const command: Command = {
 type LineSource = (follow: boolean) => AsyncIterable<string>;
 
 function createView(
-  { request, pretty }: { request: string | undefined; pretty: boolean },
+  { request, isPretty }: { request: string | undefined; isPretty: boolean },
   { print }: CommandContext,
 ): { add(text: string): void; count(): number } {
   let lines = 0;
@@ -59,7 +61,7 @@ function createView(
       const line = parseLogLine(text);
       if (request !== undefined && (line === undefined || !isAbout(line, request))) return;
       lines += 1;
-      print(pretty && line !== undefined ? prettyLine(line) : text);
+      print(isPretty && line !== undefined ? prettyLine(line) : text);
     },
   };
 }
