@@ -12,6 +12,20 @@ export function asRecord(value: unknown): JsonRecord {
   return isRecord(value) ? value : {};
 }
 
+/**
+ * The input of a tool call from its JSON. Text that is not JSON is returned unchanged, so that the tool
+ * or the provider refuses it. Models write no text for a call without input, and providers require an
+ * object, so blank text becomes an empty one.
+ */
+export function parseToolInput(text: string): unknown {
+  if (text.trim() === '') return {};
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
 /** `JSON.parse` without the exception: undefined for text that is not JSON. */
 export function parseJsonOrUndefined(text: string): unknown {
   try {

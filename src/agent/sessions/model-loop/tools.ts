@@ -1,6 +1,7 @@
 // The agent's tools in the form for models, and tool calls: hooks, approval,
 // execution, and the record in the log.
 import type { LanguageModelV3FunctionTool, LanguageModelV3ToolCall } from '@ai-sdk/provider';
+import { parseToolInput } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { withSpan } from '../../../kernel/telemetry/traces.ts';
 import { callAction, type PluginRegistry, type Tool } from '../../plugins/index.ts';
@@ -65,7 +66,7 @@ export function runToolCall(run: StepContext, part: LanguageModelV3ToolCall): Pr
   const { options, state } = run;
   const { traces, registry } = options;
   const { toolCallId, toolName, providerMetadata } = part;
-  const call = { toolCallId, toolName, input: parseInput(part.input), providerMetadata };
+  const call = { toolCallId, toolName, input: parseToolInput(part.input), providerMetadata };
   state.message.startTool(call);
   const tool = registry.tools.find(({ name }) => name === toolName);
   const work = () =>
@@ -75,17 +76,6 @@ export function runToolCall(run: StepContext, part: LanguageModelV3ToolCall): Pr
   return withSpan(traces, toolSpan(traces, { toolName, toolCallId }), work).catch((error: unknown) => {
     state.failure ??= error;
   });
-}
-
-// Models write an empty text for a call without input. Input that is not JSON stays
-// a string, which every tool refuses.
-function parseInput(input: string): unknown {
-  if (input.trim() === '') return {};
-  try {
-    return JSON.parse(input);
-  } catch {
-    return input;
-  }
 }
 
 type Metadata = LanguageModelV3ToolCall['providerMetadata'];

@@ -8,6 +8,7 @@ import type {
   TextTurn,
   TextUserTurn,
 } from '../../../contract/gateway/types.gen.ts';
+import { parseToolInput } from '../../../kernel/json-value.ts';
 import {
   formatSourceList,
   validTokenCount,
@@ -162,16 +163,6 @@ function toToolPart(
 function toToolChoice(choice: GenerateTextRequest['tool_choice']): ModelCall['toolChoice'] {
   if (choice === undefined) return undefined;
   return typeof choice === 'string' ? { type: choice } : { type: 'tool', toolName: choice.tool_name };
-}
-
-// Arguments that are not JSON are returned to the caller unchanged.
-function parseToolInput(text: string): unknown {
-  if (text === '') return {};
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }
 
 /** One warning as a line of text. */

@@ -12,7 +12,7 @@ import type {
   ChatToolCall,
   ChatToolMessage,
 } from '../../../../contract/gateway/types.gen.ts';
-import { asRecord } from '../../../../kernel/json-value.ts';
+import { asRecord, parseToolInput } from '../../../../kernel/json-value.ts';
 import type { ProviderEntry } from '../../catalog/models-file.ts';
 import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
@@ -227,17 +227,6 @@ function lastCacheMark(
   if (!Array.isArray(content)) return {};
   const index = content.findLastIndex((part) => (asRecord(part)['cache_control'] ?? null) !== null);
   return cacheMarkOf(asRecord(content[index]), provider, `${path}.content[${index}]`);
-}
-
-// Arguments that are not JSON are sent back unchanged. Providers require an object,
-// so empty arguments become one.
-function parseToolInput(text: string): unknown {
-  if (text.trim() === '') return {};
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }
 
 function readText(content: ChatContent, path: string): string {

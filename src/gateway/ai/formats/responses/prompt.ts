@@ -1,5 +1,6 @@
 // Converts the instructions and the input of the responses format to a prompt of the hub.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
+import { parseToolInput } from '../../../../kernel/json-value.ts';
 import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
 import {
   invalidMember,
@@ -13,7 +14,6 @@ import {
   type AssistantPart,
   fileOfData,
   fileOfUrl,
-  parseToolInput,
   type ToolOutput,
   toToolOutput,
   ToolNames,

@@ -66,19 +66,6 @@ export function fileOfData(
 }
 
 /**
- * The input of an earlier tool call from its JSON. Arguments that are not JSON are
- * sent back unchanged. Providers require an object, so empty arguments become one.
- */
-export function parseToolInput(text: string): unknown {
-  if (text.trim() === '') return {};
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
-
-/**
  * Tool names by the ids of their calls: results name the id alone, and the hub also requires the tool's name.
  */
 export class ToolNames {
