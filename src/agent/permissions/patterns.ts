@@ -3,12 +3,28 @@
 
 /** Whether a simple command, in the form of `simpleCommands`, matches. */
 export function matchesCommand(pattern: string, command: string): boolean {
-  const pieces =
-    pattern
-      .trim()
-      .replaceAll(/[ \t]+/g, ' ')
-      .match(/\\[^]|\*+|[^]/gu) ?? [];
-  return matchesPieces(pieces, [...command]);
+  return matchesPieces(commandPieces(pattern), [...command]);
+}
+
+/**
+ * A pattern as characters, escaped characters and wildcards. Blanks between words become one space,
+ * as in `simpleCommands`; those within quotes are part of a word and stay.
+ */
+function commandPieces(pattern: string): string[] {
+  const pieces: string[] = [];
+  let quote: string | undefined;
+  let isEscaped = false;
+  for (const piece of pattern.match(/\\[^]|\*+|[^]/gu) ?? []) {
+    const isBlank = quote === undefined && !isEscaped && /^[ \t]$/.test(piece);
+    if (isBlank && (pieces.length === 0 || pieces.at(-1) === ' ')) continue;
+    pieces.push(isBlank ? ' ' : piece);
+    if (piece === quote) quote = undefined;
+    else if (quote === undefined && !isEscaped && /^["']$/.test(piece)) quote = piece;
+    // A backslash of sh, which a pattern writes as two, escapes the next character.
+    isEscaped = quote === undefined && !isEscaped && piece === String.raw`\\`;
+  }
+  if (pieces.at(-1) === ' ') pieces.pop();
+  return pieces;
 }
 
 // A regular expression with several `*` backtracks for seconds on a command that a

@@ -1,6 +1,7 @@
 // Decisions of permission rules: command lines that imitate an allowed one, paths,
 // and the precedence of effects.
 import { describe, expect, test } from 'vitest';
+import { literalPattern } from '../../../src/agent/permissions/patterns.ts';
 import { decide, type Permission, type PermissionRule } from '../../../src/agent/permissions/rules.ts';
 import { simpleCommands } from '../../../src/agent/permissions/shell-commands.ts';
 
@@ -155,6 +156,31 @@ describe('rules for commands', () => {
   ] as const)('match %j', (pattern, command, effect) => {
     expect(effectOf(shell(command), rule('shell', pattern, 'allow'))).toBe(effect);
   });
+
+  test.each([
+    [`echo 'a  b'`, `echo "a  b"`, 'allow'],
+    [`echo 'a  b'`, `echo "a b"`, 'default'],
+    [`echo 'a b'`, `echo "a  b"`, 'default'],
+    [`echo 'a\tb'`, `echo 'a b'`, 'default'],
+    [`  echo   'a  b'   c  `, `echo 'a  b' c`, 'allow'],
+    [`echo '  *'`, `echo '  x'`, 'allow'],
+    [`echo '  *'`, `echo ' x'`, 'default'],
+    [`echo it\\'s  x`, `echo it\\'s x`, 'default'],
+  ] as const)('compare the blanks within quotes of %j and %j', (pattern, command, effect) => {
+    expect(effectOf(shell(command), rule('shell', pattern, 'allow'))).toBe(effect);
+  });
+
+  test.each(['a  b', ' ', "it's  a\tb", String.raw`a\  b`, "'  '", '"  "', "x'  'y\\'  '", 'a* ?  b'])(
+    'match the word %j by its own pattern',
+    (word) => {
+      const command = `echo '${word.replaceAll("'", String.raw`'\''`)}'`;
+      const [canonical = ''] = simpleCommands(command) ?? [];
+      expect(effectOf(shell(command), rule('shell', literalPattern(canonical), 'allow'))).toBe('allow');
+      expect(effectOf(shell(`${command}x`), rule('shell', literalPattern(canonical), 'allow'))).toBe(
+        'default',
+      );
+    },
+  );
 
   test('take a backslash before a wildcard as the character', () => {
     expect(effectOf(shell('ls *'), rule('shell', String.raw`ls \*`, 'allow'))).toBe('allow');
