@@ -84,7 +84,7 @@ export function createPermissions({ agentId, store, configured, now }: Permissio
       return { effect: tool.needsApproval(input) ? 'ask' : 'allow', reason: '' };
     },
     async grantLike({ tool, input }, { session, effect, pattern, expiresInMs = null, createdBy }) {
-      const rules = rulesLike(await permissionsOf(tool, input), pattern);
+      const rules = rulesLike(await permissionsOf(tool, input), { effect, pattern });
       for (const rule of rules)
         await store.upsert({
           ...rule,
@@ -101,10 +101,12 @@ export function createPermissions({ agentId, store, configured, now }: Permissio
 
 async function permissionsOf(tool: Tool, input: unknown): Promise<Permission[]> {
   const needs = await tool.permissions(input);
-  return needs.map(({ right, ...need }) => ({
+  const action = `${tool.plugin}.${tool.action}`;
+  return needs.map(({ right, isIncluded = false, ...need }) => ({
     ...need,
-    tool: `${tool.plugin}.${right ?? tool.action}`,
+    tool: right === undefined ? action : `${tool.plugin}.${right}`,
     isFurther: right !== undefined,
+    ...(isIncluded ? { includedIn: action } : {}),
   }));
 }
 
@@ -112,9 +114,12 @@ async function permissionsOf(tool: Tool, input: unknown): Promise<Permission[]> 
 // call needs an approval again.
 function rulesLike(
   permissions: readonly Permission[],
-  pattern: string | undefined,
+  { effect, pattern }: Pick<GrantRequest, 'effect' | 'pattern'>,
 ): { tool: string; pattern: string | null }[] {
-  return permissions.flatMap(({ tool, command, path }): { tool: string; pattern: string | null }[] => {
+  const needs = permissions.filter(({ includedIn }) => includedIn === undefined);
+  // Rules for a command and for its folder or its standard input would also allow other pairs of them.
+  if (effect === 'allow' && pattern === undefined && needs.length < permissions.length) return [];
+  return needs.flatMap(({ tool, command, path }): { tool: string; pattern: string | null }[] => {
     if (command === undefined && path === undefined) return [{ tool, pattern: null }];
     if (pattern !== undefined) return [{ tool, pattern }];
     const texts = path === undefined ? simpleCommands(command ?? '') : [path];

@@ -19,6 +19,8 @@ export interface Permission {
   tool: string;
   /** Whether it is a further right, which only a rule that names it allows. */
   isFurther?: boolean;
+  /** The action whose rules without a pattern include this further right. */
+  includedIn?: string;
   /** A command line of sh. */
   command?: string;
   /** Relative to the workspace. */
@@ -56,7 +58,7 @@ function split(permission: Permission): Part[] {
 }
 
 function decidePart(part: Part, rules: readonly PermissionRule[]): Verdict {
-  const candidates = rules.filter(({ tool }) => matchesTool(tool, part));
+  const candidates = rules.filter((rule) => concerns(rule, part));
   const find = (effect: Effect): PermissionRule | undefined =>
     candidates.find((rule) => rule.effect === effect && matches(rule, part));
   const denying = find('deny');
@@ -75,8 +77,16 @@ function isUnclear({ pattern, effect }: PermissionRule, part: Part): boolean {
   return part.includesBelow === true && part.path !== undefined && mayMatchBelow(pattern, part.path);
 }
 
+function concerns({ tool, pattern }: PermissionRule, part: Part): boolean {
+  if (matchesTool(tool, part)) return true;
+  return pattern === null && part.includedIn !== undefined && matchesTool(tool, { tool: part.includedIn });
+}
+
 /** `shell` covers `shell.run`, but no further right: `shell.network` needs a rule that names it. */
-function matchesTool(pattern: string, { tool, isFurther = false }: Part): boolean {
+function matchesTool(
+  pattern: string,
+  { tool, isFurther = false }: Pick<Part, 'tool' | 'isFurther'>,
+): boolean {
   if (pattern.includes('.')) return matchesCommand(pattern, tool);
   return !isFurther && matchesCommand(`${pattern}.*`, tool);
 }

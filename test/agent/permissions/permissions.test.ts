@@ -39,14 +39,9 @@ async function startConfigured(permissions: object[]): Promise<TestAgent> {
 }
 
 /** Prompts an attended session for a command, and decides its approval. */
-async function decideOnce(
-  agent: TestAgent,
-  sessionId: string,
-  command: string,
-  answer: object,
-): Promise<void> {
+async function decideOnce(agent: TestAgent, sessionId: string, input: object, answer: object): Promise<void> {
   world.gateway.answer((request) =>
-    request.prompt.at(-1)?.role === 'tool' ? says('Done.') : calls({ name: 'shell_run', input: { command } }),
+    request.prompt.at(-1)?.role === 'tool' ? says('Done.') : calls({ name: 'shell_run', input }),
   );
   await agent.client.sessions.prompt({ sessionId, text: 'Do it.' });
   await expect
@@ -65,6 +60,22 @@ describe('rules of the configuration', () => {
     expect(await run(agent, 's', 'echo yes && echo yes too')).toContain('yes too');
     expect(await run(agent, 's', 'echo yes; echo no')).toContain('needs an approval');
     expect(await run(agent, 's', 'echo yes $(echo no)')).toContain('needs an approval');
+  });
+
+  test('allow a command in its own folder and without standard input only', async () => {
+    const agent = await startConfigured([{ tool: 'shell', pattern: 'sh', effect: 'allow' }]);
+    await mkdir(join(agent.workspace, 'web'));
+    await agent.client.sessions.create({ id: 's' });
+    const runIn = (more: object) => callTool(agent, 's', 'shell_run', { command: 'sh', ...more });
+    expect(await runIn({ folder: './' })).toContain('exitCode');
+    expect(await runIn({ input: '' })).toContain('exitCode');
+    expect(await runIn({ folder: 'web' })).toContain('needs an approval');
+    expect(await runIn({ input: 'echo evil' })).toContain('needs an approval');
+    await agent.client.permissions.create({ tool: 'shell.folder', pattern: 'web', effect: 'allow' });
+    expect(await runIn({ folder: 'web' })).toContain('exitCode');
+    expect(await runIn({ folder: 'web', input: 'echo evil' })).toContain('needs an approval');
+    await agent.client.permissions.create({ tool: 'shell.input', pattern: 's*', effect: 'allow' });
+    expect(await runIn({ folder: 'web', input: 'echo yes' })).toContain('yes');
   });
 
   test('deny or require approval where the tool itself would not', async () => {
@@ -184,7 +195,7 @@ describe('sessions.decideApproval', () => {
   test('allows exactly the same commands for the session', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
-    await decideOnce(agent, 's', 'echo a; echo b*', { decision: 'approve', scope: 'session' });
+    await decideOnce(agent, 's', { command: 'echo a; echo b*' }, { decision: 'approve', scope: 'session' });
     await agent.client.sessions.update({ sessionId: 's', attended: false });
     expect(await run(agent, 's', 'echo b*')).toContain('b*');
     expect(await run(agent, 's', 'echo a && echo a')).toContain(String.raw`a\na`);
@@ -199,22 +210,38 @@ describe('sessions.decideApproval', () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
     await agent.client.sessions.create({ id: 'other' });
-    await decideOnce(agent, 's', 'echo a', { decision: 'approve', scope: 'project', pattern: 'echo *' });
+    await decideOnce(
+      agent,
+      's',
+      { command: 'echo a' },
+      { decision: 'approve', scope: 'project', pattern: 'echo *' },
+    );
     expect(await run(agent, 'other', 'echo b')).toContain('b');
     expect(await run(agent, 'other', 'pwd')).toContain('needs an approval');
   });
 
+  test.each([{ folder: 'web' }, { input: 'echo a' }])(
+    'grants nothing for a command with %j',
+    async (more) => {
+      const agent = await world.start();
+      await mkdir(join(agent.workspace, 'web'));
+      await agent.client.sessions.create({ id: 's', attended: true });
+      await decideOnce(agent, 's', { command: 'sh', ...more }, { decision: 'approve', scope: 'session' });
+      expect((await agent.client.permissions.list()).items).toEqual([]);
+    },
+  );
+
   test('turns a denial into a rule too', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
-    await decideOnce(agent, 's', 'echo a', { decision: 'deny', scope: 'session' });
+    await decideOnce(agent, 's', { command: 'echo a' }, { decision: 'deny', scope: 'session' });
     expect(await run(agent, 's', 'echo a')).toContain('refuses the call');
   });
 
   test('grants nothing for a single call', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
-    await decideOnce(agent, 's', 'echo a', { decision: 'approve' });
+    await decideOnce(agent, 's', { command: 'echo a' }, { decision: 'approve' });
     expect((await agent.client.permissions.list()).items).toEqual([]);
   });
 });

@@ -137,6 +137,28 @@ describe('rules for commands', () => {
     );
   });
 
+  describe('in another folder or with standard input', () => {
+    const folder = { tool: 'shell.folder', isFurther: true, includedIn: 'shell.run', path: 'web' };
+    const input = { tool: 'shell.input', isFurther: true, includedIn: 'shell.run', command: 'npm test' };
+
+    test.each([
+      ['folder', folder, rule('shell.folder', 'we*', 'allow')],
+      ['input', input, rule('shell.input', 'npm *', 'allow')],
+    ])('need a rule for the %s too', (_name, need, further) => {
+      const needs = [...shell('npm test'), need];
+      expect(effectOf(needs, npmTest)).toBe('default');
+      expect(effectOf(needs, npmTest, rule('shell.run', '*', 'allow'))).toBe('default');
+      expect(effectOf(needs, further)).toBe('default');
+      expect(effectOf(needs, npmTest, further)).toBe('allow');
+    });
+
+    test.each([folder, input])('are included in a rule without a pattern', (need) => {
+      for (const tool of ['shell', 'shell.run', '*'])
+        expect(effectOf([...shell('npm test'), need], rule(tool, null, 'allow'))).toBe('allow');
+      expect(effectOf([...shell('npm test'), need], rule('files', null, 'allow'))).toBe('default');
+    });
+  });
+
   test.each(['ls -la', 'npm run a-b', 'sed s/a-b/c/ x.txt', 'a^b @%+=:,~ [0-9]', "grep '$(){}|<>&;!`#' x"])(
     'take %j as it stands',
     (command) => {

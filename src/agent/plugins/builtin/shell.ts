@@ -2,7 +2,7 @@
 // the network and protected files; a call that requests one of the last two always needs an approval.
 import type { Clock } from '../../../kernel/clock.ts';
 import { runProcess, type ProcessEnd } from '../../processes/index.ts';
-import { definePlugin, type Plugin } from '../definition/plugin.ts';
+import { definePlugin, type Plugin, type ToolPermission } from '../definition/plugin.ts';
 import type { ProgramRunner, RenamedFile } from './program-runner.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -79,8 +79,11 @@ export function shell({ workspace, programs, clock }: ShellOptions): Plugin {
         api: true,
         command: true,
         needsApproval,
-        permissions: ({ command, network, protected: changesProtected }) => [
+        permissions: async ({ command, folder = '.', input, network, protected: changesProtected }) => [
           { command },
+          ...(await folderRight(workspace, folder)),
+          // A program may run what it reads, as sh and python do.
+          ...(input === undefined || input === '' ? [] : [{ right: 'input', command, isIncluded: true }]),
           ...(network === true ? [{ right: 'network', command }] : []),
           ...(changesProtected === true ? [{ right: 'protected', command }] : []),
         ],
@@ -94,6 +97,12 @@ export function shell({ workspace, programs, clock }: ShellOptions): Plugin {
       },
     },
   });
+}
+
+// The folder decides what a command such as `npm test` runs.
+async function folderRight(workspace: Workspace, folder: string): Promise<ToolPermission[]> {
+  const path = await workspace.resolve(folder);
+  return path === '.' ? [] : [{ right: 'folder', path, isIncluded: true }];
 }
 
 function needsApproval(

@@ -28,6 +28,8 @@ export interface ActionContext {
 export interface ToolPermission {
   /** A further right beside the action, such as `network`; only a rule that names it allows it. */
   right?: string;
+  /** Whether a rule for the action that has no pattern includes the further right. */
+  isIncluded?: boolean;
   /** A command line of sh. */
   command?: string;
   /** Relative to the workspace. */
