@@ -14,8 +14,8 @@ export interface GatewayAccess {
   /** Throws a Problem without a token. Sends nothing before the model is called. */
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
   /**
-   * The gateway's description of the model; empty if its catalog lacks the model or it
-   * does not answer.
+   * The model's entry in the gateway's catalog; empty if the catalog lacks the model. While the gateway
+   * does not answer, the last catalog holds.
    */
   describe(modelId: string): Promise<ModelDescription>;
 }
@@ -58,16 +58,19 @@ export function gatewayAccess(options: {
   }
 
   const client = createGatewayClient({ baseUrl: url, token: readToken });
-  let catalog: Promise<Map<string, ModelDescription>> | undefined;
-  let catalogUntilMs = 0;
+  // The models of the last successful read; a failed read keeps them.
+  let models: ReadonlyMap<string, ModelDescription> = new Map();
+  let catalog: Promise<void> = Promise.resolve();
+  let catalogUntilMs = Number.NEGATIVE_INFINITY;
 
-  function readCatalog(): Promise<Map<string, ModelDescription>> {
+  function readCatalog(): Promise<void> {
     catalogUntilMs = clock.monotonicMs() + catalogTtlMs;
     return client.ai.listModels(undefined, { timeoutMs: catalogTimeoutMs }).then(
-      ({ items }) => new Map(items.map((model) => [model.id, describeModel(model)])),
+      ({ items }) => {
+        models = new Map(items.map((model) => [model.id, describeModel(model)]));
+      },
       () => {
         catalogUntilMs = clock.monotonicMs() + catalogRetryMs;
-        return new Map<string, ModelDescription>();
       },
     );
   }
@@ -78,8 +81,9 @@ export function gatewayAccess(options: {
       return withinGatewayLimit(client.model(modelId, settings));
     },
     async describe(modelId) {
-      catalog = catalog !== undefined && clock.monotonicMs() < catalogUntilMs ? catalog : readCatalog();
-      return (await catalog).get(modelId) ?? unknownModel;
+      if (clock.monotonicMs() >= catalogUntilMs) catalog = readCatalog();
+      await catalog;
+      return models.get(modelId) ?? unknownModel;
     },
   };
 }
