@@ -1,5 +1,6 @@
 // Renders an assistant's message for a model: a pure function of its parts, so a message is
 // sent with the same bytes while it grows, after its run, after a restart and in a fork.
+import { createHash } from 'node:crypto';
 import type { LanguageModelV3Message } from '@ai-sdk/provider';
 import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { asText } from '../event-log/events.ts';
@@ -33,8 +34,10 @@ export interface AnswerView {
 /** Outputs of fewer characters are never pruned. */
 export const minPrunedCharacters = 1_000;
 
+// It stays in later prompts, because providers cache them by their prefix; the brackets keep the model
+// from taking it for words of the person.
 const continuation =
-  'Your answer above was cut off, because the connection broke. Continue it exactly where it stops, and repeat nothing of it.';
+  '[A note of the agent, not of the person: your answer above was cut off, because the connection broke. Continue it exactly where it stops, and repeat nothing of it.]';
 
 export function renderAnswer(parts: readonly UiMessagePart[], view: AnswerView): LanguageModelV3Message[] {
   const steps = splitSteps(parts).slice(view.skippedSteps);
@@ -76,7 +79,8 @@ export function isCutOff(step: readonly UiMessagePart[]): boolean {
 function renderPart(part: UiMessagePart, isOwn: boolean): AssistantPart[] {
   switch (part.type) {
     case 'text':
-      return part.text === ''
+      // Anthropic refuses blank text. Text with metadata may carry a signature that a provider expects.
+      return part.text.trim() === '' && (part.text === '' || part.providerMetadata === undefined)
         ? []
         : [{ type: 'text', text: asText(part.text), ...optionsOf(part.providerMetadata, isOwn) }];
     case 'reasoning':
@@ -88,8 +92,8 @@ function renderPart(part: UiMessagePart, isOwn: boolean): AssistantPart[] {
       return [
         {
           type: 'tool-call',
-          toolCallId: part.toolCallId,
-          toolName: part.toolName,
+          toolCallId: acceptedName(part.toolCallId),
+          toolName: acceptedName(part.toolName),
           input: inputOf(part.input),
           ...optionsOf(part.callProviderMetadata, isOwn),
         },
@@ -97,6 +101,14 @@ function renderPart(part: UiMessagePart, isOwn: boolean): AssistantPart[] {
     default:
       return [];
   }
+}
+
+// Providers refuse a whole conversation for one id or name of another form. A model may write any
+// name, and the ids of one provider may have characters that another does not accept.
+function acceptedName(name: string): string {
+  if (/^[A-Za-z0-9_-]{1,64}$/.test(name)) return name;
+  const digest = createHash('sha256').update(name).digest('hex').slice(0, 12);
+  return `${name.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, 50)}_${digest}`;
 }
 
 function optionsOf(metadata: Metadata, isOwn: boolean): { providerOptions?: never } {
@@ -115,8 +127,8 @@ function renderResults(tools: readonly ToolPart[], view: AnswerView): ResultPart
   const maxTokens = shareTokens(sizes, view.maxTextTokens);
   return tools.map((part) => ({
     type: 'tool-result',
-    toolCallId: part.toolCallId,
-    toolName: part.toolName,
+    toolCallId: acceptedName(part.toolCallId),
+    toolName: acceptedName(part.toolName),
     output: renderOutput(part, view.prunedUpToSeq, maxTokens),
   }));
 }

@@ -61,7 +61,9 @@ export async function renderInput(
     files.length === 0 ? '' : await renderFiles(files, nonce),
     ...notes.map((note) => `[${note} was left out here, because this model does not take it.]`),
     text,
-  ].filter((piece) => piece !== '');
+  ].filter((piece) => piece.trim() !== '');
+  // A provider refuses a message without text, and every later request with it.
+  if (texts.length === 0 && media.length === 0) texts.push('[The input has no text.]');
   const content: UserContent = [
     { type: 'text', text: texts.join('\n\n') },
     ...media.map(({ mediaType, data, filename }) => ({
