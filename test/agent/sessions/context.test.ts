@@ -8,6 +8,7 @@ import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { fileTokens, pictureSize } from '../../../src/agent/sessions/model-loop/media-tokens.ts';
 import {
   calls,
+  finish,
   promptBytes,
   says,
   toolResults,
@@ -156,6 +157,81 @@ describe('a run of many steps', () => {
       text: 'Read them all.',
     });
   });
+});
+
+describe('a prompt that no summary shortens', () => {
+  const wordy = definePlugin({
+    name: 'wordy',
+    title: 'Wordy',
+    description: 'Many words.',
+    actions: {
+      act: {
+        description: 'word '.repeat(7_000),
+        input: { type: 'object', additionalProperties: true },
+        run: async () => null,
+      },
+    },
+  });
+  const refusal = {
+    status: 400,
+    error: { code: 'upstream_refused', message: 'prompt is too long' },
+  };
+
+  test('is summarized only where that frees a tenth of the window', async () => {
+    world.gateway.catalog([{ id: model, context_window: 14_000 }]);
+    world.gateway.answer(readsPages(12, 900));
+    const { client } = await world.start({ needs: { plugins: [reader, wordy] } });
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    expect(world.gateway.requests.filter(isSummaryRequest).length).toBeLessThanOrEqual(3);
+  });
+
+  test('ends the run with an error that says what fills the window', async () => {
+    world.gateway.catalog([{ id: model, context_window: 14_000 }]);
+    world.gateway.answer(() => refusal);
+    const { client } = await world.start({ needs: { plugins: [reader, wordy] } });
+    await client.sessions.create({ id: 's' });
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' });
+    await eventsOf(client, 's');
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+      status: 'failed',
+      error: {
+        code: 'upstream_refused',
+        message: expect.stringMatching(
+          /local\/echo is too long.*definitions of the tools have about \d+ tokens.*prompt is too long/,
+        ) as string,
+      },
+    });
+    expect(world.gateway.requests.filter(isSummaryRequest)).toEqual([]);
+  });
+
+  test('leaves other sessions of the model usable', async () => {
+    let isRefused = true;
+    world.gateway.answer(() => (isRefused ? refusal : says('Read.')));
+    const { client } = await world.start({ needs: { plugins: [reader, wordy] } });
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Read.' });
+    await eventsOf(client, 's');
+    isRefused = false;
+    await client.sessions.create({ id: 'other' });
+    for (const text of ['One.', 'Two.']) await client.sessions.prompt({ sessionId: 'other', text }, wait);
+    expect((await eventsOf(client, 'other')).some(typeIs('compaction.started'))).toBe(false);
+  });
+});
+
+test('an output that the model has not seen stays after a length error', async () => {
+  const pages = readsPages(1, 120_000);
+  world.gateway.answer((request) =>
+    JSON.stringify(request.prompt).length > 100_000
+      ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
+      : pages(request),
+  );
+  const { client } = await world.start({ needs: { plugins: [reader] } });
+  await client.sessions.create({ id: 's' });
+  const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+  expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+  expect(JSON.stringify(toolResults(world.gateway.requests.at(-1) as StreamRequest))).toContain('Page 1.');
 });
 
 describe('a summary', () => {
@@ -311,6 +387,19 @@ describe('a picture', () => {
     ]);
   });
 
+  test('is left out of a prompt that is too long and has nothing else to shorten', async () => {
+    world.gateway.answer((request) =>
+      JSON.stringify(request.prompt).includes('"type":"file"')
+        ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
+        : says('Seen.'),
+    );
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const parts = [{ type: 'text' as const, text: 'Look.' }, picture()];
+    const { runId } = await client.sessions.prompt({ sessionId: 's', parts }, wait);
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'Seen.' });
+  });
+
   test('is left out once the model has refused it', async () => {
     world.gateway.answer((request) =>
       JSON.stringify(request.prompt).includes('"type":"file"')
@@ -334,6 +423,93 @@ describe('a picture', () => {
     // The second run did not try it again.
     expect(world.gateway.requests).toHaveLength(3);
   });
+});
+
+describe('a conversation that a provider would refuse as a whole', () => {
+  const acceptsNames = ({ prompt }: StreamRequest): boolean =>
+    prompt
+      .flatMap(({ content }) => (Array.isArray(content) ? content : []))
+      .every((part: Record<string, unknown>) =>
+        part['type'] === 'text'
+          ? (part['text'] as string).trim() !== ''
+          : [part['toolName'], part['toolCallId']].every(
+              (name) => name === undefined || /^[A-Za-z0-9_-]{1,64}$/.test(name as string),
+            ),
+      );
+  const strict = (next: (request: StreamRequest) => ScriptedAnswer) => (request: StreamRequest) =>
+    acceptsNames(request)
+      ? next(request)
+      : {
+          status: 400,
+          error: { code: 'upstream_refused', message: 'The request has an invalid name or text.' },
+        };
+
+  test.each(['files.read', 'x'.repeat(300), 'función', ''])(
+    'is accepted after a call of the tool %j',
+    async (name) => {
+      world.gateway.answer(
+        strict((request) =>
+          toolResults(request).length === 0 ? calls({ name, input: {}, id: 'call|1:ü' }) : says('Done.'),
+        ),
+      );
+      const { client } = await world.start();
+      await client.sessions.create({ id: 's' });
+      for (const text of ['Go.', 'Again.']) {
+        const { runId } = await client.sessions.prompt({ sessionId: 's', text }, wait);
+        expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+          status: 'completed',
+        });
+      }
+      const [result] = toolResults(world.gateway.requests.at(-1) as StreamRequest);
+      const call = world.gateway.requests
+        .at(-1)
+        ?.prompt.flatMap(({ role, content }) =>
+          role === 'assistant' ? (content as { toolCallId?: string }[]) : [],
+        );
+      expect(call?.[0]?.toolCallId).toBe(result?.toolCallId);
+    },
+  );
+
+  test('is accepted after blank texts of a person and a model', async () => {
+    world.gateway.answer(
+      strict((request) =>
+        toolResults(request).length === 0
+          ? {
+              parts: [
+                { type: 'text-start', id: 't' },
+                { type: 'text-delta', id: 't', delta: '\n\n' },
+                { type: 'text-end', id: 't' },
+                { type: 'tool-call', toolCallId: 'call_1', toolName: 'files_list', input: '{}' },
+                finish('tool-calls'),
+              ],
+            }
+          : says('Done.'),
+      ),
+    );
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    for (const text of [' ', 'Again.']) {
+      const { runId } = await client.sessions.prompt({ sessionId: 's', text }, wait);
+      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    }
+  });
+});
+
+test('two calls of one step with the same id get their own results', async () => {
+  world.gateway.answer((request) =>
+    toolResults(request).length > 0
+      ? says('Done.')
+      : calls(
+          { name: 'pages_read', input: { page: 1 }, id: 'same' },
+          { name: 'pages_read', input: { page: 2 }, id: 'same' },
+        ),
+  );
+  const { client } = await world.start({ needs: { plugins: [reader] } });
+  await client.sessions.create({ id: 's' });
+  await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+  const results = toolResults(world.gateway.requests.at(-1) as StreamRequest);
+  expect(results.map(({ output }) => String(output.value).slice(0, 7))).toEqual(['Page 1.', 'Page 2.']);
+  expect(new Set(results.map(({ toolCallId }) => toolCallId)).size).toBe(2);
 });
 
 describe('an input', () => {

@@ -94,12 +94,15 @@ export interface RunPast {
   stepTokens: readonly number[];
 }
 
+/** A plan with the tokens of the prompt that it replaces, the earlier summary left aside. */
+export type RunCompactionPlan = CompactionPlan & { tokens: number };
+
 /**
  * Selects the steps to sum up within a run, so that about `keepTokens` stay. The input that the run works on and the
  * last step always stay, and earlier turns stay whole or go whole. Null when nothing is left to sum up.
  */
-export function planWithinRun(past: RunPast, keepTokens: number): CompactionPlan | null {
-  const { conversation, parts, stepTokens, messageId } = past;
+export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionPlan | null {
+  const { conversation, parts, stepTokens, messageId, messageTokens } = past;
   const { messages, cut } = conversation;
   const inputIndex = messages.findLastIndex(({ message }) => message.role === 'user');
   const input = messages[inputIndex];
@@ -114,13 +117,19 @@ export function planWithinRun(past: RunPast, keepTokens: number): CompactionPlan
       upToSeq: input.seq - 1,
       cut: { messageId, steps: from },
       transcript: [...planWhole(before).transcript, ...own],
+      tokens: sum(messageTokens.slice(0, inputIndex)) + sum(stepTokens.slice(skipped, from)),
     };
   }
   const turn = firstTurnToKeep(past, inputIndex, keepTokens - tokens);
   const last = messages[turn - 1];
   if (!last) return null;
   const transcript = planWhole({ ...conversation, messages: messages.slice(0, turn) }).transcript;
-  return { upToSeq: last.seq, cut: skipped > 0 ? cut : null, transcript };
+  const replaced = sum(messageTokens.slice(0, turn));
+  return { upToSeq: last.seq, cut: skipped > 0 ? cut : null, transcript, tokens: replaced };
+}
+
+function sum(tokens: readonly number[]): number {
+  return tokens.reduce((total, count) => total + count, 0);
 }
 
 /** The first step that stays, and the tokens of those that do. */

@@ -2,6 +2,7 @@
 // then the past is summarized. Both are events, so the next run, a restart and a fork send the same bytes.
 import type { LanguageModelV3, LanguageModelV3Message } from '@ai-sdk/provider';
 import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
+import { Problem } from '../../../kernel/problem.ts';
 import { exceedsGatewayLimit } from '../../prompt-bytes.ts';
 import type { Conversation } from '../event-log/conversation.ts';
 import type { SessionEvent } from '../event-log/events.ts';
@@ -20,6 +21,8 @@ export interface RunContext {
   fit(parts: readonly UiMessagePart[], step: number): Promise<void>;
   /** Shortens after the model found the prompt too long. False when nothing is left to shorten. */
   shorten(parts: readonly UiMessagePart[], step: number): Promise<boolean>;
+  /** The final error of a prompt that cannot be shortened any further. */
+  overflowProblem(parts: readonly UiMessagePart[], refusal: Problem): Problem;
   /** Leaves out the files after a refusal. False when there are none. */
   leaveOutFiles(): Promise<boolean>;
   /** Records that the model accepts no files, after it has accepted the request without them. */
@@ -53,6 +56,8 @@ const fullShare = 0.8;
 const keepOutputsShare = 0.2;
 const keepTurnsShare = 0.25;
 const minFreedShare = 0.1;
+// After a refusal a smaller gain is worth a summary.
+const minFreedByRefusalShare = 0.02;
 const maxTextShare = 0.35;
 // For models without a known window: the tokens that remain after shortening.
 const usualWindow = 128_000;
@@ -97,18 +102,20 @@ export async function createRunContext(options: RunContextOptions): Promise<RunC
     async fit(parts, step) {
       await refreshLimits(context);
       if (!(await isFull(context, parts))) return;
-      const { contextTokens } = state.limits;
-      const minFreed = Math.ceil((contextTokens ?? usualWindow) * minFreedShare);
+      const minFreed = Math.ceil(windowOf(context) * minFreedShare);
       if ((await prune(context, parts, minFreed)) && !(await isFull(context, parts))) return;
-      await sumUp(context, parts, step);
+      const isTooLarge = await exceedsRequest(context, parts);
+      await sumUp(context, parts, { step, minFreed: isTooLarge ? 1 : minFreed });
     },
     async shorten(parts, step) {
       const before = estimateMessages(promptOf(context, parts));
       await lowerLimit(context, parts);
       const isPruned = await prune(context, parts, 1);
-      if (!isPruned || (await isFull(context, parts))) await sumUp(context, parts, step);
+      const minFreed = Math.ceil(windowOf(context) * minFreedByRefusalShare);
+      if (!isPruned || (await isFull(context, parts))) await sumUp(context, parts, { step, minFreed });
       return estimateMessages(promptOf(context, parts)) < before;
     },
+    overflowProblem: (parts, refusal) => overflowProblem(context, parts, refusal),
     async leaveOutFiles() {
       if (!state.hasFiles || state.leavesOutFiles) return false;
       state.leavesOutFiles = true;
@@ -158,7 +165,9 @@ async function readLimits({ limits, model, state }: Context): Promise<Limits> {
 async function lowerLimit(context: Context, parts: readonly UiMessagePart[]): Promise<void> {
   const { state, limits, model } = context;
   const promptTokens = countTokens(context, parts);
-  const tokens = Math.floor(promptTokens * belowRefused);
+  // Below this limit the fixed part alone would fill the window of every session.
+  const leastTokens = Math.ceil(fixedTokens(context) / fullShare);
+  const tokens = Math.max(leastTokens, Math.floor(promptTokens * belowRefused));
   const { contextTokens } = await limits.of(model.modelId);
   const isFarBelow = contextTokens !== null && promptTokens < contextTokens / 2;
   if (state.hasFiles || isFarBelow || (await exceedsGatewayLimit(promptOf(context, parts))))
@@ -196,14 +205,40 @@ function callOptions({ state, model }: Context): ReturnType<RunContext['callOpti
 }
 
 function countTokens(context: Context, parts: readonly UiMessagePart[]): number {
-  const { system, tools, state } = context;
-  const fixed = estimateJson(system) + estimateJson(tools());
-  return Math.max(state.countedTokens, fixed + estimateMessages(promptOf(context, parts)));
+  const { state } = context;
+  return Math.max(state.countedTokens, fixedTokens(context) + estimateMessages(promptOf(context, parts)));
+}
+
+/** The system prompt and the definitions of the tools, which no summary shortens. */
+function fixedTokens({ system, tools }: Context): number {
+  return estimateJson(system) + estimateJson(tools());
+}
+
+function windowOf({ state }: Context): number {
+  return state.limits.contextTokens ?? usualWindow;
+}
+
+function overflowProblem(context: Context, parts: readonly UiMessagePart[], refusal: Problem): Problem {
+  const { model, state } = context;
+  const { contextTokens } = state.limits;
+  const window = contextTokens === null ? 'the model' : `the ${contextTokens} tokens of its context`;
+  const messages = estimateMessages(promptOf(context, parts));
+  return new Problem(
+    refusal.kind,
+    refusal.code,
+    `The prompt for ${model.modelId} is too long and nothing is left to shorten: the instructions and the definitions of the tools have about ${fixedTokens(context)} tokens and the messages that have to stay about ${messages}, which does not fit ${window}. Disable plugins or MCP servers, send a shorter message, or choose a model with a larger context. ${refusal.message}`,
+    { cause: refusal.cause },
+  );
 }
 
 async function isFull(context: Context, parts: readonly UiMessagePart[]): Promise<boolean> {
   const { contextTokens } = context.state.limits;
   if (contextTokens !== null && countTokens(context, parts) > contextTokens * fullShare) return true;
+  return exceedsRequest(context, parts);
+}
+
+/** Whether the prompt is about to exceed what the gateway accepts in one request, whatever its tokens. */
+async function exceedsRequest(context: Context, parts: readonly UiMessagePart[]): Promise<boolean> {
   const messages = promptOf(context, parts);
   return messages.length > maxMessages || (await exceedsGatewayLimit(messages, bytesShare));
 }
@@ -211,9 +246,10 @@ async function isFull(context: Context, parts: readonly UiMessagePart[]): Promis
 /** Replaces old outputs of tools by notes, if that frees `minFreed` tokens. Outputs of the last step stay. */
 async function prune(context: Context, parts: readonly UiMessagePart[], minFreed: number): Promise<boolean> {
   const { state, record } = context;
-  const keepTokens = (state.limits.contextTokens ?? usualWindow) * keepOutputsShare;
+  const keepTokens = windowOf(context) * keepOutputsShare;
   const outputs = prunableOutputs(context, parts);
-  const lastStep = new Set<unknown>(splitSteps(parts).at(-1));
+  // A step that has only begun is empty: the model has not seen the outputs of the one before it.
+  const lastStep = new Set<unknown>(splitSteps(parts).findLast((step) => step.length > 0));
   let newerTokens = 0;
   const old = outputs.reverse().filter(({ part, tokens }) => {
     newerTokens += tokens;
@@ -247,11 +283,21 @@ function prunableOutputs({ state }: Context, parts: readonly UiMessagePart[]) {
     .sort((a, b) => a.seq - b.seq);
 }
 
-/** Replaces the past by a summary. False when nothing is left to sum up. */
-async function sumUp(context: Context, parts: readonly UiMessagePart[], step: number): Promise<boolean> {
+/**
+ * Replaces the past by a summary, unless that would free fewer than `minFreed` tokens: where the fixed
+ * part or one message fills the window, every step would pay for another summary.
+ */
+async function sumUp(
+  context: Context,
+  parts: readonly UiMessagePart[],
+  { step, minFreed }: { step: number; minFreed: number },
+): Promise<void> {
   const { state, model, messageId, signal } = context;
   const { conversation, messageTokens, limits } = state;
-  const keepTokens = Math.floor((limits.contextTokens ?? usualWindow) * keepTurnsShare);
+  const window = windowOf(context);
+  // Half of what the fixed part leaves, so that the shortened prompt is not full again at once.
+  const room = Math.max(0, (window * fullShare - fixedTokens(context)) / 2);
+  const keepTokens = Math.floor(Math.min(window * keepTurnsShare, room));
   const past = {
     conversation,
     messageTokens,
@@ -260,7 +306,7 @@ async function sumUp(context: Context, parts: readonly UiMessagePart[], step: nu
     stepTokens: stepTokensOf(context, parts),
   };
   const plan = planWithinRun(past, keepTokens);
-  if (plan === null) return false;
+  if (plan === null || plan.tokens < minFreed) return;
   const { usage, seq } = await compact({
     writer: { record: context.record },
     model,
@@ -274,7 +320,6 @@ async function sumUp(context: Context, parts: readonly UiMessagePart[], step: nu
   context.addUsage(usage);
   state.seq = seq;
   await load(context);
-  return true;
 }
 
 function stepTokensOf({ state }: Context, parts: readonly UiMessagePart[]): number[] {

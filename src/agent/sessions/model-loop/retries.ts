@@ -58,5 +58,9 @@ async function recover(
     attempts.refusal = problem;
     return true;
   }
+  if (!hasOutput && isContextOverflow(problem)) {
+    state.failure = context.overflowProblem(parts, problem);
+    return false;
+  }
   return modelRetry.recover(error, step);
 }
