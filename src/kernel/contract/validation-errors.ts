@@ -187,11 +187,17 @@ function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools):
   return names.find((name) => isTag(name, forms, tools)) ?? null;
 }
 
-// Each form lists values of the member. The same list in all forms belongs to a member that they share.
+// Each form lists values of the member. The same list in all forms belongs to a member that they share, and a
+// member that no form requires tells them apart only by chance.
 function isTag(name: string, forms: unknown[], tools: SchemaTools): boolean {
   const lists = forms.map((form) => tagValues(tools.resolve(form), name, tools));
   const isListed = lists.every((values, index) => values.length > 0 || isOpen(tools)(forms[index]));
-  return isListed && new Set(lists.map((values) => JSON.stringify(values))).size > 1;
+  const isRequiredByOne = forms.some((form) => requiredOf(tools.resolve(form)).includes(name));
+  return isListed && isRequiredByOne && new Set(lists.map((values) => JSON.stringify(values))).size > 1;
+}
+
+function requiredOf({ required }: Schema): readonly unknown[] {
+  return Array.isArray(required) ? required : [];
 }
 
 // The form of an open union that accepts all values which no other form lists.
