@@ -73,10 +73,6 @@ async function findForkPoint(
   { messageId, seq, position = 'after' }: ForkRequest,
   events: EventStore,
 ): Promise<ForkPoint> {
-  if (messageId !== undefined && seq !== undefined)
-    throw invalidRequest('seq', 'cannot be given together with `messageId`');
-  if (messageId === undefined && position === 'before')
-    throw invalidRequest('position', 'needs a `messageId`');
   if (seq !== undefined && seq > session.headSeq)
     throw invalidRequest('seq', `is beyond the newest event, ${session.headSeq}`);
   const at =

@@ -57,27 +57,33 @@ export function toRun(
   }: { sessionId: string; queuePosition: number | null; completed: StoredEvent | undefined },
 ): Run {
   const message = completed ? (readEvent(completed) as { message: UiMessage }).message : null;
-  return {
+  const { status, startedAt, settledAt, finishReason } = run;
+  const common = {
     runId: run.runId,
     sessionId,
-    status: run.status,
     delivery: run.delivery,
     origin: run.origin,
     model: run.model,
     inputMessageId: run.inputMessageId,
     messageId: run.messageId,
     queueItemId: run.queueItemId,
-    queuePosition,
     text: message && lastStepText(message),
     message,
     usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
-    finishReason: run.finishReason,
-    error: run.error,
     acceptedAt: run.acceptedAt,
-    startedAt: run.startedAt,
-    settledAt: run.settledAt,
   };
+  const open = { finishReason: null, error: null, settledAt: null };
+  if (status === 'accepted') return { ...common, ...open, status, queuePosition, startedAt };
+  const place = { queuePosition: null };
+  if (status === 'running')
+    return { ...common, ...open, ...place, status, startedAt: startedAt ?? run.acceptedAt };
+  if (settledAt === null) throw new Error(`The run ${run.runId} is ${status} and has no end.`);
+  const end = { ...place, finishReason, startedAt, settledAt };
+  if (status === 'completed') return { ...common, ...end, status, error: null };
+  return { ...common, ...end, status, error: run.error ?? { code: 'internal_error', message: unknownEnd } };
 }
+
+const unknownEnd = 'The run did not end well.';
 
 export function toQueueItem(run: RunRecord, queuePosition: number): QueueItem {
   const { runId, queueItemId, inputMessageId, delivery, preview, origin, acceptedAt } = run;

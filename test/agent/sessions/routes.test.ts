@@ -614,10 +614,16 @@ describe('sessions.fork', () => {
         `seq ${event.seq}`,
       ).toMatchObject({ openRunId: isOpen ? run?.runId : null });
     }
-    await expect(client.sessions.fork({ sessionId: 's', seq: 3, position: 'before' })).rejects.toMatchObject({
-      status: 400,
-      param: 'position',
-    });
+  });
+
+  test.each([
+    ['a position without a message', { seq: 3, position: 'before' }, 'position'],
+    ['a message and a seq', { seq: 3, messageId: 'b' }, 'seq'],
+  ])('refuses a fork at %s', async (_what, point, param) => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const refused = client.sessions.fork({ sessionId: 's', ...point } as never);
+    await expect(refused).rejects.toMatchObject({ status: 400, param });
   });
 
   test('copies the ancestors of a deep fork', async () => {
