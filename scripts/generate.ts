@@ -16,6 +16,7 @@ import { type Document, checkReferences, operationsOf } from './generate/documen
 import { digest, filesBelow, publish, writeIfChanged } from './generate/files.ts';
 import { generateClients } from './generate/hey-api.ts';
 import { completeErrorCodes, writeErrorCodes } from './generate/error-codes.ts';
+import { addErrorExamples } from './generate/error-examples.ts';
 import { addSharedHeaders } from './generate/headers.ts';
 import { writeKeyedOperations } from './generate/keyed-operations.ts';
 import { addMethodExamples } from './generate/method-examples.ts';
@@ -193,11 +194,14 @@ function bundleFile(staging: string, { name }: Surface): string {
   return path.join(staging, 'bundles', `${name}.json`);
 }
 
-/** Adds the code samples to the document and its bundle. */
+/** Adds the code samples to the document and its bundle, and examples of errors to the bundle. */
 function withSamples(staging: string, surface: Surface): Document {
   const document = readBundle(staging, surface);
   addSamples(document, surface, root);
-  writeFileSync(bundleFile(staging, surface), JSON.stringify(document, null, 2));
+  // The examples have response components of their own, which would only add names to the clients.
+  const published = structuredClone(document);
+  addErrorExamples(published, surface);
+  writeFileSync(bundleFile(staging, surface), JSON.stringify(published, null, 2));
   return document;
 }
 
@@ -210,7 +214,9 @@ function inputDigest(): string {
     'scripts/generate',
     'scripts/docs/samples.ts',
   ]);
-  return digest(root, ['openapi', 'redocly.yaml', sampleFolder], [...versions, own]);
+  // The examples of errors are rendered by the servers' own code.
+  const rendering = ['src/kernel/problem.ts', 'src/kernel/error-dialects.ts'];
+  return digest(root, ['openapi', 'redocly.yaml', sampleFolder, ...rendering], [...versions, own]);
 }
 
 // The digest covers the output: a generated file that was edited or removed is generated again.

@@ -44,6 +44,8 @@ export interface Document {
   components?: {
     schemas?: Record<string, Schema>;
     headers?: Record<string, object>;
+    responses?: Record<string, object>;
+    examples?: Record<string, object>;
     securitySchemes?: Record<string, { type?: string }>;
   };
 }

@@ -24,6 +24,13 @@ const kinds = {
 /** A closed list of error kinds; each has one status and one `type` on the wire. */
 export type ProblemKind = keyof typeof kinds;
 
+/** The kind with this status. Throws for a status that no error of ours has. */
+export function kindOfStatus(status: number): ProblemKind {
+  const [kind] = Object.entries(kinds).find(([, entry]) => entry.status === status) ?? [];
+  if (kind === undefined) throw new Error(`No error has the status ${status}.`);
+  return kind as ProblemKind;
+}
+
 /** One invalid member: `path` as the caller would write it, such as `messages[0].role`. */
 export interface ProblemDetail {
   path: string;
