@@ -2,7 +2,14 @@
 // and samples with a field for the token. The reference page beside it shows every schema in full.
 
 import { aliasesOf } from '../generate/aliases.ts';
-import { type Body, type Document, type PlacedOperation, resolve } from '../generate/document.ts';
+import {
+  type Body,
+  type Document,
+  type PlacedOperation,
+  type Reference,
+  type Schema,
+  resolve,
+} from '../generate/document.ts';
 import type { CodeSample, SampledOperation } from '../generate/samples.ts';
 import type { Surface } from '../generate/surfaces.ts';
 import { type DescribedSchema, membersOf, type Member, typeOf } from './schema-members.ts';
@@ -32,16 +39,15 @@ interface DescribedParameter {
   schema?: DescribedSchema;
 }
 
-interface DescribedResponse extends Body {
+interface DescribedResponse extends Omit<Body, 'content'> {
   description?: string;
+  content?: Record<string, { schema?: Schema | Reference; examples?: Record<string, object> }>;
   links?: Record<string, { operationId?: string; description?: string }>;
-  'x-error-codes'?: string[];
 }
 
 interface DescribedOperation extends SampledOperation {
   description?: string;
   deprecated?: boolean;
-  'x-error-codes'?: string[];
 }
 
 const toRoot = '../../';
@@ -185,23 +191,34 @@ function writeErrors({ document, endpoint, knownCodes, render }: OperationPageOp
   const operation = endpoint.operation as DescribedOperation;
   const errors = Object.entries(operation.responses ?? {}).filter(([status]) => Number(status) >= 400);
   if (errors.length === 0) return '';
-  const rows = errors.map(([status, value]) => {
-    const { description = '', 'x-error-codes': own = [] } = resolve<DescribedResponse>(document, value);
-    return `<tr><td><a href="${toRoot}guides/error-codes.html">${status}</a></td><td>${render(description)}${codeLinks(own, knownCodes)}</td></tr>`;
+  const parts = errors.map(([status, value]) => {
+    const { description = '', content = {} } = resolve<DescribedResponse>(document, value);
+    const examples = Object.values(content['application/json']?.examples ?? {}).map(
+      (example) => resolve<{ value: ErrorExample }>(document, example as { value: ErrorExample }).value,
+    );
+    const text = render(description).replaceAll(/<\/?p>/g, '');
+    const codes = examples.map((example) => writeErrorExample(example, knownCodes));
+    return `<h3 id="error-${status}">${status} <span class="quiet">${text}</span></h3>\n${codes.join('\n')}`;
   });
-  const codes = codeLinks(operation['x-error-codes'] ?? [], knownCodes);
-  return `<h2 id="errors">Errors</h2>\n${codes}<div class="table" tabindex="0"><table><thead><tr><th>Status</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table></div>`;
+  return `<h2 id="errors">Errors</h2>\n<div class="errors">${parts.join('\n')}</div>`;
 }
 
-/** Links each code to its explanation. */
-function codeLinks(codes: readonly string[], knownCodes: ReadonlySet<string>): string {
-  if (codes.length === 0) return '';
-  const links = codes.map((code) =>
-    knownCodes.has(code)
-      ? `<a class="code" href="${toRoot}guides/error-codes.html#${escapeHtml(code)}"><code>${escapeHtml(code)}</code></a>`
-      : `<code>${escapeHtml(code)}</code>`,
-  );
-  return `<p class="codes">${links.join(' ')}</p>\n`;
+/** In Google's shape `code` is the status, and the details have our code. */
+interface ErrorExample {
+  error: { code: string | number; message: string; details?: { reason?: string }[] };
+}
+
+/** One line with the code and its message, which opens the whole answer. */
+function writeErrorExample(example: ErrorExample, knownCodes: ReadonlySet<string>): string {
+  const { code: ownCode, message, details = [] } = example.error;
+  const code = typeof ownCode === 'number' ? (details[0]?.reason ?? '') : ownCode;
+  const name = escapeHtml(code);
+  const link = knownCodes.has(code)
+    ? `<p><a href="${toRoot}guides/error-codes.html#${name}">What <code>${name}</code> means, and what to do</a></p>`
+    : '';
+  return `<details class="error" data-code="${name}"><summary><code>${name}</code> <span class="quiet">${escapeHtml(message)}</span></summary>
+<pre tabindex="0"><code>${escapeHtml(JSON.stringify(example, null, 2))}</code></pre>
+${link}</details>`;
 }
 
 function writeMore({ guides, reference }: OperationPageOptions): string {

@@ -252,6 +252,25 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     await page.close();
   }, 120_000);
 
+  test('shows an example of each error code of an operation', async () => {
+    const { page } = await open(browser);
+    const bundle = JSON.parse(readFileSync(path.join(folder, 'gateway.json'), 'utf8')) as Document;
+    const { operation } = operationsOf(bundle).find(({ id }) => id === 'ai.generateText') ?? {};
+    const codes = operation?.['x-error-codes'] ?? [];
+    await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
+    const entries = page.locator('details.error');
+    const listed = await entries.evaluateAll((all) => all.map((one) => one.getAttribute('data-code') ?? ''));
+    expect(new Set(listed)).toEqual(new Set(codes));
+    const entry = page.locator('details.error[data-code="model_not_found"]');
+    await entry.locator('summary').click();
+    expect(JSON.parse(await entry.locator('pre code').innerText())).toMatchObject({
+      error: { code: 'model_not_found', param: 'model' },
+    });
+    await entry.getByRole('link').click();
+    await page.waitForURL(/guides\/error-codes\.html#model_not_found$/);
+    await page.close();
+  }, 120_000);
+
   test('shows one sample per language for an operation', async () => {
     const { page, outside, complaints } = await openLocalPage(browser);
     await page.goto(`${origin}/operations/gateway/ai.createChatCompletion.html`);
