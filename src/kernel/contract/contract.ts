@@ -23,6 +23,7 @@ import { createRequestValidator } from './validator.ts';
  * and the name of the channel.
  */
 export interface ObservedError {
+  /** Empty for a request that was refused before its operation was known. */
   operationId: string;
   code: string;
   /** Undefined for an error within a stream. */
@@ -112,7 +113,11 @@ export function createContract<Identity extends CallerIdentity>(
       return replyValidator.checkedReply(request.operation, reply);
     },
     problemMismatch({ operation }, { status, code }, body) {
-      if (!options.validateResponses || !operation) return null;
+      if (!options.validateResponses) return null;
+      if (!operation) {
+        observe({ operationId: '', code, answer: { status, body } });
+        return null;
+      }
       if (!declaredResponse(operation, status))
         return `${operation.operationId} does not declare the status ${status}`;
       observe({ operationId: operation.operationId, code, answer: { status, body } });

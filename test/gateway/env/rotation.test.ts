@@ -146,10 +146,11 @@ describe('townhall env rewrap', () => {
       const behind = await start({ TOWNHALL_MASTER_KEY: oldKey });
       const ahead = await start(both);
       await ahead.gateway.rewrapEnv();
-      expect(await refusal(behind.admin.env.upsertVariable({ key: 'X', value: 'y' }))).toMatchObject({
-        status: 503,
-        code: 'env_sealed',
-      });
+      const sealed = { status: 503, code: 'env_sealed' };
+      const one = behind.admin.env.upsertVariable({ key: 'X', value: 'y' });
+      expect(await refusal(one)).toMatchObject(sealed);
+      const several = behind.admin.env.importVariables({ content: 'X=y' });
+      expect(await refusal(several)).toMatchObject(sealed);
     },
   );
 });

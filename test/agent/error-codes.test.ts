@@ -1,0 +1,226 @@
+// Error codes of the contract that no test of a feature provokes: unknown ids, refused commands, full
+// queues, guards. `npm run lint:observed-codes` lists the codes that no test sees.
+import { request } from 'node:http';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { definePlugin } from '../../src/agent/plugins/index.ts';
+import { startAgent, type AgentOptions, type TestAgent } from '../support/agent.ts';
+import { testDatabase, type TestDatabase } from '../support/databases.ts';
+import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
+
+const anything = { type: 'object' };
+const probe = definePlugin<{ large: object }>({
+  name: 'probe',
+  title: 'Probe',
+  description: 'Fails in each way.',
+  actions: {
+    large: {
+      description: 'Answers too much to be stored.',
+      input: anything,
+      api: true,
+      run: async () => 'x'.repeat(100_000),
+    },
+  },
+  services: [
+    {
+      name: 'tower',
+      title: 'Tower',
+      start: async () => {},
+      stop: async () => {},
+      actions: {
+        refuse: {
+          description: 'Refuses.',
+          input: anything,
+          run: async (_, { refuse }) => refuse('Not now.'),
+        },
+      },
+      commands: {
+        refuse: {
+          description: 'Refuses.',
+          input: anything,
+          run: async (_, { refuse }) => refuse('Not now.'),
+        },
+        fail: {
+          description: 'Fails.',
+          input: anything,
+          run: async () => {
+            throw new Error('A fault of the service.');
+          },
+        },
+        hang: { description: 'Hangs.', input: anything, run: () => new Promise(() => {}) },
+      },
+    },
+  ],
+  hooks: {
+    guards: {
+      'step.before': () => undefined,
+      'prompt.before': ({ text }) => (text.includes('forbidden') ? { refuse: 'Never.' } : undefined),
+    },
+  },
+});
+
+let world: TestDatabase;
+let gateway: ScriptedGateway;
+let agents: TestAgent[];
+beforeEach(async () => {
+  agents = [];
+  world = await testDatabase();
+  gateway = await scriptedGateway();
+  gateway.answer(() => says('Done.'));
+});
+afterEach(async () => {
+  await Promise.all(agents.map((agent) => agent.close()));
+  await gateway.close();
+  await world.close();
+});
+
+async function start(settings: AgentOptions['settings'] = {}): Promise<TestAgent> {
+  const agent = await startAgent({
+    gatewayUrl: gateway.url,
+    database: world.database,
+    settings: { drainMs: 0, ...settings },
+    needs: { plugins: [probe] },
+  });
+  agents.push(agent);
+  return agent;
+}
+
+const unknown = 'none_01jd6zv0c5e9fsr8m2w4x1k7qa';
+
+describe('an unknown id', () => {
+  test.each<[string, (agent: TestAgent) => Promise<unknown>, string]>([
+    [
+      'of a run',
+      ({ client }) => client.sessions.getRun({ sessionId: 'desk', runId: unknown }),
+      'run_not_found',
+    ],
+    [
+      'of a queue item',
+      ({ client }) => client.sessions.removeQueueItem({ sessionId: 'desk', queueItemId: unknown }),
+      'queue_item_not_found',
+    ],
+    [
+      'of an approval',
+      ({ client }) =>
+        client.sessions.decideApproval({ sessionId: 'desk', approvalId: unknown, decision: 'approve' }),
+      'approval_not_found',
+    ],
+    [
+      'of the session of permissions',
+      ({ client }) => client.permissions.list({ sessionId: unknown }),
+      'session_not_found',
+    ],
+  ])('%s is 404', async (_what, call, code) => {
+    const agent = await start();
+    await agent.client.sessions.create({ id: 'desk' });
+    await expect(call(agent)).rejects.toMatchObject({ status: 404, code });
+  });
+});
+
+describe('a service', () => {
+  test.each([
+    ['refuse', 422, 'action_refused'],
+    ['fail', 502, 'action_failed'],
+    ['hang', 504, 'action_timeout'],
+  ])('answers %s of its command with its own code', async (command, status, code) => {
+    const { client } = await start({ commandTimeoutMs: 500 });
+    await expect(client.services.callCommand({ serviceName: 'tower', command })).rejects.toMatchObject({
+      status,
+      code,
+    });
+  });
+
+  test('refuses an action with its reason', async () => {
+    const { client } = await start();
+    await expect(
+      client.services.callAction({ serviceName: 'tower', actionName: 'refuse' }),
+    ).rejects.toMatchObject({ status: 422, code: 'action_refused', message: 'Not now.' });
+  });
+});
+
+describe('an instruction', () => {
+  /** Never answers, so that the session stays busy. */
+  const silence = () =>
+    gateway.answer(() => ({
+      respond: (response) => new Promise((resolve) => response.once('close', () => resolve())),
+    }));
+
+  test('is refused by a full queue', async () => {
+    silence();
+    const { client } = await start({ maxWaiting: 1 });
+    await client.sessions.create({ id: 'desk' });
+    const prompt = (text: string) => client.sessions.prompt({ sessionId: 'desk', text });
+    await prompt('First.');
+    await prompt('Second.');
+    await expect(prompt('Third.')).rejects.toMatchObject({ status: 429, code: 'queue_full' });
+  });
+
+  test('that is cancelled ends its call', async () => {
+    silence();
+    const { client } = await start();
+    await client.sessions.create({ id: 'desk' });
+    const call = client.sessions.executeInSession({ sessionId: 'desk', instructions: 'Work.' });
+    const failure = call.catch((error: unknown) => error);
+    await expect.poll(() => gateway.requests.length).toBe(1);
+    await client.sessions.cancel({ sessionId: 'desk' });
+    expect(await failure).toMatchObject({ status: 409, code: 'run_cancelled' });
+  });
+
+  test('that a plugin refuses is 403', async () => {
+    const { client } = await start();
+    await expect(client.sessions.execute({ instructions: 'This is forbidden.' })).rejects.toMatchObject({
+      status: 403,
+      code: 'plugin_refused',
+    });
+  });
+
+  test('with an effort that the model lacks is 422', async () => {
+    gateway.answer(() => ({ status: 422, error: { code: 'unsupported_reasoning_effort' } }));
+    const { client } = await start();
+    await expect(client.sessions.execute({ instructions: 'Think.' })).rejects.toMatchObject({
+      status: 422,
+      code: 'unsupported_reasoning_effort',
+    });
+  });
+});
+
+test('an answer that is too large for its key is 409 the second time', async () => {
+  const { client } = await start();
+  const call = () =>
+    client.plugins.callAction(
+      { plugin_name: 'probe', action_name: 'large' },
+      { headers: { 'Idempotency-Key': 'a key' } },
+    );
+  await call();
+  await expect(call()).rejects.toMatchObject({ status: 409, code: 'result_not_replayable' });
+});
+
+describe('the guard of the agent', () => {
+  test('refuses the page of a foreign origin', async () => {
+    const agent = await start();
+    const response = await agent.fetch('/api/status', { headers: { origin: 'https://elsewhere.example' } });
+    expect([response.status, await response.json()]).toMatchObject([
+      403,
+      { success: false, error: { code: 'forbidden_origin' } },
+    ]);
+  });
+
+  test('refuses a foreign host', async () => {
+    const agent = await start();
+    const answer = await new Promise<{ status: number; text: string }>((resolve, reject) => {
+      const outgoing = request(
+        `${agent.url}/api/status`,
+        { headers: { host: 'elsewhere.example' } },
+        (response) => {
+          let text = '';
+          response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+          response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+        },
+      );
+      outgoing.on('error', reject).end();
+    });
+    expect([answer.status, JSON.parse(answer.text)]).toMatchObject([
+      403,
+      { error: { code: 'forbidden_host' } },
+    ]);
+  });
+});

@@ -1,0 +1,156 @@
+// Error codes of the contract that no test of a feature provokes. `npm run lint:observed-codes` lists the
+// codes that no test sees.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import { startMailbox, type Mailbox } from './accounts/mailbox.ts';
+
+let mailbox: Mailbox;
+let provider: ScriptedProvider;
+let world: GatewayWorld;
+let folder: string;
+beforeAll(async () => {
+  [mailbox, provider] = await Promise.all([startMailbox(), startProvider()]);
+  folder = await mkdtemp(join(tmpdir(), 'townhall-codes-'));
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(
+      { ok: 'ok' },
+      {
+        provider: { unpriced_members: ['quality'] },
+        models: [
+          {
+            id: 'acme/painter',
+            provider: 'acme',
+            upstream_model: 'images',
+            rates: null,
+            modalities: ['image'],
+          },
+        ],
+      },
+    ),
+  );
+  world = await startGateway({
+    withAdmin: true,
+    env: {
+      SMTP_URL: mailbox.url,
+      MAIL_FROM: 'login@shop.example',
+      MODELS_FILE: modelsFile,
+      ACME_API_KEY: 'a key for tests',
+    },
+  });
+});
+afterAll(async () => {
+  await world?.close();
+  await Promise.all([mailbox?.close(), provider?.close()]);
+  await rm(folder, { recursive: true, force: true });
+});
+
+const email = 'ada@example.com';
+const password = 'correct horse battery staple';
+
+describe('an account with an e-mail address', () => {
+  test('cannot be made in a Bureau that does not exist', async () => {
+    const bureau = { bureau_id: 'none', email };
+    const refusal = { status: 404, code: 'bureau_not_found', param: 'bureau_id' };
+    await expect(world.guest.accounts.register({ ...bureau, password })).rejects.toMatchObject(refusal);
+    await expect(world.guest.accounts.requestPasswordReset(bureau)).rejects.toMatchObject(refusal);
+  });
+});
+
+test('credits of an unknown user cannot be deducted', async () => {
+  await expect(
+    world.admin.credits.deductCredits({
+      user_id: 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa',
+      credits: 1,
+      reason: 'by mistake',
+    }),
+  ).rejects.toMatchObject({ status: 404, code: 'user_not_found' });
+});
+
+describe("a call in Google's format", () => {
+  const send = async (path: string, more: object = {}) => {
+    const response = await fetch(`${world.url}/v1beta/models/${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-goog-api-key': world.userToken },
+      body: JSON.stringify({ contents: [{ parts: [{ text: 'Hello' }] }], ...more }),
+    });
+    const body = (await response.json()) as { error: { details: { reason: string }[] } };
+    return [response.status, body.error.details[0]?.reason];
+  };
+
+  test('counts the tokens of no unknown model', async () => {
+    expect(await send('acme/none:countTokens')).toEqual([404, 'model_not_found']);
+  });
+
+  test('counts the tokens of no model of images', async () => {
+    expect(await send('local/shapes:countTokens')).toEqual([422, 'unsupported_by_model']);
+  });
+
+  test('streams with no effort that the model lacks', async () => {
+    const effort = { generationConfig: { thinkingConfig: { thinkingLevel: 'HIGH' } } };
+    expect(await send('acme/ok:streamGenerateContent?alt=sse', effort)).toEqual([
+      422,
+      'unsupported_reasoning_effort',
+    ]);
+  });
+});
+
+test('a language-model call with an option of unknown price is 422', async () => {
+  const response = await fetch(`${world.url}/v1/ai/language-model`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${world.userToken}`,
+      'content-type': 'application/json',
+      'ai-language-model-specification-version': '3',
+      'ai-language-model-id': 'acme/ok',
+      'ai-language-model-streaming': 'false',
+    },
+    body: JSON.stringify({
+      prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }],
+      providerOptions: { acme: { quality: 'high' } },
+    }),
+  });
+  expect([response.status, await response.json()]).toMatchObject([
+    422,
+    { error: { code: 'unpriced_member' } },
+  ]);
+});
+
+describe('an image with an option of unknown price', () => {
+  const refusal = [422, { error: { code: 'unpriced_member', param: 'provider_options.quality' } }];
+  const authorization = () => ({ authorization: `Bearer ${world.userToken}` });
+
+  test('is refused as JSON', async () => {
+    const response = await fetch(`${world.url}/v1/images/generations`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...authorization() },
+      body: JSON.stringify({ model: 'acme/painter', prompt: 'A boat', quality: 'high' }),
+    });
+    expect([response.status, await response.json()]).toMatchObject(refusal);
+  });
+
+  test('is refused as a form', async () => {
+    const form = new FormData();
+    for (const [name, value] of Object.entries({ model: 'acme/painter', prompt: 'A boat', quality: 'high' }))
+      form.set(name, value);
+    const png =
+      'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+    form.set('image', new Blob([Buffer.from(png, 'base64')], { type: 'image/png' }), 'boat.png');
+    const response = await fetch(`${world.url}/v1/images/edits`, {
+      method: 'POST',
+      headers: authorization(),
+      body: form,
+    });
+    expect([response.status, await response.json()]).toMatchObject(refusal);
+  });
+});
+
+test('a path that cannot be decoded is 400', async () => {
+  const response = await fetch(`${world.url}/v1/ai/models/%ff`);
+  expect([response.status, await response.json()]).toMatchObject([400, { error: { code: 'invalid_path' } }]);
+});
