@@ -20,8 +20,6 @@ export const withoutSample: readonly string[] = [
   'payments.receiveCreemEvent',
   'payments.showSuccess',
   'payments.showCancel',
-  // A form with files; the guide of clients has a sample.
-  'ai.generateClientImageEdits',
 ];
 
 /** By document and operationId; the two variants of the agent share theirs. */

@@ -53,21 +53,11 @@ export function sampleRequest(
   surface: Surface,
   endpoint: PlacedOperation,
 ): SampleRequest {
-  const { id, method, path: template, operation } = endpoint;
-  const choice = choices[`${surface.name.replace('-classic', '')}/${id}`] ?? {};
-  const parameters = (operation.parameters ?? [])
-    .map((parameter) => resolve(document, parameter) as Parameter)
-    .filter(({ name, required }) => required === true || choice.parameters?.includes(name));
-  const valuesIn = (place: string): Record<string, Json> =>
-    Object.fromEntries(
-      parameters
-        .filter((parameter) => parameter.in === place)
-        .map((parameter) => [parameter.name, valueOf(parameter, choice, id)]),
-    );
+  const { id, method, operation } = endpoint;
+  const choice = choiceOf(surface, id);
+  const valuesIn = (place: string) => parameterValues(document, endpoint, { choice, place });
   const [pathMembers, query, headers] = [valuesIn('path'), valuesIn('query'), valuesIn('header')];
-  const filled = template.replaceAll(/\{([^}]+)\}/g, (_whole, name: string) =>
-    encodeURIComponent(textOf(pathMembers[name] ?? null)),
-  );
+  const filled = samplePath(document, surface, endpoint);
   const search = new URLSearchParams(
     Object.entries(query).map(([name, value]): [string, string] => [name, textOf(value)]),
   ).toString();
@@ -85,6 +75,34 @@ export function sampleRequest(
     answer: answerOf(document, endpoint),
     choice,
   };
+}
+
+/** The path with the values of its parameters. */
+export function samplePath(document: Document, surface: Surface, endpoint: PlacedOperation): string {
+  const choice = choiceOf(surface, endpoint.id);
+  const values = parameterValues(document, endpoint, { choice, place: 'path' });
+  return endpoint.path.replaceAll(/\{([^}]+)\}/g, (_whole, name: string) =>
+    encodeURIComponent(textOf(values[name] ?? null)),
+  );
+}
+
+function choiceOf({ name }: Surface, id: string): SampleChoice {
+  return choices[`${name.replace('-classic', '')}/${id}`] ?? {};
+}
+
+function parameterValues(
+  document: Document,
+  { id, operation }: PlacedOperation,
+  { choice, place }: { choice: SampleChoice; place: string },
+): Record<string, Json> {
+  const parameters = (operation.parameters ?? [])
+    .map((parameter) => resolve(document, parameter) as Parameter)
+    .filter(({ name, required }) => required === true || choice.parameters?.includes(name));
+  return Object.fromEntries(
+    parameters
+      .filter((parameter) => parameter.in === place)
+      .map((parameter) => [parameter.name, valueOf(parameter, choice, id)]),
+  );
 }
 
 // A value as a part of an address or a header.

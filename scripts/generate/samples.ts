@@ -9,10 +9,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { isAlias } from './aliases.ts';
 import { readSample } from '../docs/samples.ts';
-import { type Document, type Operation, operationsOf } from './document.ts';
+import { type Document, type Operation, operationsOf, type PlacedOperation } from './document.ts';
 import { withoutSample } from './sample-choices.ts';
 import { renderCurl, renderPython, renderTypeScript } from './sample-render.ts';
-import { sampleRequest } from './sample-request.ts';
+import { samplePath, sampleRequest } from './sample-request.ts';
 import type { Surface } from './surfaces.ts';
 
 export interface CodeSample {
@@ -55,9 +55,25 @@ export function addSamples(document: Document, surface: Surface, root: string): 
       },
     );
   }
+  for (const endpoint of operations.filter(({ operation }) => isAlias(operation)))
+    addAliasSamples(document, surface, endpoint);
   const stray = ownSamples.find(({ file }) => !operations.some(({ id }) => fileOf(id) === file));
   if (surface.name === 'gateway' && stray !== undefined)
     throw new Error(`${sampleFolder} has a sample of ${stray.file}, which is no operation of the gateway`);
+}
+
+/** A further path has the samples of its operation, with its own path in curl and Python. */
+function addAliasSamples(document: Document, surface: Surface, alias: PlacedOperation): void {
+  const { 'x-alias-of': id } = alias.operation as { 'x-alias-of'?: string };
+  const original = operationsOf(document).find((candidate) => candidate.id === id);
+  if (original === undefined) throw new Error(`${alias.id} is an alias of the unknown operation ${id}`);
+  const samples = (original.operation as SampledOperation)['x-codeSamples'] ?? [];
+  const target = (path: string) => samplePath(document, surface, { ...original, path });
+  (alias.operation as SampledOperation)['x-codeSamples'] = languages.flatMap(({ label }) => {
+    const sample = samples.find((candidate) => candidate.label === label);
+    if (sample === undefined) return [];
+    return [{ ...sample, source: sample.source.replaceAll(target(original.path), target(alias.path)) }];
+  });
 }
 
 interface Handwritten {

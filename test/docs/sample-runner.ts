@@ -22,7 +22,7 @@ export async function prepareSample(
   servers: SampleServers,
   entry: SampledOperationEntry,
 ): Promise<Preparation> {
-  const name = `${entry.surface.replace('-classic', '')}/${entry.id}`;
+  const name = `${entry.surface.replace('-classic', '')}/${entry.aliasOf ?? entry.id}`;
   return (await preparations[name]?.(servers, sampleAgent(servers, entry))) ?? {};
 }
 

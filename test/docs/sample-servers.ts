@@ -132,6 +132,7 @@ function modelsOf(provider: ScriptedProvider): string {
       { id: 'acme/fast', provider: 'acme', upstream_model: 'ok', rates },
       { id: 'acme/vectors', provider: 'acme', upstream_model: 'ok', rates, modalities: ['embedding'] },
       { id: 'acme/order', provider: 'acme', upstream_model: 'ok', rates, modalities: ['text'] },
+      { id: 'acme/painter', provider: 'acme', upstream_model: 'images', rates: null, modalities: ['image'] },
       { id: 'acme/listener', provider: 'acme', upstream_model: 'whisper', rates: null, modalities: ['asr'] },
       { id: 'openai/gpt-5.1', provider: 'openai', upstream_model: 'ok', rates, max_output_tokens: 500 },
       {

@@ -1,7 +1,6 @@
 // The operations of the three documents with their published code samples.
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { isAlias } from '../../scripts/generate/aliases.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
 import type { CodeSample, SampledOperation } from '../../scripts/generate/samples.ts';
 import { surfaces } from '../../scripts/generate/surfaces.ts';
@@ -9,6 +8,8 @@ import { surfaces } from '../../scripts/generate/surfaces.ts';
 export interface SampledOperationEntry {
   surface: string;
   id: string;
+  /** The operation of which this is a further path. */
+  aliasOf: string | undefined;
   samples: readonly CodeSample[];
 }
 
@@ -16,10 +17,10 @@ export function sampledOperations(): SampledOperationEntry[] {
   return surfaces.flatMap(({ name }) => {
     const file = path.join(import.meta.dirname, '../../src/contract', name, 'bundle.json');
     const document = JSON.parse(readFileSync(file, 'utf8')) as Document;
-    const originals = operationsOf(document).filter(({ operation }) => !isAlias(operation));
-    return originals.map(({ id, operation }) => ({
+    return operationsOf(document).map(({ id, operation }) => ({
       surface: name,
       id,
+      aliasOf: (operation as { 'x-alias-of'?: string })['x-alias-of'],
       samples: (operation as SampledOperation)['x-codeSamples'] ?? [],
     }));
   });
