@@ -24,6 +24,8 @@ export interface Decision {
   effect: Effect;
   /** The explanation for the model when the call is refused. */
   reason: string;
+  /** The plugin that could not say what the call needs, so that no rule may allow it. */
+  failedPlugin?: string;
 }
 
 export interface GrantRequest {
@@ -79,12 +81,15 @@ export function createPermissions({ agentId, store, configured, now }: Permissio
         ...current().map((rule) => ({ ...rule, pattern: rule.pattern ?? null })),
         ...granted,
       ];
-      const verdict = decide(await permissionsOf(tool, input), rules);
+      const needs = await permissionsOf(tool, input);
+      const verdict = decide(needs ?? [{ tool: actionOf(tool) }], rules);
+      if (needs === undefined && verdict.effect !== 'deny')
+        return { effect: 'ask', reason: '', failedPlugin: tool.plugin };
       if (verdict.effect !== 'default') return { effect: verdict.effect, reason: describeRule(verdict.rule) };
       return { effect: tool.needsApproval(input) ? 'ask' : 'allow', reason: '' };
     },
     async grantLike({ tool, input }, { session, effect, pattern, expiresInMs = null, createdBy }) {
-      const rules = rulesLike(await permissionsOf(tool, input), { effect, pattern });
+      const rules = rulesLike((await permissionsOf(tool, input)) ?? [], { effect, pattern });
       for (const rule of rules)
         await store.upsert({
           ...rule,
@@ -99,10 +104,14 @@ export function createPermissions({ agentId, store, configured, now }: Permissio
   };
 }
 
-async function permissionsOf(tool: Tool, input: unknown): Promise<Permission[]> {
+function actionOf({ plugin, action }: Tool): string {
+  return `${plugin}.${action}`;
+}
+
+async function permissionsOf(tool: Tool, input: unknown): Promise<Permission[] | undefined> {
   const needs = await tool.permissions(input);
-  const action = `${tool.plugin}.${tool.action}`;
-  return needs.map(({ right, isIncluded = false, ...need }) => ({
+  const action = actionOf(tool);
+  return needs?.map(({ right, isIncluded = false, ...need }) => ({
     ...need,
     tool: right === undefined ? action : `${tool.plugin}.${right}`,
     isFurther: right !== undefined,

@@ -37,8 +37,8 @@ export interface PermissionStore {
    */
   list(agentId: string, sessionKey?: string): Promise<GrantedRule[]>;
   /**
-   * Inserts the rule; one like it keeps its id and gets the new expiry. Returns its
-   * id, undefined without the session.
+   * Inserts the rule; one like it keeps its id and gets the new expiry, if it denies the later of
+   * both. Returns its id, undefined without the session. Expired rules are deleted.
    */
   upsert(rule: NewRule): Promise<string | undefined>;
   /** Whether there was such a rule. */
@@ -58,11 +58,15 @@ export function permissionStore({ sql }: Pick<Database, 'sql'>): PermissionStore
       return rows.map(ruleOf);
     },
     async upsert({ ruleId, agentId, session, tool, pattern, effect, createdBy, expiresInMs }) {
+      await sql`delete from agent.permissions_rules where agent_id = ${agentId} and expires_at <= agent.townhall_now()`;
       const [row] = await sql<{ rule_id: string }[]>`
         insert into agent.permissions_rules (rule_id, agent_id, session_id, session_public_id, tool, pattern, effect, created_by, expires_at)
         values (${ruleId}, ${agentId}, ${session?.key ?? null}, ${session?.id ?? null}, ${tool}, ${pattern}, ${effect}, ${createdBy},
           agent.townhall_now() + ${expiresInMs}::double precision * interval '1 millisecond')
-        on conflict on constraint permissions_rules_once do update set expires_at = excluded.expires_at, created_by = excluded.created_by
+        on conflict on constraint permissions_rules_once do update set created_by = excluded.created_by, expires_at = case
+          when excluded.effect <> 'deny' then excluded.expires_at
+          when permissions_rules.expires_at is null or excluded.expires_at is null then null
+          else greatest(permissions_rules.expires_at, excluded.expires_at) end
         returning rule_id`.catch((error: unknown) => {
         // The session was deleted after it was read.
         if ((error as { code?: unknown }).code === foreignKeyViolation) return [];

@@ -78,7 +78,8 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
     reasons: isEnabled ? [] : disabled.reasons,
     since: clock.now().toISOString(),
   };
-  const toolContext = { plugin: plugin.name, settings, availability };
+  const permissionsMs = options.availabilityMs;
+  const toolContext = { plugin: plugin.name, settings, availability, permissionsMs, clock, log };
   const ownTools = toolsOf(plugin.actions, toolContext);
   let offeredTools = new Map<string, Tool>();
 

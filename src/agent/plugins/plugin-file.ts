@@ -126,6 +126,19 @@ const fileSchema: JsonSchema = {
   additionalProperties: false,
 };
 
+// Date counts an impossible day, such as February 30, as a later one or as no time at all, and a rule
+// without a time would be gone.
+function requireExpiries(path: string, rules: readonly RuleDefinition[]): void {
+  for (const [index, { expiresAt }] of rules.entries()) {
+    if (expiresAt === undefined) continue;
+    const time = new Date(expiresAt);
+    if (Number.isNaN(time.getTime()) || !time.toISOString().startsWith(expiresAt.slice(0, 10)))
+      throw new SettingError(
+        `--plugin-config: ${path} does not fit: permissions[${index}].expiresAt is ${JSON.stringify(expiresAt)}, which is no time; write one such as 2027-01-31 or 2027-01-31T12:00:00Z.`,
+      );
+  }
+}
+
 /** Without a path nothing is configured. Throws a SettingError that names each invalid member. */
 export async function readPluginFile(path: string | undefined): Promise<PluginFile> {
   if (path === undefined)
@@ -145,6 +158,7 @@ export async function readPluginFile(path: string | undefined): Promise<PluginFi
       `--plugin-config: ${path} does not fit: ${listErrors(result.details, 'the file')}.`,
     );
   }
+  requireExpiries(path, (content as { permissions?: RuleDefinition[] }).permissions ?? []);
   const {
     permissions = [],
     plugins = {},

@@ -1,6 +1,10 @@
 // Turns the actions of a plugin into tools: names that every provider accepts, compiled schemas,
 // the approval policy.
+import { withTimeout } from '../../kernel/async.ts';
+import type { Clock } from '../../kernel/clock.ts';
 import { compileSchema, type JsonSchema, type SchemaCheck } from '../../kernel/contract/schema.ts';
+import { isRecord } from '../../kernel/json-value.ts';
+import type { Log } from '../../kernel/log.ts';
 import type { ProblemDetail } from '../../kernel/problem.ts';
 import type { Action, Plugin, ToolPermission } from './definition/plugin.ts';
 
@@ -17,8 +21,11 @@ export interface Tool {
   checkOutput?: SchemaCheck;
   /** Whether a person has to approve a call with this input. */
   needsApproval(input: unknown): boolean;
-  /** The commands or paths that permission rules match. */
-  permissions(input: unknown): Promise<readonly ToolPermission[]>;
+  /**
+   * The commands or paths that permission rules match, never empty; undefined when the plugin's own
+   * function failed.
+   */
+  permissions(input: unknown): Promise<readonly ToolPermission[] | undefined>;
   /** Of the tool's plugin; read before each call. */
   availability(): Promise<PluginAvailability>;
 }
@@ -27,6 +34,14 @@ export interface PluginAvailability {
   enabled: boolean;
   available: boolean;
   reasons: string[];
+}
+
+/** What the tools of one plugin share. */
+export interface ToolContext extends Pick<Tool, 'plugin' | 'settings' | 'availability'> {
+  /** The deadline of a plugin's function `permissions`. */
+  permissionsMs: number;
+  clock: Clock;
+  log: Log;
 }
 
 // Some providers accept at most 64 characters of [A-Za-z0-9_-] for a tool; an underscore joins the
@@ -42,9 +57,9 @@ const maxToolNameLength = 64;
 /** By the action's name. Throws for an invalid name or schema. */
 export function toolsOf(
   actions: Readonly<Record<string, Action>>,
-  context: Pick<Tool, 'plugin' | 'settings' | 'availability'> & { nameShape?: RegExp },
+  context: ToolContext & { nameShape?: RegExp },
 ): Map<string, Tool> {
-  const { plugin, settings, availability } = context;
+  const { plugin, settings, availability, log } = context;
   const tools = new Map<string, Tool>();
   for (const [action, definition] of Object.entries(actions)) {
     requireName(`action of the plugin "${plugin}"`, action, context.nameShape);
@@ -57,14 +72,17 @@ export function toolsOf(
       action,
       definition,
       settings,
-      check: definition.check ?? compile(`input schema of "${name}"`, definition.input, { isObject: true }),
+      check: containCheck(
+        definition.check ?? compile(`input schema of "${name}"`, definition.input, { isObject: true }),
+        log,
+      ),
       ...(definition.output === undefined
         ? {}
         : {
             checkOutput: compile(`output schema of "${name}"`, definition.output, { isObject: false }),
           }),
       needsApproval: (input) => needsApproval(definition, input, settings),
-      permissions: (input) => permissionsOf(definition, input),
+      permissions: (input) => permissionsOf(definition, input, context),
       availability,
     });
   }
@@ -116,8 +134,54 @@ function needsApproval(
   }
 }
 
-async function permissionsOf(definition: Action, input: unknown): Promise<readonly ToolPermission[]> {
-  return (await definition.permissions?.(structuredClone(input) as never)) ?? [{}];
+// Input that could not be checked must not reach the action.
+function containCheck(check: SchemaCheck, log: Log): SchemaCheck {
+  return (input) => {
+    try {
+      return check(input);
+    } catch (error) {
+      log.warn({ err: error }, 'the check of an input failed');
+      return { ok: false, details: [{ path: '', message: 'could not be checked' }] };
+    }
+  };
+}
+
+/** Undefined also for a function that is late: it may wait for ever. */
+async function permissionsOf(
+  { permissions }: Action,
+  input: unknown,
+  { permissionsMs, clock, log }: ToolContext,
+): Promise<readonly ToolPermission[] | undefined> {
+  if (permissions === undefined) return [{}];
+  try {
+    const needs: unknown = await withTimeout(async () => permissions(structuredClone(input) as never), {
+      ms: permissionsMs,
+      clock,
+    });
+    if (!Array.isArray(needs) || !needs.every(isToolPermission))
+      throw new Error('The function `permissions` of an action returned no list of permissions.');
+    // Without a permission for the action itself, no rule that names the action would hold.
+    return needs.some(({ right }) => right === undefined) ? needs : [{}, ...needs];
+  } catch (error) {
+    log.warn({ err: error }, 'a plugin could not say which permissions a call needs');
+    return undefined;
+  }
+}
+
+const permissionMembers: Readonly<Record<keyof ToolPermission, 'string' | 'boolean'>> = {
+  right: 'string',
+  isIncluded: 'boolean',
+  command: 'string',
+  path: 'string',
+  includesBelow: 'boolean',
+  isProtected: 'boolean',
+};
+
+function isToolPermission(need: unknown): need is ToolPermission {
+  if (!isRecord(need)) return false;
+  return Object.entries(permissionMembers).every(
+    ([name, type]) => need[name] === undefined || typeof need[name] === type,
+  );
 }
 
 function compile(name: string, schema: JsonSchema, { isObject }: { isObject: boolean }): SchemaCheck {

@@ -1,8 +1,10 @@
 // Permission rules in an agent: from the configuration, from the API, and from the answer to an approval.
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { SessionEvent } from '@townhall/agent';
+import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import type { TestAgent } from '../../support/agent.ts';
 import { calls, says, toolResults } from '../../support/scripted-gateway.ts';
 import { collect, openWorld, type World } from '../../support/session-world.ts';
@@ -39,9 +41,16 @@ async function startConfigured(permissions: object[]): Promise<TestAgent> {
 }
 
 /** Prompts an attended session for a command, and decides its approval. */
-async function decideOnce(agent: TestAgent, sessionId: string, input: object, answer: object): Promise<void> {
+async function decideOnce(
+  agent: TestAgent,
+  sessionId: string,
+  input: object,
+  answer: object,
+  beforeDecision: () => Promise<unknown> = async () => {},
+  name = 'shell_run',
+): Promise<SessionEvent[]> {
   world.gateway.answer((request) =>
-    request.prompt.at(-1)?.role === 'tool' ? says('Done.') : calls({ name: 'shell_run', input }),
+    request.prompt.at(-1)?.role === 'tool' ? says('Done.') : calls({ name, input }),
   );
   await agent.client.sessions.prompt({ sessionId, text: 'Do it.' });
   await expect
@@ -49,8 +58,9 @@ async function decideOnce(agent: TestAgent, sessionId: string, input: object, an
     .toBe('requires_action');
   const { items } = await agent.client.sessions.listApprovals({ sessionId, status: 'pending' });
   const approvalId = items[0]?.approvalId ?? '';
+  await beforeDecision();
   await agent.client.sessions.decideApproval({ sessionId, approvalId, ...answer } as never);
-  await collect(agent.client.sessions.follow({ sessionId, until: 'idle' }));
+  return collect(agent.client.sessions.follow({ sessionId, until: 'idle' }));
 }
 
 describe('rules of the configuration', () => {
@@ -111,6 +121,23 @@ describe('rules of the configuration', () => {
     expect(await agent.client.permissions.list()).toEqual({ items: [] });
   });
 
+  test.each(['2026-02-30', '2026-13-01', '2026-01-01T25:00:00Z', '2026-01-01T::Z'])(
+    'refuse the impossible time %s',
+    async (expiresAt) => {
+      await expect(startConfigured([{ tool: 'shell', effect: 'deny', expiresAt }])).rejects.toThrow(
+        `permissions[0].expiresAt is "${expiresAt}"`,
+      );
+    },
+  );
+
+  test.each(['2099-02-28', '2099-12-31T23:59:59.999Z', '2099-01-01T00:00Z'])(
+    'accept the time %s',
+    async (expiresAt) => {
+      const agent = await startConfigured([{ tool: 'shell', effect: 'deny', expiresAt }]);
+      expect((await agent.client.permissions.list()).items).toMatchObject([{ effect: 'deny' }]);
+    },
+  );
+
   test('are listed and cannot be removed', async () => {
     const agent = await startConfigured([{ tool: 'shell', pattern: 'ls *', effect: 'deny' }]);
     expect((await agent.client.permissions.list()).items).toMatchObject([
@@ -147,14 +174,40 @@ describe('permissions.create', () => {
 
   test('updates the expiry of an equal rule', async () => {
     const agent = await world.start();
-    const first = await agent.client.permissions.create({ tool: 'files.write', effect: 'deny' });
-    const second = await agent.client.permissions.create({
-      tool: 'files.write',
-      effect: 'deny',
-      expiresInMs: 60_000,
-    });
+    const rule = { tool: 'files.write', effect: 'allow' } as const;
+    const first = await agent.client.permissions.create(rule);
+    const second = await agent.client.permissions.create({ ...rule, expiresInMs: 60_000 });
     expect(second.permissionId).toBe(first.permissionId);
     expect(second.expiresAt).not.toBeNull();
+  });
+
+  test('ends no denial earlier than before', async () => {
+    const agent = await world.start();
+    const rule = { tool: 'files.write', effect: 'deny' } as const;
+    const create = async (expiresInMs?: number) => {
+      const { expiresAt } = await agent.client.permissions.create({
+        ...rule,
+        ...(expiresInMs === undefined ? {} : { expiresInMs }),
+      });
+      return expiresAt;
+    };
+    const late = await create(600_000);
+    expect(await create(60_000)).toBe(late);
+    expect(Date.parse((await create(6_000_000)) ?? '')).toBeGreaterThan(Date.parse(late ?? ''));
+    expect(await create()).toBeNull();
+    expect(await create(60_000)).toBeNull();
+  });
+
+  test('deletes expired rules', async () => {
+    const agent = await world.start();
+    await agent.client.permissions.create({ tool: 'memory', effect: 'deny', expiresInMs: 1_000 });
+    await expect
+      .poll(async () => (await agent.client.permissions.list()).items, { timeout: 5_000 })
+      .toEqual([]);
+    await agent.client.permissions.create({ tool: 'shell', effect: 'deny' });
+    const rows = await agent.sql`select tool from agent.permissions_rules where tool in ('memory', 'shell')
+      and agent_id in (select agent_id from agent.tokens_agents where name = ${agent.name})`;
+    expect(rows.map((row) => row['tool'] as string)).toEqual(['shell']);
   });
 
   test('expires a rule after its time', async () => {
@@ -246,6 +299,83 @@ describe('sessions.decideApproval', () => {
   });
 });
 
+describe('a plugin that cannot say what a call needs', () => {
+  const input = { type: 'object', additionalProperties: true };
+  const run = async () => 'it ran';
+  const broken = definePlugin({
+    name: 'broken',
+    title: 'Broken',
+    description: 'Fails.',
+    actions: {
+      throws: {
+        description: 'Throws.',
+        input,
+        run,
+        permissions() {
+          throw new Error('a fault');
+        },
+      },
+      rejects: {
+        description: 'Rejects.',
+        input,
+        run,
+        permissions: () => Promise.reject(new Error('a fault')),
+      },
+      hangs: { description: 'Hangs.', input, run, permissions: () => new Promise<never>(() => {}) },
+      lies: { description: 'Returns no list.', input, run, permissions: () => ({ path: 1 }) as never },
+      mistypes: { description: 'Returns no text.', input, run, permissions: () => [{ path: 1 }] as never },
+    },
+  });
+
+  test.each(Object.keys(broken.actions))('asks for an approval when it %s', async (action) => {
+    const agent = await world.start({ needs: { plugins: [broken] } });
+    await agent.client.sessions.create({ id: 's' });
+    await agent.client.permissions.create({ tool: 'broken', effect: 'allow' });
+    expect(await callTool(agent, 's', `broken_${action}`, {})).toContain('needs an approval');
+    const events = await collect(agent.client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(events.filter(({ type }) => type === 'run.warning')).toMatchObject([
+      { code: 'plugin_failed', message: expect.stringContaining('"broken"') as string },
+    ]);
+    expect(events.find(({ type }) => type === 'run.settled')).toMatchObject({ outcome: 'completed' });
+  });
+
+  test('runs the call once it is approved, and adds no rule', async () => {
+    const agent = await world.start({ needs: { plugins: [broken] } });
+    await agent.client.sessions.create({ id: 's', attended: true });
+    const answer = { decision: 'approve', scope: 'session' };
+    const events = await decideOnce(agent, 's', {}, answer, undefined, 'broken_throws');
+    expect(events.find(({ type }) => type === 'tool.output')).toMatchObject({ output: 'it ran' });
+    expect((await agent.client.permissions.list()).items).toEqual([]);
+  });
+
+  test('is denied by a rule for the action', async () => {
+    const agent = await world.start({ needs: { plugins: [broken] } });
+    await agent.client.sessions.create({ id: 's' });
+    await agent.client.permissions.create({ tool: 'broken', effect: 'deny' });
+    expect(await callTool(agent, 's', 'broken_throws', {})).toContain('refuses the call');
+  });
+
+  test('gets no call whose input it could not check', async () => {
+    const check = () => {
+      throw new Error('a fault');
+    };
+    const actions = { act: { description: 'Acts.', input, run, check } };
+    const unchecked = definePlugin({ name: 'unchecked', title: 'Unchecked', description: '', actions });
+    const agent = await world.start({ needs: { plugins: [unchecked] } });
+    await agent.client.sessions.create({ id: 's' });
+    expect(await callTool(agent, 's', 'unchecked_act', {})).toContain('could not be checked');
+  });
+
+  test('is still under the rules for the action when it names only another right', async () => {
+    const actions = { act: { description: 'Acts.', input, run, permissions: () => [{ right: 'other' }] } };
+    const evading = definePlugin({ name: 'evading', title: 'Evading', description: '', actions });
+    const agent = await world.start({ needs: { plugins: [evading] } });
+    await agent.client.sessions.create({ id: 's' });
+    await agent.client.permissions.create({ tool: 'evading', effect: 'deny' });
+    expect(await callTool(agent, 's', 'evading_act', {})).toContain('refuses the call');
+  });
+});
+
 describe('a session in plan mode', () => {
   test('refuses tools that may write, whatever the rules say', async () => {
     const agent = await startConfigured([{ tool: '*', effect: 'allow' }]);
@@ -261,6 +391,19 @@ describe('a session in plan mode', () => {
     expect(await callTool(agent, 's', 'memory_list', {})).toContain('notes');
     expect(await callTool(agent, 's', 'schedule_list', {})).toContain('schedules');
     expect(await callTool(agent, 's', 'context_read', { seq: 1 })).toContain('There is no output');
+  });
+
+  test('refuses a call that was approved after the mode changed', async () => {
+    const agent = await world.start();
+    await agent.client.sessions.create({ id: 's', attended: true });
+    const events = await decideOnce(agent, 's', { command: 'touch made' }, { decision: 'approve' }, () =>
+      agent.client.sessions.update({ sessionId: 's', mode: 'plan' }),
+    );
+    expect(events.some((event) => event.type === 'tool.output')).toBe(false);
+    expect(events.find((event) => event.type === 'tool.denied')).toMatchObject({
+      reason: expect.stringContaining('only plans') as string,
+    });
+    expect(await readdir(agent.workspace)).toEqual([]);
   });
 
   test('allows them again after a change to work', async () => {

@@ -15,6 +15,13 @@ import type { RunWriter } from './run-writer.ts';
 
 export type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error' | 'other';
 
+export interface PermitDecision {
+  effect: 'allow' | 'ask' | 'deny';
+  reason: string;
+  /** The plugin that could not say what the call needs. */
+  failedPlugin?: string;
+}
+
 export interface ModelLoopOptions extends ModelRetryLimits {
   model: LanguageModelV3;
   system: string;
@@ -36,7 +43,7 @@ export interface ModelLoopOptions extends ModelRetryLimits {
   signal: AbortSignal;
   writer: Pick<RunWriter, 'record' | 'defer' | 'addText' | 'addMetadata' | 'endText' | 'endAllTexts'>;
   /** The decision of the permission rules about a call. */
-  permit(call: { tool: Tool; input: unknown }): Promise<{ effect: 'allow' | 'ask' | 'deny'; reason: string }>;
+  permit(call: { tool: Tool; input: unknown }): Promise<PermitDecision>;
   /** Requests an approval. Resolves with a denial at the latest when the request expires. */
   approve(call: { tool: Tool; toolCallId: string; input: unknown }): Promise<ApprovalVerdict>;
   /**

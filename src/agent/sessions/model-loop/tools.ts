@@ -1,10 +1,13 @@
 // The agent's tools in the form for models, and tool calls: hooks, approval,
 // execution, and the record in the log.
 import type { LanguageModelV3FunctionTool, LanguageModelV3ToolCall } from '@ai-sdk/provider';
+import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { parseToolInput } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { withSpan } from '../../../kernel/telemetry/traces.ts';
 import { callAction, type PluginRegistry, type Tool } from '../../plugins/index.ts';
+import type { SessionEvent } from '../event-log/events.ts';
+import { splitSteps } from './prompt-answer.ts';
 import { toolSpan } from './spans.ts';
 import type { StepContext } from './loop-state.ts';
 
@@ -65,7 +68,8 @@ interface ToolCall {
 export function runToolCall(run: StepContext, part: LanguageModelV3ToolCall): Promise<void> {
   const { options, state } = run;
   const { traces, registry } = options;
-  const { toolCallId, toolName, providerMetadata } = part;
+  const { toolName, providerMetadata } = part;
+  const toolCallId = uniqueCallId(state.message.parts(), part.toolCallId);
   const call = { toolCallId, toolName, input: parseToolInput(part.input), providerMetadata };
   state.message.startTool(call);
   const tool = registry.tools.find(({ name }) => name === toolName);
@@ -76,6 +80,15 @@ export function runToolCall(run: StepContext, part: LanguageModelV3ToolCall): Pr
   return withSpan(traces, toolSpan(traces, { toolName, toolCallId }), work).catch((error: unknown) => {
     state.failure ??= error;
   });
+}
+
+// Two calls of one step with the same id would get each other's results.
+function uniqueCallId(parts: readonly UiMessagePart[], callId: string): string {
+  const step = splitSteps(parts).at(-1) ?? [];
+  const ids = new Set(step.flatMap((part) => (part.type === 'dynamic-tool' ? [part.toolCallId] : [])));
+  let unique = callId;
+  for (let count = 2; ids.has(unique); count += 1) unique = `${callId}_${count}`;
+  return unique;
 }
 
 type Metadata = LanguageModelV3ToolCall['providerMetadata'];
@@ -154,11 +167,20 @@ async function requirePermission(
   }
   // The call itself refuses invalid input, so that needs no approval.
   if (!tool.check(input).ok) return { isApproved: false, denial: null };
-  const { effect, reason } = await options.permit({ tool, input });
+  const { effect, reason, failedPlugin } = await options.permit({ tool, input });
+  if (failedPlugin !== undefined) await record([pluginFailure(failedPlugin, toolName)]);
   if (effect === 'deny') return deny(null, reason);
   if (effect === 'allow') return { isApproved: true, denial: null };
   const verdict = await options.approve({ tool, toolCallId, input });
-  return verdict.isApproved ? { isApproved: true, denial: null } : deny(verdict.approvalId, verdict.reason);
+  if (!verdict.isApproved) return deny(verdict.approvalId, verdict.reason);
+  // The session may only plan since the approval was requested, or a rule may deny the call.
+  const current = await options.permit({ tool, input });
+  return current.effect === 'deny' ? deny(null, current.reason) : { isApproved: true, denial: null };
+}
+
+function pluginFailure(plugin: string, toolName: string): SessionEvent {
+  const message = `The plugin "${plugin}" could not say which permissions a call of ${toolName} needs, so the call needs an approval.`;
+  return { type: 'run.warning', code: 'plugin_failed', message };
 }
 
 /** A hook may replace the tool and return its result. */
