@@ -71,7 +71,10 @@ describe('Prism between a caller and the servers', () => {
   // Prism parses a stream of events as one JSON value, so
   // test/contract/sse-conformance.ts checks the streams.
   const isStream = (source: string) => source.startsWith('curl -N');
-  const samples = sampledOperations().flatMap((entry) =>
+  // Prism forwards a form as UTF-8 text, which destroys the bytes of a picture.
+  const hasPicture = (id: string) => id.startsWith('ai.generateClientImageEdits');
+  const entries = sampledOperations().filter(({ id }) => !hasPicture(id));
+  const samples = entries.flatMap((entry) =>
     entry.samples
       .filter(({ label, source }) => label === 'curl' && !isStream(source))
       .map(({ source }) => [`${entry.surface} ${entry.id}`, entry, source] as const),
