@@ -54,6 +54,8 @@ export function simpleCommands(text: string): string[] | undefined {
       rest = rest.slice(operator.length);
       continue;
     }
+    // The number of an output and not a word.
+    if (/^\d+[<>]/.test(rest)) return undefined;
     const word = readWord(rest);
     if (word === undefined) return undefined;
     commands.at(-1)?.push(word.text);

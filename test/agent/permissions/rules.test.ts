@@ -49,6 +49,8 @@ describe('simpleCommands', () => {
     'npm test 2> x',
     'npm test &> x',
     'npm test >/dev/nullx',
+    'npm test 3>/dev/null',
+    'npm test 12>/dev/null',
     'npm test < x',
     'npm test << EOF',
     'npm test <(ls)',
