@@ -95,9 +95,9 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   closers.defer(() => containment.close());
   const env = { ...childEnvironment(options.env), ...reaper.env };
   const file = await readPluginFile(config.pluginConfig);
-  workspace.protect(programFiles(file, config, workspace.root));
+  await workspace.protect(programFiles(file, config, workspace.root));
   const sandbox = await startSandbox(options);
-  const programs = createProgramRunner({ sandbox, workspace, env });
+  const programs = createProgramRunner({ sandbox, workspace, env, log });
 
   const foreignPlugins = [
     ...options.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })),
@@ -170,19 +170,28 @@ async function startSandbox({ config, workspace, env, log }: ExtensionOptions): 
   return sandbox;
 }
 
-// The files that the agent itself starts or loads: words of commands that name a file, and plugins.
+// The files that the agent itself starts or loads: plugins, and files in words and variables of commands.
 function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig, root: string): string[] {
-  const ofServers = [...mcpServers.values()].flatMap((server) =>
-    'command' in server
-      ? [server.command, ...(server.args ?? [])].map((word) => resolve(server.cwd ?? root, word))
-      : [],
-  );
-  const ofServices = [...services.values()].flatMap(({ command, commands = {} }) =>
-    [command, ...Object.values(commands).map((one) => one.command)].flat().map((word) => resolve(root, word)),
-  );
-  return [...config.plugins.map((path) => resolve(path)), ...ofServers, ...ofServices].filter((path) =>
-    path.startsWith(`${root}/`),
-  );
+  const ofServers = [...mcpServers.values()].flatMap((server) => {
+    if (!('command' in server)) return [];
+    const words = [server.command, ...(server.args ?? []), ...Object.values(server.env ?? {})];
+    return words.flatMap(namedFiles).map((name) => resolve(server.cwd ?? root, name));
+  });
+  const ofServices = [...services.values()].flatMap(({ command, env = {}, commands = {} }) => {
+    const ofCommands = Object.values(commands).flatMap((one) => one.command);
+    const words = [...command, ...Object.values(env), ...ofCommands];
+    return words.flatMap(namedFiles).map((name) => resolve(root, name));
+  });
+  return [...config.plugins.map((path) => resolve(path)), ...ofServers, ...ofServices];
+}
+
+/** What a word of a command may name: itself, the value of an option, a file of a command line of sh. */
+function namedFiles(word: string): string[] {
+  const pieces = word.split(/[\s;|&()<>'"`=,:]+/);
+  // `-r./setup.js` has its value behind the letter.
+  const values = pieces.flatMap((piece) => [piece, piece.replace(/^-\w/, '')]);
+  const paths = [word, ...values].map((name) => (name.startsWith('///') ? name.slice(2) : name));
+  return [...new Set(paths)].filter((name) => name !== '' && !name.startsWith('-') && !name.includes('\0'));
 }
 
 function describeSandbox({ isOff, missing }: Sandbox): string | undefined {

@@ -4,7 +4,7 @@
 import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { isAbsolute, sep } from 'node:path';
 
-/** The file system and network of a sandboxed program; all paths are absolute. */
+/** The file system and network of a sandboxed program; all paths are absolute and without links. */
 export interface SandboxView {
   /** Writable. */
   workspace: string;
@@ -12,6 +12,8 @@ export interface SandboxView {
   read: readonly string[];
   /** Folders outside the workspace that may be written. */
   write: readonly string[];
+  /** Further names of these folders and files; real paths have none. */
+  links: readonly { path: string; target: string }[];
   /** These appear empty, wherever they are. */
   hidden: readonly string[];
   /** These are in the workspace, and may be read but neither changed nor moved. */
@@ -102,6 +104,7 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
     ...view.read.flatMap((path) => ['--ro-bind-try', path, path]),
     ...view.write.flatMap((path) => ['--bind-try', path, path]),
     ...outsideMasks(view),
+    ...linkArguments(view),
     '--bind',
     view.workspace,
     view.workspace,
@@ -124,6 +127,18 @@ function outsideMasks({ hidden, workspace, read, write }: SandboxView): string[]
   return topmost(
     hidden.filter((path) => !isBelow(path, workspace) && visible.some((folder) => isBelow(path, folder))),
   ).flatMap((path) => (isBelow(workspace, path) ? ['--tmpfs', path] : mask(path)));
+}
+
+// A link below a visible folder is there already.
+function linkArguments({ links, read, write, workspace }: SandboxView): string[] {
+  const visible = [...systemFolders, ...read, ...write, workspace];
+  const outermost = links.filter(
+    ({ path }) =>
+      !visible.some((folder) => isBelow(path, folder)) &&
+      !links.some((other) => other.path !== path && isBelow(path, other.path)),
+  );
+  const targets = new Map(outermost.map(({ path, target }) => [path, target]));
+  return [...targets].flatMap(([path, target]) => ['--symlink', target, path]);
 }
 
 // Covers a path with an empty folder or with a device that cannot be opened.

@@ -6,13 +6,8 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Problem } from '../../kernel/problem.ts';
-import {
-  isBelow,
-  sandboxArguments,
-  sandboxHome,
-  sandboxPath,
-  type SandboxView,
-} from './sandbox-arguments.ts';
+import { sandboxArguments, sandboxHome, sandboxPath, type SandboxView } from './sandbox-arguments.ts';
+import { realPathOf, settlePaths, type SettledPaths } from './settled-paths.ts';
 
 /** Rights of a program beyond the defaults; `false` runs it without a sandbox. */
 export type SandboxSettings = false | { network?: boolean; read?: string[]; write?: string[] };
@@ -65,7 +60,7 @@ export interface SandboxOptions {
   workspace: string;
   /** Absolute paths that no program may see. */
   hidden: readonly string[];
-  /** Further absolute paths that programs may read. */
+  /** Further absolute paths that programs may read. Links in them are followed once, at the start. */
   read: readonly string[];
   isOff: boolean;
   /** The search path for bubblewrap. */
@@ -76,8 +71,15 @@ const remedy =
   'Install bubblewrap 0.8 or newer and allow this user to create namespaces, or start with --unsafe-shell to run programs without a sandbox.';
 
 /** Tries bubblewrap once. Never throws: a failure is stored as the reason. */
-export async function openSandbox(options: SandboxOptions): Promise<Sandbox> {
-  if (options.isOff) return { missing: undefined, isOff: true, prepare: withoutSandbox };
+export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sandbox> {
+  if (rest.isOff) return { missing: undefined, isOff: true, prepare: withoutSandbox };
+  let shared: SettledPaths;
+  try {
+    shared = settlePaths(read, [rest.workspace]);
+  } catch (error) {
+    return missingSandbox(error instanceof Error ? error.message : String(error));
+  }
+  const options: OpenOptions = { ...rest, shared };
   const bubblewrap = findBubblewrap(options.path);
   if (bubblewrap === undefined) return missingSandbox(`The program bwrap is not installed. ${remedy}`);
   const attempts = await attemptSandbox(bubblewrap, options);
@@ -109,35 +111,58 @@ function withoutSandbox({ command, env, ownEnv, folder }: ProgramOptions): Sandb
   return { command, env: { ...env, ...ownEnv }, folder, isSandboxed: false };
 }
 
+interface OpenOptions extends Omit<SandboxOptions, 'read'> {
+  /** What all programs may read. */
+  shared: SettledPaths;
+}
+
 function confine(
   { command, folder, env, ownEnv, settings, paths }: ProgramOptions,
-  options: SandboxOptions & { bubblewrap: string; disablesUserNamespaces: boolean },
+  options: OpenOptions & { bubblewrap: string; disablesUserNamespaces: boolean },
 ): SandboxedProgram {
   const { network = false, read = [], write = [] } = settings === false ? {} : (settings ?? {});
-  const { workspace } = options;
+  const { workspace, shared } = options;
   const [file = ''] = command;
-  const visible = [...options.read, ...read, ...write];
+  const written = settlePaths(write, [workspace]);
+  const own = [...read, folder, ...(isAbsolute(file) ? [file] : [])];
+  const visited = settlePaths(own, [workspace, ...written.paths]);
+  const links = [...shared.links, ...written.links, ...visited.links];
   const view: SandboxView = {
     workspace,
-    read: [
-      ...options.read,
-      ...read,
-      ...(isBelow(folder, workspace) ? [] : [folder]),
-      ...(isAbsolute(file) ? [file] : []),
-    ],
-    write,
+    read: [...shared.paths, ...visited.paths],
+    write: written.paths,
+    links,
     hidden: [...options.hidden, ...paths.hidden],
     readOnly: paths.readOnly,
     hasNetwork: network,
     disablesUserNamespaces: options.disablesUserNamespaces,
   };
+  const visible = [...shared.paths, ...read, ...write, ...links.map(({ path }) => path)];
+  const ownFolder = realPathOf(folder) ?? folder;
+  const args = [...sandboxArguments(view, ownFolder), ...command];
+  requireLength(args);
   const { HOME: _home, USER: _user, LOGNAME: _login, SHELL: _shell, TMPDIR: _temporary, ...rest } = env;
   return {
-    command: [options.bubblewrap, ...sandboxArguments(view, folder), ...command],
+    command: [options.bubblewrap, ...args],
     env: { ...rest, PATH: sandboxPath(env['PATH'] ?? '', visible), HOME: sandboxHome, ...ownEnv },
     folder: '/',
     isSandboxed: true,
   };
+}
+
+// Linux accepts a quarter of the stack for all arguments, which is 2 MiB almost everywhere.
+const maxArgumentBytes = 1_500_000;
+// bubblewrap's own limit is 9,000.
+const maxArguments = 8_900;
+
+function requireLength(args: readonly string[]): void {
+  const bytes = args.reduce((sum, argument) => sum + Buffer.byteLength(argument) + 1, 0);
+  if (bytes <= maxArgumentBytes && args.length <= maxArguments) return;
+  throw new Problem(
+    'impossible',
+    'action_refused',
+    `The program needs ${args.length} arguments of ${bytes} bytes for its sandbox, more than the ${maxArguments} arguments or ${maxArgumentBytes} bytes that are possible: there are too many or too long paths of protected files and secrets in the workspace. Choose a smaller folder.`,
+  );
 }
 
 // Relative entries of a search path could select a program from the current folder.
@@ -161,15 +186,16 @@ const run = promisify(execFile);
 // Some containers forbid the limit on user namespaces, which is one defence of several.
 async function attemptSandbox(
   bubblewrap: string,
-  { workspace, hidden, read }: SandboxOptions,
+  { workspace, hidden, shared }: OpenOptions,
 ): Promise<{ disablesUserNamespaces: boolean } | { reason: string }> {
   let reason = '';
   for (const disablesUserNamespaces of [true, false]) {
     const view = {
       workspace,
       hidden,
-      read,
+      read: shared.paths,
       write: [],
+      links: shared.links,
       readOnly: [],
       hasNetwork: false,
       disablesUserNamespaces,

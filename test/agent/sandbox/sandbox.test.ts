@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { openSandbox } from '../../../src/agent/processes/index.ts';
+import { openSandbox, type SandboxSettings } from '../../../src/agent/processes/index.ts';
 import type { TestAgent } from '../../support/agent.ts';
 import { hasBubblewrap } from '../../support/bubblewrap.ts';
 import { openWorld, type World } from '../../support/session-world.ts';
@@ -189,6 +189,41 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     expect(stdout).toMatch(/^cat: .*Permission denied\nbin\n/);
   });
 
+  test('runs beside more protected files and secrets than one sandbox can mount', async () => {
+    const agent = await world.start();
+    for (let index = 0; index < 1_500; index += 1) {
+      const own = join(agent.workspace, 'fixtures', `group-${index % 10}`, `case-${index}`);
+      await mkdir(own, { recursive: true });
+      await writeFile(join(own, 'package.json'), '{}');
+      if (index < 500) await writeFile(join(own, '.env'), 'KEY=secret');
+    }
+    await writeFile(join(agent.workspace, 'package.json'), '{}');
+    const command =
+      'echo x > ok; echo evil > package.json; cd fixtures/group-9; echo evil > case-1499/package.json; cat case-9/.env; ls';
+    const { output, notice } = await run(agent, command, { timeoutSeconds: 60 });
+    expect(await readFile(join(agent.workspace, 'ok'), 'utf8')).toBe('x\n');
+    expect(await readFile(join(agent.workspace, 'package.json'), 'utf8')).toBe('{}');
+    const last = join(agent.workspace, 'fixtures', 'group-9', 'case-1499', 'package.json');
+    expect(await readFile(last, 'utf8')).toBe('{}');
+    expect(output).not.toContain('secret');
+    expect(notice).toMatch(/could not write to these folders.*fixtures.*these folders appeared empty/);
+  }, 120_000);
+
+  test('is refused where its arguments would be too long', async () => {
+    const sandbox = await openSandbox({
+      workspace: folder,
+      hidden: [],
+      read: [],
+      isOff: false,
+      path: '/usr/bin',
+    });
+    const readOnly = Array.from({ length: 1_000 }, (_, index) =>
+      join(folder, `${'x'.repeat(1_000)}${index}`),
+    );
+    const program = { command: ['true'], folder, env: {}, paths: { hidden: [], readOnly } };
+    expect(() => sandbox.prepare(program)).toThrow(/needs \d+ arguments of \d+ bytes/);
+  });
+
   test('commits to a repository whose configuration it cannot change', async () => {
     const agent = await world.start();
     await run(agent, 'git init -q .', { protected: true });
@@ -197,6 +232,80 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
       await run(agent, `echo x > f && git add f && git ${identity} commit -qm f && git log --format=%s`),
     ).toMatchObject({ exitCode: 0, output: 'f\n' });
     expect((await run(agent, 'git config core.fsmonitor x')).exitCode).not.toBe(0);
+  });
+});
+
+describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
+  let base: string;
+  let workspace: string;
+  beforeAll(async () => {
+    base = await realpath(await mkdtemp(join(tmpdir(), 'townhall-links-')));
+    workspace = join(base, 'work');
+    for (const path of ['work/tools', 'real/deep', 'secrets', 'out'])
+      await mkdir(join(base, path), { recursive: true });
+    await writeFile(join(base, 'real', 'open'), 'open to all');
+    await writeFile(join(base, 'real', 'deep', 'agent.token'), 'SECRET');
+    await writeFile(join(base, 'secrets', 'key'), 'SECRET');
+    await writeFile(join(workspace, 'tools', '.env'), 'SECRET');
+    await symlink(join(base, 'real'), join(base, 'link'));
+    await symlink(workspace, join(base, 'project'));
+    await symlink(join(base, 'secrets'), join(base, 'out', 'planted'));
+    await symlink(join(base, 'secrets'), join(workspace, 'planted'));
+  });
+  afterAll(() => rm(base, { recursive: true, force: true }));
+
+  async function output(
+    text: string,
+    { read = [], ...program }: { read?: string[]; folder?: string; settings?: SandboxSettings },
+  ): Promise<string> {
+    const hidden = [join(base, 'real', 'deep')];
+    const sandbox = await openSandbox({ workspace, hidden, read, isOff: false, path: '/usr/bin' });
+    const { command, env } = sandbox.prepare({
+      command: ['/bin/sh', '-c', `exec 2>&1; ${text}`],
+      folder: workspace,
+      env: {},
+      paths: { hidden: [join(workspace, 'tools', '.env')], readOnly: [] },
+      ...program,
+    });
+    const [file = '', ...args] = command;
+    return (
+      await promisify(execFile)(file, args, { env }).catch((error: unknown) => error as { stdout: string })
+    ).stdout;
+  }
+
+  test.each<[string, (path: string) => { read?: string[]; settings?: SandboxSettings }]>([
+    ['of all programs', (path) => ({ read: [path] })],
+    ['of one program', (path) => ({ settings: { read: [path] } })],
+    ['of one that may write', (path) => ({ settings: { write: [path] } })],
+  ])('show no secret by another name: %s', async (_name, optionsOf) => {
+    const text = `cat ${base}/link/open ${base}/link/deep/agent.token ${base}/real/deep/agent.token`;
+    const printed = await output(text, optionsOf(join(base, 'link')));
+    expect(printed).toContain('open to all');
+    expect(printed).not.toContain('SECRET');
+  });
+
+  test('hide the secrets of a workspace that is reached through one', async () => {
+    const inside = join(base, 'project', 'tools');
+    expect(await output(`pwd; cat .env ${inside}/.env`, { folder: inside })).not.toContain('SECRET');
+  });
+
+  test.each(['out/planted', 'work/planted', 'project/planted'])(
+    'follow none of a program: %s',
+    async (path) => {
+      const settings = { write: [join(base, 'out')], read: [join(base, path)] };
+      await expect(output(`cat ${join(base, path)}/key`, { settings })).rejects.toThrow(
+        /leads through a link/,
+      );
+      await expect(
+        output('cat key', { settings: { write: [join(base, 'out')] }, folder: join(base, path) }),
+      ).rejects.toThrow(/leads through a link/);
+    },
+  );
+
+  test('of all programs in the workspace leave no sandbox', async () => {
+    const read = [join(workspace, 'planted')];
+    const sandbox = await openSandbox({ workspace, hidden: [], read, isOff: false, path: '/usr/bin' });
+    expect(sandbox.missing).toMatch(/leads through a link/);
   });
 });
 
@@ -227,6 +336,39 @@ describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
     const agent = await world.start({ workspace, settings: { pluginConfig } });
     expect((await run(agent, 'echo evil > serve.sh')).exitCode).not.toBe(0);
     expect(await readFile(join(workspace, 'serve.sh'), 'utf8')).toBe('exec sleep 300');
+  });
+
+  test.each([
+    ['an option', ['/bin/cat', '--', '--config=./serve.sh']],
+    ['a command line', ['/bin/sh', '-c', 'exec sh "./serve.sh" >/dev/null']],
+    ['an address', ['/bin/sh', '-c', ':', 'file://WORKSPACE/serve.sh']],
+    ['a short option', ['/bin/sh', '-c', ':', '-r./serve.sh']],
+    ['a path through a link', ['/bin/sh', 'LINK/serve.sh']],
+  ])('cannot be changed where %s names them', async (_name, command) => {
+    const workspace = await realpath(await mkdtemp(join(folder, 'named-')));
+    await writeFile(join(workspace, 'serve.sh'), 'exec sleep 300');
+    await symlink(workspace, `${workspace}-link`);
+    const pluginConfig = join(folder, 'plugins.json');
+    const words = command.map((word) =>
+      word.replace('WORKSPACE', workspace).replace('LINK', `${workspace}-link`),
+    );
+    const services = { web: { command: words, autostart: false } };
+    await writeFile(pluginConfig, JSON.stringify({ services }));
+    const agent = await world.start({ workspace, settings: { pluginConfig } });
+    await run(agent, 'echo evil > serve.sh; rm -f serve.sh');
+    expect(await readFile(join(workspace, 'serve.sh'), 'utf8')).toBe('exec sleep 300');
+  });
+
+  test('cannot be replaced where a link stands for them', async () => {
+    const workspace = await realpath(await mkdtemp(join(folder, 'linked-')));
+    await writeFile(join(workspace, 'real.sh'), 'exec sleep 300');
+    await symlink('real.sh', join(workspace, 'serve.sh'));
+    const pluginConfig = join(folder, 'plugins.json');
+    await writeFile(pluginConfig, JSON.stringify({ services: { web: { command: ['sh', 'serve.sh'] } } }));
+    const agent = await world.start({ workspace, settings: { pluginConfig } });
+    const { notice } = await run(agent, 'echo evil > real.sh; echo evil > evil.sh; ln -sf evil.sh serve.sh');
+    expect(await readFile(join(workspace, 'real.sh'), 'utf8')).toBe('exec sleep 300');
+    expect(notice).toContain('serve.sh is now');
   });
 
   test('get SIGTERM and time to end', async () => {

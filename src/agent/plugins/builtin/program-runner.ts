@@ -3,9 +3,12 @@
 import { randomUUID } from 'node:crypto';
 import { lstat, rename } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
+import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Sandbox, SandboxedProgram, SandboxSettings } from '../../processes/index.ts';
 import { withFolder, type FolderHandle } from './folder-handle.ts';
+import { coverPaths } from './path-budget.ts';
+import { isWithin } from './secret-places.ts';
 import { createSharedLock } from './shared-lock.ts';
 import type { Workspace } from './workspace.ts';
 import { errorCode } from './workspace-paths.ts';
@@ -31,7 +34,15 @@ export interface ProgramRunner {
   run<T>(
     request: ProgramRequest & { mayChangeProtected: boolean },
     execute: (program: SandboxedProgram) => Promise<T>,
-  ): Promise<{ result: T; renamed: RenamedFile[] }>;
+  ): Promise<{ result: T; renamed: RenamedFile[]; covered: CoveredFolders }>;
+}
+
+/** Folders, relative to the workspace, that stand for the too many entries in them. */
+export interface CoveredFolders {
+  /** They appeared empty, since they hold secrets. */
+  hidden: string[];
+  /** They could not be written, since they hold protected files. */
+  readOnly: string[];
 }
 
 /** A file that needs an approval under its name; both are relative to the workspace. */
@@ -41,14 +52,17 @@ export interface RenamedFile {
 }
 
 const suffix = '.needs-approval';
+const maxReadOnly = 1_000;
+const maxHidden = 400;
 
 export function createProgramRunner(options: {
   sandbox: Sandbox;
   workspace: Workspace;
   /** The environment of all programs; none of the agent's secrets are in it. */
   env: Readonly<Record<string, string>>;
+  log?: Pick<Log, 'warn'>;
 }): ProgramRunner {
-  const { sandbox, workspace, env } = options;
+  const { sandbox, workspace, env, log } = options;
   const lock = createSharedLock();
 
   async function scan(settings: SandboxSettings | undefined): Promise<WorkspaceScan> {
@@ -59,15 +73,44 @@ export function createProgramRunner(options: {
   function confine(
     { command, folder = workspace.root, ownEnv, settings }: ProgramRequest,
     paths: { hidden: readonly string[]; readOnly: readonly string[] },
-  ): SandboxedProgram {
-    return sandbox.prepare({ command, folder, env, ownEnv, settings, paths });
+  ): { program: SandboxedProgram; covered: CoveredFolders } {
+    const hidden = cover('secrets', paths.hidden, maxHidden);
+    const readOnly = cover('protected files', paths.readOnly, maxReadOnly);
+    const closed = hidden.folders.find((path) => isWithin(folder, path));
+    if (closed !== undefined)
+      throw refusal(
+        `The folder ${relative(workspace.root, closed)} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
+      );
+    const bounded = { hidden: hidden.paths, readOnly: readOnly.paths };
+    const program = sandbox.prepare({ command, folder, env, ownEnv, settings, paths: bounded });
+    const names = (folders: readonly string[]) => folders.map((path) => relative(workspace.root, path));
+    return { program, covered: { hidden: names(hidden.folders), readOnly: names(readOnly.folders) } };
+  }
+
+  function cover(
+    what: string,
+    paths: readonly string[],
+    max: number,
+  ): NonNullable<ReturnType<typeof coverPaths>> {
+    const covering = coverPaths(paths, { root: workspace.root, max });
+    if (covering !== undefined) return covering;
+    throw refusal(
+      `The workspace holds ${paths.length} ${what} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
+    );
   }
 
   return {
     sandbox,
     async prepare(request) {
       const before = await scan(request.settings);
-      return confine(request, { hidden: before.hidden, readOnly: readOnlyPaths(before) });
+      const paths = { hidden: before.hidden, readOnly: readOnlyPaths(before) };
+      const { program, covered } = confine(request, paths);
+      if (covered.hidden.length + covered.readOnly.length > 0)
+        log?.warn(
+          { command: request.command[0], ...covered },
+          'a program sees folders with too many secrets empty, and those with too many protected files read-only',
+        );
+      return program;
     },
     async run({ mayChangeProtected, ...request }, execute) {
       // A command that may change protected files runs alone; otherwise those files
@@ -75,10 +118,10 @@ export function createProgramRunner(options: {
       return (mayChangeProtected ? lock.exclusive : lock.shared)(async () => {
         const before = await scan(request.settings);
         const readOnly = mayChangeProtected ? [] : readOnlyPaths(before);
-        const program = confine(request, { hidden: before.hidden, readOnly });
+        const { program, covered } = confine(request, { hidden: before.hidden, readOnly });
         const result = await execute(program);
         const isChecked = program.isSandboxed && !mayChangeProtected;
-        return { result, renamed: isChecked ? await renameNew(workspace, before) : [] };
+        return { result, renamed: isChecked ? await renameNew(workspace, before) : [], covered };
       });
     },
   };
@@ -109,9 +152,7 @@ async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<R
     }
   }
   if (failures.length > 0)
-    throw new Problem(
-      'impossible',
-      'action_refused',
+    throw refusal(
       `The command created files that other programs run or obey without "protected": true, and they cannot be renamed: ${failures.slice(0, 20).join(', ')}. Remove them.`,
     );
   return renamed;
@@ -148,6 +189,10 @@ function newEntries(before: readonly ProtectedEntry[], after: readonly Protected
 
 function linkOf({ path, folderIdentity, target }: ProtectedEntry): string {
   return JSON.stringify([path, folderIdentity, target]);
+}
+
+function refusal(message: string): Problem {
+  return new Problem('impossible', 'action_refused', message);
 }
 
 function namesOf(path: string): string[] {

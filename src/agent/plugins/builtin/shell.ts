@@ -3,7 +3,7 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { runProcess, type ProcessEnd } from '../../processes/index.ts';
 import { definePlugin, type Plugin, type ToolPermission } from '../definition/plugin.ts';
-import type { ProgramRunner, RenamedFile } from './program-runner.ts';
+import type { CoveredFolders, ProgramRunner, RenamedFile } from './program-runner.ts';
 import type { Workspace } from './workspace.ts';
 
 // The model pays for every byte of output in each later step.
@@ -124,7 +124,7 @@ async function runCommand(
   }: ShellOptions & { signal: AbortSignal; settings: Readonly<Record<string, unknown>> },
 ): Promise<object> {
   const { command, folder = '.', timeoutSeconds = defaultSeconds, network = false } = input;
-  const { result, renamed } = await programs.run(
+  const { result, renamed, covered } = await programs.run(
     {
       // Both outputs go to one pipe, which keeps their order.
       command: ['/bin/sh', '-c', `exec 2>&1\n${command}`],
@@ -143,20 +143,39 @@ async function runCommand(
       }),
   );
   const ended = describeEnd(result.because, timeoutSeconds);
+  const notices = [...(renamed.length === 0 ? [] : [describeRenamed(renamed)]), ...describeCovered(covered)];
   return {
     exitCode: result.exitCode,
     ...(result.signal === null ? {} : { signal: result.signal }),
     output: result.output,
     ...(result.truncated ? { truncated: true } : {}),
     ...(ended === undefined ? {} : { ended }),
-    ...(renamed.length === 0 ? {} : { notice: describeRenamed(renamed) }),
+    ...(notices.length === 0 ? {} : { notice: notices.join(' ') }),
   };
 }
 
 function describeRenamed(renamed: readonly RenamedFile[]): string {
-  const list = renamed.slice(0, 20).map(({ from, to }) => `${from} is now ${to}`);
-  const more = renamed.length > 20 ? `, and ${renamed.length - 20} more` : '';
-  return `The command created files that other programs run or obey without "protected": true. They have other names: ${list.join(', ')}${more}.`;
+  const list = listed(renamed.map(({ from, to }) => `${from} is now ${to}`));
+  return `The command created files that other programs run or obey without "protected": true. They have other names: ${list}.`;
+}
+
+function describeCovered({ hidden, readOnly }: CoveredFolders): string[] {
+  return [
+    ...(readOnly.length === 0
+      ? []
+      : [
+          `The workspace holds so many files that other programs run or obey that the command could not write to these folders at all: ${listed(readOnly)}.`,
+        ]),
+    ...(hidden.length === 0
+      ? []
+      : [`The workspace holds so many secrets that these folders appeared empty: ${listed(hidden)}.`]),
+  ];
+}
+
+function listed(paths: readonly string[]): string {
+  return paths.length <= 20
+    ? paths.join(', ')
+    : `${paths.slice(0, 20).join(', ')}, and ${paths.length - 20} more`;
 }
 
 function describeEnd(because: ProcessEnd['because'], timeoutSeconds: number): string | undefined {

@@ -75,7 +75,7 @@ export async function scanWorkspace(
     const isProtected =
       isProtectedName(dirent.name) ||
       isProtectedPath(relative(root, path)) ||
-      (dirent.isFile() && programs.has(path));
+      (!dirent.isDirectory() && programs.has(path));
     if (isProtected && !isInside) await add(path);
     if (!dirent.isDirectory() || isPackageFile(path)) return;
     if (dirent.name === '.git') await addRepository(path);

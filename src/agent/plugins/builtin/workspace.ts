@@ -7,7 +7,7 @@ import { basename, dirname, join, relative, sep } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
 import { isProtectedPath } from './protected-files.ts';
 import { openChild, openFolder, type FolderHandle } from './folder-handle.ts';
-import { secretPlaces, type SecretPlaces } from './secret-places.ts';
+import { isWithin, secretPlaces, type SecretPlaces } from './secret-places.ts';
 import {
   errorCode,
   fileSystemRefusal,
@@ -43,8 +43,11 @@ export interface Workspace {
   write(path: string, content: Buffer): Promise<{ created: boolean }>;
   /** Finds the files that programs must not see or change. Takes as long as a listing of all files. */
   scan(makesUsable?: (folder: string) => boolean): Promise<WorkspaceScan>;
-  /** Makes files within it protected, such as programs that the agent itself starts; absolute paths. */
-  protect(paths: readonly string[]): void;
+  /**
+   * Makes files within it protected, such as programs that the agent itself starts. The paths are absolute;
+   * others than those of the workspace are ignored.
+   */
+  protect(paths: readonly string[]): Promise<void>;
   /** Whether a write to the path needs an approval of its own. */
   isProtected(path: string): boolean;
   /** Absolute paths outside and inside of the workspace that no program may see. */
@@ -72,8 +75,13 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
     root,
     hidden: hiddenPaths,
     scan: (makesUsable) => scanWorkspace(root, secrets, programs, makesUsable),
-    protect(paths) {
-      for (const path of paths) programs.add(path);
+    async protect(paths) {
+      for (const path of paths) {
+        // A link can be replaced as its target can be changed.
+        const folder = await realpath(dirname(path)).catch(() => dirname(path));
+        for (const place of [join(folder, basename(path)), await futureRealPath(path)])
+          if (place !== root && isWithin(place, root)) programs.add(place);
+      }
     },
     isProtected: (path) => isProtectedPath(path) || programs.has(join(root, path)),
     async folder(path) {

@@ -1,0 +1,52 @@
+// The real paths behind the configured ones. Everything that is mounted or masked is compared by
+// real paths: a link to a folder with secrets would otherwise show them under another name.
+import { realpathSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { Problem } from '../../kernel/problem.ts';
+import { isBelow } from './sandbox-arguments.ts';
+
+export interface SettledPaths {
+  /** Real paths that exist, without those in a folder that a program may write. */
+  paths: string[];
+  /** Configured paths that lead there through a link. */
+  links: { path: string; target: string }[];
+}
+
+/**
+ * `writable` are the real folders that programs may change. Throws a Problem where a path leads through
+ * one of them and out again, since a program may have made that link. Paths that do not exist are left out.
+ */
+export function settlePaths(paths: readonly string[], writable: readonly string[]): SettledPaths {
+  const settled: SettledPaths = { paths: [], links: [] };
+  for (const path of paths) {
+    const target = realPathOf(path);
+    if (target === undefined) continue;
+    requireOwnLink(path, target, writable);
+    if (writable.some((folder) => isBelow(target, folder))) continue;
+    settled.paths.push(target);
+    if (target !== path) settled.links.push({ path, target });
+  }
+  return settled;
+}
+
+function requireOwnLink(path: string, target: string, writable: readonly string[]): void {
+  for (let step = path; step !== dirname(step); step = dirname(step)) {
+    const real = realPathOf(dirname(step));
+    const folder = writable.find((one) => real !== undefined && isBelow(real, one));
+    if (folder !== undefined && !isBelow(target, folder))
+      throw new Problem(
+        'impossible',
+        'action_refused',
+        `The path ${path} of the configuration leads through a link in ${folder}, which programs may change; name the folder that it leads to.`,
+      );
+  }
+}
+
+/** Undefined for a path that does not exist. */
+export function realPathOf(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined;
+  }
+}

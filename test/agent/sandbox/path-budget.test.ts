@@ -1,0 +1,51 @@
+// Folders that stand for too many paths.
+import { describe, expect, test } from 'vitest';
+import { coverPaths } from '../../../src/agent/plugins/builtin/path-budget.ts';
+
+const root = '/w';
+const many = (folder: string, count: number) =>
+  Array.from({ length: count }, (_, index) => `${root}/${folder}/${index}/package.json`);
+
+describe('coverPaths', () => {
+  test('keeps paths that are few enough', () => {
+    const paths = many('a', 3);
+    expect(coverPaths(paths, { root, max: 3 })).toEqual({ paths, folders: [] });
+  });
+
+  test('covers the smallest folder that is enough', () => {
+    const paths = [...many('packages', 50), ...many('test/fixtures', 30), ...many('test/cases', 20)];
+    const { paths: covered = [], folders } = coverPaths(paths, { root, max: 75 }) ?? {};
+    expect(folders).toEqual(['/w/test/fixtures']);
+    expect(covered).toHaveLength(71);
+    expect(covered).toContain('/w/packages/49/package.json');
+  });
+
+  test('covers several folders where no single one is enough', () => {
+    const paths = [...many('a', 50), ...many('b', 40), ...many('c', 30), '/w/package.json'];
+    const { paths: covered = [], folders } = coverPaths(paths, { root, max: 40 }) ?? {};
+    expect(folders).toEqual(['/w/a', '/w/b']);
+    expect(covered).toHaveLength(33);
+  });
+
+  test('covers every path', () => {
+    const paths = [...many('a/b/c', 40), ...many('a/b', 40), ...many('a/x', 40), ...many('d', 9)];
+    for (const max of [20, 40, 60, 80, 100, 120]) {
+      const { paths: covered = [] } = coverPaths(paths, { root, max }) ?? {};
+      expect(covered.length).toBeLessThanOrEqual(max);
+      for (const path of paths)
+        expect(covered.some((one) => one === path || path.startsWith(`${one}/`))).toBe(true);
+    }
+  });
+
+  test('gives up where the root alone has too many', () => {
+    const paths = Array.from({ length: 11 }, (_, index) => `${root}/${index}`);
+    expect(coverPaths(paths, { root, max: 10 })).toBeUndefined();
+  });
+
+  test('takes less than five seconds for 100,000 paths', () => {
+    const paths = Array.from({ length: 100_000 }, (_, index) => `${root}/${index % 900}/a/b/${index}/c`);
+    const startedMs = performance.now();
+    expect(coverPaths(paths, { root, max: 1_000 })?.paths).toHaveLength(900);
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+  });
+});
