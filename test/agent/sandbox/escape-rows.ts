@@ -448,6 +448,89 @@ const network: EscapeRow[] = [
   ),
 ];
 
+/** Tries every way in without a token that the agent's API could have; the health check needs none. */
+const callApi = (host: string, port: number, method: string, path: string): string =>
+  python(`
+import http.client
+for headers in [{}, {"Authorization": "Bearer "}, {"Authorization": "Bearer th_agt_guessed"}, {"Authorization": "Bearer null"}, {"Host": "localhost"}, {"Host": "127.0.0.1:${port}", "X-Forwarded-For": "127.0.0.1"}, {"Cookie": "token=th_agt_guessed"}]:
+    connection = http.client.HTTPConnection("${host}", ${port}, timeout=3)
+    connection.request("${method}", "${path}", body="{}" if "${method}" == "POST" else None, headers={"Content-Type": "application/json", **headers})
+    status = connection.getresponse().status
+    print("ESC" + "APED" if status < 400 else status)
+`);
+
+const api: EscapeRow[] = [
+  shell(
+    'api',
+    'read another session over the API without the network',
+    'own network',
+    ({ agentPort, otherSession }) =>
+      callApi('127.0.0.1', agentPort, 'GET', `/api/sdk/sessions/${otherSession}`),
+  ),
+  shell(
+    'api',
+    'read another session over the API with the network',
+    'no token',
+    ({ agentPort, otherSession }) =>
+      callApi('127.0.0.1', agentPort, 'GET', `/api/sdk/sessions/${otherSession}/messages`),
+    { network: true },
+  ),
+  shell(
+    'api',
+    'allow itself a tool over the API with the network',
+    'no token',
+    ({ agentPort }) => callApi('localhost', agentPort, 'POST', '/api/permissions'),
+    { network: true },
+  ),
+  shell(
+    'api',
+    'answer its own approval with the network',
+    'no token',
+    ({ agentPort, otherSession }) =>
+      callApi('127.0.0.1', agentPort, 'POST', `/api/sdk/sessions/${otherSession}/approvals/apr_1`),
+    { network: true },
+  ),
+  shell(
+    'api',
+    'find a token for the API with the network',
+    'data folder absent',
+    ({ dataDir }) =>
+      `grep -rhao 'th_agt_[A-Za-z0-9_-]*' ${dataDir} /tmp /proc/[0-9]*/environ . 2>/dev/null; cat ${dataDir}/agent.token ${claim}`,
+    { network: true },
+  ),
+  shell(
+    'api',
+    "use the agent's control socket with the network",
+    'data folder absent',
+    ({ dataDir }) =>
+      python(
+        `import socket; s=socket.socket(socket.AF_UNIX); s.connect("${dataDir}/control.sock"); print("ESC"+"APED")`,
+      ),
+    { network: true },
+  ),
+];
+
+function mcp(goal: string, tool: string, boundary: string, input: object = {}): EscapeRow {
+  return { area: 'mcp', goal, boundary, attempt: () => ({ tool, input: { ...input } }) };
+}
+
+// The hostile server `a` names its tools like those of others.
+const shadowing: EscapeRow[] = [
+  mcp('answer for server a-b with a tool b-c of server a', 'mcp_a-b-c', 'the longer name owns it', {
+    text: 'for a-b alone',
+  }),
+  mcp('answer for a server that is away', 'mcp_a-away-c', 'its names stay its own', {
+    text: 'for a-away alone',
+  }),
+  mcp('answer for files_read by a tool of that name', 'files_read', 'each server has its prefix', {
+    path: 'notes.txt',
+  }),
+  mcp('answer for shell_run by a tool of that name', 'shell_run', 'each server has its prefix', {
+    command: 'echo run by the agent',
+  }),
+  mcp('get a call by a name with a path', 'mcp_../mcp_a-b-c', 'no tool has such a name'),
+];
+
 const kernel: EscapeRow[] = [
   shell('kernel', 'trace another process', 'own process ids', ({ pid }) =>
     python(
@@ -589,6 +672,8 @@ export const rows: readonly EscapeRow[] = [
   ...commandsLater,
   ...background,
   ...network,
+  ...api,
+  ...shadowing,
   ...kernel,
   ...programs,
 ];

@@ -23,6 +23,7 @@ import { join } from 'node:path';
 import type { AgentConfig } from '../../../src/agent/config.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { openMcpServers } from './mcp-servers.ts';
 import {
   calls,
   says,
@@ -84,6 +85,9 @@ export async function openEscapeWorld(): Promise<EscapeWorld> {
   const database: TestDatabase = await testDatabase();
   const gateway: ScriptedGateway = await scriptedGateway();
   const listeners = await openListeners(join(folder, 'host.sock'));
+  const mcp = await openMcpServers();
+  const pluginConfig = join(folder, 'plugins.json');
+  await writeFile(pluginConfig, JSON.stringify({ mcpServers: mcp.config }));
   const before = await fingerprint(places);
   let agent: TestAgent | undefined;
   const facts = {
@@ -107,7 +111,7 @@ export async function openEscapeWorld(): Promise<EscapeWorld> {
         database: database.database,
         dataDir: places.dataDir,
         workspace: places.workspace,
-        settings: { drainMs: 0, ...settings },
+        settings: { drainMs: 0, pluginConfig, ...settings },
       });
       facts.agentPort = Number(new URL(agent.url).port);
       await agent.client.sessions.create({
@@ -132,6 +136,7 @@ export async function openEscapeWorld(): Promise<EscapeWorld> {
           .map((text) => `the model saw ${text}`),
         ...differences(before, await fingerprint(places)),
         ...(listeners.connections() > 0 ? ['a listener on the host was reached'] : []),
+        ...mcp.hostileCalls.map((tool) => `the hostile MCP server got a call of ${tool}`),
         ...(await runningProcesses()).map((command) => `a process runs on: ${command}`),
       ];
     },
@@ -140,6 +145,7 @@ export async function openEscapeWorld(): Promise<EscapeWorld> {
       await agent?.close();
       await gateway.close();
       await listeners.close();
+      await mcp.close();
       await database.close();
       await rm(folder, { recursive: true, force: true });
     },

@@ -33,8 +33,9 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
         const output = await world.attempt(row.attempt(world.facts));
         expect(await world.breaches(output)).toEqual([]);
         const isDenied = /needs an approval/.test(output);
-        expect(isDenied || row.attempt(world.facts).tool.startsWith('files_')).toBe(true);
-        record(index, { unapproved: isDenied ? 'the approval' : `files: ${row.boundary ?? ''}` });
+        const [plugin = ''] = row.attempt(world.facts).tool.split('_');
+        expect(isDenied || plugin !== 'shell').toBe(true);
+        record(index, { unapproved: isDenied ? 'the approval' : `${plugin}: ${row.boundary ?? ''}` });
       },
     );
   });
