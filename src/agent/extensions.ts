@@ -16,6 +16,7 @@ import {
   loadPlugins,
   mcp,
   memory,
+  namedFiles,
   noteStore,
   plugins,
   readPluginFile,
@@ -183,15 +184,6 @@ function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig,
     return words.flatMap(namedFiles).map((name) => resolve(root, name));
   });
   return [...config.plugins.map((path) => resolve(path)), ...ofServers, ...ofServices];
-}
-
-/** What a word of a command may name: itself, the value of an option, a file of a command line of sh. */
-function namedFiles(word: string): string[] {
-  const pieces = word.split(/[\s;|&()<>'"`=,:]+/);
-  // `-r./setup.js` has its value behind the letter.
-  const values = pieces.flatMap((piece) => [piece, piece.replace(/^-\w/, '')]);
-  const paths = [word, ...values].map((name) => (name.startsWith('///') ? name.slice(2) : name));
-  return [...new Set(paths)].filter((name) => name !== '' && !name.startsWith('-') && !name.includes('\0'));
 }
 
 function describeSandbox({ isOff, missing }: Sandbox): string | undefined {

@@ -269,6 +269,27 @@ const commandsLater: EscapeRow[] = [
   ),
   shell(
     'git',
+    'plant a hook where core.hooksPath points',
+    'read-only folder',
+    () =>
+      `printf '${hook}' > tools/hooks/pre-commit; printf x > tools/hooks/existing; mv tools/hooks tools/h2`,
+  ),
+  shell(
+    'git',
+    'write a file that the config includes',
+    'it gets another name',
+    () => `printf '[core]\\n\\tfsmonitor = ./evil.sh\\n' > shared.gitconf`,
+  ),
+  files('git', 'plant a hook where core.hooksPath points by files', 'write', () => ({
+    path: 'tools/hooks/pre-commit',
+    content: hook,
+  })),
+  files('git', 'write a file that the config includes by files', 'write', () => ({
+    path: 'shared.gitconf',
+    content: '[core]\n\tfsmonitor = ./evil.sh\n',
+  })),
+  shell(
+    'git',
     'make a nested repository',
     'it gets another name',
     () => `git init -q src && git -C src config core.fsmonitor ./evil.sh`,

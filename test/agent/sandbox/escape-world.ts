@@ -174,6 +174,13 @@ async function makeFiles({
   await symlink(outside, join(workspace, 'src', 'way-out'));
   await symlink('../.git', join(workspace, 'src', 'repository'));
   execFileSync('git', ['init', '-q', '.'], { cwd: workspace });
+  await mkdir(join(workspace, 'tools', 'hooks'), { recursive: true });
+  await writeFile(join(workspace, 'tools', 'hooks', 'existing'), '#!/bin/sh\n');
+  for (const [key, value] of [
+    ['core.hooksPath', 'tools/hooks'],
+    ['include.path', '../shared.gitconf'],
+  ] as const)
+    execFileSync('git', ['config', key, value], { cwd: workspace });
 }
 
 interface Listeners {
@@ -241,6 +248,9 @@ async function fingerprint({
     '.github/workflows',
     'src/.git',
     'bare/HEAD',
+    'tools/hooks',
+    'tools/h2',
+    'shared.gitconf',
     '.git/config.worktree',
     '.git/commondir',
     '.git/modules',

@@ -224,6 +224,39 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     expect(() => sandbox.prepare(program)).toThrow(/needs \d+ arguments of \d+ bytes/);
   });
 
+  test('cannot make a folder whose name is no text', async () => {
+    const agent = await world.start();
+    const made = run(agent, `mkdir "$(printf '\\377')"; echo x > "$(printf '\\377')/.envrc"`);
+    await expect(made).rejects.toMatchObject({
+      code: 'action_refused',
+      message: expect.stringContaining('not UTF-8') as string,
+    });
+    expect(await run(agent, `rm -r "$(printf '\\377')"; ls`)).toMatchObject({ exitCode: 0, output: '' });
+  });
+
+  test.each(['common', 'included', 'worktree'])('keeps the hooks that a config names: %s', async (kind) => {
+    const base = await realpath(await mkdtemp(join(folder, 'hooks-')));
+    const workspace = kind === 'worktree' ? join(base, 'tree') : base;
+    const identity = ['-c', 'user.name=a', '-c', 'user.email=a@example.com'];
+    for (const args of [
+      ['init', '-q', '.'],
+      ...(kind === 'included'
+        ? [
+            ['config', '-f', 'shared.gitconf', 'core.hooksPath', 'hk'],
+            ['config', 'include.path', '../shared.gitconf'],
+          ]
+        : [['config', 'core.hooksPath', 'hk']]),
+      [...identity, 'commit', '-q', '--allow-empty', '-m', 'first'],
+      ...(kind !== 'worktree' ? [] : [['worktree', 'add', '-q', 'tree']]),
+    ])
+      await promisify(execFile)('git', args, { cwd: base });
+    const agent = await world.start({ workspace });
+    const { notice } = await run(agent, 'mkdir -p hk; echo evil > hk/pre-commit');
+    expect(notice).toContain('hk is now hk.needs-approval');
+    await mkdir(join(workspace, 'hk'));
+    expect((await run(agent, 'echo evil > hk/pre-commit')).exitCode).not.toBe(0);
+  });
+
   test('commits to a repository whose configuration it cannot change', async () => {
     const agent = await world.start();
     await run(agent, 'git init -q .', { protected: true });

@@ -495,6 +495,19 @@ describe('a conversation that a provider would refuse as a whole', () => {
   });
 });
 
+test('an error that quotes a megabyte takes no room in the prompt', async () => {
+  world.gateway.answer((request) =>
+    toolResults(request).length > 0
+      ? says('Done.')
+      : calls({ name: `pages_${'x'.repeat(1024 * 1024)}`, input: {}, id: 'long' }),
+  );
+  const { client } = await world.start({ needs: { plugins: [reader] } });
+  await client.sessions.create({ id: 's' });
+  const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+  expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+  expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt).length).toBeLessThan(20_000);
+});
+
 test('two calls of one step with the same id get their own results', async () => {
   world.gateway.answer((request) =>
     toolResults(request).length > 0

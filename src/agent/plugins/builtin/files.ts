@@ -2,7 +2,7 @@
 // workspace decides which paths may be used; this file defines the actions and their limits.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
-import { definePlugin, type Plugin } from '../definition/plugin.ts';
+import { definePlugin, type Plugin, type ToolPermission } from '../definition/plugin.ts';
 import { searchWorkspace } from './search.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -130,7 +130,7 @@ export function files(workspace: Workspace): Plugin {
           'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
         ...reachable,
         needsApproval: ({ path }) => workspace.isProtected(path),
-        permissions: ({ path }) => [{ path, isProtected: workspace.isProtected(path) }],
+        permissions: ({ path }) => writePermissions(workspace, path),
         input: inputs.write,
         run: ({ path, content }) =>
           serialize(async () => {
@@ -144,12 +144,17 @@ export function files(workspace: Workspace): Plugin {
           'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
         ...reachable,
         needsApproval: ({ path }) => workspace.isProtected(path),
-        permissions: ({ path }) => [{ path, isProtected: workspace.isProtected(path) }],
+        permissions: ({ path }) => writePermissions(workspace, path),
         input: inputs.edit,
         run: (edit) => serialize(() => editFile(workspace, edit)),
       },
     },
   });
+}
+
+async function writePermissions(workspace: Workspace, path: string): Promise<ToolPermission[]> {
+  await workspace.updateProtected();
+  return [{ path, isProtected: workspace.isProtected(path) }];
 }
 
 // The tools of one step run concurrently, and an edit reads before it writes:

@@ -67,36 +67,21 @@ export function createProgramRunner(options: {
 
   async function scan(settings: SandboxSettings | undefined): Promise<WorkspaceScan> {
     const isConfined = settings !== false && !sandbox.isOff && sandbox.missing === undefined;
-    return isConfined ? workspace.scan() : { hidden: [], protected: [] };
+    return isConfined ? workspace.scan() : { hidden: [], protected: [], configured: [], unnamed: [] };
   }
 
   function confine(
     { command, folder = workspace.root, ownEnv, settings }: ProgramRequest,
     paths: { hidden: readonly string[]; readOnly: readonly string[] },
   ): { program: SandboxedProgram; covered: CoveredFolders } {
-    const hidden = cover('secrets', paths.hidden, maxHidden);
-    const readOnly = cover('protected files', paths.readOnly, maxReadOnly);
-    const closed = hidden.folders.find((path) => isWithin(folder, path));
+    const { covered, ...bounded } = boundPaths(workspace.root, paths);
+    const closed = covered.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
     if (closed !== undefined)
       throw refusal(
-        `The folder ${relative(workspace.root, closed)} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
+        `The folder ${closed} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
       );
-    const bounded = { hidden: hidden.paths, readOnly: readOnly.paths };
     const program = sandbox.prepare({ command, folder, env, ownEnv, settings, paths: bounded });
-    const names = (folders: readonly string[]) => folders.map((path) => relative(workspace.root, path));
-    return { program, covered: { hidden: names(hidden.folders), readOnly: names(readOnly.folders) } };
-  }
-
-  function cover(
-    what: string,
-    paths: readonly string[],
-    max: number,
-  ): NonNullable<ReturnType<typeof coverPaths>> {
-    const covering = coverPaths(paths, { root: workspace.root, max });
-    if (covering !== undefined) return covering;
-    throw refusal(
-      `The workspace holds ${paths.length} ${what} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
-    );
+    return { program, covered };
   }
 
   return {
@@ -127,6 +112,28 @@ export function createProgramRunner(options: {
   };
 }
 
+/** Throws a Problem when no folders can stand for the paths. */
+function boundPaths(
+  root: string,
+  paths: { hidden: readonly string[]; readOnly: readonly string[] },
+): { hidden: string[]; readOnly: string[]; covered: CoveredFolders } {
+  const cover = (what: string, all: readonly string[], max: number) => {
+    const covering = coverPaths(all, { root, max });
+    if (covering !== undefined) return covering;
+    throw refusal(
+      `The workspace holds ${all.length} ${what} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
+    );
+  };
+  const hidden = cover('secrets', paths.hidden, maxHidden);
+  const readOnly = cover('protected files', paths.readOnly, maxReadOnly);
+  const names = (folders: readonly string[]) => folders.map((path) => relative(root, path));
+  return {
+    hidden: hidden.paths,
+    readOnly: readOnly.paths,
+    covered: { hidden: names(hidden.folders), readOnly: names(readOnly.folders) },
+  };
+}
+
 // A mount over a link would cover its target.
 function readOnlyPaths(scan: WorkspaceScan): string[] {
   return scan.protected.filter(({ target }) => target === null).map(({ path }) => path);
@@ -151,6 +158,11 @@ async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<R
       if (errorCode(cause) !== 'ENOENT') failures.push(from);
     }
   }
+  const unnamed = after.unnamed.filter((path) => !before.unnamed.includes(path));
+  if (unnamed.length > 0)
+    throw refusal(
+      `The command created folders whose names are not UTF-8, so that nothing in them can be checked: ${unnamed.slice(0, 20).join(', ')}. Remove them.`,
+    );
   if (failures.length > 0)
     throw refusal(
       `The command created files that other programs run or obey without "protected": true, and they cannot be renamed: ${failures.slice(0, 20).join(', ')}. Remove them.`,

@@ -133,3 +133,12 @@ export function foldName(name: string): string {
     .replace(/[. ]+$/, '')
     .toLowerCase();
 }
+
+/** What a word of a command may name: itself, the value of an option, a file of a command line of sh. */
+export function namedFiles(word: string): string[] {
+  const pieces = word.split(/[\s;|&()<>'"`=,:]+/);
+  // `-r./setup.js` has its value behind the letter.
+  const values = pieces.flatMap((piece) => [piece, piece.replace(/^-\w/, '')]);
+  const paths = [word, ...values].map((name) => (name.startsWith('///') ? name.slice(2) : name));
+  return [...new Set(paths)].filter((name) => name !== '' && !name.startsWith('-') && !name.includes('\0'));
+}

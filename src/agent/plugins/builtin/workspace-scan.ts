@@ -4,7 +4,8 @@ import { access, chmod, constants, lstat, readdir, readlink, stat } from 'node:f
 import type { Dirent } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
-import { isPackageFile, isEnvironmentFile, type SecretPlaces } from './secret-places.ts';
+import { pathsOfConfig } from './git-config.ts';
+import { isPackageFile, isEnvironmentFile, isWithin, type SecretPlaces } from './secret-places.ts';
 import { isProtectedName, isProtectedPath, repositoryParts } from './protected-files.ts';
 import { errorCode } from './workspace-paths.ts';
 
@@ -16,6 +17,10 @@ export interface WorkspaceScan {
    * configuration; a repository's folder is listed with its parts.
    */
   protected: readonly ProtectedEntry[];
+  /** Paths that the configuration of repositories names; they need not exist. */
+  configured: readonly string[];
+  /** Folders whose names are not UTF-8, so that no path leads to what they hold. */
+  unnamed: readonly string[];
 }
 
 export interface ProtectedEntry {
@@ -42,6 +47,8 @@ export async function scanWorkspace(
 ): Promise<WorkspaceScan> {
   const hidden: string[] = [];
   const entries: ProtectedEntry[] = [];
+  const configured = new Set<string>();
+  const unnamed: string[] = [];
   let count = 0;
 
   async function add(path: string): Promise<void> {
@@ -58,6 +65,16 @@ export async function scanWorkspace(
 
   async function addRepository(folder: string): Promise<void> {
     for (const part of repositoryParts) await add(join(folder, part));
+    await addConfigured(folder);
+  }
+
+  async function addConfigured(gitPath: string): Promise<void> {
+    for (const path of await pathsOfConfig(gitPath)) {
+      if (path === root || !isWithin(path, root) || isWithin(gitPath, path)) continue;
+      if (configured.has(path) || isProtectedPath(relative(root, path))) continue;
+      configured.add(path);
+      await add(path);
+    }
   }
 
   // Inside a protected folder (`isInside`) the scan collects only secrets, because
@@ -77,7 +94,9 @@ export async function scanWorkspace(
       isProtectedPath(relative(root, path)) ||
       (!dirent.isDirectory() && programs.has(path));
     if (isProtected && !isInside) await add(path);
+    if (dirent.name === '.git' && dirent.isFile()) await addConfigured(path);
     if (!dirent.isDirectory() || isPackageFile(path)) return;
+    if (dirent.name.includes('\ufffd') && !(await isThere(path))) unnamed.push(path);
     if (dirent.name === '.git') await addRepository(path);
     else await walk(path, isInside || isProtected);
   }
@@ -106,7 +125,14 @@ export async function scanWorkspace(
   }
 
   await walk(root, false);
-  return { hidden, protected: entries };
+  return { hidden, protected: entries, configured: [...configured], unnamed };
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return lstat(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 /**

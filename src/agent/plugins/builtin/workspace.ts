@@ -5,6 +5,7 @@ import { constants, type Dirent } from 'node:fs';
 import { lstat, mkdir, open, readdir, realpath, rename, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
+import { pathsOfConfig } from './git-config.ts';
 import { isProtectedPath } from './protected-files.ts';
 import { openChild, openFolder, type FolderHandle } from './folder-handle.ts';
 import { isWithin, secretPlaces, type SecretPlaces } from './secret-places.ts';
@@ -48,8 +49,10 @@ export interface Workspace {
    * others than those of the workspace are ignored.
    */
   protect(paths: readonly string[]): Promise<void>;
-  /** Whether a write to the path needs an approval of its own. */
+  /** Whether a write to the path needs an approval of its own; as of the last scan or update. */
   isProtected(path: string): boolean;
+  /** Reads again which paths the workspace's own repository names in its configuration. */
+  updateProtected(): Promise<void>;
   /** Absolute paths outside and inside of the workspace that no program may see. */
   hidden: readonly string[];
 }
@@ -71,10 +74,23 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
   const secrets = secretPlaces(root, hiddenPaths);
   const guard = pathGuard(root, secrets);
   const programs = new Set<string>();
+  // Of the last scan, and of the repository of the workspace itself.
+  let scanned: readonly string[] = [];
+  let configured: readonly string[] = [];
+  const updateProtected = async (): Promise<void> => {
+    const paths = await pathsOfConfig(join(root, '.git'));
+    configured = paths.filter((path) => path !== root && isWithin(path, root));
+  };
+  await updateProtected();
   return {
     root,
     hidden: hiddenPaths,
-    scan: (makesUsable) => scanWorkspace(root, secrets, programs, makesUsable),
+    updateProtected,
+    async scan(makesUsable) {
+      const result = await scanWorkspace(root, secrets, programs, makesUsable);
+      scanned = result.configured;
+      return result;
+    },
     async protect(paths) {
       for (const path of paths) {
         // A link can be replaced as its target can be changed.
@@ -83,7 +99,14 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
           if (place !== root && isWithin(place, root)) programs.add(place);
       }
     },
-    isProtected: (path) => isProtectedPath(path) || programs.has(join(root, path)),
+    isProtected(path) {
+      const place = join(root, path);
+      return (
+        isProtectedPath(path) ||
+        programs.has(place) ||
+        [...scanned, ...configured].some((named) => isWithin(place, named))
+      );
+    },
     async folder(path) {
       const realPath = await guard.locate(path);
       if (!(await lstat(realPath)).isDirectory()) throw pathRefusal(path, 'is not a folder');

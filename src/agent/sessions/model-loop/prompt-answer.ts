@@ -33,6 +33,8 @@ export interface AnswerView {
 
 /** Outputs of fewer characters are never pruned. */
 export const minPrunedCharacters = 1_000;
+// An error is no material, and it is never pruned: one may quote a name of megabytes.
+const maxErrorTokens = 2_000;
 
 // It stays in later prompts, because providers cache them by their prefix; the brackets keep the model
 // from taking it for words of the person.
@@ -135,7 +137,7 @@ function renderResults(tools: readonly ToolPart[], view: AnswerView): ResultPart
 
 function renderOutput(part: ToolPart, prunedUpToSeq: number, maxTokens: number): Output {
   if (part.state !== 'output-available')
-    return { type: 'error-text', value: asText(part.errorText ?? 'The call has not ended.') };
+    return { type: 'error-text', value: clipText(errorOf(part), maxErrorTokens).text };
   const { output, outputSeq } = part;
   if (isPruned(part, prunedUpToSeq)) return { type: 'text', value: pruneNote(output, outputSeq as number) };
   const value = canonicalJson(output ?? null);
@@ -143,6 +145,10 @@ function renderOutput(part: ToolPart, prunedUpToSeq: number, maxTokens: number):
   if (typeof value === 'string') return { type: 'text', value: clipText(value, maxTokens, hint).text };
   if (estimateJson(value) <= maxTokens) return { type: 'json', value: value as never };
   return { type: 'text', value: clipText(JSON.stringify(value), maxTokens, hint).text };
+}
+
+function errorOf({ errorText }: ToolPart): string {
+  return asText(errorText ?? 'The call has not ended.');
 }
 
 function pruneNote(output: unknown, seq: number): string {
