@@ -20,7 +20,7 @@ const plainKeys: ReadonlySet<string> = new Set([
 ]);
 const pathKeys: ReadonlySet<string> = new Set(['hookspath', 'path']);
 
-/** Absolute paths. Those of keys that may have other values are left out unless they exist. */
+/** Absolute paths. Those of keys that may have other values are left out unless they are files. */
 export async function pathsOfConfig(gitPath: string): Promise<string[]> {
   const top = dirname(gitPath);
   const paths = new Set<string>();
@@ -31,7 +31,7 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
     for (const { key, value } of settingsOf(await readSmall(file))) {
       // git resolves included files from the folder of the config, all others from that of the repository.
       const named = namedFiles(value).flatMap((name) => [resolve(top, name), resolve(dirname(file), name)]);
-      for (const path of named) if (pathKeys.has(key) || (await exists(path))) paths.add(path);
+      for (const path of named) if (pathKeys.has(key) || (await isFile(path))) paths.add(path);
       if (key === 'path') files.push(...named);
     }
   }
@@ -62,9 +62,10 @@ async function readSmall(path: string): Promise<string> {
   return readFile(path, 'utf8').catch(() => '');
 }
 
-async function exists(path: string): Promise<boolean> {
+// A folder is no program: an alias such as `!eslint src` does not protect all sources.
+async function isFile(path: string): Promise<boolean> {
   return lstat(path).then(
-    () => true,
+    (stats) => !stats.isDirectory(),
     () => false,
   );
 }
