@@ -7,7 +7,7 @@ import { isAbsolute, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Problem } from '../../kernel/problem.ts';
 import { sandboxArguments, sandboxHome, sandboxPath, type SandboxView } from './sandbox-arguments.ts';
-import { realPathOf, settlePaths, type SettledPaths } from './settled-paths.ts';
+import { leavesFolder, realPathOf, resolvePaths, type ResolvedPaths } from './real-paths.ts';
 
 /** Rights of a program beyond the defaults; `false` runs it without a sandbox. */
 export type SandboxSettings = false | { network?: boolean; read?: string[]; write?: string[] };
@@ -73,9 +73,9 @@ const remedy =
 /** Tries bubblewrap once. Never throws: a failure is stored as the reason. */
 export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sandbox> {
   if (rest.isOff) return { missing: undefined, isOff: true, prepare: withoutSandbox };
-  let shared: SettledPaths;
+  let shared: ResolvedPaths;
   try {
-    shared = settlePaths(read, [rest.workspace]);
+    shared = resolvePaths(read, [rest.workspace]);
   } catch (error) {
     return missingSandbox(error instanceof Error ? error.message : String(error));
   }
@@ -113,7 +113,7 @@ function withoutSandbox({ command, env, ownEnv, folder }: ProgramOptions): Sandb
 
 interface OpenOptions extends Omit<SandboxOptions, 'read'> {
   /** What all programs may read. */
-  shared: SettledPaths;
+  shared: ResolvedPaths;
 }
 
 function confine(
@@ -123,14 +123,17 @@ function confine(
   const { network = false, read = [], write = [] } = settings === false ? {} : (settings ?? {});
   const { workspace, shared } = options;
   const [file = ''] = command;
-  const written = settlePaths(write, [workspace]);
-  const own = [...read, folder, ...(isAbsolute(file) ? [file] : [])];
-  const visited = settlePaths(own, [workspace, ...written.paths]);
-  const links = [...shared.links, ...written.links, ...visited.links];
+  const writable = resolvePaths(write, [workspace]);
+  const changeable = [workspace, ...writable.paths];
+  // A link in the workspace, such as the python of a virtual environment, is there already and shows
+  // only what is visible.
+  const own = [folder, file].filter((path) => isAbsolute(path) && !leavesFolder(path, changeable));
+  const readable = resolvePaths([...read, ...own], changeable);
+  const links = [...shared.links, ...writable.links, ...readable.links];
   const view: SandboxView = {
     workspace,
-    read: [...shared.paths, ...visited.paths],
-    write: written.paths,
+    read: [...shared.paths, ...readable.paths],
+    write: writable.paths,
     links,
     hidden: [...options.hidden, ...paths.hidden],
     readOnly: paths.readOnly,

@@ -30,9 +30,12 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
     const file = files[index] as string;
     for (const { key, value } of settingsOf(await readSmall(file))) {
       // git resolves included files from the folder of the config, all others from that of the repository.
-      const named = namedFiles(value).flatMap((name) => [resolve(top, name), resolve(dirname(file), name)]);
-      for (const path of named) if (pathKeys.has(key) || (await isFile(path))) paths.add(path);
-      if (key === 'path') files.push(...named);
+      const candidates = namedFiles(value).flatMap((name) => [
+        resolve(top, name),
+        resolve(dirname(file), name),
+      ]);
+      for (const path of candidates) if (pathKeys.has(key) || (await isFile(path))) paths.add(path);
+      if (key === 'path') files.push(...candidates);
     }
   }
   return [...paths];

@@ -34,7 +34,7 @@ export interface ProgramRunner {
   run<T>(
     request: ProgramRequest & { mayChangeProtected: boolean },
     execute: (program: SandboxedProgram) => Promise<T>,
-  ): Promise<{ result: T; renamed: RenamedFile[]; covered: CoveredFolders }>;
+  ): Promise<{ result: T; renamed: RenamedFile[]; coveredFolders: CoveredFolders }>;
 }
 
 /** Folders, relative to the workspace, that stand for the too many entries in them. */
@@ -67,21 +67,23 @@ export function createProgramRunner(options: {
 
   async function scan(settings: SandboxSettings | undefined): Promise<WorkspaceScan> {
     const isConfined = settings !== false && !sandbox.isOff && sandbox.missing === undefined;
-    return isConfined ? workspace.scan() : { hidden: [], protected: [], configured: [], unnamed: [] };
+    return isConfined
+      ? workspace.scan()
+      : { hidden: [], protected: [], configPaths: [], unreadableNames: [] };
   }
 
   function confine(
     { command, folder = workspace.root, ownEnv, settings }: ProgramRequest,
     paths: { hidden: readonly string[]; readOnly: readonly string[] },
-  ): { program: SandboxedProgram; covered: CoveredFolders } {
-    const { covered, ...bounded } = boundPaths(workspace.root, paths);
-    const closed = covered.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
-    if (closed !== undefined)
+  ): { program: SandboxedProgram; coveredFolders: CoveredFolders } {
+    const { coveredFolders, ...limitedPaths } = boundPaths(workspace.root, paths);
+    const closedFolder = coveredFolders.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
+    if (closedFolder !== undefined)
       throw refusal(
-        `The folder ${closed} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
+        `The folder ${closedFolder} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
       );
-    const program = sandbox.prepare({ command, folder, env, ownEnv, settings, paths: bounded });
-    return { program, covered };
+    const program = sandbox.prepare({ command, folder, env, ownEnv, settings, paths: limitedPaths });
+    return { program, coveredFolders };
   }
 
   return {
@@ -89,10 +91,10 @@ export function createProgramRunner(options: {
     async prepare(request) {
       const before = await scan(request.settings);
       const paths = { hidden: before.hidden, readOnly: readOnlyPaths(before) };
-      const { program, covered } = confine(request, paths);
-      if (covered.hidden.length + covered.readOnly.length > 0)
+      const { program, coveredFolders } = confine(request, paths);
+      if (coveredFolders.hidden.length + coveredFolders.readOnly.length > 0)
         log?.warn(
-          { command: request.command[0], ...covered },
+          { command: request.command[0], ...coveredFolders },
           'a program sees folders with too many secrets empty, and those with too many protected files read-only',
         );
       return program;
@@ -103,10 +105,10 @@ export function createProgramRunner(options: {
       return (mayChangeProtected ? lock.exclusive : lock.shared)(async () => {
         const before = await scan(request.settings);
         const readOnly = mayChangeProtected ? [] : readOnlyPaths(before);
-        const { program, covered } = confine(request, { hidden: before.hidden, readOnly });
+        const { program, coveredFolders } = confine(request, { hidden: before.hidden, readOnly });
         const result = await execute(program);
         const isChecked = program.isSandboxed && !mayChangeProtected;
-        return { result, renamed: isChecked ? await renameNew(workspace, before) : [], covered };
+        return { result, renamed: isChecked ? await renameNew(workspace, before) : [], coveredFolders };
       });
     },
   };
@@ -116,7 +118,7 @@ export function createProgramRunner(options: {
 function boundPaths(
   root: string,
   paths: { hidden: readonly string[]; readOnly: readonly string[] },
-): { hidden: string[]; readOnly: string[]; covered: CoveredFolders } {
+): { hidden: string[]; readOnly: string[]; coveredFolders: CoveredFolders } {
   const cover = (what: string, all: readonly string[], max: number) => {
     const covering = coverPaths(all, { root, max });
     if (covering !== undefined) return covering;
@@ -130,7 +132,7 @@ function boundPaths(
   return {
     hidden: hidden.paths,
     readOnly: readOnly.paths,
-    covered: { hidden: names(hidden.folders), readOnly: names(readOnly.folders) },
+    coveredFolders: { hidden: names(hidden.folders), readOnly: names(readOnly.folders) },
   };
 }
 
@@ -158,10 +160,10 @@ async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<R
       if (errorCode(cause) !== 'ENOENT') failures.push(from);
     }
   }
-  const unnamed = after.unnamed.filter((path) => !before.unnamed.includes(path));
-  if (unnamed.length > 0)
+  const newNames = after.unreadableNames.filter((path) => !before.unreadableNames.includes(path));
+  if (newNames.length > 0)
     throw refusal(
-      `The command created folders whose names are not UTF-8, so that nothing in them can be checked: ${unnamed.slice(0, 20).join(', ')}. Remove them.`,
+      `The command created folders whose names are not UTF-8, so that nothing in them can be checked: ${newNames.slice(0, 20).join(', ')}. Remove them.`,
     );
   if (failures.length > 0)
     throw refusal(

@@ -124,7 +124,7 @@ async function runCommand(
   }: ShellOptions & { signal: AbortSignal; settings: Readonly<Record<string, unknown>> },
 ): Promise<object> {
   const { command, folder = '.', timeoutSeconds = defaultSeconds, network = false } = input;
-  const { result, renamed, covered } = await programs.run(
+  const { result, renamed, coveredFolders } = await programs.run(
     {
       // Both outputs go to one pipe, which keeps their order.
       command: ['/bin/sh', '-c', `exec 2>&1\n${command}`],
@@ -143,7 +143,10 @@ async function runCommand(
       }),
   );
   const ended = describeEnd(result.because, timeoutSeconds);
-  const notices = [...(renamed.length === 0 ? [] : [describeRenamed(renamed)]), ...describeCovered(covered)];
+  const notices = [
+    ...(renamed.length === 0 ? [] : [describeRenamed(renamed)]),
+    ...describeCovered(coveredFolders),
+  ];
   return {
     exitCode: result.exitCode,
     ...(result.signal === null ? {} : { signal: result.signal }),

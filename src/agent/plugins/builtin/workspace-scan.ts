@@ -18,9 +18,9 @@ export interface WorkspaceScan {
    */
   protected: readonly ProtectedEntry[];
   /** Paths that the configuration of repositories names; they need not exist. */
-  configured: readonly string[];
+  configPaths: readonly string[];
   /** Folders whose names are not UTF-8, so that no path leads to what they hold. */
-  unnamed: readonly string[];
+  unreadableNames: readonly string[];
 }
 
 export interface ProtectedEntry {
@@ -47,8 +47,8 @@ export async function scanWorkspace(
 ): Promise<WorkspaceScan> {
   const hidden: string[] = [];
   const entries: ProtectedEntry[] = [];
-  const configured = new Set<string>();
-  const unnamed: string[] = [];
+  const configPaths = new Set<string>();
+  const unreadableNames: string[] = [];
   let count = 0;
 
   async function add(path: string): Promise<void> {
@@ -71,8 +71,8 @@ export async function scanWorkspace(
   async function addConfigured(gitPath: string): Promise<void> {
     for (const path of await pathsOfConfig(gitPath)) {
       if (path === root || !isWithin(path, root) || isWithin(gitPath, path)) continue;
-      if (configured.has(path) || isProtectedPath(relative(root, path))) continue;
-      configured.add(path);
+      if (configPaths.has(path) || isProtectedPath(relative(root, path))) continue;
+      configPaths.add(path);
       await add(path);
     }
   }
@@ -96,7 +96,7 @@ export async function scanWorkspace(
     if (isProtected && !isInside) await add(path);
     if (dirent.name === '.git' && dirent.isFile()) await addConfigured(path);
     if (!dirent.isDirectory() || isPackageFile(path)) return;
-    if (dirent.name.includes('\ufffd') && !(await isThere(path))) unnamed.push(path);
+    if (dirent.name.includes('\ufffd') && !(await isThere(path))) unreadableNames.push(path);
     if (dirent.name === '.git') await addRepository(path);
     else await walk(path, isInside || isProtected);
   }
@@ -125,7 +125,7 @@ export async function scanWorkspace(
   }
 
   await walk(root, false);
-  return { hidden, protected: entries, configured: [...configured], unnamed };
+  return { hidden, protected: entries, configPaths: [...configPaths], unreadableNames };
 }
 
 async function isThere(path: string): Promise<boolean> {

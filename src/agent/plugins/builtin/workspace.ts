@@ -75,11 +75,11 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
   const guard = pathGuard(root, secrets);
   const programs = new Set<string>();
   // Of the last scan, and of the repository of the workspace itself.
-  let scanned: readonly string[] = [];
-  let configured: readonly string[] = [];
+  let scanPaths: readonly string[] = [];
+  let configPaths: readonly string[] = [];
   const updateProtected = async (): Promise<void> => {
     const paths = await pathsOfConfig(join(root, '.git'));
-    configured = paths.filter((path) => path !== root && isWithin(path, root));
+    configPaths = paths.filter((path) => path !== root && isWithin(path, root));
   };
   await updateProtected();
   return {
@@ -88,7 +88,7 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
     updateProtected,
     async scan(makesUsable) {
       const result = await scanWorkspace(root, secrets, programs, makesUsable);
-      scanned = result.configured;
+      scanPaths = result.configPaths;
       return result;
     },
     async protect(paths) {
@@ -104,7 +104,7 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
       return (
         isProtectedPath(path) ||
         programs.has(place) ||
-        [...scanned, ...configured].some((named) => isWithin(place, named))
+        [...scanPaths, ...configPaths].some((folder) => isWithin(place, folder))
       );
     },
     async folder(path) {

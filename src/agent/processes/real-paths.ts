@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { Problem } from '../../kernel/problem.ts';
 import { isBelow } from './sandbox-arguments.ts';
 
-export interface SettledPaths {
+export interface ResolvedPaths {
   /** Real paths that exist, without those in a folder that a program may write. */
   paths: string[];
   /** Configured paths that lead there through a link. */
@@ -16,30 +16,42 @@ export interface SettledPaths {
  * `writable` are the real folders that programs may change. Throws a Problem where a path leads through
  * one of them and out again, since a program may have made that link. Paths that do not exist are left out.
  */
-export function settlePaths(paths: readonly string[], writable: readonly string[]): SettledPaths {
-  const settled: SettledPaths = { paths: [], links: [] };
+export function resolvePaths(paths: readonly string[], writable: readonly string[]): ResolvedPaths {
+  const resolved: ResolvedPaths = { paths: [], links: [] };
   for (const path of paths) {
     const target = realPathOf(path);
     if (target === undefined) continue;
     requireOwnLink(path, target, writable);
     if (writable.some((folder) => isBelow(target, folder))) continue;
-    settled.paths.push(target);
-    if (target !== path) settled.links.push({ path, target });
+    resolved.paths.push(target);
+    if (target !== path) resolved.links.push({ path, target });
   }
-  return settled;
+  return resolved;
 }
 
 function requireOwnLink(path: string, target: string, writable: readonly string[]): void {
+  const folder = folderLeft(path, target, writable);
+  if (folder === undefined) return;
+  throw new Problem(
+    'impossible',
+    'action_refused',
+    `The path ${path} of the configuration leads through a link in ${folder}, which programs may change; name the folder that it leads to.`,
+  );
+}
+
+/** Whether the path leads through one of the real folders and out of it again. */
+export function leavesFolder(path: string, writable: readonly string[]): boolean {
+  const target = realPathOf(path);
+  return target !== undefined && folderLeft(path, target, writable) !== undefined;
+}
+
+function folderLeft(path: string, target: string, writable: readonly string[]): string | undefined {
   for (let step = path; step !== dirname(step); step = dirname(step)) {
     const real = realPathOf(dirname(step));
     const folder = writable.find((one) => real !== undefined && isBelow(real, one));
-    if (folder !== undefined && !isBelow(target, folder))
-      throw new Problem(
-        'impossible',
-        'action_refused',
-        `The path ${path} of the configuration leads through a link in ${folder}, which programs may change; name the folder that it leads to.`,
-      );
+    if (folder !== undefined && !isBelow(target, folder)) return folder;
   }
+  return undefined;
 }
 
 /** Undefined for a path that does not exist. */
