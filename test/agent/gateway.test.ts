@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-describe('describe', () => {
+describe('the catalog of an agent', () => {
   test('keeps the last catalog while the gateway is away', async () => {
     let elapsedMs = 0;
     const away = await scriptedGateway();

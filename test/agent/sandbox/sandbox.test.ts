@@ -226,8 +226,8 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
 
   test('cannot make a folder whose name is no text', async () => {
     const agent = await world.start();
-    const made = run(agent, `mkdir "$(printf '\\377')"; echo x > "$(printf '\\377')/.envrc"`);
-    await expect(made).rejects.toMatchObject({
+    const call = run(agent, `mkdir "$(printf '\\377')"; echo x > "$(printf '\\377')/.envrc"`);
+    await expect(call).rejects.toMatchObject({
       code: 'action_refused',
       message: expect.stringContaining('not UTF-8') as string,
     });
