@@ -113,13 +113,13 @@ export function createPipeline<Identity extends CallerIdentity>(
       handler(new HandlerCall(request, input, { operationId, identity, remember }));
     const key = input.headers['idempotency-key'];
     if (key === undefined || idempotency === undefined) return call(rememberNothing);
-    const { path, query, body, rawBody } = input;
+    const { path, query, body, rawBody, isForm } = input;
     return idempotency.runOnce(
       {
         operationId,
         caller: options.callerOf?.(identity) ?? null,
         key: key as string,
-        request: { path, query, body, rawBody },
+        request: { path, query, body, rawBody, isForm },
         requestId: request.requestId,
         isSecret: hasSecretResponse,
         errorDialect,

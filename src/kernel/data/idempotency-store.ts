@@ -37,8 +37,11 @@ export interface IdempotencyStore {
   /** Null when the claim holds the key now, otherwise the row that holds it. */
   claim(claim: KeyClaim, request: { digest: Buffer; requestId: string }): Promise<StoredRow | null>;
   renewLease(claim: KeyClaim): Promise<unknown>;
-  /** `own` is the transaction that the answer belongs to. */
-  save(own: Sql, claim: KeyClaim, answer: StoredAnswer): Promise<void>;
+  /**
+   * Stores the answer; a null body makes the row opaque. `own` is the transaction that the answer belongs to.
+   * False without an effect, when another call has taken the key over.
+   */
+  save(own: Sql, claim: KeyClaim, answer: StoredAnswer): Promise<boolean>;
   release(claim: KeyClaim): Promise<void>;
   /** Ends the leases of the caller's running calls. */
   endLeases(caller: string): Promise<void>;
@@ -114,10 +117,11 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
     renewLease: async ({ scope, run }) =>
       sql`update ${sql(table)} set lease_until = ${leaseEnd()} where scope = ${scope} and run = ${run} and state = 'running'`,
     async save(own, { scope, run }, { status, body, headers }) {
-      await own`
+      const saved = await own`
         update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body},
           headers = ${headers === null ? null : own.json(headers)}
-        where scope = ${scope} and run = ${run} and state = 'running'`;
+        where scope = ${scope} and run = ${run} and state = 'running' returning 1`;
+      return saved.length > 0;
     },
     async release({ scope, run }) {
       await sql`delete from ${sql(table)} where scope = ${scope} and run = ${run} and state = 'running'`;

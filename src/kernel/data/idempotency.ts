@@ -21,7 +21,7 @@ export interface IdempotentCall {
   caller: string | null;
   key: string | undefined;
   /** Everything that makes two calls the same one. */
-  request: { path: unknown; query: unknown; body: unknown; rawBody: Uint8Array };
+  request: { path: unknown; query: unknown; body: unknown; rawBody: Uint8Array; isForm?: boolean };
   requestId: string;
   /** The answer contains a secret and is not stored. */
   isSecret: boolean;
@@ -43,6 +43,14 @@ export interface Remember {
    * without a key. From the call of the result on, the key belongs to the settlement.
    */
   inSettlement(answer: KeptAnswer | null): (() => SettlementAnswer) | undefined;
+  /**
+   * For work that runs on without the call and has the answer, such as a job: stores a reference to it in
+   * the transaction that starts it. A repetition then executes the handler again, with the reference in
+   * `started`, and nothing frees the key. False without a key.
+   */
+  bind(tx: Tx, reference: unknown): Promise<boolean>;
+  /** The reference that an earlier call with this key has bound; undefined when there is none. */
+  readonly started?: unknown;
 }
 
 export interface StartedCall {
@@ -71,8 +79,9 @@ export interface SettlementAnswer {
 
 export interface Idempotency {
   /**
-   * Executes the work, or returns the answer of its first execution. Throws 409 while that still
-   * runs or when its answer was not kept, and 422 when the key was used for another request.
+   * Executes the work, or returns the answer of its first execution. Executes it again for a key that is
+   * bound to earlier work. Throws 409 while the first execution runs or when its answer was not kept, and
+   * 422 when the key was used for another request.
    */
   runOnce<Reply extends KeptAnswer>(
     call: IdempotentCall,
@@ -112,7 +121,14 @@ export interface IdempotencyOptions {
 const maxBodyBytes = 64 * 1024;
 
 /** For work without a key, whose answer is not stored. */
-export const rememberNothing: Remember = Object.assign(async () => {}, { inSettlement: () => undefined });
+export const rememberNothing: Remember = rememberStarted(undefined);
+
+function rememberStarted(started: unknown): Remember {
+  return Object.assign(async () => {}, { inSettlement: () => undefined, bind: async () => false, started });
+}
+
+// The status of a row whose body is a reference to work. No answer has it: it is an interim status in HTTP.
+const boundStatus = 102;
 
 /** Executes a call that holds its key, and stores its answer or its failure. */
 function createExecution(store: IdempotencyStore, { database, log, ...options }: IdempotencyOptions) {
@@ -207,11 +223,14 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       };
       const request = await requestDigest(call.request);
       const existing = await store.claim(claim, { digest: request, requestId });
-      if (existing !== null)
+      if (existing !== null) {
+        const started = boundReference(existing, request);
+        if (started !== undefined) return withReplayHeader(await work(rememberStarted(started)));
         return replay(await execution.completeAbandoned(existing, call, claim), request, {
           dialect: call.errorDialect,
           surface: options.schema,
         });
+      }
       store.deleteExpired();
       const renewal = setInterval(
         () => background.run(`lease ${claim.run}`, () => store.renewLease(claim)),
@@ -261,6 +280,13 @@ function createRemember(store: IdempotencyStore, claim: KeyClaim, call: Idempote
       if (state.answer === 'unsaved') state.answer = 'saved';
     },
     {
+      bind: async (tx: Tx, reference: unknown) => {
+        const answer = { status: boundStatus, body: JSON.stringify(reference), headers: null };
+        // Another call has taken the key over, after this one had stopped renewing its lease.
+        if (!(await store.save(tx, claim, answer))) throw keyInUse();
+        state.answer = 'saved';
+        return true;
+      },
       inSettlement: (answer: KeptAnswer | null) => (): SettlementAnswer => {
         state.answer = 'in_settlement';
         const body = replayableBody(answer?.body, call.isSecret);
@@ -331,30 +357,52 @@ interface ErrorShape {
   surface: IdempotencyOptions['schema'];
 }
 
+const param = 'Idempotency-Key';
+
+/** 409 for a call that was executed and whose answer is no longer kept. */
+export function notReplayable(): Problem {
+  const message = 'This call was made already; its answer is not kept.';
+  return new Problem('conflict', 'result_not_replayable', message, { param });
+}
+
+function keyInUse(): Problem {
+  const message = 'The first call with this Idempotency-Key still runs.';
+  return new Problem('conflict', 'idempotency_key_in_use', message, {
+    param,
+    headers: { 'retry-after': '1' },
+  });
+}
+
+function requireSameRequest(row: StoredRow, request: Buffer): void {
+  if (row.request.equals(request)) return;
+  const message = 'This Idempotency-Key was used for another request; use a new one.';
+  throw new Problem('impossible', 'idempotency_key_reused', message, { param });
+}
+
+/** The work that the key is bound to. Throws 422 when the key was used for another request. */
+function boundReference(row: StoredRow, request: Buffer): unknown {
+  if (row.status !== boundStatus || row.body === null) return undefined;
+  requireSameRequest(row, request);
+  return JSON.parse(row.body);
+}
+
+function withReplayHeader<Reply extends KeptAnswer>(reply: Reply): Reply {
+  return { ...reply, headers: { ...reply.headers, ...replayHeader } };
+}
+
+const replayHeader = { 'idempotent-replayed': 'true' };
+
 function replay(row: StoredRow, request: Buffer, shape: ErrorShape): KeptAnswer {
-  const param = 'Idempotency-Key';
-  if (!row.request.equals(request)) {
-    const message = 'This Idempotency-Key was used for another request; use a new one.';
-    throw new Problem('impossible', 'idempotency_key_reused', message, { param });
-  }
-  if (row.state === 'running') {
-    const message = 'The first call with this Idempotency-Key still runs.';
-    throw new Problem('conflict', 'idempotency_key_in_use', message, {
-      param,
-      headers: { 'retry-after': '1' },
-    });
-  }
-  if (row.state === 'opaque' || row.body === null || row.status === null) {
-    const message = 'This call was made already; its answer is not kept.';
-    throw new Problem('conflict', 'result_not_replayable', message, { param });
-  }
-  const headers = { ...row.headers, 'idempotent-replayed': 'true' };
+  requireSameRequest(row, request);
+  if (row.state === 'running') throw keyInUse();
+  if (row.state === 'opaque' || row.body === null || row.status === null) throw notReplayable();
+  const headers = { ...row.headers, ...replayHeader };
   const body: unknown = JSON.parse(row.body);
-  if (row.status < 400) return { status: row.status, body, headers };
+  if (row.status < 400) return { status: row.status, body, headers: replayHeader };
   return {
     status: row.status,
     body: translateFailure(body as ProblemBody, row.status, shape),
-    headers: { ...headers, 'x-should-retry': 'false' },
+    headers: { ...replayHeader, 'x-should-retry': 'false' },
   };
 }
 
@@ -367,11 +415,23 @@ function translateFailure(body: ProblemBody, status: number, { dialect, surface 
 // it must have the same bytes.
 const maxComparedAsValue = 256 * 1024;
 
-async function requestDigest({ path, query, body, rawBody }: IdempotentCall['request']): Promise<Buffer> {
+async function requestDigest(request: IdempotentCall['request']): Promise<Buffer> {
+  const { path, query, body, rawBody, isForm = false } = request;
   const parts = JSON.stringify([canonical(path), canonical(query)]);
+  // Clients choose a new boundary for each repetition of a form, so its members are compared.
+  if (isForm) return digest(parts, 'form', JSON.stringify(canonical(await withFileDigests(body))));
   if (rawBody.byteLength > maxComparedAsValue) return digest(parts, await digestInPool(rawBody));
   // A JSON body is the same whatever the order and spacing of its members.
   return digest(parts, body !== undefined && isJson(body) ? JSON.stringify(canonical(body)) : rawBody);
+}
+
+/** The value with a digest in place of each file's bytes. */
+async function withFileDigests(value: unknown): Promise<unknown> {
+  if (value instanceof Uint8Array) return { sha256: (await digestInPool(value)).toString('hex') };
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return Promise.all(value.map(withFileDigests));
+  const members = Object.entries(value).map(async ([name, member]) => [name, await withFileDigests(member)]);
+  return Object.fromEntries((await Promise.all(members)) as [string, unknown][]);
 }
 
 async function digestInPool(bytes: Uint8Array): Promise<Buffer> {

@@ -396,6 +396,81 @@ test('a call that takes longer than its lease keeps its key', async () => {
   await slow.close();
 });
 
+describe('a key bound to work', () => {
+  const start = (reference: unknown) => async (remember: Remember) => {
+    await place.database.tx(async (tx) => expect(await remember.bind(tx, reference)).toBe(true));
+    return { status: 200, body: { text: 'x'.repeat(100_000) } };
+  };
+
+  test('executes a repetition with the reference', async () => {
+    const first = call();
+    await replicas[0].runOnce(first, start({ id: 'job' }));
+    const again = await replicas[1].runOnce(first, async ({ started }) => ({
+      status: 200,
+      body: { started },
+    }));
+    expect(again).toEqual({
+      status: 200,
+      body: { started: { id: 'job' } },
+      headers: { 'idempotent-replayed': 'true' },
+    });
+  });
+
+  test('is not freed by a failure or a disconnect', async () => {
+    const signal = AbortSignal.abort();
+    const first = call({ signal });
+    const failing = async (remember: Remember) => {
+      await start({ id: 'job' })(remember);
+      throw new Problem('unavailable', 'draining', 'The server stops.');
+    };
+    await expect(replicas[0].runOnce(first, failing)).rejects.toThrow('The server stops.');
+    const again = replicas[0].runOnce(first, async ({ started }) => ({ status: 200, body: started }));
+    await expect(again).resolves.toMatchObject({ body: { id: 'job' } });
+  });
+
+  test('refuses another request', async () => {
+    const first = call();
+    await replicas[0].runOnce(first, start({ id: 'job' }));
+    await expect(replicas[0].runOnce({ ...first, request: body({ n: 2 }) }, never)).rejects.toThrow(
+      code('idempotency_key_reused'),
+    );
+  });
+
+  test('refuses to bind after another call has taken the key', async () => {
+    const first = call();
+    const late = replicas[0].runOnce(first, async (remember) => {
+      await expire('lease_until');
+      await replicas[1].runOnce(first, created({ id: 'other' }));
+      return start({ id: 'job' })(remember);
+    });
+    await expect(late).rejects.toThrow(code('idempotency_key_in_use'));
+  });
+});
+
+describe('a form', () => {
+  const form = (content: Uint8Array, boundary: string) => ({
+    path: {},
+    query: {},
+    body: { model: 'a', image: { fileName: 'a.png', mediaType: 'image/png', content } },
+    rawBody: Buffer.from(boundary),
+    isForm: true,
+  });
+
+  test('is the same with another boundary', async () => {
+    const first = call({ request: form(Buffer.from('image'), 'one') });
+    await replicas[0].runOnce(first, created({ id: 'x' }));
+    const again = { ...first, request: form(Buffer.from('image'), 'two') };
+    expect(await replicas[0].runOnce(again, never)).toMatchObject({ body: { id: 'x' } });
+  });
+
+  test('is another one with another file', async () => {
+    const first = call({ request: form(Buffer.from('image'), 'one') });
+    await replicas[0].runOnce(first, created({ id: 'x' }));
+    const again = { ...first, request: form(Buffer.from('other'), 'one') };
+    await expect(replicas[0].runOnce(again, never)).rejects.toThrow(code('idempotency_key_reused'));
+  });
+});
+
 describe('an answer stored in the transaction of its work', () => {
   test('exists when the process dies right after the commit', async () => {
     const first = call();

@@ -257,7 +257,10 @@ describe('a bill', () => {
   test('uses a hold of the database for a call with an Idempotency-Key', async () => {
     const ledger = memoryLedger();
     const answer = { scope: 'a', run: 'b', status: null, body: null };
-    const remember: Remember = Object.assign(async () => {}, { inSettlement: () => () => answer });
+    const remember: Remember = Object.assign(async () => {}, {
+      bind: async () => true,
+      inSettlement: () => () => answer,
+    });
     const kinds: string[] = [];
     const { hold, reserve } = ledger;
     ledger.hold = (...parameters) => (kinds.push('hold'), hold(...parameters));
