@@ -375,6 +375,15 @@ const scripts: Record<string, Script> = {
       }),
     );
   },
+  // One image of more than 64 KiB.
+  'images-large': (scene) => {
+    const image = Buffer.concat([scriptedPicture, Buffer.alloc(100_000)]);
+    answer(
+      scene,
+      200,
+      JSON.stringify({ created: 1_700_000_000, data: [{ b64_json: image.toString('base64') }] }),
+    );
+  },
   'images-slow': async (scene) => {
     await scene.sleep(Number(scene.knobs.get('ms') ?? 600_000));
     if (!scene.response.destroyed) await scripts.images?.(scene);

@@ -83,14 +83,23 @@ function requireVideoModel(
   );
 }
 
-/** Creates a job for a call that responds with the job's result. Throws as `ai.createImage` does. */
-export function createImageJob(
+/**
+ * Creates a job for a call that responds with the job's result. The call's Idempotency-Key is bound to the
+ * job: a repetition gets the same one. Throws as `ai.createImage` does.
+ */
+export async function createImageJob(
   options: MediaOptions,
   call: JobCreation,
   request: CreateImageRequest,
-): Promise<string> {
+): Promise<{ jobId: string; isKeyed: boolean }> {
+  const { started } = call.remember;
+  if (started !== undefined) return { ...(started as { jobId: string }), isKeyed: true };
   requireImageModel(options, call, request);
-  return options.jobs.create(newJob('image', call, request), async () => {});
+  let isKeyed = false;
+  const jobId = await options.jobs.create(newJob('image', call, request), async (tx, newJobId) => {
+    isKeyed = await call.remember.bind(tx, { jobId: newJobId });
+  });
+  return { jobId, isKeyed };
 }
 
 /** Throws the 422 of the first model when neither it nor any of its fallbacks supports the call. */

@@ -4,6 +4,7 @@ import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, OpenAiImageList } from '../../contract/gateway/types.gen.ts';
 import type { Call } from '../../kernel/contract/operation.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import { notReplayable } from '../../kernel/data/idempotency.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import { type AiHandlers, creditsHeader } from './ai-context.ts';
@@ -48,18 +49,21 @@ async function generate(
   { request, format }: { request: CreateImageRequest; format: 'url' | 'b64_json' | null | undefined },
 ): Promise<ImageReply> {
   const { jobs, links, clock, timeouts } = options;
-  const jobId = await createImageJob(options, call, request);
+  const { jobId, isKeyed } = await createImageJob(options, call, request);
   const address = { jobId, kind: 'image', owner: ownerOf(call.identity) } as const;
   const job = await waitForJob(jobs, address, {
     signal: call.signal,
     deadlineMs: timeouts.answerMs,
     clock,
+    keepsRunning: isKeyed,
   });
+  const isRepetition = call.remember.started !== undefined;
+  if (job.media.length === 0) throw isRepetition ? notReplayable() : deletedImage();
   const body = await toImageList(job, format, {
     urlFor: (mediaId) => links.urlFor(mediaId, job.readAt),
     read: (mediaId) => readMedia(options, mediaId, job.readAt),
   });
-  return { status: 200, body, headers: creditsHeader(job.credits ?? 0) };
+  return { status: 200, body, headers: isRepetition ? {} : creditsHeader(job.credits ?? 0) };
 }
 
 // A new link cannot be expired.
@@ -68,7 +72,10 @@ const maxImageBytes = 64 * 2 ** 20;
 
 async function readMedia({ jobs }: OpenAiImageOptions, mediaId: string, now: Date): Promise<Buffer> {
   const media = await jobs.openMedia(mediaId, Math.floor(now.getTime() / 1000) + linkSeconds);
-  if (media === null)
-    throw new Problem('upstream_failed', 'upstream_failed', 'An image was deleted before it was read.');
+  if (media === null) throw deletedImage();
   return readAll(media.content, maxImageBytes);
+}
+
+function deletedImage(): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', 'An image was deleted before it was read.');
 }

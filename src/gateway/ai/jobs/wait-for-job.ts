@@ -1,5 +1,5 @@
-// Waits for the end of a job on behalf of a client whose interface has no jobs. Such
-// a client has no job id, so its job is canceled when the wait ends early: a retry
+// Waits for the end of a job on behalf of a client whose interface has no jobs. A client without an
+// Idempotency-Key cannot find the job again, so its job is canceled when the wait ends early: a retry
 // would otherwise pay for the same images a second time.
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
@@ -13,6 +13,8 @@ export interface JobWait {
   signal: AbortSignal;
   deadlineMs: number;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  /** Whether the job runs on when the wait ends early: a repetition with the same Idempotency-Key finds it. */
+  keepsRunning: boolean;
 }
 
 const firstPollMs = 50;
@@ -24,9 +26,9 @@ export async function waitForJob(
   address: JobAddress,
   wait: JobWait,
 ): Promise<Job> {
-  const job = await pollUntilEnd(jobs, address, wait).catch(async (error: unknown) => {
-    await jobs.cancel(address);
-    throw error;
+  const job = await pollUntilEnd(jobs, address, wait).catch((error: unknown) => {
+    if (wait.keepsRunning) throw error;
+    return cancelUnlessEnded(jobs, address, error);
   });
   if (job.status === 'succeeded') return job;
   throw job.error === null
@@ -34,22 +36,53 @@ export async function waitForJob(
     : problemOfJob(job.error);
 }
 
+/** The job, if it has ended meanwhile: it was charged, or failed with a reason. Else throws the error. */
+async function cancelUnlessEnded(
+  jobs: Pick<MediaJobs, 'cancel'>,
+  address: JobAddress,
+  error: unknown,
+): Promise<Job> {
+  const job = await jobs.cancel(address).catch(() => null);
+  if (job === null || job.status === 'canceled') throw error;
+  return job;
+}
+
 async function pollUntilEnd(
   jobs: Pick<MediaJobs, 'find'>,
   address: JobAddress,
-  { signal, deadlineMs, clock }: JobWait,
+  { signal, deadlineMs, clock, keepsRunning }: JobWait,
 ): Promise<Job> {
   const endsMs = clock.monotonicMs() + deadlineMs;
   for (let pollMs = firstPollMs; ; pollMs = Math.min(pollMs * 1.5, longestPollMs)) {
-    const job = await jobs.find(address);
-    if (job.status !== 'queued' && job.status !== 'running') return job;
-    if (clock.monotonicMs() >= endsMs)
-      throw new Problem('upstream_timeout', 'upstream_timeout', 'The images were not ready in time.', {
-        headers: noRetry,
-      });
+    const job = await findUnlessUnavailable(jobs, address);
+    if (job !== null && job.status !== 'queued' && job.status !== 'running') return job;
+    if (clock.monotonicMs() >= endsMs) throw keepsRunning ? stillRunning() : canceledAtDeadline();
     await pause(pollMs, { clock, signal });
     signal.throwIfAborted();
   }
+}
+
+/** Null while the database is away: the job runs on and is charged, so the wait goes on too. */
+async function findUnlessUnavailable(
+  jobs: Pick<MediaJobs, 'find'>,
+  address: JobAddress,
+): Promise<Job | null> {
+  try {
+    return await jobs.find(address);
+  } catch (error) {
+    if (error instanceof Problem && error.kind === 'not_found') throw error;
+    return null;
+  }
+}
+
+function stillRunning(): Problem {
+  const message = 'The images are not ready yet; repeat the call with the same Idempotency-Key.';
+  return new Problem('upstream_timeout', 'upstream_timeout', message);
+}
+
+function canceledAtDeadline(): Problem {
+  const message = 'The images were not ready in time.';
+  return new Problem('upstream_timeout', 'upstream_timeout', message, { headers: noRetry });
 }
 
 // Client libraries retry a 5xx automatically, and the job has already tried each model of its chain.

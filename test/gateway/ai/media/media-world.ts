@@ -63,6 +63,9 @@ const paid = {
   modalities: ['image'],
 };
 
+const paidLarge = { ...paid, id: 'acme/paid-large', upstream_model: 'images-large' };
+const paidLater = { ...paid, id: 'acme/paid-later', upstream_model: 'images-slow?ms=1500' };
+
 export async function startMedia(options: GatewayWorldOptions = {}): Promise<MediaWorld> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-media-'));
   const provider = await startProvider();
@@ -71,7 +74,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
     modelsFile,
     provider.modelsFile(scripts, {
       model: { modalities: ['image', 'tts', 'asr', 'video'] },
-      models: [leaning, paid],
+      models: [leaning, paid, paidLarge, paidLater],
     }),
   );
   const world = await startGateway({

@@ -1,5 +1,6 @@
 // OpenAI's client, unmodified, on the paths of images and audio.
 import OpenAI, { toFile } from 'openai';
+import type { OpenAiImageList } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { decodePng } from './png-decoder.ts';
@@ -122,6 +123,101 @@ describe('images', { timeout: 120_000 }, () => {
     await world.admin.credits.grantCredits(change);
   });
 });
+
+describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
+  let keys = 0;
+  const newKey = () => `images ${++keys}`;
+  const generate = (key: string, model: string, more: object = {}) =>
+    world.send('/v1/images/generations', { model, prompt, ...more }, { headers: { 'idempotency-key': key } });
+  const balance = async () => (await world.user.credits.getBalance()).posted;
+  const jobs = async () =>
+    (await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count;
+
+  it('above 64 KiB are replayed and charged once', async () => {
+    const key = newKey();
+    const before = await balance();
+    const first = await generate(key, 'acme/paid-large');
+    const body = await first.text();
+    expect([first.status, first.headers.get('x-townhall-credits')]).toEqual([200, '40000']);
+    expect(body.length).toBeGreaterThan(64 * 1024);
+    const again = await generate(key, 'acme/paid-large');
+    expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, 'true']);
+    const images = (text: string) =>
+      (JSON.parse(text) as OpenAiImageList).data.map(({ b64_json }) => b64_json);
+    expect(images(await again.text())).toEqual(images(body));
+    expect(before - (await balance())).toBe(40_000);
+  });
+
+  it('are joined by a call that comes while they are generated', async () => {
+    const key = newKey();
+    const before = [await balance(), await jobs()] as const;
+    const calls = world.provider.calls.length;
+    const first = generate(key, 'acme/paid-later');
+    await world.provider.until((received) => received.length > calls);
+    const [one, other] = await Promise.all([first, generate(key, 'acme/paid-later')]);
+    expect([one.status, other.status]).toEqual([200, 200]);
+    expect(Number(await jobs()) - Number(before[1])).toBe(1);
+    expect(before[0] - (await balance())).toBe(40_000);
+  });
+
+  it('are found again by a client that has disconnected', async () => {
+    const key = newKey();
+    const before = await balance();
+    const calls = world.provider.calls.length;
+    const gate = new AbortController();
+    const call = client().images.generate(
+      { model: 'acme/paid-later', prompt },
+      { signal: gate.signal, headers: { 'idempotency-key': key } },
+    );
+    await world.provider.until((received) => received.length > calls);
+    gate.abort();
+    await expect(call).rejects.toThrow('aborted');
+    const again = await generate(key, 'acme/paid-later');
+    expect([again.status, world.provider.calls.length - calls]).toEqual([200, 1]);
+    expect(before - (await balance())).toBe(40_000);
+  });
+
+  it('fail again as they failed first', async () => {
+    const key = newKey();
+    const first = await generate(key, 'acme/refusing');
+    const calls = world.provider.calls.length;
+    const again = await generate(key, 'acme/refusing');
+    expect([first.status, again.status]).toEqual([400, 400]);
+    expect(world.provider.calls.length).toBe(calls);
+  });
+
+  it('are 422 with another prompt', async () => {
+    const key = newKey();
+    expect((await generate(key, 'local/shapes', { size: '64x64' })).status).toBe(200);
+    const again = await generate(key, 'local/shapes', { size: '128x128' });
+    expect([again.status, await codeOf(again)]).toEqual([422, 'idempotency_key_reused']);
+  });
+
+  it('are 409 once their files are deleted', async () => {
+    const key = newKey();
+    expect((await generate(key, 'local/shapes', { size: '64x64' })).status).toBe(200);
+    await world.sql`update gateway.ai_media set keep_until = gateway.townhall_now()`;
+    const again = await generate(key, 'local/shapes', { size: '64x64' });
+    expect([again.status, await codeOf(again)]).toEqual([409, 'result_not_replayable']);
+  });
+
+  it('from the files of a form are replayed whatever the boundary is', async () => {
+    const key = newKey();
+    const edit = async () => {
+      const image = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
+      const options = { headers: { 'idempotency-key': key } };
+      return client().images.edit({ model: 'acme/painter', prompt, image }, options).withResponse();
+    };
+    await edit();
+    const calls = world.provider.calls.length;
+    const { response } = await edit();
+    expect(response.headers.get('idempotent-replayed')).toBe('true');
+    expect(world.provider.calls.length).toBe(calls);
+  });
+});
+
+const codeOf = async (response: Response) =>
+  ((await response.json()) as { error: { code: string } }).error.code;
 
 describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
   it('is synthesized by a local model', async () => {
