@@ -21,9 +21,11 @@ import { checkEffort } from './catalog/reasoning.ts';
 import { serializeChunks, serializeCompletion } from './formats/chat-completions/answer.ts';
 import { droppedMemberWarnings } from './formats/chat-completions/dropped-members.ts';
 import { parseResponseFormat, toModelCall } from './formats/chat-completions/request.ts';
+import { collectDroppedHints } from './formats/translation/dropped-hints.ts';
 import { checkAnswerFormat, checkChatInputs, checkLocalInput } from './formats/translation/input-checks.ts';
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import * as format from './formats/passthrough/formats.ts';
+import { unpackChat } from './formats/passthrough/replay.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
 import { waitForFirst } from './first-item.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
@@ -39,7 +41,7 @@ type ChatReply = Reply<Operations['ai.createChatCompletion']>;
 
 /** The result of an attempt: the provider's bytes, or an answer to translate. */
 type ChatResult =
-  | PassthroughResult
+  | (PassthroughResult & { warnings: readonly Warning[] })
   | { kind: 'answer'; answer: Answer }
   | { kind: 'chunks'; chunks: AsyncIterable<ChatCompletionChunk>; warnings: readonly Warning[] };
 
@@ -58,7 +60,7 @@ export function chatHandlers(context: AiContext): Pick<AiHandlers, 'ai.createCha
           deadlineMs: firstByteDeadlineMs(context, body.stream === true),
           check: (model) => checkModel(model, body),
           effort: (model) => checkEffort(model, body.reasoning_effort),
-          content: (model, effort) => translate(call, model, effort),
+          content: (model, effort) => toContent(call, model, effort),
           send: (attempt) => send(context, call, { attempt, bill }),
         },
         { ...context, bill },
@@ -79,26 +81,38 @@ function checkModel(model: CatalogModel, body: ChatCall['body']): void {
   if (!speaksChat(model)) checkAnswerFormat(model, parseResponseFormat(body), 'response_format');
 }
 
-/** The translated call; undefined for a provider that gets the caller's bytes. Throws a 400 or 422. */
-function translate(
-  { body, signal }: ChatCall,
+/** The content for one model: the caller's bytes, or the translated call. */
+type ChatContent =
+  | { kind: 'bytes'; rawBody: Uint8Array; warnings: readonly Warning[] }
+  | { kind: 'hub'; hub: ModelCall };
+
+/** Throws a 400 or 422 for members that must not reach the provider, or that the model does not support. */
+function toContent(
+  { body, rawBody, signal }: ChatCall,
   model: CatalogModel,
   effort: string | undefined,
-): ModelCall | undefined {
+): ChatContent {
   refuseUnsafeMembers(body, model.providerEntry, { limits: format.chat.limitMembers });
   checkChatTools(model, body);
-  return speaksChat(model) ? undefined : toModelCall(body, { provider: model.providerEntry, effort, signal });
+  if (!speaksChat(model))
+    return { kind: 'hub', hub: toModelCall(body, { provider: model.providerEntry, effort, signal }) };
+  const hints = collectDroppedHints();
+  return { kind: 'bytes', rawBody: unpackChat(body, rawBody, hints), warnings: hints.warnings };
 }
 
 async function send(
   context: AiContext,
   call: ChatCall,
-  { attempt, bill }: { attempt: ModelAttempt<ModelCall | undefined>; bill: Bill },
+  { attempt, bill }: { attempt: ModelAttempt<ChatContent>; bill: Bill },
 ): Promise<ChatResult> {
   const { body } = call;
-  const { model, content: hub } = attempt;
-  if (hub === undefined)
-    return context.passthrough.send(format.chat, toPassthroughCall(context, call, { bill }), attempt);
+  const { model, content } = attempt;
+  if (content.kind === 'bytes') {
+    const { rawBody, warnings } = content;
+    const bytesCall = { ...toPassthroughCall(context, call, { bill }), rawBody };
+    return { ...(await context.passthrough.send(format.chat, bytesCall, attempt)), warnings };
+  }
+  const { hub } = content;
   if (body.stream !== true)
     return { kind: 'answer', answer: await generate(context, attempt, { hub, bill }) };
   let warnings: readonly Warning[] = [];
@@ -119,8 +133,10 @@ async function render(
 ): Promise<ChatReply> {
   const { answer: result, model } = modelResult;
   const attempts = attemptHeaders(modelResult);
-  if (result.kind === 'whole' || result.kind === 'stream')
-    return passthroughReply(format.chat, call, { result, bill, headers: attempts });
+  if (result.kind === 'whole' || result.kind === 'stream') {
+    const headers = { ...attempts, ...warningHeaders(result.warnings) };
+    return passthroughReply(format.chat, call, { result, bill, headers });
+  }
   const dropped = droppedMemberWarnings(call.body, model);
   if (result.kind === 'chunks')
     return {

@@ -11,6 +11,7 @@ import { serializeMessage, serializeMessageEvents } from './formats/messages/ans
 import { messageEffort, withEffort } from './formats/messages/effort.ts';
 import { toModelCall } from './formats/messages/request.ts';
 import * as formats from './formats/passthrough/formats.ts';
+import { unpackMessages } from './formats/passthrough/replay.ts';
 import { sizeOf } from './metering/measure.ts';
 import { tokensOfRequest } from './metering/token-count.ts';
 import { answerTranslated, type TranslatedFormat } from './translated-format.ts';
@@ -22,6 +23,7 @@ type TokensCall = Call<TokensOperation, Identity>;
 const messages: TranslatedFormat<MessageRequest, MessageAnswer, MessageEvent> = {
   passthrough: formats.messages,
   effort: messageEffort,
+  unpackReplay: unpackMessages,
   withEffort,
   toModelCall,
   serializeAnswer: (answer, { modelId }) => serializeMessage(answer, { modelId, messageId: id('msg') }),

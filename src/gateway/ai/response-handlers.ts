@@ -14,6 +14,7 @@ import type { AiContext, AiHandlers } from './ai-context.ts';
 import { viewerOf } from './catalog/catalog.ts';
 import { checkEffort } from './catalog/reasoning.ts';
 import * as formats from './formats/passthrough/formats.ts';
+import { unpackResponses } from './formats/passthrough/replay.ts';
 import { serializeResponse, serializeResponseEvents } from './formats/responses/answer.ts';
 import { toModelCall } from './formats/responses/request.ts';
 import { pageOfItems } from './stored-responses/items.ts';
@@ -31,6 +32,7 @@ interface ResponsesContext extends AiContext {
 const responses: TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent> = {
   passthrough: formats.responses,
   effort: (model, body) => checkEffort(model, body.reasoning?.effort, 'reasoning.effort'),
+  unpackReplay: unpackResponses,
   toModelCall,
   serializeAnswer: (answer, options) => serializeResponse(answer, { ...options, responseId: id('resp') }),
   serializeStream: (parts, options) => serializeResponseEvents(parts, { ...options, responseId: id('resp') }),

@@ -17,6 +17,7 @@ import { collectDroppedHints, type DroppedHints } from './formats/translation/dr
 import { checkAnswerFormat, checkLocalInput } from './formats/translation/input-checks.ts';
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import type { PassthroughFormat } from './formats/passthrough/formats.ts';
+import type { UnpackReplay } from './formats/passthrough/replay.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
 import type { Answer, ModelCall, StreamPart, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
@@ -55,6 +56,8 @@ export interface TranslatedFormat<B extends Body, Whole, Event extends { type: s
   passthrough: PassthroughFormat;
   /** The effort to send. Throws a 422. */
   effort(model: CatalogModel, body: B, hints: DroppedHints): string | undefined;
+  /** The bytes for a provider that supports the format, without replay metadata that the gateway packed. */
+  unpackReplay: UnpackReplay;
   /** The bytes for a provider that supports the format, when the effort is not the requested one. */
   withEffort?(rawBody: Uint8Array, effort: string | undefined): Uint8Array;
   /** Changes the bytes of a provider that supports the format. */
@@ -161,11 +164,8 @@ function toContent<B extends Body, Whole, Event extends { type: string }>(
   format.effort(model, body, hints);
   if (speaks(model, format.passthrough)) {
     const isChanged = hints.warnings.length > 0 && format.withEffort !== undefined;
-    return {
-      kind: 'bytes',
-      rawBody: isChanged ? (format.withEffort?.(rawBody, effort) ?? rawBody) : rawBody,
-      warnings: hints.warnings,
-    };
+    const bytes = isChanged ? (format.withEffort?.(rawBody, effort) ?? rawBody) : rawBody;
+    return { kind: 'bytes', rawBody: format.unpackReplay(body, bytes, hints), warnings: hints.warnings };
   }
   const hub = format.toModelCall(body, { model, effort, hints, signal });
   if (adapterOf(model).dropsReasoning?.(hub) === true && hasReasoning(hub))

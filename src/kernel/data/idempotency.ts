@@ -398,11 +398,11 @@ function replay(row: StoredRow, request: Buffer, shape: ErrorShape): KeptAnswer 
   if (row.state === 'opaque' || row.body === null || row.status === null) throw notReplayable();
   const headers = { ...row.headers, ...replayHeader };
   const body: unknown = JSON.parse(row.body);
-  if (row.status < 400) return { status: row.status, body, headers: replayHeader };
+  if (row.status < 400) return { status: row.status, body, headers };
   return {
     status: row.status,
     body: translateFailure(body as ProblemBody, row.status, shape),
-    headers: { ...replayHeader, 'x-should-retry': 'false' },
+    headers: { ...headers, 'x-should-retry': 'false' },
   };
 }
 

@@ -71,6 +71,65 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
   }
 }
 
+/** The offsets of a value; `end` is exclusive. */
+export type Span = Pick<Member, 'start' | 'end'>;
+
+/** The items of the array between the offsets, by offsets; undefined if there is anything other than one array. */
+export function arrayItems(bytes: Buffer, from: number, to: number): Span[] | undefined {
+  let at = skipSpace(bytes, from, to);
+  if (bytes[at] !== openBracket || at >= to) return undefined;
+  const items: Span[] = [];
+  const parts = { containers: 0 };
+  at = skipSpace(bytes, at + 1, to);
+  if (at < to && bytes[at] === closeBracket) return items;
+  for (;;) {
+    const end = itemEnd(bytes, { from: at, to, parts });
+    if (end < 0) return undefined;
+    items.push({ start: at, end });
+    at = skipSpace(bytes, end, to);
+    if (at >= to) return undefined;
+    if (bytes[at] === closeBracket) return items;
+    if (bytes[at] !== comma) return undefined;
+    at = skipSpace(bytes, at + 1, to);
+  }
+}
+
+/** The edits that remove items of an array, given by their positions in ascending order. */
+export function itemRemovals(items: readonly Span[], removed: readonly number[]): Edit[] {
+  return runsOf(removed).map(({ first, last }) => {
+    const next = items[last + 1];
+    const previous = items[first - 1];
+    const start = next === undefined && previous !== undefined ? previous.end : (items[first]?.start ?? 0);
+    return { start, end: next?.start ?? items[last]?.end ?? 0, text: '' };
+  });
+}
+
+/** The edits that remove members of an object, given by their positions in ascending order. */
+export function memberRemovals(
+  bytes: Buffer,
+  { members, bodyStart }: Members,
+  removed: readonly number[],
+): Edit[] {
+  return runsOf(removed).map(({ first, last }) => {
+    const end = members[last]?.end ?? bodyStart;
+    const previous = members[first - 1];
+    if (previous !== undefined) return { start: previous.end, end, text: '' };
+    const isAll = last === members.length - 1;
+    return { start: bodyStart, end: isAll ? end : bytes.indexOf(comma, end) + 1, text: '' };
+  });
+}
+
+/** Runs of consecutive numbers. */
+function runsOf(positions: readonly number[]): { first: number; last: number }[] {
+  const runs: { first: number; last: number }[] = [];
+  for (const position of positions) {
+    const run = runs.at(-1);
+    if (run?.last === position - 1) run.last = position;
+    else runs.push({ first: position, last: position });
+  }
+  return runs;
+}
+
 /** Bytes with pending edits. */
 export interface EditedBytes {
   bytes: Buffer;
@@ -200,6 +259,16 @@ function valueEnd(
       return -1;
     at += 1;
   }
+  return at === from ? -1 : at;
+}
+
+// Unlike a member, an item may be followed by a closing bracket.
+function itemEnd(bytes: Buffer, span: { from: number; to: number; parts: { containers: number } }): number {
+  const { from, to } = span;
+  const first = bytes[from];
+  if (first === quote || first === openBrace || first === openBracket) return valueEnd(bytes, span);
+  let at = from;
+  while (at < to && bytes[at] !== comma && bytes[at] !== closeBracket && (bytes[at] ?? 0) > 0x20) at += 1;
   return at === from ? -1 : at;
 }
 

@@ -212,9 +212,9 @@ function toToolCall(
 
 function toSignature(extraContent: unknown): { providerOptions?: ProviderOptions } {
   const signature = asRecord(asRecord(extraContent)['google'])['thought_signature'];
-  return typeof signature === 'string'
-    ? { providerOptions: { google: { thoughtSignature: signature } } }
-    : {};
+  if (typeof signature !== 'string') return {};
+  const replay = decodeReplay(signature);
+  return { providerOptions: replay?.options ?? { google: { thoughtSignature: signature } } };
 }
 
 /** The cache mark of the last marked part, since a system message is a single text in the hub. */

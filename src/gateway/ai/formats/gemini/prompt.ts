@@ -6,6 +6,8 @@ import type {
   StreamRequest,
 } from '../../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../../kernel/problem.ts';
+import type { ProviderOptions } from '../../hub/language-model.ts';
+import { decodeReplay } from '../translation/replay.ts';
 
 type PromptMessage = StreamRequest['prompt'][number];
 type UserPart = Exclude<Extract<PromptMessage, { role: 'user' }>['content'], string>[number];
@@ -122,15 +124,19 @@ function toUserPart(part: GeminiPart, path: string): UserPart {
 
 function toAssistantPart(part: GeminiPart, path: string, calls: FunctionCalls): AssistantPart {
   const { text, thought: isReasoning, functionCall } = part;
-  const options =
-    part.thoughtSignature === undefined
-      ? {}
-      : { providerOptions: { google: { thoughtSignature: part.thoughtSignature } } };
+  const options = toProviderOptions(part.thoughtSignature);
   if (text !== undefined) return { type: isReasoning === true ? 'reasoning' : 'text', text, ...options };
   if (functionCall === undefined) throw unsupportedPart(part, path);
   const { name, args = {}, id = `call_${calls.count + 1}` } = functionCall;
   calls.add({ id, name });
   return { type: 'tool-call', toolCallId: id, toolName: name, input: args, ...options };
+}
+
+// A conversation may have begun in another format, whose signatures the gateway packs.
+function toProviderOptions(signature: string | undefined): { providerOptions?: ProviderOptions } {
+  if (signature === undefined) return {};
+  const replay = decodeReplay(signature);
+  return { providerOptions: replay?.options ?? { google: { thoughtSignature: signature } } };
 }
 
 function toToolResult(

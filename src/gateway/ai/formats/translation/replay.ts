@@ -4,6 +4,7 @@
 // reasoning, so the gateway packs these values into that text and stores nothing itself.
 import { isRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { ProviderMetadata, ProviderOptions } from '../../hub/language-model.ts';
+import { type Member, topLevelMembers } from '../../upstream/json-members.ts';
 
 export interface Replay {
   /** The tool call that the values belong to; absent when they belong to the reasoning that carries them. */
@@ -59,16 +60,45 @@ export function encodeReplay({ toolCallId, options }: Replay): string {
   return prefix + Buffer.from(JSON.stringify(content)).toString('base64url');
 }
 
-/** Undefined for a text of another server. */
+/** Whether the gateway has packed the text. */
+export function isReplay(text: unknown): text is string {
+  return typeof text === 'string' && text.startsWith(prefix);
+}
+
+/**
+ * Undefined for a text of another server. The content is scanned and never parsed as a whole: it was packed
+ * into a text, so the limits on the values of a request have not counted it.
+ */
 export function decodeReplay(text: string): Replay | undefined {
-  if (!text.startsWith(prefix)) return undefined;
-  const content = parseJsonOrUndefined(Buffer.from(text.slice(prefix.length), 'base64url').toString('utf8'));
-  if (!isRecord(content) || !isRecord(content['options'])) return undefined;
-  const toolCallId = content['for'];
-  return {
-    ...(typeof toolCallId === 'string' ? { toolCallId } : {}),
-    options: reasoningReplay(content['options'] as ProviderMetadata) ?? {},
-  };
+  if (!isReplay(text)) return undefined;
+  const bytes = Buffer.from(text.slice(prefix.length), 'base64url');
+  const content = topLevelMembers(bytes)?.members ?? [];
+  const providers = membersOf(bytes, content, 'options');
+  if (providers === undefined) return undefined;
+  const options: ProviderOptions = {};
+  for (const [provider, names] of Object.entries(reasoningMembers)) {
+    const members = membersOf(bytes, providers, provider) ?? [];
+    const picked = pickTexts(
+      Object.fromEntries(names.map((name) => [name, textOf(bytes, members, name)])),
+      names,
+    );
+    if (picked !== undefined) options[provider] = picked;
+  }
+  const toolCallId = textOf(bytes, content, 'for');
+  return { ...(toolCallId === undefined ? {} : { toolCallId }), options };
+}
+
+/** The members of the object under the name; undefined where there is none. */
+function membersOf(bytes: Buffer, members: readonly Member[], name: string): Member[] | undefined {
+  const object = members.find((member) => member.name === name);
+  return object && topLevelMembers(bytes, object.start, object.end)?.members;
+}
+
+function textOf(bytes: Buffer, members: readonly Member[], name: string): string | undefined {
+  const member = members.find((candidate) => candidate.name === name);
+  if (member === undefined || bytes[member.start] !== 0x22) return undefined;
+  const text = parseJsonOrUndefined(bytes.toString('utf8', member.start, member.end));
+  return typeof text === 'string' ? text : undefined;
 }
 
 function pickTexts(members: unknown, names: readonly string[]): Record<string, string> | undefined {

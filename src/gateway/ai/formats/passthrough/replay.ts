@@ -1,0 +1,163 @@
+// Replay metadata in a request that passes through: a conversation that was translated may move to a provider
+// that supports the format. Values of that provider take the place of the text that the gateway packed them
+// into. All others would make the provider reject the call, so their reasoning is left out with a warning.
+import { isRecord } from '../../../../kernel/json-value.ts';
+import {
+  applyEdits,
+  arrayItems,
+  type Edit,
+  itemRemovals,
+  memberRemovals,
+  type Member,
+  type Members,
+  type Span,
+  topLevelMembers,
+} from '../../upstream/json-members.ts';
+import type { DroppedHints } from '../translation/dropped-hints.ts';
+import { decodeReplay, isReplay } from '../translation/replay.ts';
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+/** The request without texts of the gateway; unchanged if there are none. */
+export type UnpackReplay = (body: object, rawBody: Uint8Array, hints: DroppedHints) => Uint8Array;
+
+/** A block of reasoning after unpacking: new values of its members, or null when it is left out. */
+type Unpacked = Readonly<Record<string, string>> | null;
+
+/** Undefined for a block without a text of the gateway. */
+type UnpackBlock = (block: JsonObject) => Unpacked | undefined;
+
+export const unpackMessages: UnpackReplay = (body, rawBody, hints) =>
+  unpack(body, rawBody, { turns: 'messages', blocks: 'content', block: unpackThinking, hints });
+
+export const unpackChat: UnpackReplay = (body, rawBody, hints) =>
+  unpack(body, rawBody, { turns: 'messages', blocks: 'reasoning_details', block: unpackDetail, hints });
+
+export const unpackResponses: UnpackReplay = (body, rawBody, hints) =>
+  unpack(body, rawBody, { turns: 'input', block: unpackReasoningItem, hints });
+
+function unpackThinking({ type, signature, data }: JsonObject): Unpacked | undefined {
+  if (type === 'thinking' && isReplay(signature)) {
+    const own = decodeReplay(signature)?.options['anthropic']?.['signature'];
+    return typeof own === 'string' ? { signature: own } : null;
+  }
+  if (type !== 'redacted_thinking' || !isReplay(data)) return undefined;
+  const own = decodeReplay(data)?.options['anthropic']?.['redactedData'];
+  return typeof own === 'string' ? { data: own } : null;
+}
+
+function unpackReasoningItem({ type, encrypted_content: content }: JsonObject): Unpacked | undefined {
+  if (type !== 'reasoning' || !isReplay(content)) return undefined;
+  const { reasoningEncryptedContent: own, itemId } = decodeReplay(content)?.options['openai'] ?? {};
+  if (typeof own !== 'string') return null;
+  return { encrypted_content: own, ...(typeof itemId === 'string' ? { id: itemId } : {}) };
+}
+
+// Details of a provider with this format are never packed, so a packed one is of another provider.
+function unpackDetail({ signature }: JsonObject): Unpacked | undefined {
+  return isReplay(signature) ? null : undefined;
+}
+
+interface UnpackOptions {
+  /** The member with the turns, or with the blocks themselves. */
+  turns: string;
+  /** The member of a turn with its blocks. */
+  blocks?: string;
+  block: UnpackBlock;
+  hints: DroppedHints;
+}
+
+function unpack(body: object, rawBody: Uint8Array, options: UnpackOptions): Uint8Array {
+  const { turns, blocks, block } = options;
+  const isPacked = (item: JsonObject): boolean => block(item) !== undefined;
+  const hasPacked =
+    blocks === undefined ? isPacked : (turn: JsonObject) => someObject(turn[blocks], isPacked);
+  if (!someObject((body as JsonObject)[turns], hasPacked)) return rawBody;
+  const bytes = Buffer.from(rawBody.buffer, rawBody.byteOffset, rawBody.byteLength);
+  const edits = (topLevelMembers(bytes)?.members ?? [])
+    .filter(({ name }) => name === turns)
+    .flatMap((member) =>
+      blocks === undefined
+        ? blockEdits(bytes, member, options).edits
+        : turnEdits(bytes, member, { ...options, blocks }),
+    );
+  return applyEdits(bytes, edits);
+}
+
+function someObject(list: unknown, matches: (item: JsonObject) => boolean): boolean {
+  return Array.isArray(list) && list.some((item) => isRecord(item) && matches(item));
+}
+
+/** The edits of a list of turns. A turn of which nothing would be left is left out: providers reject it. */
+function turnEdits(bytes: Buffer, list: Span, options: UnpackOptions & { blocks: string }): Edit[] {
+  const turns = arrayItems(bytes, list.start, list.end) ?? [];
+  const edits: Edit[] = [];
+  const removed: number[] = [];
+  for (const [index, turn] of turns.entries()) {
+    const object = topLevelMembers(bytes, turn.start, turn.end);
+    if (object === undefined) continue;
+    const { edits: own, isEmpty } = editsOfTurn(bytes, object, options);
+    if (isEmpty) removed.push(index);
+    else edits.push(...own);
+  }
+  return [...edits, ...itemRemovals(turns, removed)];
+}
+
+function editsOfTurn(
+  bytes: Buffer,
+  object: Members,
+  options: UnpackOptions & { blocks: string },
+): { edits: Edit[]; isEmpty: boolean } {
+  const edits: Edit[] = [];
+  const emptied: number[] = [];
+  for (const [index, member] of object.members.entries()) {
+    if (member.name !== options.blocks) continue;
+    const { edits: own, isEmpty } = blockEdits(bytes, member, options);
+    if (isEmpty) emptied.push(index);
+    else edits.push(...own);
+  }
+  const isEmpty = emptied.length > 0 && options.blocks === 'content';
+  return { edits: [...edits, ...memberRemovals(bytes, object, emptied)], isEmpty };
+}
+
+/** The edits of a list of blocks, and whether none of them is left. */
+function blockEdits(
+  bytes: Buffer,
+  list: Span,
+  { block: unpackBlock, blocks, hints }: UnpackOptions,
+): { edits: Edit[]; isEmpty: boolean } {
+  const items = arrayItems(bytes, list.start, list.end) ?? [];
+  const edits: Edit[] = [];
+  const removed: number[] = [];
+  for (const [index, item] of items.entries()) {
+    const members = topLevelMembers(bytes, item.start, item.end)?.members ?? [];
+    const texts = textsOf(bytes, members);
+    const unpacked = unpackBlock(texts);
+    if (unpacked === undefined) continue;
+    if (unpacked === null) {
+      removed.push(index);
+      hints.add(blocks === 'reasoning_details' ? blocks : (texts['type'] ?? 'reasoning'), notSent);
+      continue;
+    }
+    for (const { name, start, end } of members) {
+      const text = unpacked[name];
+      if (text !== undefined) edits.push({ start, end, text: JSON.stringify(text) });
+    }
+  }
+  const isEmpty = items.length > 0 && removed.length === items.length;
+  return { edits: [...edits, ...itemRemovals(items, removed)], isEmpty };
+}
+
+// The members that `UnpackBlock` reads. Other members may have megabytes and are not parsed a second time.
+const readMembers = new Set(['type', 'signature', 'data', 'encrypted_content']);
+const quote = 0x22;
+
+function textsOf(bytes: Buffer, members: readonly Member[]): Record<string, string> {
+  const texts: Record<string, string> = {};
+  for (const { name, start, end } of members)
+    if (readMembers.has(name) && bytes[start] === quote)
+      texts[name] = JSON.parse(bytes.toString('utf8', start, end)) as string;
+  return texts;
+}
+
+const notSent = 'of another provider is not sent to this model';

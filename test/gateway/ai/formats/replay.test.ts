@@ -1,0 +1,245 @@
+// A conversation that was answered through translation moves to a model whose provider supports the format:
+// replay metadata of that provider is unpacked, and reasoning of another one is left out with a warning.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import {
+  unpackChat,
+  unpackMessages,
+  unpackResponses,
+} from '../../../../src/gateway/ai/formats/passthrough/replay.ts';
+import { collectDroppedHints } from '../../../../src/gateway/ai/formats/translation/dropped-hints.ts';
+import { decodeReplay, encodeReplay } from '../../../../src/gateway/ai/formats/translation/replay.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { neverHeldOff, startAi, type World } from '../world.ts';
+
+type Json = Record<string, unknown>;
+
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const entry = (id: string, kind: string, formats: string[]) => ({
+    id,
+    kind,
+    formats,
+    name: id,
+    base_url: provider.url,
+    output_limit_member: 'max_tokens',
+  });
+  const model = (id: string, script: string) => ({
+    id: `${id}/${script}`,
+    provider: id,
+    upstream_model: script,
+    rates: null,
+    max_output_tokens: 1_000,
+  });
+  world = await startAi({
+    models: JSON.stringify({
+      providers: [
+        entry('claude', 'anthropic', []),
+        entry('openai', 'openai', []),
+        entry('gemini', 'google', []),
+        entry('own', 'anthropic', ['messages']),
+        entry('direct', 'openai', ['chat', 'responses']),
+      ],
+      models: [
+        model('claude', 'reasoning'),
+        model('openai', 'encrypted'),
+        model('gemini', 'signed'),
+        model('own', 'ok'),
+        model('direct', 'ok'),
+      ],
+    }),
+    env: {},
+    resilience: neverHeldOff,
+  });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+beforeEach(() => provider.reset());
+
+const question = { role: 'user', content: 'The weather?' };
+const more = { role: 'user', content: 'And tomorrow?' };
+const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Json;
+const sentMessages = () => lastRequest()['messages'] as { role: string; content: unknown }[];
+
+async function post(path: string, body: Json): Promise<{ answer: Json; warnings: string | null }> {
+  const response = await world.post(path, body);
+  const text = await response.text();
+  expect(response.status, text).toBe(200);
+  expect(JSON.stringify(provider.lastCall().body.toString())).not.toContain('townhall.1.');
+  return { answer: JSON.parse(text) as Json, warnings: response.headers.get('x-townhall-warnings') };
+}
+
+const thinking = { thinking: { type: 'enabled', budget_tokens: 1_024 } };
+const message = (model: string, messages: unknown[], rest: Json = {}) =>
+  post('/v1/ai/messages', { model, max_tokens: 2_000, messages, ...rest });
+
+describe('messages', () => {
+  test('return a signature to the provider that made it', async () => {
+    const { answer } = await message('claude/reasoning', [question]);
+    expect(JSON.stringify(answer)).toContain('townhall.1.');
+    const turn = { role: 'assistant', content: answer['content'] };
+    const { warnings } = await message('own/ok', [question, turn, more]);
+    expect(sentMessages()[1]?.content).toMatchObject([
+      { type: 'thinking', thinking: 'Let me think.', signature: 'sig' },
+      { type: 'text' },
+    ]);
+    expect(warnings).toBeNull();
+  });
+
+  test('leave out the thinking of another provider', async () => {
+    const { answer } = await message('openai/encrypted', [question], thinking);
+    const turn = { role: 'assistant', content: answer['content'] };
+    const { warnings } = await message('own/ok', [question, turn, more]);
+    expect(sentMessages()[1]?.content).toMatchObject([{ type: 'text' }]);
+    expect(warnings).toContain('thinking');
+  });
+
+  test('leave out a turn that had nothing else', async () => {
+    const signature = encodeReplay({ options: {} });
+    const turn = { role: 'assistant', content: [{ type: 'thinking', thinking: 'Hm.', signature }] };
+    await message('own/ok', [question, turn, more]);
+    expect(sentMessages().map(({ role }) => role)).toEqual(['user', 'user']);
+  });
+
+  test('keep signatures of other servers', async () => {
+    const turn = {
+      role: 'assistant',
+      content: [
+        { type: 'thinking', thinking: 'Hm.', signature: 'sig' },
+        { type: 'text', text: 'townhall.1. in a text' },
+      ],
+    };
+    const response = await world.post('/v1/ai/messages', {
+      model: 'own/ok',
+      max_tokens: 100,
+      messages: [question, turn, more],
+    });
+    expect(response.status).toBe(200);
+    expect(sentMessages()[1]).toEqual(turn);
+  });
+});
+
+describe('responses', () => {
+  const respond = (model: string, input: unknown[]) =>
+    post('/v1/ai/responses', { model, input, include: ['reasoning.encrypted_content'] });
+
+  test('return encrypted reasoning to the provider that made it', async () => {
+    const { answer } = await respond('openai/encrypted', [question]);
+    const { warnings } = await respond('direct/ok', [question, ...(answer['output'] as Json[]), more]);
+    expect(lastRequest()['input']).toContainEqual(
+      expect.objectContaining({ type: 'reasoning', encrypted_content: 'openai-encrypted' }),
+    );
+    expect(warnings).toBeNull();
+  });
+
+  test('leave out the reasoning of another provider', async () => {
+    const { answer } = await respond('claude/reasoning', [question]);
+    const { warnings } = await respond('direct/ok', [question, ...(answer['output'] as Json[]), more]);
+    const types = (lastRequest()['input'] as Json[]).map(({ type, role }) => type ?? role);
+    expect(types).toEqual(['user', 'message', 'user']);
+    expect(warnings).toContain('reasoning');
+  });
+});
+
+describe('chat completions', () => {
+  const chat = (model: string, messages: unknown[]) => post('/v1/ai/chat/completions', { model, messages });
+
+  test.each([false, true])('leave out packed details (streamed: %s)', async (stream) => {
+    const { answer } = await chat('claude/reasoning', [question]);
+    const [choice] = answer['choices'] as { message: Json }[];
+    expect(choice?.message['reasoning_details']).toHaveLength(1);
+    const response = await world.post('/v1/ai/chat/completions', {
+      model: 'direct/ok',
+      messages: [question, choice?.message, more],
+      stream,
+    });
+    await response.text();
+    expect(sentMessages()[1]).not.toHaveProperty('reasoning_details');
+    expect(sentMessages()[1]).toMatchObject({ role: 'assistant', content: choice?.message['content'] });
+    expect(response.headers.get('x-townhall-warnings')).toContain('reasoning_details');
+  });
+
+  test('read a packed signature in a tool call', async () => {
+    const signature = encodeReplay({ toolCallId: 'c1', options: { google: { thoughtSignature: 'own' } } });
+    const call = {
+      id: 'c1',
+      type: 'function',
+      function: { name: 'f', arguments: '{}' },
+      extra_content: { google: { thought_signature: signature } },
+    };
+    const result = { role: 'tool', tool_call_id: 'c1', content: 'rain' };
+    await chat('gemini/signed', [question, { role: 'assistant', content: null, tool_calls: [call] }, result]);
+    expect(JSON.stringify(lastRequest())).toContain('"thoughtSignature":"own"');
+  });
+});
+
+test("Gemini's requests read a packed signature", async () => {
+  const signature = encodeReplay({ options: { google: { thoughtSignature: 'own' } } });
+  await post('/v1beta/models/gemini%2Fsigned:generateContent', {
+    contents: [
+      { role: 'user', parts: [{ text: 'hi' }] },
+      { role: 'model', parts: [{ text: 'hello', thoughtSignature: signature }] },
+      { role: 'user', parts: [{ text: 'more' }] },
+    ],
+  });
+  expect(JSON.stringify(lastRequest())).toContain('"thoughtSignature":"own"');
+});
+
+describe('the bytes', () => {
+  const own = encodeReplay({ options: { anthropic: { signature: 'own "sig"' } } });
+  const other = encodeReplay({ options: { google: { thoughtSignature: 'x' } } });
+  const unpack = (unpacker: typeof unpackMessages, text: string) => {
+    const bytes = unpacker(JSON.parse(text) as object, Buffer.from(text), collectDroppedHints());
+    return Buffer.from(bytes).toString();
+  };
+
+  test('outside of the blocks are unchanged', () => {
+    const rest = '"n": 12345678901234567890 , "e":1e400,"m\\u006fdel":"x"';
+    const block = (signature: string) =>
+      `{ "type":"thinking","thinking":"\\u00e9","signature" : ${signature} }`;
+    const text = (signature: string) => `{${rest}, "messages" : [ {"content":[ ${block(signature)} ]} ]}`;
+    expect(unpack(unpackMessages, text(JSON.stringify(own)))).toBe(text('"own \\"sig\\""'));
+  });
+
+  test.each([
+    ['first', [other, own, 'raw']],
+    ['last', ['raw', own, other]],
+    ['middle', [own, other, 'raw']],
+    ['neighbouring', [other, other, own, other, other]],
+  ])('without the %s blocks are valid', (_place, signatures) => {
+    const content = signatures.map((signature) => ({ type: 'thinking', thinking: ',]}', signature }));
+    const text = JSON.stringify({ messages: [{ role: 'assistant', content }] });
+    const request = JSON.parse(unpack(unpackMessages, text)) as { messages: [{ content: Json[] }] };
+    expect(request.messages[0].content.map(({ signature }) => signature)).toEqual(
+      signatures.flatMap((signature) =>
+        signature === other ? [] : [signature === own ? 'own "sig"' : 'raw'],
+      ),
+    );
+  });
+
+  test.each([
+    ['only', '{ "reasoning_details" : [D] }', {}],
+    ['first', '{ "reasoning_details" : [D] , "a" : [","] }', { a: [','] }],
+    ['last', '{ "a" : 1 , "reasoning_details" : [D , D] }', { a: 1 }],
+    ['kept', '{"reasoning_details":[D,{"type":"b"}]}', { reasoning_details: [{ type: 'b' }] }],
+  ])('with the member as the %s one are valid', (_place, turn, expected) => {
+    const detail = JSON.stringify({ type: 'reasoning.text', signature: other });
+    const request = unpack(unpackChat, `{"messages":[${turn.replaceAll('D', detail)}]}`);
+    expect(JSON.parse(request)).toEqual({ messages: [expected] });
+  });
+
+  test('of odd items are unchanged', () => {
+    const text = '{"input":[1,null,"a",[],{},{"type":"reasoning","encrypted_content":5}]}';
+    expect(unpack(unpackResponses, text)).toBe(text);
+  });
+});
+
+test('a packed text of many values is scanned quickly', () => {
+  const hostile = `townhall.1.${Buffer.from(`{"options":${'['.repeat(3_000_000)}`).toString('base64url')}`;
+  const startedMs = performance.now();
+  expect(decodeReplay(hostile)).toBeUndefined();
+  expect(performance.now() - startedMs).toBeLessThan(100);
+});
