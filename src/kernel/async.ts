@@ -1,4 +1,4 @@
-// Timeouts, retries and batches of asynchronous work.
+// Timeouts, retries, batches and shared reads of asynchronous work.
 import { type Clock, systemClock } from './clock.ts';
 
 /** Resolves in the next turn of the event loop, after timers and the I/O of other connections. */
@@ -170,4 +170,36 @@ export function createBatcher<Item, Result>(
       // Start in the next turn: items of other connections that arrive in this turn join the batch.
       setImmediate(() => void drain());
     });
+}
+
+interface SharedRead<T> {
+  running: Promise<T>;
+  /** Starts when the running read has ended; shared by all callers that came meanwhile. */
+  next: Promise<T> | null;
+}
+
+/**
+ * Reads for concurrent callers together: a key has at most one running and one waiting read. A caller never
+ * gets a value whose read had begun before the call. Failures are shared like values.
+ */
+export function createSharedReads<T>(): (key: string, read: () => Promise<T>) => Promise<T> {
+  const reads = new Map<string, SharedRead<T>>();
+
+  function start(key: string, read: () => Promise<T>): Promise<T> {
+    const entry: SharedRead<T> = { running: read(), next: null };
+    reads.set(key, entry);
+    const end = (): void => {
+      if (entry.next === null) reads.delete(key);
+    };
+    entry.running.then(end, end);
+    return entry.running;
+  }
+
+  return (key, read) => {
+    const entry = reads.get(key);
+    if (entry === undefined) return start(key, read);
+    const startNext = () => start(key, read);
+    entry.next ??= entry.running.then(startNext, startNext);
+    return entry.next;
+  };
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   createBatcher,
+  createSharedReads,
   pause,
   retry,
   settlesWithin,
@@ -137,5 +138,33 @@ describe('createBatcher', () => {
     const add = createBatcher(failsWith(2), { maxItems: 10, hadNoEffect: () => false });
     const results = await Promise.allSettled([add(1), add(2), add(3)]);
     expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+  });
+});
+
+describe('createSharedReads', () => {
+  it('reads twice for any number of concurrent callers', async () => {
+    const read = createSharedReads<number>();
+    let count = 0;
+    const next = async () => {
+      await new Promise((resolve) => setImmediate(resolve));
+      return (count += 1);
+    };
+    const numbers = await Promise.all(Array.from({ length: 100 }, () => read('a', next)));
+    expect(numbers).toEqual([1, ...Array.from({ length: 99 }, () => 2)]);
+    expect(await read('a', next)).toBe(3);
+  });
+
+  it('keeps keys apart', async () => {
+    const read = createSharedReads<string>();
+    expect(await Promise.all([read('a', async () => 'a'), read('b', async () => 'b')])).toEqual(['a', 'b']);
+  });
+
+  it('reads again after a failure', async () => {
+    const read = createSharedReads<number>();
+    const failing = read('a', () => Promise.reject(new Error('away')));
+    const waiting = read('a', async () => 1);
+    await expect(failing).rejects.toThrow('away');
+    expect(await waiting).toBe(1);
+    expect(await read('a', async () => 2)).toBe(2);
   });
 });

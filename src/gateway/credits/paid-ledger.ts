@@ -1,5 +1,6 @@
 // The ledger for other slices: reservations in memory on allotments, and exact holds
 // in the database for jobs and for calls with an Idempotency-Key.
+import { createSharedReads } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { MakeId } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -28,6 +29,8 @@ export interface PaidLedgerOptions {
   times?: Partial<AllotmentTimes>;
 }
 
+type Affordable = Awaited<ReturnType<AllotmentStore['affordable']>>;
+
 const adoptAgainMs = 500;
 
 /** Opens its journal with the first call or with `start`, so that a read-only command creates no files. */
@@ -43,6 +46,9 @@ export class PaidLedger implements Ledger {
    * journals stay open until `close`.
    */
   readonly #former: Allotments[] = [];
+
+  readonly #sharedBalances = createSharedReads<bigint>();
+  readonly #sharedAffordable = createSharedReads<Affordable>();
 
   constructor(options: PaidLedgerOptions) {
     this.#options = options;
@@ -68,10 +74,13 @@ export class PaidLedger implements Ledger {
 
   readonly resume: Ledger['resume'] = (holdId) => this.#options.holds.resume(holdId);
 
-  readonly available: Ledger['available'] = async (userId, tokenId) => {
-    await this.report(userId);
-    return this.#options.holds.available(userId, tokenId);
-  };
+  // Each refused call reads the balance for its message. A thousand calls that are refused at once would wait
+  // for the connections of the database longer than a statement may, and answer 503 instead of 402.
+  readonly available: Ledger['available'] = (userId, tokenId) =>
+    this.#sharedBalances(`${userId} ${tokenId}`, async () => {
+      await this.report(userId);
+      return this.#options.holds.available(userId, tokenId);
+    });
 
   readonly record: Ledger['record'] = async (call, facts) => {
     const { ledger } = await this.#open();
@@ -189,7 +198,12 @@ export class PaidLedger implements Ledger {
     }
     const { store, clock, makeId } = this.#options;
     const allotments = await this.#open();
-    return holdWithRecall(payer, write, { allotments, store, clock, makeId, times: this.#times });
+    const shared: Pick<AllotmentStore, 'affordable' | 'recall'> = {
+      recall: (request) => store.recall(request),
+      affordable: (request) =>
+        this.#sharedAffordable(JSON.stringify(request), () => store.affordable(request)),
+    };
+    return holdWithRecall(payer, write, { allotments, store: shared, clock, makeId, times: this.#times });
   }
 
   #recallOnRaise(hold: Hold, payer: { userId: string; tokenId: string }): Hold {

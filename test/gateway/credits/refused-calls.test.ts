@@ -1,0 +1,51 @@
+// A thousand calls of one user that are refused at once: each is 402 with the available credits, and they read
+// the balance together. One by one they would wait for a connection longer than a statement may.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { creditsStore, sqlAllotmentStore, type Credits } from '../../../src/gateway/credits/index.ts';
+import { callOf, startLedger, type LedgerWorld } from './world.ts';
+
+let world: LedgerWorld;
+let credits: Credits;
+let reads = 0;
+beforeAll(async () => {
+  world = await startLedger();
+  const { database } = world.place;
+  const [store, allotments] = [creditsStore(database), sqlAllotmentStore(database)];
+  credits = world.replica({
+    store: {
+      ...store,
+      available: (userId, tokenId) => ((reads += 1), store.available(userId, tokenId)),
+    },
+    allotmentStore: {
+      ...allotments,
+      affordable: (request) => ((reads += 1), allotments.affordable(request)),
+    },
+  });
+});
+afterAll(() => world?.close());
+
+test('a thousand reads of a balance at once are two', async () => {
+  const userId = await world.user(120n);
+  await credits.ledger.available(userId, 'tok_test');
+  reads = 0;
+  const balances = await Promise.all(
+    Array.from({ length: 1_000 }, () => credits.ledger.available(userId, 'tok_test')),
+  );
+  expect(new Set(balances)).toEqual(new Set([120n]));
+  expect(reads).toBe(2);
+});
+
+test('a thousand refused holds are 402 and share their reads', async () => {
+  const userId = await world.user(120n);
+  reads = 0;
+  const outcomes = await Promise.all(
+    Array.from({ length: 1_000 }, () =>
+      credits.ledger.hold(callOf(userId), 121n).then(
+        () => 'granted',
+        (error: { code: string }) => error.code,
+      ),
+    ),
+  );
+  expect(new Set(outcomes)).toEqual(new Set(['insufficient_credits']));
+  expect(reads).toBeLessThan(100);
+});
