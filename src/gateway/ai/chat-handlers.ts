@@ -22,6 +22,7 @@ import { serializeChunks, serializeCompletion } from './formats/chat-completions
 import { droppedMemberWarnings } from './formats/chat-completions/dropped-members.ts';
 import { parseResponseFormat, toModelCall } from './formats/chat-completions/request.ts';
 import { collectDroppedHints } from './formats/translation/dropped-hints.ts';
+import { checkReplays } from './formats/translation/replay.ts';
 import { checkAnswerFormat, checkChatInputs, checkLocalInput } from './formats/translation/input-checks.ts';
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import * as format from './formats/passthrough/formats.ts';
@@ -50,6 +51,7 @@ export function chatHandlers(context: AiContext): Pick<AiHandlers, 'ai.createCha
     'ai.createChatCompletion': async (call): Promise<ChatReply> => {
       const { identity, body, signal } = call;
       checkDefinitions(body);
+      checkReplays(body);
       const chain = context.catalog.chain(viewerOf(identity), body.model, 'openai');
       const demand = passthroughDemand(body, format.chat, chain[0]);
       const bill = openBill(context, call, { action: 'chat/completions', demand });

@@ -11,6 +11,7 @@ import { attemptHeaders, type ModelResult } from './call.ts';
 import { viewerOf } from './catalog/catalog.ts';
 import { waitForFirst } from './first-item.ts';
 import { type GeminiAnswerOptions, serializeAnswer, serializeChunks } from './formats/gemini/answer.ts';
+import { checkReplays } from './formats/translation/replay.ts';
 import { ignoredHints, toStreamRequest } from './formats/gemini/request.ts';
 import { sizeOf } from './metering/measure.ts';
 import { tokensOfRequest } from './metering/token-count.ts';
@@ -77,6 +78,7 @@ async function streamContent(
 /** Copies the members one by one, because a spread would omit the getters of the call. */
 function toStreamCall(call: GenerateCall | Call<Operations['ai.streamGeminiContent'], Identity>): StreamCall {
   const { operationId, requestId, identity, signal, log, note, remember, path, body } = call;
+  checkReplays(body);
   const request = toStreamRequest(path.model_id, body);
   return { operationId, requestId, identity, signal, log, note, remember, body: request, headers: {} };
 }

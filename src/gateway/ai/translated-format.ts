@@ -18,6 +18,7 @@ import { checkAnswerFormat, checkLocalInput } from './formats/translation/input-
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import type { PassthroughFormat } from './formats/passthrough/formats.ts';
 import type { UnpackReplay } from './formats/passthrough/replay.ts';
+import { checkReplays } from './formats/translation/replay.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
 import type { Answer, ModelCall, StreamPart, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
@@ -109,6 +110,7 @@ export async function answerTranslated<B extends Body, Whole, Event extends { ty
   const { call } = request;
   const { body, signal } = call;
   checkDefinitions(body);
+  checkReplays(body);
   const chain = chainOf(context, format.passthrough, call);
   const demand = passthroughDemand(body, format.passthrough, chain[0]);
   const bill = openBill(context, call, { action: format.passthrough.name, demand });

@@ -3,6 +3,7 @@
 // Clients of the messages and responses formats return one opaque text with each block of
 // reasoning, so the gateway packs these values into that text and stores nothing itself.
 import { isRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
+import { Problem } from '../../../../kernel/problem.ts';
 import type { ProviderMetadata, ProviderOptions } from '../../hub/language-model.ts';
 import { type Member, topLevelMembers } from '../../upstream/json-members.ts';
 
@@ -63,6 +64,34 @@ export function encodeReplay({ toolCallId, options }: Replay): string {
 /** Whether the gateway has packed the text. */
 export function isReplay(text: unknown): text is string {
   return typeof text === 'string' && text.startsWith(prefix);
+}
+
+// Unpacking takes microseconds for each text, in one turn of the event loop.
+const maxPackedTexts = 2_000;
+const maxPackedLength = 4 * 2 ** 20;
+
+/** Throws a 413 for a request with more packed texts than a conversation has; it names the member. */
+export function checkReplays(body: object): void {
+  let count = 0;
+  let length = 0;
+  for (const [member, content] of Object.entries(body) as [string, unknown][]) {
+    const pending = [content];
+    while (pending.length > 0) {
+      const value = pending.pop();
+      if (isReplay(value)) {
+        count += 1;
+        length += value.length;
+        if (count > maxPackedTexts || length > maxPackedLength) throw tooManyReplays(member);
+      } else if (Array.isArray(value)) for (const item of value as unknown[]) pending.push(item);
+      else if (typeof value === 'object' && value !== null)
+        for (const name in value) pending.push((value as Record<string, unknown>)[name]);
+    }
+  }
+}
+
+function tooManyReplays(param: string): Problem {
+  const message = `A request takes ${maxPackedTexts} signatures and encrypted texts of the gateway with 4 MiB together, and ${param} has more; leave out the reasoning of older turns.`;
+  return new Problem('too_large', 'request_too_large', message, { param });
 }
 
 /**
