@@ -153,7 +153,7 @@ describe(`closerBound (seed ${seed})`, () => {
   });
 
   test('leaves media out and keeps their look-alikes', () => {
-    const data = 'iVBORw0KGgo='.repeat(20);
+    const data = 'iVBORw0KGgoA'.repeat(20);
     const url = `data:image/png;base64,${data}`;
     const content = [
       { type: 'image_url', image_url: { url } },

@@ -37,6 +37,59 @@ function tokensOf(content: Buffer): number {
   return sizeOf({ model: 'x', messages }, 'chat').mediaTokens;
 }
 
+/** The bound of a film that is sent as a file. */
+function tokensOfFile(format: 'chat' | 'responses' | 'messages' | 'stream', data: string): number {
+  const parts = {
+    chat: { type: 'file', file: { file_data: data } },
+    responses: { type: 'input_file', file_data: data },
+    messages: {
+      type: 'document',
+      source: { type: 'base64', media_type: 'application/octet-stream', data },
+    },
+    stream: { type: 'file', mediaType: 'application/octet-stream', data },
+  };
+  const turns = [{ role: 'user', content: [parts[format]] }];
+  const members = { chat: 'messages', messages: 'messages', responses: 'input', stream: 'prompt' };
+  return sizeOf({ model: 'x', [members[format]]: turns }, format).mediaTokens;
+}
+
+describe('the bound of a video in a file', () => {
+  const hour = film(3_600, 3_600).toString('base64');
+
+  test.each(['chat', 'responses'] as const)('follows its length by the data URL of %s', (format) => {
+    expect(tokensOfFile(format, `data:video/mp4;base64,${hour}`)).toBe(3_600 * 400);
+  });
+
+  test.each(['chat', 'responses', 'messages', 'stream'] as const)(
+    'follows its length by its first bytes in %s',
+    (format) => {
+      expect(tokensOfFile(format, hour)).toBe(3_600 * 400);
+    },
+  );
+
+  test('follows its length under the name of another type', () => {
+    expect(tokensOfFile('responses', `data:application/pdf;base64,${hour}`)).toBe(3_600 * 400);
+  });
+
+  test('is never below that of its bytes as a file', () => {
+    const content = Buffer.concat([film(10, 10), Buffer.alloc(500_000)]).toString('base64');
+    expect(tokensOfFile('responses', content)).toBeGreaterThan(500_000);
+  });
+
+  test('of a sound follows its length', () => {
+    const sound = Buffer.alloc(44 + 8_000);
+    sound.write('RIFF', 0, 'latin1');
+    sound.writeUInt32LE(sound.length - 8, 4);
+    sound.write('WAVEfmt ', 8, 'latin1');
+    // One channel, 16 samples a second, 1 byte a sample: 500 seconds.
+    sound.set([16, 0, 0, 0, 1, 0, 1, 0, 16, 0, 0, 0, 16, 0, 0, 0, 1, 0, 8, 0], 16);
+    sound.write('data', 36, 'latin1');
+    sound.writeUInt32LE(8_000, 40);
+    const url = `data:audio/wav;base64,${sound.toString('base64')}`;
+    expect(tokensOfFile('responses', url)).toBeGreaterThanOrEqual(500 * 50);
+  });
+});
+
 describe('the bound of a video', () => {
   test('follows its length and not its bytes', () => {
     expect(tokensOf(film(3_600, 3_600))).toBe(3_600 * 400);

@@ -3,6 +3,7 @@
 // where the request's format has content parts (media-parts.ts). What only looks like a medium elsewhere
 // (the input of a tool, a schema, metadata) is sent to the model as text and counts as text. The punctuation
 // of JSON counts apart: providers write tools, their inputs and schemas into the prompt as JSON or longer.
+import { escapeBytesOf, isReadAsJson, shortEscapesIn } from './json-escapes.ts';
 import { billableSeconds } from '../media/billable-audio.ts';
 import { parseDataUrl } from '../media/data-url.ts';
 import { filmSeconds } from '../media/film-duration.ts';
@@ -14,7 +15,7 @@ import {
   type RequestFormat,
 } from './media-parts.ts';
 import { countPdfPages, pdfBudget, type PdfBudget } from './pdf-pages.ts';
-import { addedSchemaBytes, repeatedNameBytes } from './tool-names.ts';
+import { addedArgumentBytes, addedSchemaBytes, repeatedNameBytes } from './tool-names.ts';
 
 export type { RequestFormat } from './media-parts.ts';
 
@@ -100,7 +101,7 @@ export function sizeOf(body: object, format: RequestFormat): Size {
 
 /** Bytes of text that the gateway or the provider adds to the body. */
 function addedBytes(body: object, format: RequestFormat): number {
-  return repeatedNameBytes(body, format) + addedSchemaBytes(body, format);
+  return repeatedNameBytes(body, format) + addedSchemaBytes(body, format) + addedArgumentBytes(body, format);
 }
 
 /** The text of a request, for a tokenizer. */
@@ -125,21 +126,26 @@ function textOf(body: object, format: RequestFormat): RequestText {
 }
 
 // `media` counts how often each text is a medium.
-function collectText(text: RequestText, value: unknown, media: Map<string, number>): void {
+function collectText(text: RequestText, value: unknown, media: Map<string, number>, isJson = false): void {
   if (typeof value === 'string') {
     const asMedium = media.get(value) ?? 0;
-    if (asMedium > 0) media.set(value, asMedium - 1);
-    else text.texts.push(value);
+    if (asMedium > 0) {
+      media.set(value, asMedium - 1);
+      return;
+    }
+    text.texts.push(value);
+    if (isJson) text.otherBytes += escapeBytesOf(value) + shortEscapesIn(value);
   } else if (typeof value !== 'object' || value === null) {
     text.otherBytes += literalBytesOf(value);
   } else if (Array.isArray(value)) {
     text.otherBytes += brackets + value.length;
-    for (const item of value) collectText(text, item, media);
+    for (const item of value) collectText(text, item, media, isJson);
   } else {
     text.otherBytes += brackets;
     for (const name in value) {
       text.texts.push(name);
-      collectText(text, (value as Record<string, unknown>)[name], media);
+      const member = (value as Record<string, unknown>)[name];
+      collectText(text, member, media, isJson || isReadAsJson(name, member));
     }
   }
 }
@@ -159,21 +165,22 @@ export function isKeptLong(value: unknown): boolean {
 const turnMembers = new Set(['messages', 'prompt', 'input', 'instructions', 'documents']);
 
 // The depth was bounded when the body was parsed.
-function addText(size: Size, value: unknown): void {
+function addText(size: Size, value: unknown, isJson = false): void {
   if (typeof value === 'string') {
     size.textBytes += Buffer.byteLength(value);
-    size.structureBytes += quotes + escapeBytesOf(value);
+    size.structureBytes += quotes + escapeBytesOf(value) + (isJson ? shortEscapesIn(value) : 0);
   } else if (typeof value !== 'object' || value === null) {
     size.textBytes += literalBytesOf(value);
   } else if (Array.isArray(value)) {
     size.structureBytes += brackets + value.length;
-    for (const item of value) addText(size, item);
+    for (const item of value) addText(size, item, isJson);
   } else {
     size.structureBytes += brackets;
     for (const name in value) {
       size.textBytes += Buffer.byteLength(name);
       size.structureBytes += quotes + separators;
-      addText(size, (value as Record<string, unknown>)[name]);
+      const member = (value as Record<string, unknown>)[name];
+      addText(size, member, isJson || isReadAsJson(name, member));
     }
   }
 }
@@ -182,38 +189,6 @@ const quotes = 2;
 const brackets = 2;
 // The colon after a name and the comma after its value.
 const separators = 2;
-
-// A control character is one byte, and six as JSON (\u0000).
-const control = /[\u0000-\u0007\u000b\u000e-\u001f]/g;
-const controlEscapeBytes = 5;
-// Characters from one control character on that are counted one by one.
-const countedLength = 4_096;
-// A text of 10 MB must not block the event loop: beyond this many pieces, each character of a piece
-// counts as a control character.
-const countedPieces = 256;
-
-function escapeBytesOf(text: string): number {
-  let controls = 0;
-  let at = 0;
-  for (let piece = 0; at < text.length; piece += 1) {
-    control.lastIndex = at;
-    if (!control.test(text)) break;
-    const start = control.lastIndex - 1;
-    at = Math.min(start + countedLength, text.length);
-    controls += piece < countedPieces ? countControls(text, start, at) : at - start;
-  }
-  return controls * controlEscapeBytes;
-}
-
-function countControls(text: string, start: number, end: number): number {
-  let controls = 0;
-  for (let at = start; at < end; at += 1) {
-    const code = text.charCodeAt(at);
-    // Backspace, tab, line feed, form feed and carriage return are two bytes as JSON.
-    if (code < 0x20 && !(code >= 0x08 && code <= 0x0d && code !== 0x0b)) controls += 1;
-  }
-  return controls;
-}
 
 // Python writes the number 1e15 as 1000000000000000.0 and an integer with all its digits, up to 309.
 function literalBytesOf(value: unknown): number {
@@ -249,6 +224,8 @@ function addMedium(size: Size, { most, usual }: MediumTokens): void {
 
 interface Medium {
   kind: MediumKind;
+  /** What a provider may read a file as, by the type of its data URL or by its first bytes. */
+  readAs: MediumKind | undefined;
   mediaType: string | undefined;
   /** Undefined when the part has a URL or an id instead of data. */
   base64: string | undefined;
@@ -258,12 +235,38 @@ function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): 
   const inline = parseDataUrl(text);
   const isInline = inline !== undefined || (isData && !/^(?:https?|data):/i.test(text));
   const mediaType = (declared ?? inline?.mediaType)?.toLowerCase();
+  const data = isInline ? (inline?.data ?? text) : undefined;
+  const base64 = data !== undefined && isBase64(data) ? data : undefined;
   return {
     kind: kindOf(kind, { declared, mediaType }),
+    readAs: playableKind(mediaType, base64),
     mediaType,
-    base64: isInline ? (inline?.data ?? text) : undefined,
+    base64,
   };
 }
+
+// Line breaks of MIME are 2 of 78 characters. A text with more that is no base64 is read as text, if at all.
+function isBase64(data: string): boolean {
+  return Buffer.from(data, 'base64').length >= Math.floor(data.length * 0.75 * 0.9) - 2;
+}
+
+/** Audio and video, whose tokens follow the playing time and not the bytes. */
+function playableKind(mediaType: string | undefined, base64: string | undefined): MediumKind | undefined {
+  const head = Buffer.from(base64?.slice(0, 64) ?? '', 'base64');
+  if (filmHeads.some(({ at, bytes }) => head.subarray(at, at + bytes.length).equals(bytes))) return 'video';
+  const family = mediaType?.split('/')[0];
+  return family === 'audio' || family === 'video' ? family : undefined;
+}
+
+// MP4 and QuickTime, WebM and Matroska, AVI, FLV, MPEG program streams.
+const filmHeads = [
+  { at: 4, bytes: Buffer.from('ftyp', 'latin1') },
+  { at: 4, bytes: Buffer.from('moov', 'latin1') },
+  { at: 0, bytes: Buffer.from([0x1a, 0x45, 0xdf, 0xa3]) },
+  { at: 8, bytes: Buffer.from('AVI ', 'latin1') },
+  { at: 0, bytes: Buffer.from('FLV', 'latin1') },
+  { at: 0, bytes: Buffer.from([0, 0, 1, 0xba]) },
+];
 
 // Providers read a part by its media type, whatever its member is named: a PDF in `image_url` is a
 // file of many pages. A file counts as less than its bytes only when a member declares the media type.
@@ -276,7 +279,16 @@ function kindOf(
   return family === 'image' || family === 'audio' || family === 'video' ? family : 'file';
 }
 
-function tokensOf({ kind, mediaType, base64 }: Medium, budget: PdfBudget): MediumTokens {
+function tokensOf(medium: Medium, budget: PdfBudget): MediumTokens {
+  const { kind, readAs } = medium;
+  const tokens = tokensOfKind(medium, budget);
+  if (readAs === undefined || kind !== 'file') return tokens;
+  // A provider that does not play the file reads its bytes.
+  const played = tokensOfKind({ ...medium, kind: readAs }, budget);
+  return { most: Math.max(tokens.most, played.most), usual: Math.max(tokens.usual, played.usual) };
+}
+
+function tokensOfKind({ kind, mediaType, base64 }: Medium, budget: PdfBudget): MediumTokens {
   if (kind === 'image') return image;
   if (base64 === undefined) return unknown;
   const bytes = Math.ceil((base64.length * 3) / 4);

@@ -1,6 +1,8 @@
 // Tool names that occur once in a request and again in the provider's prompt. A tool
 // result refers to its call by an id only, and the gateway or the provider adds the
 // tool's name; Google's format has the name of each result twice.
+import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
+import { shortEscapesIn } from './json-escapes.ts';
 import { objectsIn, type RequestFormat } from './media-parts.ts';
 
 type Part = Readonly<Record<string, unknown>>;
@@ -29,6 +31,67 @@ export function addedSchemaBytes(body: object, format: RequestFormat): number {
   return (
     objectsIn((body as Part)['tools']).filter(({ type }) => type === 'custom').length * customSchemaBytes
   );
+}
+
+/**
+ * The bytes by which the arguments of earlier tool calls grow when they are parsed and serialized again, which a
+ * translation and some providers do: 1e20 becomes 21 digits. Their formats have them as one text.
+ */
+export function addedArgumentBytes(body: object, format: RequestFormat): number {
+  const { messages, input } = body as Part;
+  const calls =
+    format === 'responses'
+      ? objectsIn(input)
+      : objectsIn(messages).flatMap(({ tool_calls: list, function_call: call }) =>
+          objectsIn([...objectsIn(list).map((item) => item['function']), call]),
+        );
+  return calls.reduce(
+    (sum, { arguments: text }) =>
+      typeof text === 'string' ? sum + addedExponentBytes(text) + addedQuoteBytes(text) : sum,
+    0,
+  );
+}
+
+// Longer arguments are not parsed here and count as if they were no JSON.
+const longestParsed = 64 * 1024;
+
+/** Arguments that are no JSON are sent as a JSON string. */
+function addedQuoteBytes(text: string): number {
+  if (text.length <= longestParsed && parseJsonOrUndefined(text) !== undefined) return 0;
+  return shortEscapesIn(text);
+}
+
+// A longer mantissa has more characters than the digits that it becomes.
+const longestMantissa = 24;
+// From 1e20 to its 21 digits.
+const longestGrowth = 17;
+// So many numbers are measured one by one; any more count with the longest growth, so that a text of 10 MB
+// does not block the event loop.
+const measuredNumbers = 2_048;
+
+function addedExponentBytes(text: string): number {
+  let bytes = 0;
+  let numbers = 0;
+  let isAfterDigit = false;
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    // `e` in either case after a digit.
+    if (isAfterDigit && (code | 0x20) === 0x65) {
+      numbers += 1;
+      bytes += numbers > measuredNumbers ? longestGrowth : growthOfNumber(text, at);
+    }
+    isAfterDigit = code >= 0x30 && code <= 0x39;
+  }
+  return bytes;
+}
+
+/** By how many bytes the number with an exponent at the offset grows. */
+function growthOfNumber(text: string, at: number): number {
+  const mantissa = /-?\d+(?:\.\d+)?$/.exec(text.slice(Math.max(0, at - longestMantissa), at))?.[0];
+  const exponent = /^[+-]?\d{1,4}/.exec(text.slice(at + 1, at + 6))?.[0];
+  if (mantissa === undefined || exponent === undefined) return 0;
+  const number = `${mantissa}e${exponent}`;
+  return Math.max(0, String(Number(number)).length - number.length);
 }
 
 // A part is read in the way of every format at once, and the longest name counts: a

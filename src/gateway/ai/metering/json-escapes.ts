@@ -1,0 +1,63 @@
+// Bytes that texts need in addition where the model reads them as JSON.
+
+// A control character is one byte, and six as JSON (\u0000).
+const control = /[\u0000-\u0007\u000b\u000e-\u001f]/g;
+const controlEscapeBytes = 5;
+// Characters from one control character on that are counted one by one.
+const countedLength = 4_096;
+// A text of 10 MB must not block the event loop: beyond this many pieces, each character of a piece
+// counts as a control character.
+const countedPieces = 256;
+
+/** The bytes that the control characters of the text need in addition as JSON. */
+export function escapeBytesOf(text: string): number {
+  let controls = 0;
+  let at = 0;
+  for (let piece = 0; at < text.length; piece += 1) {
+    control.lastIndex = at;
+    if (!control.test(text)) break;
+    const start = control.lastIndex - 1;
+    at = Math.min(start + countedLength, text.length);
+    controls += piece < countedPieces ? countControls(text, start, at) : at - start;
+  }
+  return controls * controlEscapeBytes;
+}
+
+function countControls(text: string, start: number, end: number): number {
+  let controls = 0;
+  for (let at = start; at < end; at += 1) {
+    const code = text.charCodeAt(at);
+    // Backspace, tab, line feed, form feed and carriage return are two bytes as JSON.
+    if (code < 0x20 && !(code >= 0x08 && code <= 0x0d && code !== 0x0b)) controls += 1;
+  }
+  return controls;
+}
+
+// Longer texts are not counted character by character, so that 10 MB do not block the event loop.
+const longestCounted = 2 ** 20;
+
+/** Characters that are one byte, and two as JSON; all of them in a longer text. */
+export function shortEscapesIn(text: string): number {
+  if (text.length > longestCounted) return text.length;
+  let count = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === 0x22 || code === 0x5c || (code >= 0x08 && code <= 0x0d && code !== 0x0b)) count += 1;
+  }
+  return count;
+}
+
+const jsonMembers = new Set(['input', 'args', 'parameters', 'schema', 'input_schema', 'inputSchema']);
+const resultMembers = new Set(['output', 'response']);
+
+/**
+ * Whether the model reads the nested value as JSON: inputs and schemas of tools, and results that are not text.
+ * A line feed or a quote has two bytes then, and a tokenizer that merges a hundred of them as text does not.
+ */
+export function isReadAsJson(name: string, value: unknown): boolean {
+  if (jsonMembers.has(name)) return true;
+  if (!resultMembers.has(name) || typeof value !== 'object' || value === null || Array.isArray(value))
+    return false;
+  const { type } = value as { type?: unknown };
+  return type === undefined || type === 'json' || type === 'error-json';
+}

@@ -1,0 +1,145 @@
+// Arguments of earlier tool calls count with the bytes that a provider gets: numbers grow when arguments are
+// parsed and serialized again, and line feeds become two characters as JSON.
+import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { closerBound } from '../../../src/gateway/ai/metering/closer-bound.ts';
+import { sizeOf, type RequestFormat } from '../../../src/gateway/ai/metering/measure.ts';
+import { createTokenCounter } from '../../../src/gateway/ai/metering/token-counter.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { catalogModel } from './catalog-model.ts';
+import { startAi, type World } from './world.ts';
+
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const rates = { input: 1_000_000, output: 1_000_000 };
+  const kinds = { claude: 'anthropic', gemini: 'google', openai: 'openai', acme: 'openai-compatible' };
+  world = await startAi({
+    models: JSON.stringify({
+      providers: Object.entries(kinds).map(([id, kind]) => ({
+        id,
+        kind,
+        name: id,
+        base_url: provider.url,
+        formats: [],
+        output_limit_member: 'max_tokens',
+      })),
+      models: Object.keys(kinds).map((id) => ({
+        id: `${id}/ok`,
+        provider: id,
+        upstream_model: 'ok',
+        rates,
+        max_output_tokens: 1_000,
+      })),
+    }),
+    env: {},
+  });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+beforeEach(() => {
+  provider.reset();
+  world.ledger.reset();
+});
+
+const user = { role: 'user', content: 'hi' };
+const chatBody = (text: string) => ({
+  messages: [
+    user,
+    {
+      role: 'assistant',
+      content: null,
+      tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: text } }],
+    },
+    { role: 'tool', tool_call_id: 'a', content: 'x' },
+  ],
+  max_tokens: 16,
+});
+const responseBody = (text: string) => ({
+  input: [
+    user,
+    { type: 'function_call', call_id: 'a', name: 'f', arguments: text },
+    { type: 'function_call_output', call_id: 'a', output: 'x' },
+  ],
+  max_output_tokens: 16,
+});
+
+const hostile: readonly [string, string][] = [
+  ['large numbers', `{"a":[${Array.from({ length: 1_000 }, () => '1e20').join(',')}]}`],
+  ['large negative numbers', `{"a":[${Array.from({ length: 1_000 }, () => '-1E+20').join(',')}]}`],
+  ['small numbers', `{"a":[${Array.from({ length: 1_000 }, () => '1e-6').join(',')}]}`],
+  ['numbers with a fraction', `{"a":[${Array.from({ length: 1_000 }, () => '1.5e19').join(',')}]}`],
+  ['numbers beyond the range', `{"a":[${Array.from({ length: 1_000 }, () => '1e9').join(',')}, 1e999]}`],
+];
+
+describe.each(['claude', 'gemini', 'openai', 'acme'])('the hold of a call of %s', (owner) => {
+  test.each(hostile)('covers the sent bytes of chat completions with %s', async (_what, text) => {
+    await (await world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, ...chatBody(text) })).text();
+    const { held } = await world.ledger.until(1);
+    expect(held).toBeGreaterThanOrEqual(sentArrayBytes());
+  });
+
+  test.each(hostile)('covers the sent bytes of responses with %s', async (_what, text) => {
+    await (await world.post('/v1/ai/responses', { model: `${owner}/ok`, ...responseBody(text) })).text();
+    const { held } = await world.ledger.until(1);
+    expect(held).toBeGreaterThanOrEqual(sentArrayBytes());
+  });
+});
+
+/** The length of the array in the request as the provider got it. */
+function sentArrayBytes(): bigint {
+  const [array = ''] = /\[(?:null|[-\d.,e+]){1000,}\]/.exec(provider.lastCall().body.toString()) ?? [];
+  expect(array.length).toBeGreaterThan(1_000);
+  return BigInt(array.length);
+}
+
+// The hostile bodies measure how long the loop is held; this finds a quadratic scan on any machine.
+test('arguments of 10 MB are measured in linear time', () => {
+  for (const text of ['1'.repeat(1e7), '1e'.repeat(5e6), 'e'.repeat(1e7), '1.'.repeat(5e6)]) {
+    const startedMs = performance.now();
+    sizeOf(chatBody(text), 'chat');
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+  }
+});
+
+describe('the bound by a tokenizer', () => {
+  const counter = createTokenCounter({ deadlineMs: 60_000 });
+  afterAll(() => counter.close());
+  const model = catalogModel({
+    upstream_model: 'gpt-5-mini',
+    providerEntry: { ...catalogModel().providerEntry, kind: 'openai' },
+  });
+  const input = (a: string) => ({ a });
+  const bodies: readonly [RequestFormat, (a: string) => object][] = [
+    [
+      'messages',
+      (a) => ({
+        messages: [
+          { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'f', input: input(a) }] },
+        ],
+      }),
+    ],
+    [
+      'stream',
+      (a) => ({
+        prompt: [
+          {
+            role: 'assistant',
+            content: [{ type: 'tool-call', toolCallId: 't', toolName: 'f', input: input(a) }],
+          },
+        ],
+      }),
+    ],
+  ];
+
+  test.each(bodies)('covers the escapes of a tool input in %s', async (format, body) => {
+    for (const text of ['\n'.repeat(5_000), '"'.repeat(5_000), '\\'.repeat(5_000), '\u0001'.repeat(2_000)]) {
+      const bound = await closerBound(model, sizeOf(body(text), format).text(), counter);
+      const tokens = countTokens(JSON.stringify(input(text)), { disallowedSpecial: new Set() });
+      expect(bound).toBeGreaterThanOrEqual(tokens);
+    }
+  });
+});
