@@ -4,6 +4,7 @@
 import type { StreamRequest } from '../../../contract/gateway/types.gen.ts';
 import { parseDataUrl } from '../media/data-url.ts';
 import { invalidMember, readObject, readString } from './chat-completions/members.ts';
+import { isRemoteFile } from './translation/file-address.ts';
 
 type SpecContent = Exclude<StreamRequest['prompt'][number]['content'], string>[number];
 type SpecFileData = Extract<SpecContent, { type: 'file' | 'reasoning-file' }>['data'];
@@ -26,8 +27,9 @@ export function toFileData(data: SpecFileData, path: string): FileData {
 }
 
 function toUrlData(url: string, path: string): FileData {
-  if (!URL.canParse(url)) throw invalidMember(path, 'is not a valid URL');
-  return /^data:/i.test(url) ? toFileData(url, path) : { type: 'url', url: new URL(url) };
+  if (/^data:/i.test(url) && URL.canParse(url)) return toFileData(url, path);
+  if (!isRemoteFile(url)) throw invalidMember(path, 'must be an http, https, gs, s3 or data URL');
+  return { type: 'url', url: new URL(url) };
 }
 
 /**
@@ -81,8 +83,7 @@ function olderFileData({ type, data, url, fileId }: Record<string, unknown>, pat
     return { type: 'data', data: readString(data, `${path}.data`) };
   if (type === 'file-url' || type === 'image-url') {
     const address = readString(url, `${path}.url`);
-    if (!URL.canParse(address)) throw invalidMember(`${path}.url`, 'is not a valid URL');
-    return { type: 'url', url: new URL(address) };
+    return toUrlData(address, `${path}.url`);
   }
   const reference =
     typeof fileId === 'string' ? { default: fileId } : readReference(fileId, `${path}.fileId`);

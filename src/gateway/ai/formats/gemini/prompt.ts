@@ -7,6 +7,7 @@ import type {
 } from '../../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ProviderOptions } from '../../hub/language-model.ts';
+import { isRemoteFile } from '../translation/file-address.ts';
 import { decodeReplay } from '../translation/replay.ts';
 
 type PromptMessage = StreamRequest['prompt'][number];
@@ -112,7 +113,8 @@ function toUserPart(part: GeminiPart, path: string): UserPart {
       ...(inlineData.displayName === undefined ? {} : { filename: inlineData.displayName }),
     };
   if (fileData !== undefined) {
-    if (!URL.canParse(fileData.fileUri)) throw invalid(`${path}.fileData.fileUri`, 'is not a valid URL');
+    if (!isRemoteFile(fileData.fileUri))
+      throw invalid(`${path}.fileData.fileUri`, 'must be an http, https or gs address');
     return {
       type: 'file',
       mediaType: fileData.mimeType ?? 'application/octet-stream',
