@@ -27,9 +27,9 @@ function needsCredential({ security = [] }: Operation): boolean {
   return security.length > 0 && security.every((requirement) => Object.keys(requirement).length > 0);
 }
 
-function takesJson({ requestBody }: Operation): boolean {
+function takes({ requestBody }: Operation, mediaType: string): boolean {
   const { content = {} } = (requestBody ?? {}) as { content?: object };
-  return 'application/json' in content;
+  return mediaType in content;
 }
 
 function hasKey({ parameters = [] }: Operation): boolean {
@@ -68,7 +68,12 @@ const codeFamilies: readonly CodeFamily[] = [
   {
     name: 'a JSON body',
     codes: ['invalid_json', 'duplicate_member'],
-    has: takesJson,
+    has: (operation) => takes(operation, 'application/json'),
+  },
+  {
+    name: 'a form',
+    codes: ['duplicate_member'],
+    has: (operation) => takes(operation, 'multipart/form-data'),
   },
   {
     name: 'a body',
