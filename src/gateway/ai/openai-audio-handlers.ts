@@ -5,6 +5,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import { type AiHandlers, creditsHeader, settleAndRender } from './ai-context.ts';
 import { type AudioOptions, streamSpeech, transcribe } from './audio-handlers.ts';
+import { type RenameMember, withMemberNames } from './member-names.ts';
 import { toTranscript } from './media/openai-transcript.ts';
 
 type SpeechCall = Call<Operations['ai.synthesizeClientSpeech'], Identity>;
@@ -14,10 +15,14 @@ export function openAiAudioHandlers(
   options: AudioOptions,
 ): Pick<AiHandlers, 'ai.synthesizeClientSpeech' | 'ai.transcribeClientAudio'> {
   return {
-    'ai.synthesizeClientSpeech': (call) => streamSpeech(options, call, toSpeechRequest(call.body)),
+    'ai.synthesizeClientSpeech': (call) =>
+      withMemberNames(speechMember, () => streamSpeech(options, call, toSpeechRequest(call.body))),
     'ai.transcribeClientAudio': (call) => transcribeAudio(options, call),
   };
 }
+
+const speechMember: RenameMember = (member) =>
+  ({ text: 'input', format: 'response_format' })[member as 'text' | 'format'];
 
 function toSpeechRequest({
   model,

@@ -11,6 +11,7 @@ import { type AiHandlers, creditsHeader } from './ai-context.ts';
 import { ownerOf } from './jobs/job.ts';
 import { waitForJob } from './jobs/wait-for-job.ts';
 import { createImageJob, type MediaOptions } from './media-handlers.ts';
+import { type RenameMember, withMemberNames } from './member-names.ts';
 import { toEditRequest, toImageList, toImageRequest } from './media/openai-images.ts';
 import { readAll } from './upstream/response-body.ts';
 import type { Timeouts } from './upstream/deadlines.ts';
@@ -49,7 +50,7 @@ async function generate(
   { request, format }: { request: CreateImageRequest; format: 'url' | 'b64_json' | null | undefined },
 ): Promise<ImageReply> {
   const { jobs, links, clock, timeouts } = options;
-  const { jobId, isKeyed } = await createImageJob(options, call, request);
+  const { jobId, isKeyed } = await withMemberNames(imageMember, () => createImageJob(options, call, request));
   const address = { jobId, kind: 'image', owner: ownerOf(call.identity) } as const;
   const job = await waitForJob(jobs, address, {
     signal: call.signal,
@@ -65,6 +66,10 @@ async function generate(
   });
   return { status: 200, body, headers: isRepetition ? {} : creditsHeader(job.credits ?? 0) };
 }
+
+const optionsPath = 'provider_options.';
+const imageMember: RenameMember = (member) =>
+  member.startsWith(optionsPath) ? member.slice(optionsPath.length) : undefined;
 
 // A new link cannot be expired.
 const linkSeconds = 60;

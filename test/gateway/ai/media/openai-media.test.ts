@@ -89,6 +89,32 @@ describe('images', { timeout: 120_000 }, () => {
     });
   });
 
+  it('refuse a priced member by its name in the request', async () => {
+    await expect(generate('acme/paid', { quality: 'high' })).rejects.toMatchObject({
+      status: 422,
+      code: 'unpriced_member',
+      param: 'quality',
+      message: expect.stringContaining('The member quality is refused'),
+    });
+  });
+
+  it('refuse a prompt with NUL', async () => {
+    const answer = await world.send('/v1/images/generations', { model: 'local/shapes', prompt: 'a\0b' });
+    expect(answer.status).toBe(400);
+  });
+
+  it('refuse a form with two files of one name', async () => {
+    const form = new FormData();
+    for (const [name, value] of Object.entries({ model: 'acme/painter', prompt })) form.set(name, value);
+    for (const _ of [1, 2]) form.append('image', new Blob([scriptedPicture], { type: 'image/png' }), 'a.png');
+    const answer = await fetch(`${world.url}/v1/images/edits`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${world.userToken}` },
+      body: form,
+    });
+    expect([answer.status, await codeOf(answer)]).toEqual([400, 'duplicate_member']);
+  });
+
   it('cancel their job when the client disconnects', async () => {
     const gate = new AbortController();
     const before = world.provider.calls.length;
@@ -244,6 +270,24 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
       response_format: 'opus',
       speed: 1.5,
     });
+  });
+
+  it('names the member of the request that it refuses', async () => {
+    await expect(
+      client(base).audio.speech.create({
+        model: 'local/flite',
+        input: '\u4f60\u597d',
+        voice: undefined as never,
+      }),
+    ).rejects.toMatchObject({ status: 422, param: 'input' });
+    await expect(
+      client(base).audio.speech.create({
+        model: 'local/flite',
+        input: 'Hello',
+        voice: undefined as never,
+        response_format: 'opus',
+      }),
+    ).rejects.toMatchObject({ status: 422, param: 'response_format' });
   });
 
   const transcribe = async (more: object) =>
