@@ -127,8 +127,9 @@ function rememberStarted(started: unknown): Remember {
   return Object.assign(async () => {}, { inSettlement: () => undefined, bind: async () => false, started });
 }
 
-// The status of a row whose body is a reference to work. No answer has it: it is an interim status in HTTP.
-const boundStatus = 102;
+// The status of a row whose body is a reference to work. No operation answers with it. It is a final status,
+// since a replica of an older release would answer with the reference.
+const boundStatus = 208;
 
 /** Executes a call that holds its key, and stores its answer or its failure. */
 function createExecution(store: IdempotencyStore, { database, log, ...options }: IdempotencyOptions) {
