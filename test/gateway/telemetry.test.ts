@@ -23,15 +23,28 @@ beforeAll(async () => {
   const modelsFile = join(folder, 'models.json');
   await writeFile(
     modelsFile,
-    provider.modelsFile({
-      fast: 'ok',
-      vectors: 'ok',
-      broken: 'status?code=500',
-      refused: 'key-echo?code=400',
-      unpaid: 'status?code=401&message=Your+account+is+suspended',
-      wordy: `status?code=422&message=${'long+'.repeat(98)}CANARY-key-of-acme+end`,
-      cut: 'error-event',
-    }),
+    provider.modelsFile(
+      {
+        fast: 'ok',
+        vectors: 'ok',
+        broken: 'status?code=500',
+        refused: 'key-echo?code=400',
+        unpaid: 'status?code=401&message=Your+account+is+suspended',
+        wordy: `status?code=422&message=${'long+'.repeat(98)}CANARY-key-of-acme+end`,
+        cut: 'error-event',
+      },
+      {
+        models: [
+          {
+            id: 'acme/painter',
+            provider: 'acme',
+            upstream_model: 'images',
+            rates: null,
+            modalities: ['image'],
+          },
+        ],
+      },
+    ),
   );
   const port = await freePort();
   metricsUrl = `http://127.0.0.1:${port}/metrics`;
@@ -171,6 +184,22 @@ describe('a call to a provider', () => {
       'townhall_requests_total{operation="ai.embedText",status="200",identity="user"} 1',
     );
     expect(text).not.toContain('AtV1');
+  });
+
+  test('of an image job belongs to no request', async () => {
+    const headers = { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json' };
+    // The first job starts the queue.
+    for (const prompt of ['CANARY-one', 'CANARY-two']) {
+      const body = JSON.stringify({ model: 'acme/painter', prompt });
+      const answer = await fetch(`${world.url}/v1/images/generations`, { method: 'POST', headers, body });
+      await answer.text();
+      expect(answer.status).toBe(200);
+    }
+    expect(await metrics()).toMatch(
+      /townhall_upstream_duration_seconds_count\{provider="acme",model="acme\/painter"\} 2\n/,
+    );
+    const span = await collector.waitFor(({ name }) => name === 'generate_content acme/painter');
+    expect(span.parentSpanId).toBeFalsy();
   });
 
   test('to an unknown model adds no metric label', async () => {

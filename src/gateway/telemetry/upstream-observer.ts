@@ -37,8 +37,6 @@ export interface UpstreamObserver {
 const operationNames: Readonly<Record<string, string>> = {
   'ai.embedText': 'embeddings',
   'ai.rerankDocuments': 'rerank',
-  'ai.createImage': 'generate_content',
-  'ai.startVideo': 'generate_content',
   'ai.synthesizeSpeech': 'generate_content',
   'ai.synthesizeClientSpeech': 'generate_content',
   'ai.transcribeAudio': 'transcription',
@@ -131,7 +129,9 @@ function startSpan(
   { model, provider, retry }: UpstreamAttempt,
   request: RequestScope | undefined,
 ): Span {
-  const operation = operationNames[request?.operationId ?? ''] ?? 'chat';
+  // Calls outside of requests are those of jobs for images and videos.
+  const operation =
+    request === undefined ? 'generate_content' : (operationNames[request.operationId ?? ''] ?? 'chat');
   if (!traces.isOn) return traces.start(operation);
   return traces.start(`${operation} ${model}`, {
     kind: 'client',

@@ -1,6 +1,7 @@
 // Background jobs that outlive a request, and the only file that knows pg-boss. An
 // enqueued job runs, in this process or another, until its handler has returned
 // once. It survives a restart, so a handler may be started again after a crash.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import type { PgBoss } from 'pg-boss';
 import { pause, settlesWithin } from '../async.ts';
@@ -97,6 +98,8 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
   // A stop rejects the promise, also when no call waits for it.
   ready.promise.catch(() => undefined);
   const stopping = new AbortController();
+  // The queue may start within a request. A job belongs to none: telemetry would record it under that request.
+  const outsideRequests = AsyncLocalStorage.snapshot();
   let session: ReturnType<Database['session']> | undefined;
   let boss: PgBoss | undefined;
   let starting: Promise<void> | undefined;
@@ -121,7 +124,9 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
 
   /** One attempt at a job. Rejects as its handler does, which pg-boss counts as a failed attempt. */
   async function run(name: string, { handler }: JobDefinition, job: PgJob): Promise<void> {
-    const attempt = (async () => handler(job.data as never, { id: job.id, signal: job.signal }))();
+    const attempt = outsideRequests(async () =>
+      handler(job.data as never, { id: job.id, signal: job.signal }),
+    );
     running.add(attempt);
     try {
       await attempt;
