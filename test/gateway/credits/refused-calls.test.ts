@@ -42,7 +42,7 @@ test('a thousand refused holds are 402 and share their reads', async () => {
     Array.from({ length: 1_000 }, () =>
       credits.ledger.hold(callOf(userId), 121n).then(
         () => 'granted',
-        (error: { code: string }) => error.code,
+        (error: unknown) => (error as { code: string }).code,
       ),
     ),
   );
