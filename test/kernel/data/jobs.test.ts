@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { createJobs, type Jobs } from '../../../src/kernel/data/jobs.ts';
@@ -34,6 +35,17 @@ describe('jobs', () => {
     await database.sql`select 1`;
     expect(await states()).toEqual({ completed: 5 });
     expect(executions).toHaveLength(5);
+  });
+
+  it('run outside of the request that starts the queue', async () => {
+    const requests = new AsyncLocalStorage<string>();
+    const { promise: request, resolve } = Promise.withResolvers<string | undefined>();
+    jobs.define('look', { retries: 0 }, async () => resolve(requests.getStore()));
+    await requests.run('a request', async () => {
+      jobs.start();
+      await jobs.enqueue('look', {});
+    });
+    expect(await request).toBeUndefined();
   });
 
   it('store their schedule', async () => {
