@@ -17,12 +17,16 @@ import * as formats from './formats/passthrough/formats.ts';
 import { unpackResponses } from './formats/passthrough/replay.ts';
 import { serializeResponse, serializeResponseEvents } from './formats/responses/answer.ts';
 import { toModelCall } from './formats/responses/request.ts';
+import { sizeOf } from './metering/measure.ts';
+import { tokensOfRequest } from './metering/token-count.ts';
 import { pageOfItems } from './stored-responses/items.ts';
 import { type ResponsePlan, formatOf, needsPlan, ownerOf, planResponse } from './response-plan.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { answerTranslated, type TranslatedFormat } from './translated-format.ts';
 
 type ResponseCall = Call<Operations['ai.createResponse'], Identity>;
+type TokensOperation = Operations['ai.getResponseTokens'];
+type TokensCall = Call<TokensOperation, Identity>;
 type ResponseReply = Reply<Operations['ai.createResponse']>;
 
 interface ResponsesContext extends AiContext {
@@ -49,13 +53,18 @@ const responses: TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent
 
 type ResponseHandlers = Pick<
   AiHandlers,
-  'ai.createResponse' | 'ai.getResponse' | 'ai.removeResponse' | 'ai.listResponseInputItems'
+  | 'ai.createResponse'
+  | 'ai.getResponseTokens'
+  | 'ai.getResponse'
+  | 'ai.removeResponse'
+  | 'ai.listResponseInputItems'
 >;
 
 export function responseHandlers(context: ResponsesContext): ResponseHandlers {
   const { storedResponses } = context;
   return {
     'ai.createResponse': (call) => createResponse(context, call),
+    'ai.getResponseTokens': (call) => estimateTokens(context, call),
     'ai.getResponse': async ({ path, identity }) => {
       const response = await storedResponses.find({ responseId: path.response_id, owner: ownerOf(identity) });
       return { status: 200, body: response as ResponseAnswer };
@@ -76,8 +85,21 @@ export function responseHandlers(context: ResponsesContext): ResponseHandlers {
   };
 }
 
+/** The gateway's own estimate, as for an answer without usage. Throws as `ai.createResponse` does. */
+async function estimateTokens(
+  { catalog, storedResponses }: ResponsesContext,
+  call: TokensCall,
+): Promise<Reply<TokensOperation>> {
+  refuseConversation(call.body);
+  const model = catalog.callableModel(viewerOf(call.identity), call.body.model);
+  const { body } = needsPlan(call.body) ? await planResponse(storedResponses, call, model) : call;
+  const tokens = tokensOfRequest(sizeOf(body, 'responses'));
+  return { status: 200, body: { object: 'response.input_tokens', input_tokens: tokens } };
+}
+
 async function createResponse(context: ResponsesContext, call: ResponseCall): Promise<ResponseReply> {
-  refuseUnsupported(call.body);
+  refuseBackground(call.body);
+  refuseConversation(call.body);
   if (!needsPlan(call.body)) return answerTranslated(context, responses, { call });
   const { catalog, storedResponses } = context;
   const [model] = catalog.chain(viewerOf(call.identity), call.body.model);
@@ -107,10 +129,13 @@ function withBody(call: ResponseCall, { body, rawBody }: ResponsePlan) {
   return { operationId, requestId, identity, signal, log, note, timing, remember, body, rawBody };
 }
 
-function refuseUnsupported(body: ResponseRequest): void {
-  // A background answer arrives outside of the call, so the gateway could not meter it.
-  if (body.background === true)
+// A background answer arrives outside of the call, so the gateway could not meter it.
+function refuseBackground({ background }: ResponseRequest): void {
+  if (background === true)
     throw unsupported('background', 'Answers in the background are not supported; leave background out.');
+}
+
+function refuseConversation(body: ResponseRequest): void {
   if ((body['conversation'] ?? null) !== null)
     throw unsupported(
       'conversation',

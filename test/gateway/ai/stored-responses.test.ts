@@ -253,6 +253,42 @@ describe('a stored response', () => {
   });
 });
 
+describe('ai.getResponseTokens', () => {
+  const count = (body: object) =>
+    client()
+      .responses.inputTokens.count(body)
+      .then(({ input_tokens: tokens }) => tokens);
+
+  test.each(models)('estimates the input of %s without a call', async (model) => {
+    provider.reset();
+    const tokens = await count({ model, input: 'word '.repeat(400) });
+    expect(tokens).toBeGreaterThan(400);
+    expect(tokens).toBeLessThan(700);
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test('counts the conversation that the request continues', async () => {
+    const first = await client().responses.create({
+      model: 'local/echo',
+      input: 'word '.repeat(400),
+      store: true,
+    });
+    const more = { model: 'local/echo', input: 'hi' };
+    const alone = await count(more);
+    expect(await count({ ...more, previous_response_id: first.id })).toBeGreaterThan(alone + 900);
+  });
+
+  test('refuses an unknown model and a foreign response', async () => {
+    await expect(count({ model: 'acme/none', input: 'hi' })).rejects.toMatchObject({
+      status: 404,
+      code: 'model_not_found',
+    });
+    const body = { model: 'local/echo', input: 'hi', previous_response_id: 'resp_none' };
+    await expect(count(body)).rejects.toMatchObject({ status: 400, code: 'previous_response_not_found' });
+    await expect(count({ ...body, conversation: 'conv_1' })).rejects.toMatchObject({ status: 422 });
+  });
+});
+
 describe('ai.listResponseInputItems', () => {
   test('pages in both orders', async () => {
     const input = ['a', 'b', 'c', 'd', 'e'].map((content) => ({ role: 'user' as const, content }));
