@@ -132,3 +132,25 @@ describe('close', () => {
     expect(world.server.inFlight()).toBe(0);
   });
 });
+
+describe('the compilation of validators', () => {
+  async function startCounting(): Promise<{ compilations: () => number }> {
+    let compilations = 0;
+    const warm = async (): Promise<void> => void (compilations += 1);
+    world = await startWorld({ server: { contract: { ...contractOf(), warm } } });
+    return { compilations: () => compilations };
+  }
+
+  test('begins a while after the server listens', async () => {
+    const { compilations } = await startCounting();
+    expect(compilations()).toBe(0);
+    await until(() => compilations() === 1, 'the compilation of the validators');
+  });
+
+  test('does not begin after the server was closed', async () => {
+    const { compilations } = await startCounting();
+    await world?.close();
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    expect(compilations()).toBe(0);
+  });
+});
