@@ -74,7 +74,7 @@ export interface ServerLimits {
 const longestBodyMs = 120_000;
 
 // The validators of all operations are compiled ahead of their first requests, but not before the first
-// answer of /ready: each takes up to 60 ms of the event loop.
+// answer of /ready: each takes up to 24 ms of the event loop.
 const warmAfterMs = 1_000;
 
 const defaultTimeouts: ServerTimeouts = {
