@@ -69,7 +69,9 @@ describe.each([
     });
     const options = { baseUrl: agent.url, token: agent.token };
     const recorded =
-      variant === 'classic' ? recordCalls(createClassicClient(options)) : recordCalls(createAgentClient(options));
+      variant === 'classic'
+        ? recordCalls(createClassicClient(options))
+        : recordCalls(createAgentClient(options));
     ({ called: calledOperations, all } = recorded);
     client = recorded.client as Client;
     classic = recorded.client as Classic;

@@ -225,12 +225,12 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     await page.goto(`${origin}/guides/errors.html`);
     await page.keyboard.press('/');
     await page.keyboard.type('OpenAI-compatible provider');
-    await page.locator('#found li[aria-selected="true"]').waitFor();
+    await page.locator('#results li[aria-selected="true"]').waitFor();
     await page.keyboard.press('Enter');
     await page.waitForURL(/guides\/model-providers\.html#/);
     await page.keyboard.press('Control+k');
     await page.keyboard.type('createChatCompletion');
-    await page.locator('#found li[aria-selected="true"]', { hasText: 'Create a chat completion' }).waitFor();
+    await page.locator('#results li[aria-selected="true"]', { hasText: 'Create a chat completion' }).waitFor();
     await page.keyboard.press('Enter');
     await page.waitForURL(/operations\/gateway\/ai\.createChatCompletion\.html$/);
     await page.getByText('/v1/ai/chat/completions').first().waitFor();
@@ -244,7 +244,7 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
       await page.goto(`${origin}/index.html`);
       await page.keyboard.press('/');
       await page.keyboard.type(code);
-      await page.locator('#found li[aria-selected="true"]').waitFor();
+      await page.locator('#results li[aria-selected="true"]').waitFor();
       await page.keyboard.press('Enter');
       await page.waitForURL(`${origin}/guides/error-codes.html#${code}`);
       expect(await page.locator(`h3#${code}`).isVisible()).toBe(true);
@@ -253,7 +253,7 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
   }, 120_000);
 
   test('shows an example of each error code of an operation', async () => {
-    const { page } = await open(browser);
+    const { page } = await openLocalPage(browser);
     const bundle = JSON.parse(readFileSync(path.join(folder, 'gateway.json'), 'utf8')) as Document;
     const { operation } = operationsOf(bundle).find(({ id }) => id === 'ai.generateText') ?? {};
     const codes = operation?.['x-error-codes'] ?? [];
@@ -341,10 +341,10 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     const page = await browser.newPage();
     await page.goto(`file://${folder}/guides/error-codes.html`);
     await page.locator('#search').fill('idempotency');
-    await page.locator('#found li').first().waitFor();
-    expect(await page.locator('#found').innerText()).toMatch(/idempotency/i);
+    await page.locator('#results li').first().waitFor();
+    expect(await page.locator('#results').innerText()).toMatch(/idempotency/i);
     await page.setViewportSize({ width: 390, height: 800 });
-    const { x, width } = (await page.locator('#found').boundingBox()) ?? { x: -1, width: 0 };
+    const { x, width } = (await page.locator('#results').boundingBox()) ?? { x: -1, width: 0 };
     expect([x >= 0, x + width <= 390]).toEqual([true, true]);
     await page.close();
   }, 120_000);

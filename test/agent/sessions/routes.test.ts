@@ -622,8 +622,8 @@ describe('sessions.fork', () => {
   ])('refuses a fork at %s', async (_what, point, param) => {
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
-    const refused = client.sessions.fork({ sessionId: 's', ...point } as never);
-    await expect(refused).rejects.toMatchObject({ status: 400, param });
+    const fork = client.sessions.fork({ sessionId: 's', ...point } as never);
+    await expect(fork).rejects.toMatchObject({ status: 400, param });
   });
 
   test('copies the ancestors of a deep fork', async () => {
