@@ -230,7 +230,9 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     await page.waitForURL(/guides\/model-providers\.html#/);
     await page.keyboard.press('Control+k');
     await page.keyboard.type('createChatCompletion');
-    await page.locator('#results li[aria-selected="true"]', { hasText: 'Create a chat completion' }).waitFor();
+    await page
+      .locator('#results li[aria-selected="true"]', { hasText: 'Create a chat completion' })
+      .waitFor();
     await page.keyboard.press('Enter');
     await page.waitForURL(/operations\/gateway\/ai\.createChatCompletion\.html$/);
     await page.getByText('/v1/ai/chat/completions').first().waitFor();
