@@ -134,7 +134,7 @@ describe('townhall models check', () => {
   });
 
   test('refuses unknown names with 2', async () => {
-    const run = townhall(['models', 'list'], { cwd: folder, env });
+    const run = townhall(['models', 'absent'], { cwd: folder, env });
     expect(await run.ended).toBe(2);
     expect(run.screen()).toContain('townhall models check');
   });
