@@ -122,7 +122,7 @@ test('a language-model call with an option of unknown price is 422', async () =>
 });
 
 describe('an image with an option of unknown price', () => {
-  const refusal = [422, { error: { code: 'unpriced_member', param: 'provider_options.quality' } }];
+  const refusal = [422, { error: { code: 'unpriced_member', param: 'quality' } }];
   const authorization = () => ({ authorization: `Bearer ${world.userToken}` });
 
   test('is refused as JSON', async () => {

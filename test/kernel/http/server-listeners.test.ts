@@ -40,14 +40,6 @@ describe('additional listeners', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('compile the schemas of the contract once', async () => {
-    let count = 0;
-    const contract = { ...contractOf({}), warm: async () => void (count += 1) };
-    world = await startWorld({ server: { contract } });
-    await world.server.listen({ host: '127.0.0.1', port: 0 });
-    expect(count).toBe(1);
-  });
-
   test('reject an unavailable address without harm to others', async () => {
     world = await startWorld();
     const other = createServer().listen(0, '127.0.0.1');
