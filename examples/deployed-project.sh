@@ -7,7 +7,6 @@ CITY=${TOWNHALL_URL:-http://127.0.0.1:43127}
 # #region guest
 curl "$CITY/v1/hello/world"
 # #endregion
-echo
 
 # #region token
 LOGIN=$(curl -s "$CITY/v1/accounts/login/start" -H 'Content-Type: application/json' \
@@ -19,4 +18,3 @@ TOKEN=$(curl -s "$CITY/v1/accounts/login/result?login_id=$LOGIN" | sed 's/.*"use
 curl "$CITY/v1/hello/me" -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' \
   -d '{"greeting": "Good morning"}'
 # #endregion
-echo

@@ -21,6 +21,7 @@ const example = {
   token: 'tok_01jd6zv0c5e9fsr8m2w4x1k7qb',
   bureau: 'bur_01jd6zv0c5e9fsr8m2w4x1k7qa',
   job: 'job_01jd6zv0c5e9fsr8m2w4x1k7qa',
+  response: 'resp_01jd6zv0c5e9fsr8m2w4x1k7qe',
   payment: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa',
   login: 'lgn_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
   verification: 'lgv_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
@@ -109,6 +110,11 @@ async function startImage({ gateway }: SampleServers): Promise<string> {
 }
 
 const withImage: Prepare = async (servers) => ({ replace: { [example.job]: await startImage(servers) } });
+
+const withStoredResponse: Prepare = async ({ gateway }) => {
+  const { id } = await gateway.user.ai.createResponse({ model: 'local/echo', input: 'Hello', store: true });
+  return { replace: { [example.response]: id } };
+};
 
 const withMedia: Prepare = async (servers) => {
   const jobId = await startImage(servers);
@@ -243,6 +249,9 @@ export const preparations: Readonly<Record<string, Prepare>> = {
     return { replace: { [example.payment]: payment_id } };
   },
   'gateway/ai.getImage': withImage,
+  'gateway/ai.getResponse': withStoredResponse,
+  'gateway/ai.removeResponse': withStoredResponse,
+  'gateway/ai.listResponseInputItems': withStoredResponse,
   'gateway/ai.cancelImage': withImage,
   'gateway/ai.getMedia': withMedia,
   'agent/sessions.executeInSession': withSession,
