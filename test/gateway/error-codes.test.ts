@@ -154,3 +154,52 @@ test('a path that cannot be decoded is 400', async () => {
   const response = await fetch(`${world.url}/v1/ai/models/%ff`);
   expect([response.status, await response.json()]).toMatchObject([400, { error: { code: 'invalid_path' } }]);
 });
+
+describe('stored responses under /v1/ai', () => {
+  const missing = 'resp_01jd6zv0c5e9fsr8m2w4x1k7qe';
+
+  async function request(method: string, path: string, body?: object) {
+    const response = await fetch(`${world.url}/v1/ai/responses${path}`, {
+      method,
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    return { status: response.status, body: (await response.json()) as { id: string } };
+  }
+
+  const store = async (input: object) =>
+    (await request('POST', '', { model: 'local/echo', input: 'Hello', store: true, ...input })).body.id;
+
+  test('refuse to continue a response that does not exist', async () => {
+    const body = { model: 'local/echo', input: 'Hello', previous_response_id: missing };
+    expect(await request('POST', '', body)).toMatchObject({
+      status: 400,
+      body: { error: { code: 'previous_response_not_found', param: 'previous_response_id' } },
+    });
+  });
+
+  test('refuse to list the items of a conversation without its beginning', async () => {
+    const first = await store({});
+    const second = await store({ previous_response_id: first });
+    await request('DELETE', `/${first}`);
+    expect(await request('GET', `/${second}/input_items`)).toMatchObject({
+      status: 400,
+      body: { error: { code: 'previous_response_not_found' } },
+    });
+  });
+
+  test('refuse to count the tokens of an unknown model', async () => {
+    expect(await request('POST', '/input_tokens', { model: 'no/model', input: 'Hello' })).toMatchObject({
+      status: 404,
+      body: { error: { code: 'model_not_found', param: 'model' } },
+    });
+  });
+
+  test('refuse to count the tokens of a conversation of the provider', async () => {
+    const body = { model: 'local/echo', input: 'Hello', conversation: 'conv_1' };
+    expect(await request('POST', '/input_tokens', body)).toMatchObject({
+      status: 422,
+      body: { error: { code: 'unsupported_by_model', param: 'conversation' } },
+    });
+  });
+});
