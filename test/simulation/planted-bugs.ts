@@ -366,7 +366,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     ],
   },
   {
-    name: 'recall served to whoever asks next',
+    name: 'recall served to the next asker',
     seed: 6,
     changes: [
       {
