@@ -89,8 +89,8 @@ export function assetExists(file: string): boolean {
  */
 export function startThread(path: string, options: WorkerOptions): Worker {
   if (isSingleExecutable) return new Worker(readTextNow(assetPath(`${path}.js`)), { ...options, eval: true });
-  const ending = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
-  return new Worker(new URL(`${path.slice('src/'.length)}${ending}`, program), options);
+  const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
+  return new Worker(new URL(`${path.slice('src/'.length)}${extension}`, program), options);
 }
 
 /** The file that an import of the package resolves to; undefined when the package is absent. */

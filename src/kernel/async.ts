@@ -42,14 +42,14 @@ export async function withTimeout<T>(
   const outerSignals = outer === undefined ? [] : [outer];
   const running = work(AbortSignal.any([...outerSignals, timeout.signal]));
   running.catch(() => undefined);
-  const expired = clock.sleep(ms, AbortSignal.any([...outerSignals, finished.signal])).then((): never => {
+  const deadline = clock.sleep(ms, AbortSignal.any([...outerSignals, finished.signal])).then((): never => {
     const reason = error?.() ?? new TimeoutError(`It took longer than ${ms} ms.`);
     timeout.abort(reason);
     throw reason;
   });
-  expired.catch(() => undefined);
+  deadline.catch(() => undefined);
   try {
-    return await Promise.race([running, expired]);
+    return await Promise.race([running, deadline]);
   } finally {
     finished.abort();
   }
@@ -65,15 +65,15 @@ export async function settlesWithin(
 ): Promise<boolean> {
   const finished = new AbortController();
   const signal = outer === undefined ? finished.signal : AbortSignal.any([outer, finished.signal]);
-  const settled = work.then(
+  const settlement = work.then(
     () => true,
     () => true,
   );
-  const expired = clock.sleep(ms, signal).then(
+  const deadline = clock.sleep(ms, signal).then(
     () => false,
     () => false,
   );
-  const isSettled = await Promise.race([settled, expired]);
+  const isSettled = await Promise.race([settlement, deadline]);
   finished.abort();
   return isSettled;
 }

@@ -5,13 +5,13 @@ import { devNull } from 'node:os';
 import { Problem } from './problem.ts';
 
 // A request needs a descriptor for its connection, one for the model provider, and some for the database.
-const spare = 8;
+const spareDescriptors = 8;
 
 /**
  * Opens some descriptors and closes them again. Throws 503 `not_ready` when the process or the
  * system has none left.
  */
-export async function requireDescriptors(count: number = spare): Promise<void> {
+export async function requireDescriptors(count: number = spareDescriptors): Promise<void> {
   const results = await Promise.allSettled(Array.from({ length: count }, () => open(devNull, 'r')));
   const handles = results.filter(
     (result): result is PromiseFulfilledResult<FileHandle> => result.status === 'fulfilled',

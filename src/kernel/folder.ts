@@ -19,8 +19,8 @@ export async function makeFolder(path: string): Promise<void> {
     const parent = dirname(folder);
     if (code !== 'ENOENT' || parent === folder || (await exists(parent))) throw error;
     await makeFolder(parent);
-    await mkdir(folder, { mode: 0o700 }).catch((again: unknown) => {
-      if ((again as NodeJS.ErrnoException).code !== 'EEXIST') throw again;
+    await mkdir(folder, { mode: 0o700 }).catch((secondError: unknown) => {
+      if ((secondError as NodeJS.ErrnoException).code !== 'EEXIST') throw secondError;
     });
   }
 }

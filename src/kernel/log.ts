@@ -104,15 +104,15 @@ function openStandardOutput(): { write(line: string): void } {
 export function createLog(options: LogOptions): Log {
   const { redactor, write } = options;
   const destination = write ? { write } : openStandardOutput();
-  const quick: Walk = {
+  const fastWalk: Walk = {
     hide: identity,
-    hideLong: (text) => shortened(text, redactor),
+    hideLong: (text) => shorten(text, redactor),
     isSecretName: rememberNames(),
     depth: 0,
-    above: [],
+    ancestors: [],
   };
-  const careful: Walk = { ...quick, hide: (text) => redactor.hide(text) };
-  let isCareful = false;
+  const redactingWalk: Walk = { ...fastWalk, hide: (text) => redactor.hide(text) };
+  let isRedacted = false;
   let isSuspect = false;
   const engine = pino(
     {
@@ -126,39 +126,39 @@ export function createLog(options: LogOptions): Log {
     },
     {
       write(line: string): void {
-        isSuspect = !isCareful && redactor.suspects(line);
+        isSuspect = !isRedacted && redactor.suspects(line);
         if (!isSuspect) destination.write(line);
       },
     },
   );
   // The bindings of a child are kept here and not in pino, so that a value which becomes a secret after
-  // the child was made is hidden as well.
-  function over(bound: object): Log {
-    function line(level: 'debug' | 'info' | 'warn' | 'error', fields: object, message: string): void {
+  // the child was created is hidden as well.
+  function createChild(bindings: object): Log {
+    function write(level: 'debug' | 'info' | 'warn' | 'error', fields: object, message: string): void {
       if (!engine.isLevelEnabled(level)) return;
       // pino hands the finished line over before it returns.
-      const isPlain = bound === nothing && isPlainAlready(fields, quick);
-      engine[level](isPlain ? fields : plainFields(bound, fields, quick), message);
+      const isPlain = bindings === noBindings && isPlainAlready(fields, fastWalk);
+      engine[level](isPlain ? fields : plainFields(bindings, fields, fastWalk), message);
       if (!isSuspect) return;
-      isCareful = true;
+      isRedacted = true;
       try {
-        engine[level](plainFields(bound, fields, careful), careful.hide(message));
+        engine[level](plainFields(bindings, fields, redactingWalk), redactingWalk.hide(message));
       } finally {
-        isCareful = false;
+        isRedacted = false;
       }
     }
     return {
-      debug: (fields, message) => line('debug', fields, message),
-      info: (fields, message) => line('info', fields, message),
-      warn: (fields, message) => line('warn', fields, message),
-      error: (fields, message) => line('error', fields, message),
-      child: (fields) => over({ ...bound, ...fields }),
+      debug: (fields, message) => write('debug', fields, message),
+      info: (fields, message) => write('info', fields, message),
+      warn: (fields, message) => write('warn', fields, message),
+      error: (fields, message) => write('error', fields, message),
+      child: (fields) => createChild({ ...bindings, ...fields }),
     };
   }
-  return over(nothing);
+  return createChild(noBindings);
 }
 
-const nothing = {};
+const noBindings = {};
 
 // Many lines share a millisecond when they are many; writing the time out costs as much as half of a line.
 function createTimestamp(clock: Pick<Clock, 'now'>): () => string {
@@ -178,9 +178,10 @@ type Hide = (text: string) => string;
 const identity: Hide = (text) => text;
 
 /** The beginning of a long text, without secrets. */
-function shortened(text: string, redactor: Redactor): string {
-  const searched = redactor.hide(text.slice(0, searchedTextLength));
-  return `${searched.slice(0, Math.min(maximumTextLength, Math.max(searched.length - unshownEnd, 0)))}… (${text.length} characters)`;
+function shorten(text: string, redactor: Redactor): string {
+  const redacted = redactor.hide(text.slice(0, searchedTextLength));
+  const safeLength = Math.max(redacted.length - unshownEnd, 0);
+  return `${redacted.slice(0, Math.min(maximumTextLength, safeLength))}… (${text.length} characters)`;
 }
 
 /**
@@ -197,22 +198,22 @@ function isPlainAlready(fields: object, { isSecretName }: Walk): boolean {
         typeof value !== 'bigint' &&
         typeof value !== 'function' &&
         typeof value !== 'symbol');
-    if (!isLeaf || isLong || isSecretName(name) || name === 'level' || name === 'time' || name === 'msg')
-      return false;
+    if (!isLeaf || isLong || isSecretName(name) || isOwnName(name)) return false;
   }
   return Object.getPrototypeOf(fields) === Object.prototype;
 }
 
-function plainFields(bound: object, fields: object, walk: Walk): Record<string, unknown> {
-  const plain: Record<string, unknown> = {};
-  for (const source of [bound, fields] as Record<string, unknown>[]) {
-    for (const name of Object.keys(source)) {
-      // These three are the line's own; a field of that name would appear twice in it.
-      const free = name === 'level' || name === 'time' || name === 'msg' ? `${name}_` : name;
-      put(plain, free, source[name], walk);
-    }
-  }
-  return plain;
+function plainFields(bindings: object, fields: object, walk: Walk): Record<string, unknown> {
+  const result: Record<string, unknown> = {};
+  for (const source of [bindings, fields] as Record<string, unknown>[])
+    for (const name of Object.keys(source))
+      put(result, isOwnName(name) ? `${name}_` : name, source[name], walk);
+  return result;
+}
+
+/** Whether the line itself has a member of this name; a field of that name would appear twice in it. */
+function isOwnName(name: string): boolean {
+  return name === 'level' || name === 'time' || name === 'msg';
 }
 
 interface Walk {
@@ -221,13 +222,13 @@ interface Walk {
   hideLong: Hide;
   isSecretName: (name: string) => boolean;
   depth: number;
-  /** The objects on the way down to here, to see a circle. */
-  above: readonly object[];
+  /** The objects that contain this value, to detect a circle. */
+  ancestors: readonly object[];
 }
 
 function put(target: Record<string, unknown>, name: string, value: unknown, walk: Walk): void {
-  const hides = value !== null && value !== undefined && walk.isSecretName(name);
-  const plain = hides ? '[redacted]' : plainValue(value, walk);
+  const isSecret = value !== null && value !== undefined && walk.isSecretName(name);
+  const plain = isSecret ? '[redacted]' : plainValue(value, walk);
   const safeName = walk.hide(name);
   // Assigning to `__proto__` would change the target instead.
   if (safeName === '__proto__')
@@ -258,13 +259,13 @@ function plainValue(value: unknown, walk: Walk): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
-  if (walk.above.includes(value)) return '[circular]';
+  if (walk.ancestors.includes(value)) return '[circular]';
   if (walk.depth >= maximumDepth) return '[deep]';
-  const below: Walk = { ...walk, depth: walk.depth + 1, above: [...walk.above, value] };
-  if (Array.isArray(value)) return value.slice(0, maximumEntries).map((item) => plainValue(item, below));
+  const nested: Walk = { ...walk, depth: walk.depth + 1, ancestors: [...walk.ancestors, value] };
+  if (Array.isArray(value)) return value.slice(0, maximumEntries).map((item) => plainValue(item, nested));
   const entries = value instanceof Error ? errorEntries(value) : Object.entries(value);
   const plain: Record<string, unknown> = {};
-  for (const [name, member] of entries.slice(0, maximumEntries)) put(plain, name, member, below);
+  for (const [name, member] of entries.slice(0, maximumEntries)) put(plain, name, member, nested);
   return plain;
 }
 
@@ -276,7 +277,7 @@ function plainNumber(value: number, { hide }: Walk): unknown {
   return redacted === text ? value : redacted;
 }
 
-// An error's own telling members are not enumerable.
+// `message`, `stack` and `cause` of an error are not enumerable.
 function errorEntries(error: Error): [string, unknown][] {
   const entries: [string, unknown][] = [
     ['type', error.name],

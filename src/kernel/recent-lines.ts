@@ -2,7 +2,10 @@
 
 export interface RecentLines {
   add(line: string): void;
-  /** The lines after the given position, and the position after the last one. Position 0 is before the first. */
+  /**
+   * The lines after the given position, and the position after the last one. Position 0 is before
+   * the first.
+   */
   read(after: number): { lines: string[]; next: number };
 }
 
@@ -16,7 +19,8 @@ export function createRecentLines({
   maxBytes = defaultMaxBytes,
 }: { maxLines?: number; maxBytes?: number } = {}): RecentLines {
   const lines: string[] = [];
-  // Dropped lines stay in the array until there are as many as kept ones, as a shift would move all the others.
+  // Dropped lines stay in the array until there are as many as kept ones, as a shift would move all
+  // the others.
   let first = 0;
   let droppedBefore = 0;
   let bytes = 0;

@@ -60,8 +60,8 @@ export function readSettings<Table extends Record<string, Setting<unknown>>>(
 export function describeSettings(table: Readonly<Record<string, Setting<unknown>>>): string {
   const rows = Object.values(table).map(({ flag, key, description, shownDefault }) => {
     const option = flag === null ? '' : `--${flag}`;
-    const ending = shownDefault === undefined ? '' : ` (${shownDefault})`;
-    return { left: `  ${option.padEnd(26)} ${key}`, right: `${description}${ending}` };
+    const defaultNote = shownDefault === undefined ? '' : ` (${shownDefault})`;
+    return { left: `  ${option.padEnd(26)} ${key}`, right: `${description}${defaultNote}` };
   });
   const width = Math.max(...rows.map((row) => row.left.length)) + 2;
   return rows.map((row) => `${row.left.padEnd(width)}${row.right}`).join('\n');

@@ -9,12 +9,13 @@ export function searchText(text: string, pattern: string): number {
   if (pattern.length <= shortPattern) return text.indexOf(pattern);
   if (pattern.length > text.length) return -1;
   const borders = bordersOf(pattern);
-  let matched = 0;
+  let matchedTerms = 0;
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
-    while (matched > 0 && pattern.charCodeAt(matched) !== code) matched = borders[matched - 1] ?? 0;
-    if (pattern.charCodeAt(matched) === code) matched += 1;
-    if (matched === pattern.length) return index - matched + 1;
+    while (matchedTerms > 0 && pattern.charCodeAt(matchedTerms) !== code)
+      matchedTerms = borders[matchedTerms - 1] ?? 0;
+    if (pattern.charCodeAt(matchedTerms) === code) matchedTerms += 1;
+    if (matchedTerms === pattern.length) return index - matchedTerms + 1;
   }
   return -1;
 }

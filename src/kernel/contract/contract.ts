@@ -160,9 +160,9 @@ function withDeprecation(reply: AnyReply, operation: ContractOperation | undefin
   return { ...reply, headers: { ...operation.deprecationHeaders, ...reply.headers } };
 }
 
-// openapi-backend's matchOperation enumerates the operations of the document twice
-// for every request, and lets another
-// spelling or method of a literal path match a template such as `/v1/{service}/{action}`; router.ts does neither.
+// openapi-backend's matchOperation enumerates the operations of the document twice for every
+// request, and lets another spelling or method of a literal path match a template such as
+// `/v1/{service}/{action}`; router.ts does neither.
 function createOperationRouter(operations: readonly ContractOperation[]): Router<ContractOperation> {
   const routes = new Map<string, Route<ContractOperation> & { operations: Map<string, ContractOperation> }>();
   for (const operation of operations) {

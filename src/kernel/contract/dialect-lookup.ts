@@ -11,14 +11,14 @@ export function createDialectLookup(
   const areas = operations
     .filter(({ errorDialect }) => errorDialect !== undefined)
     .map((operation) => ({ ...literalParts(operation.path), operation }))
-    .sort((one, other) => other.suffix.length - one.suffix.length);
+    .sort((a, b) => b.suffix.length - a.suffix.length);
 
   return (request, match) => {
     if (match.outcome === 'found') return dialectFor(match.operation, request);
     const [sibling] = match.outcome === 'method_not_allowed' ? match.operations.values() : [];
     if (sibling !== undefined) return dialectFor(sibling, request);
-    const around = areas.filter(({ prefix }) => request.path.startsWith(prefix));
-    const area = around.find(({ suffix }) => request.path.endsWith(suffix)) ?? around[0];
+    const enclosingAreas = areas.filter(({ prefix }) => request.path.startsWith(prefix));
+    const area = enclosingAreas.find(({ suffix }) => request.path.endsWith(suffix)) ?? enclosingAreas[0];
     return area && dialectFor(area.operation, request);
   };
 }
@@ -38,8 +38,8 @@ function dialectFor(
  * parameters covers all paths below it.
  */
 function literalParts(path: string): { prefix: string; suffix: string } {
-  const cut = path.indexOf('{');
-  return cut < 0
+  const braceIndex = path.indexOf('{');
+  return braceIndex < 0
     ? { prefix: `${path}/`, suffix: '' }
-    : { prefix: path.slice(0, cut), suffix: path.slice(path.lastIndexOf('}') + 1) };
+    : { prefix: path.slice(0, braceIndex), suffix: path.slice(path.lastIndexOf('}') + 1) };
 }

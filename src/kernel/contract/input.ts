@@ -40,9 +40,9 @@ function parseQuery(text: string, operation: ContractOperation): Record<string, 
   const query = Object.create(null) as Record<string, unknown>;
   for (const pair of text.split('&')) {
     if (pair === '') continue;
-    const cut = pair.indexOf('=');
-    const name = decodeQuery(cut < 0 ? pair : pair.slice(0, cut));
-    const value = cut < 0 ? '' : decodeQuery(pair.slice(cut + 1));
+    const separator = pair.indexOf('=');
+    const name = decodeQuery(separator < 0 ? pair : pair.slice(0, separator));
+    const value = separator < 0 ? '' : decodeQuery(pair.slice(separator + 1));
     const parameter = operation.queryParameters.get(name);
     const previous = query[name];
     if (parameter?.isList) {

@@ -160,8 +160,8 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   return result(suspects || texts.hasSuspectEscape || length - scalarStart > 300);
 }
 
-function tooMany(what: string): Problem {
-  return new Problem('too_large', 'request_too_large', `The body may have ${what} at most.`);
+function tooMany(limit: string): Problem {
+  return new Problem('too_large', 'request_too_large', `The body may have ${limit} at most.`);
 }
 
 interface TextScan {
@@ -181,27 +181,27 @@ const shortText = 64;
 /** The position of the quote that ends the string at `from`, or -1. */
 function closingQuote(bytes: Buffer, from: number, texts: TextScan): number {
   const { length } = bytes;
-  let lookUpAt = from + shortText;
+  let searchAfter = from + shortText;
   for (let at = from; at < length; at += 1) {
     const byte = bytes[at];
     if (byte === 0x22) return at;
     if (byte === 0x5c) {
       at += 1;
       if (bytes[at] === 0x75 && isSuspectEscape(bytes, at + 1)) texts.hasSuspectEscape = true;
-    } else if (at > lookUpAt) {
-      if (texts.nextQuote < at) texts.nextQuote = placeOf(0x22, bytes, at);
-      if (texts.nextEscape < at) texts.nextEscape = placeOf(0x5c, bytes, at);
+    } else if (at > searchAfter) {
+      if (texts.nextQuote < at) texts.nextQuote = indexOrEnd(0x22, bytes, at);
+      if (texts.nextEscape < at) texts.nextEscape = indexOrEnd(0x5c, bytes, at);
       at = Math.min(texts.nextQuote, texts.nextEscape) - 1;
-      lookUpAt = at + shortText;
+      searchAfter = at + shortText;
     }
   }
   return -1;
 }
 
 /** The next position of the byte, or the end. */
-function placeOf(byte: number, bytes: Buffer, from: number): number {
-  const place = bytes.indexOf(byte, from);
-  return place < 0 ? bytes.length : place;
+function indexOrEnd(byte: number, bytes: Buffer, from: number): number {
+  const index = bytes.indexOf(byte, from);
+  return index < 0 ? bytes.length : index;
 }
 
 function isSuspectEscape(bytes: Buffer, at: number): boolean {
@@ -247,14 +247,17 @@ interface Names {
 }
 
 function refuseUnsafeValues(document: unknown): void {
-  const unsafe = findUnsafe(document);
-  if (unsafe === undefined) return;
-  const path = unsafe.steps.reduceRight<string>(
-    (above, step) =>
-      typeof step === 'number' ? `${above}[${step}]` : above === '' ? step : `${above}.${step}`,
-    '',
-  );
-  throw unsafeProblem(path, unsafe.message);
+  const unsafeValue = findUnsafe(document);
+  if (unsafeValue === undefined) return;
+  throw unsafeProblem(memberPath(unsafeValue.steps.toReversed()), unsafeValue.message);
+}
+
+/** Such as `messages[0].content`. */
+function memberPath(steps: readonly (string | number)[]): string {
+  return steps
+    .map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`))
+    .join('')
+    .replace(/^\./, '');
 }
 
 interface UnsafeValue {

@@ -145,12 +145,12 @@ function admittedKinds(
 
 const noKinds: ReadonlySet<string> = new Set();
 
-function conflictingCredentials([one, other]: readonly [string, string]): Problem {
+function conflictingCredentials([first, second]: readonly [string, string]): Problem {
   return new Problem(
     'bad_request',
     'invalid_request',
-    `The headers ${one} and ${other} hold different credentials; send one of them.`,
-    { param: other },
+    `The headers ${first} and ${second} hold different credentials; send one of them.`,
+    { param: second },
   );
 }
 

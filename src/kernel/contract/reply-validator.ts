@@ -28,11 +28,11 @@ export function headerMismatch(
   // A passed-through status has the headers of the declared ones.
   if (response === undefined && operation.passthrough) return null;
   const declared = new Set(Object.keys(response?.headers ?? {}).map((name) => name.toLowerCase()));
-  const undeclared = Object.keys(headers).filter(
+  const undeclaredNames = Object.keys(headers).filter(
     (name) => !declared.has(name) && !transportHeaders.has(name),
   );
-  if (undeclared.length === 0) return null;
-  return `${operation.operationId} does not declare for ${status} the headers ${undeclared.join(', ')}`;
+  if (undeclaredNames.length === 0) return null;
+  return `${operation.operationId} does not declare for ${status} the headers ${undeclaredNames.join(', ')}`;
 }
 
 export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSchema): ReplyValidator {

@@ -98,6 +98,6 @@ function parseKey(value: string | string[], keyHeader: string): Credential {
   return { kind: 'bearer', token: value, keyHeader };
 }
 
-function isSameToken(one: Credential, other: Credential): boolean {
-  return one.kind === 'bearer' && other.kind === 'bearer' && one.token === other.token;
+function isSameToken(credential: Credential, other: Credential): boolean {
+  return credential.kind === 'bearer' && other.kind === 'bearer' && credential.token === other.token;
 }

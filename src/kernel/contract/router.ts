@@ -75,10 +75,11 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       const parts = path.split('/').slice(1);
       if (literalPaths.has(canonicalPath)) {
         // An invalid name below a list, such as `%2e`: the parameter's error is more specific than a 404.
-        const below = templates.find(
+        const child = templates.find(
           (candidate) => candidate.route.template.startsWith(`${canonicalPath}/`) && fits(candidate, parts),
         );
-        if (below && !parts.includes('')) paramsOf(below, parts);
+        // Throws for the invalid name.
+        if (child && !parts.includes('')) paramsOf(child, parts);
         return { outcome: 'not_found' };
       }
       // An empty segment (a double or a trailing slash) is another spelling of a path and never a name.
@@ -163,10 +164,10 @@ function paramsOf<Operation>(template: Template<Operation>, parts: string[]): Re
 function decodeParameter(name: string, raw: string, spans: boolean): string {
   const value = raw.includes('%') ? decodeURIComponent(raw) : raw;
   const pieces = spans ? value.split('/') : [value];
-  const unsafe = pieces.some(
+  const isUnsafe = pieces.some(
     (piece) => piece === '' || piece === '.' || piece === '..' || unsafeInSegment.test(piece),
   );
-  if (unsafe) {
+  if (isUnsafe) {
     const message = 'holds characters or segments that a path may not have';
     throw new Problem('bad_request', 'invalid_path', `The path parameter \`${name}\` ${message}.`, {
       param: name,
@@ -209,13 +210,13 @@ function canonical(path: string): string {
     if (decoded === text) break;
     text = decoded;
   }
-  const normalized = text
+  const foldedText = text
     .normalize('NFKD')
     .toLowerCase()
     .replace(/[\p{Cc}\p{Cf}\p{Z}\p{M}]/gu, '')
     .replaceAll('\\', '/');
   const segments: string[] = [];
-  for (const part of normalized.split('/')) {
+  for (const part of foldedText.split('/')) {
     const name = part.split(';', 1)[0] ?? '';
     if (name === '..') segments.pop();
     else if (name !== '' && name !== '.') segments.push(name);

@@ -35,8 +35,8 @@ function nulIn(value: unknown, path: string): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   for (const [name, member] of Object.entries(value)) {
     if (name.includes('\0')) return path;
-    const memberPath = Array.isArray(value) ? `${path}[${name}]` : path === '' ? name : `${path}.${name}`;
-    const nested = nulIn(member, memberPath);
+    const dottedPath = path === '' ? name : `${path}.${name}`;
+    const nested = nulIn(member, Array.isArray(value) ? `${path}[${name}]` : dottedPath);
     if (nested !== undefined) return nested;
   }
   return undefined;

@@ -39,20 +39,19 @@ const places: Record<string, string> = {
 /** The 400 for errors over `{ requestBody, path, query, header }`; there must be at least one. */
 export function invalidRequestProblem(errors: readonly SchemaError[], tools: SchemaTools): Problem {
   const violations = explain(errors, tools);
-  const unique = new Map<string, { sentence: string; detail: ProblemDetail }>();
-  for (const violation of violations) {
-    const [place = '', ...names] = pointerParts(violation.pointer);
+  const explanations = new Map<string, { sentence: string; detail: ProblemDetail }>();
+  for (const { pointer, message } of violations) {
+    const [place = '', ...names] = pointerParts(pointer);
     const path = memberPath(names);
-    const subject = path === '' ? 'The body' : places[place] ? `${places[place]} \`${path}\`` : `\`${path}\``;
-    const key = `${place} ${path} ${violation.message}`;
-    if (!unique.has(key))
-      unique.set(key, {
-        sentence: `${subject} ${violation.message}.`,
-        detail: { path, message: violation.message },
+    const key = `${place} ${path} ${message}`;
+    if (!explanations.has(key))
+      explanations.set(key, {
+        sentence: `${subjectOf(place, path)} ${message}.`,
+        detail: { path, message },
       });
-    if (unique.size === maximumDetails) break;
+    if (explanations.size === maximumDetails) break;
   }
-  const all = [...unique.values()];
+  const all = [...explanations.values()];
   const first = all[0];
   return new Problem(
     'bad_request',
@@ -63,6 +62,12 @@ export function invalidRequestProblem(errors: readonly SchemaError[], tools: Sch
       details: all.map((violation) => violation.detail),
     },
   );
+}
+
+function subjectOf(place: string, path: string): string {
+  if (path === '') return 'The body';
+  const label = places[place];
+  return label === undefined ? `\`${path}\`` : `${label} \`${path}\``;
 }
 
 /** The errors of a schema without alternatives, with the path of names to each invalid member. */
@@ -79,7 +84,7 @@ function explain(errors: readonly SchemaError[], tools: SchemaTools): Violation[
     const error = errors[index] as SchemaError;
     if (error.keyword === 'oneOf' || error.keyword === 'anyOf') {
       violations.unshift(...explainForms(error, tools));
-      while (index > 0 && within(errors[index - 1] as SchemaError, error.instancePath)) index -= 1;
+      while (index > 0 && isWithin(errors[index - 1] as SchemaError, error.instancePath)) index -= 1;
     } else if (error.keyword !== 'if') {
       violations.unshift(...violationsOf(error));
     }
@@ -87,7 +92,7 @@ function explain(errors: readonly SchemaError[], tools: SchemaTools): Violation[
   return violations;
 }
 
-function within(error: SchemaError, pointer: string): boolean {
+function isWithin(error: SchemaError, pointer: string): boolean {
   return error.instancePath === pointer || error.instancePath.startsWith(`${pointer}/`);
 }
 
@@ -97,22 +102,9 @@ function explainForms(error: SchemaError, tools: SchemaTools): Violation[] {
     return [{ pointer, message: 'matches more than one of the forms that are allowed here' }];
   const forms = Array.isArray(error.schema) ? (error.schema as unknown[]) : [];
   const tag = isRecord(data) ? discriminatorOf(error.parentSchema, forms, tools) : null;
-  if (tag !== null && isRecord(data)) {
-    const value = Object.hasOwn(data, tag) ? data[tag] : undefined;
-    const tagged = forms.filter((form) => tagValues(tools.resolve(form), tag, tools).includes(value));
-    const possible = tagged.length > 0 || value === undefined ? tagged : forms.filter(isOpen(tools));
-    if (possible.length > 0) return nearest(possible, data, pointer, tools);
-    const at = `${pointer}/${escapePointer(tag)}`;
-    if (value === undefined) return [{ pointer: at, message: isRequired }];
-    return [
-      {
-        pointer: at,
-        message: oneOfThese(forms.flatMap((form) => tagValues(tools.resolve(form), tag, tools))),
-      },
-    ];
-  }
-  const fitting = forms.filter((form) => admitsType(tools.resolve(form), data));
-  if (fitting.length > 0) return nearest(fitting, data, pointer, tools);
+  if (tag !== null && isRecord(data)) return explainTaggedForms(forms, tag, { data, pointer, tools });
+  const formsOfType = forms.filter((form) => admitsType(tools.resolve(form), data));
+  if (formsOfType.length > 0) return explainNearest(formsOfType, data, pointer, tools);
   const types = forms.flatMap((form) => typesOf(tools.resolve(form)));
   return [
     {
@@ -122,9 +114,24 @@ function explainForms(error: SchemaError, tools: SchemaTools): Violation[] {
   ];
 }
 
+/** The forms differ by the value of the member `tag`. */
+function explainTaggedForms(
+  forms: unknown[],
+  tag: string,
+  { data, pointer, tools }: { data: Record<string, unknown>; pointer: string; tools: SchemaTools },
+): Violation[] {
+  const value = Object.hasOwn(data, tag) ? data[tag] : undefined;
+  const valuesOf = (form: unknown) => tagValues(tools.resolve(form), tag, tools);
+  const tagged = forms.filter((form) => valuesOf(form).includes(value));
+  const candidates = tagged.length > 0 || value === undefined ? tagged : forms.filter(isOpen(tools));
+  if (candidates.length > 0) return explainNearest(candidates, data, pointer, tools);
+  const message = value === undefined ? isRequired : mustBeOneOf(forms.flatMap(valuesOf));
+  return [{ pointer: `${pointer}/${escapePointer(tag)}`, message }];
+}
+
 // Assumes that the caller intended the form with the fewest errors. If several forms
 // lack one member each, any of these members is valid.
-function nearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Violation[] {
+function explainNearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Violation[] {
   const candidates = forms
     .map((form) => explain(tools.check(form, data), tools))
     .filter((violations) => violations.length > 0);
@@ -141,8 +148,9 @@ function nearest(forms: unknown[], data: unknown, pointer: string, tools: Schema
     const message = names.length === 0 ? only.message : `is required, or ${names.join(' or ')} in its place`;
     return [{ pointer: pointer + only.pointer, message }];
   }
-  const rival = best.length === 1 ? rivalOf(only, candidates) : undefined;
-  if (rival !== undefined) return [{ pointer: pointer + only.pointer, message: cannotStandBeside(rival) }];
+  const excluded = best.length === 1 ? excludedMember(only, candidates) : undefined;
+  if (excluded !== undefined)
+    return [{ pointer: pointer + only.pointer, message: cannotBeCombinedWith(excluded) }];
   return best.map((violation) => ({ pointer: pointer + violation.pointer, message: violation.message }));
 }
 
@@ -151,31 +159,35 @@ function nearest(forms: unknown[], data: unknown, pointer: string, tools: Schema
 // intended form. Of a large body only the first error is known.
 function progressOf([first]: readonly Violation[]): number {
   if (first === undefined) return 0;
-  const isShape = first.message === isRequired || first.message === notKnown;
+  const isShape = first.message === isRequired || first.message === isUnknown;
   return pointerParts(first.pointer).length + (isShape ? 0 : 0.5);
 }
 
 // Two forms whose only error is the other's member: the two members exclude each other.
-function rivalOf({ pointer, message }: Violation, candidates: readonly Violation[][]): string | undefined {
-  if (message !== notKnown) return undefined;
-  const rival = candidates.find(
-    ([other, ...more]) => more.length === 0 && other?.message === notKnown && other.pointer !== pointer,
-  )?.[0];
-  return rival && memberPath(pointerParts(rival.pointer));
+function excludedMember(
+  { pointer, message }: Violation,
+  candidates: readonly Violation[][],
+): string | undefined {
+  if (message !== isUnknown) return undefined;
+  const [other] =
+    candidates.find(
+      ([first, ...more]) => more.length === 0 && first?.message === isUnknown && first.pointer !== pointer,
+    ) ?? [];
+  return other && memberPath(pointerParts(other.pointer));
 }
 
 // In `dependentSchemas` another member causes the rejection.
 function refusalOf(error: SchemaError): string {
   const [, name] =
     /\/dependentSchemas\/([^/]+)\/properties\/[^/]+\/false schema$/.exec(error.schemaPath ?? '') ?? [];
-  return name === undefined ? messageOf(error) : cannotStandBeside(name);
+  return name === undefined ? messageOf(error) : cannotBeCombinedWith(name);
 }
 
-function cannotStandBeside(name: string): string {
+function cannotBeCombinedWith(name: string): string {
   return `cannot be combined with \`${name}\``;
 }
 
-const notKnown = 'is not known here';
+const isUnknown = 'is not known here';
 const isRequired = 'is required';
 
 function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools): string | null {
@@ -229,29 +241,34 @@ function typesOf(schema: Schema): string[] {
 function admitsType(schema: Schema, data: unknown): boolean {
   const types = typesOf(schema);
   if (types.length === 0) return true;
-  const type = data === null ? 'null' : Array.isArray(data) ? 'array' : typeof data;
+  const type = typeOf(data);
   return types.includes(type) || (type === 'number' && types.includes('integer'));
+}
+
+function typeOf(data: unknown): string {
+  if (data === null) return 'null';
+  return Array.isArray(data) ? 'array' : typeof data;
 }
 
 function violationsOf(error: SchemaError): Violation[] {
   const { instancePath: pointer, params } = error;
-  const below = (name: unknown) => `${pointer}/${escapePointer(String(name))}`;
+  const pointerTo = (name: unknown) => `${pointer}/${escapePointer(String(name))}`;
   switch (error.keyword) {
     case 'false schema':
       return [{ pointer, message: refusalOf(error) }];
     case 'required':
-      return [{ pointer: below(params.missingProperty), message: isRequired }];
+      return [{ pointer: pointerTo(params.missingProperty), message: isRequired }];
     case 'dependentRequired':
       return [
         {
-          pointer: below(params.missingProperty),
+          pointer: pointerTo(params.missingProperty),
           message: `is required beside \`${String(params.property)}\``,
         },
       ];
     case 'additionalProperties':
-      return [{ pointer: below(params.additionalProperty), message: notKnown }];
+      return [{ pointer: pointerTo(params.additionalProperty), message: isUnknown }];
     case 'unevaluatedProperties':
-      return [{ pointer: below(params.unevaluatedProperty), message: notKnown }];
+      return [{ pointer: pointerTo(params.unevaluatedProperty), message: isUnknown }];
     default:
       return [{ pointer, message: messageOf(error) }];
   }
@@ -263,7 +280,7 @@ function messageOf({ keyword, params, schema, parentSchema }: SchemaError): stri
     case 'type':
       return mustBeType(([] as unknown[]).concat(params.type).map(String));
     case 'enum':
-      return oneOfThese(params.allowedValues as unknown[]);
+      return mustBeOneOf(params.allowedValues as unknown[]);
     case 'const':
       return `must be ${literalOf(params.allowedValue)}`;
     case 'minLength':
@@ -320,18 +337,19 @@ function mustBeType(types: string[]): string {
   return `must be ${[...new Set(types)].map((type) => typeNames[type] ?? type).join(' or ')}`;
 }
 
-function oneOfThese(values: unknown[]): string {
-  const unique = [...new Set(values)];
-  const list = unique.slice(0, 20).map(literalOf).join(', ');
-  return unique.length === 1 ? `must be ${list}` : `must be one of ${list}${unique.length > 20 ? ', …' : ''}`;
+function mustBeOneOf(values: unknown[]): string {
+  const allowedValues = [...new Set(values)];
+  const list = allowedValues.slice(0, 20).map(literalOf).join(', ');
+  if (allowedValues.length === 1) return `must be ${list}`;
+  return `must be one of ${list}${allowedValues.length > 20 ? ', …' : ''}`;
 }
 
 function literalOf(value: unknown): string {
   return typeof value === 'string' ? `"${value}"` : JSON.stringify(value);
 }
 
-function plural(count: string, noun: string): string {
-  return count === '1' ? noun : `${noun}s`;
+function plural(count: string, singular: string): string {
+  return count === '1' ? singular : `${singular}s`;
 }
 
 function pointerParts(pointer: string): string[] {

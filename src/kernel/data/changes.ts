@@ -51,7 +51,7 @@ export function createChanges(options: ChangesOptions): Changes {
   let generation = 0;
   let trustedUntilMs = Number.NEGATIVE_INFINITY;
   /** The newest change of this replica's own, which may not have been committed yet. */
-  let own: { number: bigint; untilMs: number } | undefined;
+  let ownChange: { number: bigint; untilMs: number } | undefined;
 
   function notifyListeners(): void {
     for (const listener of listeners) {
@@ -67,7 +67,8 @@ export function createChanges(options: ChangesOptions): Changes {
     const startedMs = clock.monotonicMs();
     const [row] = await database.sql<{ number: bigint }[]>`select number from ${database.sql(table)}`;
     const number = row?.number ?? 0n;
-    if (own !== undefined && (number >= own.number || startedMs > own.untilMs)) own = undefined;
+    if (ownChange !== undefined && (number >= ownChange.number || startedMs > ownChange.untilMs))
+      ownChange = undefined;
     trustedUntilMs = startedMs + trustMs;
     if (number === lastNumber) return;
     lastNumber = number;
@@ -80,7 +81,8 @@ export function createChanges(options: ChangesOptions): Changes {
       try {
         await poll();
       } catch (error) {
-        if (lastNumber !== undefined) log.warn({ err: error }, 'the database is away; changes are not seen');
+        if (lastNumber !== undefined)
+          log.warn({ err: error }, 'the database is unavailable; changes are not noticed');
         // The first poll that succeeds then notifies the listeners in any case.
         lastNumber = undefined;
       }
@@ -93,13 +95,13 @@ export function createChanges(options: ChangesOptions): Changes {
       const [row] = await tx<
         { number: bigint }[]
       >`update ${tx(table)} set number = number + 1 returning number`;
-      own = { number: row?.number ?? 0n, untilMs: clock.monotonicMs() + ownChangeMs };
+      ownChange = { number: row?.number ?? 0n, untilMs: clock.monotonicMs() + ownChangeMs };
     },
     onChange(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    generation: () => (own === undefined && clock.monotonicMs() < trustedUntilMs ? generation : null),
+    generation: () => (ownChange === undefined && clock.monotonicMs() < trustedUntilMs ? generation : null),
     start: () => void (running ??= pollUntilStopped()),
     async stop() {
       stopping.abort();

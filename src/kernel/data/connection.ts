@@ -69,10 +69,10 @@ async function startTls(
   if (!isIP(host)) options.servername = host;
   // verify-ca requires a known issuer and ignores the name in the certificate.
   if (tls === 'verify-ca') options.checkServerIdentity = () => undefined;
-  const secured = connectTls(options);
-  socket.on('error', (error) => secured.destroy(error));
-  await withConnectTimeout(secured, connectMs, once(secured, 'secureConnect'));
-  return secured;
+  const tlsSocket = connectTls(options);
+  socket.on('error', (error) => tlsSocket.destroy(error));
+  await withConnectTimeout(tlsSocket, connectMs, once(tlsSocket, 'secureConnect'));
+  return tlsSocket;
 }
 
 async function withConnectTimeout<T>(stream: Duplex, limitMs: number, event: Promise<T>): Promise<T> {

@@ -140,10 +140,15 @@ async function connectServer(
     lock_timeout: limits.lockMs,
     idle_in_transaction_session_timeout: limits.idleInTransactionMs,
   };
-  const parsed = postgres(options.url).options;
-  const prepare = options.prepare ?? parsed.prepare;
-  const target = { hosts: parsed.host, ports: parsed.port, path: parsed.path || undefined, tls: parsed.ssl };
-  const make = (isPatient: boolean, deadlineMs: number, maxConnections: number): Connections => ({
+  const address = postgres(options.url).options;
+  const prepare = options.prepare ?? address.prepare;
+  const target = {
+    hosts: address.host,
+    ports: address.port,
+    path: address.path || undefined,
+    tls: address.ssl,
+  };
+  const connections = ({ isPatient, deadlineMs, maxConnections }: ConnectionUse): Connections => ({
     maxConnections,
     queueMs: limits.queueMs,
     open: async () => withAnswerDeadline(await openConnection(target, limits.connectMs), deadlineMs),
@@ -159,14 +164,10 @@ async function connectServer(
           ...(prepare && !isPatient ? settings : {}),
         },
       }),
-    begin:
-      prepare || isPatient
-        ? 'begin'
-        : ['begin', ...Object.entries(settings).map(([name, value]) => `set local ${name} = ${value}`)].join(
-            '; ',
-          ),
+    begin: prepare || isPatient ? 'begin' : beginWith(settings),
   });
-  const main = createQueries(make(false, limits.deadlineMs, limits.maxConnections));
+  const { deadlineMs, maxConnections } = limits;
+  const main = createQueries(connections({ isPatient: false, deadlineMs, maxConnections }));
   try {
     await requireDurability(main.sql);
     return {
@@ -177,7 +178,8 @@ async function connectServer(
       ping: () => ping(main.sql),
       pool: main.pool,
       onPoolWait: main.onPoolWait,
-      session: ({ deadlineMs }) => createQueries(make(true, deadlineMs, 1)),
+      session: (session) =>
+        createQueries(connections({ isPatient: true, deadlineMs: session.deadlineMs, maxConnections: 1 })),
       close: main.close,
     };
   } catch (error) {
@@ -186,13 +188,25 @@ async function connectServer(
   }
 }
 
+/** How connections are used. Patient ones have no statement timeout. */
+interface ConnectionUse {
+  isPatient: boolean;
+  deadlineMs: number;
+  maxConnections: number;
+}
+
+function beginWith(settings: Readonly<Record<string, number>>): string {
+  const statements = Object.entries(settings).map(([name, value]) => `set local ${name} = ${value}`);
+  return ['begin', ...statements].join('; ');
+}
+
 async function connectEmbedded(
   options: { path: string; seed?: string; checkpointEveryMs?: number },
   limits: DatabaseLimits,
   log: Log,
 ): Promise<Database> {
   const engine = await openEmbedded({ ...options, idleInTransactionMs: limits.idleInTransactionMs, log });
-  const make = (isPatient: boolean, deadlineMs: number): Connections => ({
+  const connections = ({ isPatient, deadlineMs }: Omit<ConnectionUse, 'maxConnections'>): Connections => ({
     maxConnections: 1,
     // A patient connection waits for its own statements, which may take as long as its deadline.
     queueMs: isPatient ? deadlineMs : limits.queueMs,
@@ -207,7 +221,7 @@ async function connectEmbedded(
       }),
     begin: 'begin',
   });
-  const main = createQueries(make(false, limits.deadlineMs));
+  const main = createQueries(connections({ isPatient: false, deadlineMs: limits.deadlineMs }));
   try {
     return {
       engine: 'embedded',
@@ -217,7 +231,7 @@ async function connectEmbedded(
       ping: () => ping(main.sql),
       pool: main.pool,
       onPoolWait: main.onPoolWait,
-      session: ({ deadlineMs }) => createQueries(make(true, deadlineMs)),
+      session: ({ deadlineMs }) => createQueries(connections({ isPatient: true, deadlineMs })),
       dump: () => engine.dump(),
       async close() {
         await main.close();
@@ -319,8 +333,8 @@ interface Lease {
 // it is used one connection at a time, and a connection that is lost takes its client with it.
 function createQueries(connections: Connections): Queries & Pick<Database, 'pool' | 'onPoolWait' | 'close'> {
   // It never connects; it only creates queries, which any connection may run.
-  const maker = connections.client(() => {
-    throw new Error('This client makes queries and runs none.');
+  const queryFactory = connections.client(() => {
+    throw new Error('This client creates queries and runs none.');
   });
   let onWait: ((ms: number) => void) | undefined;
   const pool = createPool<Lease>({
@@ -333,7 +347,7 @@ function createQueries(connections: Connections): Queries & Pick<Database, 'pool
     busy: () => unavailable('The database is busy; no connection came free in time.'),
   });
   return {
-    sql: createSql(maker, (query) => void runAlone(pool, query)),
+    sql: createSql(queryFactory, (query) => void runAlone(pool, query)),
     tx: (work) => transact(pool, connections.begin, work),
     pool: () => pool.state(),
     onPoolWait: (listener) => (onWait = listener),
@@ -342,9 +356,9 @@ function createQueries(connections: Connections): Queries & Pick<Database, 'pool
 }
 
 async function openLease(connections: Connections, onLost: () => void): Promise<Lease> {
-  let wire: Duplex;
+  let socket: Duplex;
   try {
-    wire = await connections.open();
+    socket = await connections.open();
   } catch (error) {
     throw databaseProblem(error);
   }
@@ -352,7 +366,7 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
   const client = connections.client(() => {
     if (isUsed) throw Object.assign(new Error('The connection was lost.'), { code: 'CONNECTION_CLOSED' });
     isUsed = true;
-    return wire;
+    return socket;
   });
   const execute = (client.unsafe('') as unknown as Query).handler;
   const lease: Lease = {
@@ -365,20 +379,20 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
     async end() {
       lease.isAlive = false;
       await client.end({ timeout: 1 });
-      wire.destroy();
+      socket.destroy();
     },
   };
   // Registered before postgres.js adds its own listeners, so that nothing runs on a lost
   // connection.
-  const lose = (): void => {
+  const discardLease = (): void => {
     if (!lease.isAlive) return;
     lease.isAlive = false;
     onLost();
     void client.end({ timeout: 0 });
   };
-  wire.on('error', lose);
-  wire.on('end', lose);
-  wire.on('close', lose);
+  socket.on('error', discardLease);
+  socket.on('end', discardLease);
+  socket.on('close', discardLease);
   return lease;
 }
 
@@ -438,45 +452,45 @@ async function transact<T>(pool: Pool<Lease>, begin: string, work: (tx: Tx) => P
 }
 
 /** A template whose queries `run` executes. Fragments within other queries never run. */
-function createSql(maker: postgres.Sql<Types>, run: (query: Query) => void): Sql {
+function createSql(queryFactory: postgres.Sql<Types>, run: (query: Query) => void): Sql {
   const route = <T>(query: T): T => {
     if (query instanceof Promise) (query as unknown as Query).handler = run;
     return query;
   };
-  const make = maker as unknown as (first: unknown, ...rest: unknown[]) => unknown;
+  const create = queryFactory as unknown as (first: unknown, ...rest: unknown[]) => unknown;
   // The statement decides the type of a list parameter. postgres.js would declare
   // the type of its first element, which is wrong for bigints, dates and booleans.
   const asParameter = (value: unknown): unknown =>
     Array.isArray(value) && value.length > 0 && !(value[0] instanceof Promise)
-      ? maker.typed(value, 0)
+      ? queryFactory.typed(value, 0)
       : value;
   const call = (first: unknown, ...rest: unknown[]) => {
     const isTemplate = Array.isArray(first) && 'raw' in first;
-    return route(make(first, ...(isTemplate ? rest.map(asParameter) : rest)));
+    return route(create(first, ...(isTemplate ? rest.map(asParameter) : rest)));
   };
   return Object.assign(call, {
-    types: maker.types,
-    typed: maker.typed,
-    array: (list: unknown[], element = 0) => maker.typed(list, arrayOf.get(element) ?? 0),
-    json: maker.json,
-    unsafe: (...parameters: Parameters<Sql['unsafe']>) => route(maker.unsafe(...parameters)),
-    file: (...parameters: Parameters<Sql['file']>) => route(maker.file(...parameters)),
+    types: queryFactory.types,
+    typed: queryFactory.typed,
+    array: (list: unknown[], element = 0) => queryFactory.typed(list, arrayOf.get(element) ?? 0),
+    json: queryFactory.json,
+    unsafe: (...parameters: Parameters<Sql['unsafe']>) => route(queryFactory.unsafe(...parameters)),
+    file: (...parameters: Parameters<Sql['file']>) => route(queryFactory.file(...parameters)),
     notify: (channel: string, payload: string) =>
       (call as unknown as Sql)`select pg_notify(${channel}, ${payload})`,
   }) as unknown as Sql;
 }
 
 /**
- * Calls `ended` once when the query settles, before its caller does, and translates
+ * Calls `listener` once when the query settles, before its caller knows, and translates
  * errors to Problems and SQL errors.
  */
-function onSettled(query: Query, ended: (error?: unknown) => void): void {
+function onSettled(query: Query, listener: (error?: unknown) => void): void {
   const { resolve, reject } = query;
   let isSettled = false;
   const settle = (error?: unknown): void => {
     if (isSettled) return;
     isSettled = true;
-    ended(error);
+    listener(error);
   };
   query.resolve = (value) => {
     settle();
@@ -499,11 +513,11 @@ async function readVersion(sql: Sql): Promise<string> {
 }
 
 async function requireDurability(sql: Sql): Promise<void> {
-  const off = await sql<{ name: string }[]>`
+  const settings = await sql<{ name: string }[]>`
     select name from pg_settings
     where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`;
-  if (off.length === 0) return;
-  const names = off.map(({ name }) => name).join(' and ');
+  if (settings.length === 0) return;
+  const names = settings.map(({ name }) => name).join(' and ');
   throw unavailable(
     `The PostgreSQL server has ${names} off, so it would confirm commits that a power cut can undo. Turn it on.`,
   );
@@ -511,13 +525,13 @@ async function requireDurability(sql: Sql): Promise<void> {
 
 // SQLSTATE classes and codes of transient failures: connection errors, exhausted resources,
 // shutdown or startup, a statement or lock timeout, a deadlock, a read-only replica.
-const awayClasses = ['08', '53', '57', '58'];
-const awayCodes = new Set(['25006', '25P03', '40P01', '55P03']);
+const transientClasses = ['08', '53', '57', '58'];
+const transientCodes = new Set(['25006', '25P03', '40P01', '55P03']);
 // While a restore replaces the tables: an unknown table, schema, function or type.
 const missingCodes = new Set(['42P01', '3F000', '42883', '42704']);
 const ownSchema = /"?\b(gateway|agent|pgboss)\b"?(\.| )/;
-const droppedMeanwhile = /^(cache lookup failed|could not open relation with OID)/;
-const awaySystemCodes = new Set([
+const replacedRelation = /^(cache lookup failed|could not open relation with OID)/;
+const connectionErrorCodes = new Set([
   'CONNECTION_CLOSED',
   'CONNECTION_DESTROYED',
   'CONNECTION_ENDED',
@@ -542,16 +556,18 @@ const awaySystemCodes = new Set([
 function databaseProblem(error: unknown): unknown {
   if (error instanceof Problem) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  const isAway =
+  const isTransient =
     error instanceof postgres.PostgresError
-      ? awayClasses.includes(code.slice(0, 2)) || awayCodes.has(code) || isAwayForRestore(code, error.message)
-      : error instanceof UnresponsiveServerError || awaySystemCodes.has(code);
-  return isAway ? unavailable('The database does not answer at the moment.', error) : error;
+      ? isTransientSqlError(code, error.message)
+      : error instanceof UnresponsiveServerError || connectionErrorCodes.has(code);
+  return isTransient ? unavailable('The database does not answer at the moment.', error) : error;
 }
 
-function isAwayForRestore(code: string, message: string): boolean {
+function isTransientSqlError(code: string, message: string): boolean {
+  if (transientClasses.includes(code.slice(0, 2)) || transientCodes.has(code)) return true;
+  // A restore is replacing the tables.
   if (missingCodes.has(code)) return ownSchema.test(message);
-  return code === 'XX000' && droppedMeanwhile.test(message);
+  return code === 'XX000' && replacedRelation.test(message);
 }
 
 function unavailable(message: string, cause?: unknown): Problem {

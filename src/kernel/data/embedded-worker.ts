@@ -158,7 +158,8 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
       const bytes = run(next.bytes);
       holder = isIdle(bytes) ? null : next.peer;
       // NotificationResponse is for every peer, since all share one session.
-      for (const news of messages(bytes, 'A')) send({ kind: 'notify', peer: next.peer, bytes: news });
+      for (const notification of messages(bytes, 'A'))
+        send({ kind: 'notify', peer: next.peer, bytes: notification });
       send({ kind: 'answer', peer: next.peer, bytes });
     }
     clearTimeout(idleTimer);
@@ -260,10 +261,10 @@ async function engineFiles() {
  * stay with the process.
  */
 async function unpackSeed(seed: string, cluster: string): Promise<void> {
-  const growing = `${cluster}.new`;
-  rmSync(growing, { recursive: true, force: true });
-  mkdirSync(growing, { mode: 0o700 });
-  const paths = [growing];
+  const unfinishedFolder = `${cluster}.new`;
+  rmSync(unfinishedFolder, { recursive: true, force: true });
+  mkdirSync(unfinishedFolder, { mode: 0o700 });
+  const paths = [unfinishedFolder];
   let pending: Buffer = Buffer.alloc(0);
   let file: number | undefined;
   let missing = 0;
@@ -287,8 +288,8 @@ async function unpackSeed(seed: string, cluster: string): Promise<void> {
       if (!entry) break;
       pending = pending.subarray(padding + 512);
       padding = (512 - (entry.bytes % 512)) % 512;
-      const target = join(growing, entry.name);
-      if (!target.startsWith(growing))
+      const target = join(unfinishedFolder, entry.name);
+      if (!target.startsWith(unfinishedFolder))
         throw new Error(`The seed ${seed} names a file outside of itself: ${entry.name}`);
       paths.push(target);
       if (entry.isFolder) {
@@ -299,35 +300,36 @@ async function unpackSeed(seed: string, cluster: string): Promise<void> {
       }
     }
   }
-  if (file !== undefined || !existsSync(join(growing, 'PG_VERSION')))
+  if (file !== undefined || !existsSync(join(unfinishedFolder, 'PG_VERSION')))
     throw new Error(`The seed ${seed} is not whole.`);
   await syncAll(paths);
-  renameSync(growing, cluster);
+  renameSync(unfinishedFolder, cluster);
   syncPath(dirname(cluster));
 }
 
 /** The slow way to a first cluster, for a checkout without a seed. */
 async function initialize(cluster: string): Promise<void> {
-  const growing = `${cluster}.new`;
-  rmSync(growing, { recursive: true, force: true });
-  mkdirSync(growing, { mode: 0o700 });
+  const unfinishedFolder = `${cluster}.new`;
+  rmSync(unfinishedFolder, { recursive: true, force: true });
+  mkdirSync(unfinishedFolder, { mode: 0o700 });
   const db = await PGlite.create({
-    fs: new DurableFolder(growing),
+    fs: new DurableFolder(unfinishedFolder),
     startParams,
     ...(await engineFiles()),
     initDbStartParams: ['--wal-segsize=1'],
   });
   await db.close();
-  renameSync(growing, cluster);
+  renameSync(unfinishedFolder, cluster);
   syncPath(dirname(cluster));
 }
 
 /** Several at once: a file system combines concurrent fsyncs, which halves the time. */
 async function syncAll(paths: string[]): Promise<void> {
-  const rest = paths.values();
+  // Sixteen loops take their paths from one iterator.
+  const remainingPaths = paths.values();
   await Promise.all(
     Array.from({ length: 16 }, async () => {
-      for (const path of rest) {
+      for (const path of remainingPaths) {
         await using file = await open(path);
         await file.sync();
       }

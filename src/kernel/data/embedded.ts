@@ -99,7 +99,7 @@ async function supervise(
           if (engine !== current) return;
           engine = undefined;
           if (!isClosing)
-            log.error({ reason }, 'the embedded database stopped and is started again when it is asked next');
+            log.error({ reason }, 'the embedded database stopped; the next query starts it again');
         }),
       () => {
         if (engine === current) engine = undefined;
@@ -150,11 +150,11 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
   });
   const ready = Promise.withResolvers<void>();
   const exit = Promise.withResolvers<string>();
-  let dumped = Promise.withResolvers<Uint8Array>();
+  let dump = Promise.withResolvers<Uint8Array>();
   let failure: Error | undefined;
   // Waiters get the rejection; without a waiter it must not count as unhandled.
   ready.promise.catch(() => undefined);
-  dumped.promise.catch(() => undefined);
+  dump.promise.catch(() => undefined);
 
   function send(message: ToWorker): void {
     worker.postMessage(message, 'bytes' in message ? [message.bytes.buffer as ArrayBuffer] : []);
@@ -166,7 +166,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
 
   worker.on('message', (message: FromWorker) => {
     if (message.kind === 'ready') ready.resolve();
-    else if (message.kind === 'dumped') dumped.resolve(message.bytes);
+    else if (message.kind === 'dumped') dump.resolve(message.bytes);
     else if (message.kind !== 'stopped') peers.receive(message);
   });
   worker.on('error', (error) => {
@@ -176,7 +176,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
     const reason = failure ?? new Error(`The embedded database's thread ended with code ${code}.`);
     peers.end(reason);
     ready.reject(reason);
-    dumped.reject(reason);
+    dump.reject(reason);
     exit.resolve(reason.message);
   });
   await ready.promise;
@@ -184,9 +184,9 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
   return {
     dial: peers.dial,
     dump() {
-      dumped = Promise.withResolvers();
+      dump = Promise.withResolvers();
       send({ kind: 'dump' });
-      return dumped.promise;
+      return dump.promise;
     },
     async stop() {
       peers.destroyStreams();
@@ -218,20 +218,21 @@ interface Peers {
  */
 function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) => void): Peers {
   const peers = new Map<number, Peer>();
-  const leaving = new Map<number, NodeJS.Timeout>();
+  /** By peer, the timer of a stream that closed during a statement. */
+  const killTimers = new Map<number, NodeJS.Timeout>();
   let nextPeer = 1;
-  let isGone = false;
+  let hasEnded = false;
 
   function killStuck(number: number): void {
-    const isSomeonePatient = [...peers.values()].some((peer) => peer.isPatient && peer.unanswered > 0);
-    if (isSomeonePatient) leaving.set(number, setTimeout(killStuck, stuckMs, number));
+    const hasPatientStatement = [...peers.values()].some((peer) => peer.isPatient && peer.unanswered > 0);
+    if (hasPatientStatement) killTimers.set(number, setTimeout(killStuck, stuckMs, number));
     else kill(new Error('A statement whose caller had left was ended with its engine.'));
   }
 
   function leave(number: number, { unanswered }: Peer): void {
     peers.delete(number);
     send({ kind: 'leave', peer: number });
-    if (unanswered > 0 && !isGone) leaving.set(number, setTimeout(killStuck, stuckMs, number));
+    if (unanswered > 0 && !hasEnded) killTimers.set(number, setTimeout(killStuck, stuckMs, number));
   }
 
   function destroyStreams(reason?: Error): void {
@@ -255,8 +256,8 @@ function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) =>
     receive(message) {
       const peer = peers.get(message.peer);
       if (message.kind === 'left') {
-        clearTimeout(leaving.get(message.peer));
-        leaving.delete(message.peer);
+        clearTimeout(killTimers.get(message.peer));
+        killTimers.delete(message.peer);
       } else if (message.kind === 'notify') {
         for (const [number, { stream }] of peers) if (number !== message.peer) stream.push(message.bytes);
       } else if (peer && message.kind === 'answer') {
@@ -271,8 +272,8 @@ function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) =>
     },
     destroyStreams,
     end(reason) {
-      isGone = true;
-      for (const timer of leaving.values()) clearTimeout(timer);
+      hasEnded = true;
+      for (const timer of killTimers.values()) clearTimeout(timer);
       destroyStreams(reason);
     },
   };
@@ -288,17 +289,17 @@ const startupAnswer = Buffer.from([
  * answer (Sync, Flush, Query).
  */
 function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; leave: () => void }): Duplex {
-  let received: Buffer = Buffer.alloc(0);
+  let receivedBytes: Buffer = Buffer.alloc(0);
   let hasStarted = false;
   const stream = new Duplex({
     read() {
       // Answers are pushed as they arrive; the engine has one answer in flight at a time.
     },
     write(chunk: Buffer, _encoding, done) {
-      received = received.length > 0 ? Buffer.concat([received, chunk]) : chunk;
-      if (!hasStarted && received.length >= 4 && received.length >= received.readUInt32BE(0)) {
+      receivedBytes = receivedBytes.length > 0 ? Buffer.concat([receivedBytes, chunk]) : chunk;
+      if (!hasStarted && receivedBytes.length >= 4 && receivedBytes.length >= receivedBytes.readUInt32BE(0)) {
         hasStarted = true;
-        received = received.subarray(received.readUInt32BE(0));
+        receivedBytes = receivedBytes.subarray(receivedBytes.readUInt32BE(0));
         // Not within the write: postgres.js drops what it writes while it is being answered.
         setImmediate(() => stream.push(startupAnswer));
       }
@@ -316,16 +317,16 @@ function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; le
   });
   function sendBatches(): void {
     let end = 0;
-    for (let at = 0; at + 5 <= received.length;) {
-      const next = at + 1 + received.readUInt32BE(at + 1);
-      if (next > received.length) break;
-      if (endsBatch.has(received[at] ?? 0)) end = next;
+    for (let at = 0; at + 5 <= receivedBytes.length;) {
+      const next = at + 1 + receivedBytes.readUInt32BE(at + 1);
+      if (next > receivedBytes.length) break;
+      if (endsBatch.has(receivedBytes[at] ?? 0)) end = next;
       at = next;
     }
     if (end === 0) return;
     // A copy, because the buffer is transferred to the worker.
-    send(new Uint8Array(received.subarray(0, end)));
-    received = received.subarray(end);
+    send(new Uint8Array(receivedBytes.subarray(0, end)));
+    receivedBytes = receivedBytes.subarray(end);
   }
   // postgres.js sends Terminate only to a stream whose readyState is open.
   Object.defineProperty(stream, 'readyState', { get: () => (stream.destroyed ? 'closed' : 'open') });

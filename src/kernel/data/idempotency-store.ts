@@ -38,10 +38,10 @@ export interface IdempotencyStore {
   claim(claim: KeyClaim, request: { digest: Buffer; requestId: string }): Promise<StoredRow | null>;
   renewLease(claim: KeyClaim): Promise<unknown>;
   /**
-   * Stores the answer; a null body makes the row opaque. `own` is the transaction that the answer belongs to.
+   * Stores the answer; a null body makes the row opaque. `tx` is the transaction that the answer belongs to.
    * False without an effect, when another call has taken the key over.
    */
-  save(own: Sql, claim: KeyClaim, answer: StoredAnswer): Promise<boolean>;
+  save(tx: Sql, claim: KeyClaim, answer: StoredAnswer): Promise<boolean>;
   release(claim: KeyClaim): Promise<void>;
   /** Ends the leases of the caller's running calls. */
   endLeases(caller: string): Promise<void>;
@@ -81,7 +81,7 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
   ): Promise<StoredRow | null> {
     // One statement decides among concurrent calls. It takes over a row that has
     // expired, and one whose lease has, unless that call is still to be charged.
-    const [claimed] = await sql`
+    const [claimedRow] = await sql`
       insert into ${sql(table)} as i (scope, caller, request, run, request_id, state, lease_until, expires_at)
       values (${scope}, ${digest(caller)}, ${request.digest}, ${run}, ${request.requestId}, 'running', ${leaseEnd()},
         ${now()} + make_interval(secs => ${keepSeconds}))
@@ -89,7 +89,7 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
         state = 'running', status = null, body = null, headers = null, lease_until = excluded.lease_until, expires_at = excluded.expires_at
       where i.expires_at <= ${now()} or (i.state = 'running' and i.lease_until <= ${now()} and not ${isPending()}(i.request_id))
       returning 1`;
-    if (claimed) return null;
+    if (claimedRow) return null;
     const [row] = await sql<StoredRow[]>`
       select request, run, request_id as "requestId", state = 'running' and lease_until <= ${now()} as "isAbandoned", state, status, body, headers
       from ${sql(table)} where scope = ${scope}`;
@@ -116,12 +116,12 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
     claim,
     renewLease: async ({ scope, run }) =>
       sql`update ${sql(table)} set lease_until = ${leaseEnd()} where scope = ${scope} and run = ${run} and state = 'running'`,
-    async save(own, { scope, run }, { status, body, headers }) {
-      const saved = await own`
-        update ${own(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body},
-          headers = ${headers === null ? null : own.json(headers)}
+    async save(tx, { scope, run }, { status, body, headers }) {
+      const rows = await tx`
+        update ${tx(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body},
+          headers = ${headers === null ? null : tx.json(headers)}
         where scope = ${scope} and run = ${run} and state = 'running' returning 1`;
-      return saved.length > 0;
+      return rows.length > 0;
     },
     async release({ scope, run }) {
       await sql`delete from ${sql(table)} where scope = ${scope} and run = ${run} and state = 'running'`;

@@ -261,13 +261,13 @@ function answerOfFailure(
 
 async function saveAnswer(
   store: IdempotencyStore,
-  own: Tx | Database['sql'],
+  sql: Tx | Database['sql'],
   { claim, call }: { claim: KeyClaim; call: Pick<IdempotentCall, 'isSecret'> },
   answer: KeptAnswer,
 ): Promise<void> {
   const body = replayableBody(answer.body, call.isSecret);
   store.countBytes(claim.caller, byteLength(body));
-  await store.save(own, claim, { status: answer.status, body, headers: replayableHeaders(answer) });
+  await store.save(sql, claim, { status: answer.status, body, headers: replayableHeaders(answer) });
 }
 
 /**
@@ -317,8 +317,8 @@ function replayableBody(body: unknown, isSecret: boolean): string | null {
  * later call succeeds.
  */
 function replayableHeaders({ headers = {} }: KeptAnswer): Record<string, string> | null {
-  const lasting = Object.entries(headers).filter(([name]) => name !== 'retry-after');
-  return lasting.length === 0 ? null : Object.fromEntries(lasting);
+  const replayable = Object.entries(headers).filter(([name]) => name !== 'retry-after');
+  return replayable.length === 0 ? null : Object.fromEntries(replayable);
 }
 
 function byteLength(body: string | null): number {

@@ -98,14 +98,16 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
   // A stop rejects the promise, also when no call waits for it.
   ready.promise.catch(() => undefined);
   const stopping = new AbortController();
-  // The queue may start within a request. A job belongs to none: telemetry would record it under that request.
+  // The queue may start within a request. A job belongs to none: telemetry would record it under
+  // that request.
   const outsideRequests = AsyncLocalStorage.snapshot();
   let session: ReturnType<Database['session']> | undefined;
   let boss: PgBoss | undefined;
   let starting: Promise<void> | undefined;
 
   async function startWithRetries(): Promise<void> {
-    for (let waitMs = firstRetryMs; !stopping.signal.aborted; waitMs = Math.min(waitMs * 2, longestRetryMs)) {
+    let waitMs = firstRetryMs;
+    while (!stopping.signal.aborted) {
       try {
         session ??= database.session({ deadlineMs: statementDeadlineMs });
         const client = await createBoss(database, session, {
@@ -118,6 +120,7 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
       } catch (error) {
         log.warn({ error }, 'jobs could not be started yet');
         await pause(waitMs, { signal: stopping.signal });
+        waitMs = Math.min(waitMs * 2, longestRetryMs);
       }
     }
   }

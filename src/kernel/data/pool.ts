@@ -100,12 +100,13 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
     return item;
   }
 
-  async function allReturned(): Promise<void> {
+  /** Waits for the items in use, five seconds at most. */
+  async function waitForItemsInUse(): Promise<void> {
     if (inUse.size === 0) return;
-    const returned = Promise.withResolvers<void>();
-    onAllReturned = returned.resolve;
-    const timer = setTimeout(returned.resolve, closeMs);
-    await returned.promise;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    onAllReturned = resolve;
+    const timer = setTimeout(resolve, closeMs);
+    await promise;
     clearTimeout(timer);
   }
 
@@ -128,7 +129,7 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
     async close() {
       isClosed = true;
       for (const waiter of waiters.splice(0)) waiter.reject(options.busy());
-      await allReturned();
+      await waitForItemsInUse();
       await Promise.all([...idle.splice(0), ...inUse].map((item) => options.end(item)));
     },
   };

@@ -6,8 +6,8 @@ import { isIPv4, isIPv6 } from 'node:net';
  * Whether the peer address is this machine: 127.0.0.0/8, `::1`, and 127.0.0.0/8 mapped into IPv6.
  */
 export function isLoopbackAddress(address: string): boolean {
-  const plain = plainAddress(address);
-  return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'));
+  const peer = plainAddress(address);
+  return peer === '::1' || (isIPv4(peer) && peer.startsWith('127.'));
 }
 
 /** Whether a Host header, with or without a port, is `localhost` or a loopback address. */
@@ -23,13 +23,12 @@ export function isLoopbackHost(host: string): boolean {
  * for IPv6, because a household or machine usually has a whole /64.
  */
 export function networkOf(address: string): string {
-  const plain = plainAddress(address);
-  if (!plain.includes(':') || !isIPv6(plain)) return plain;
-  const [head = '', tail] = plain.split('::');
-  const before = head === '' ? [] : head.split(':');
-  const after = tail === undefined || tail === '' ? [] : tail.split(':');
-  const gap = Array<string>(8 - before.length - after.length).fill('0');
-  return `${[...before, ...(tail === undefined ? [] : gap), ...after].slice(0, 4).join(':')}::/64`;
+  const host = plainAddress(address);
+  if (!host.includes(':') || !isIPv6(host)) return host;
+  // `::` stands for as many groups of zeros as are missing of eight.
+  const [before = [], after] = host.split('::').map((part) => (part === '' ? [] : part.split(':')));
+  const zeros = after === undefined ? [] : Array<string>(8 - before.length - after.length).fill('0');
+  return `${[...before, ...zeros, ...(after ?? [])].slice(0, 4).join(':')}::/64`;
 }
 
 /** The address without a zone: IPv6 in its shortest form, and an IPv4-mapped IPv6 address as IPv4. */
@@ -37,9 +36,9 @@ export function plainAddress(address: string): string {
   const [bare = ''] = address.split('%', 1);
   // Runs for each request, and most addresses are IPv4.
   if (!bare.includes(':') || !isIPv6(bare)) return bare;
-  const short = new URL(`http://[${bare}]/`).hostname.slice(1, -1);
-  const mapped = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(short);
-  if (!mapped) return short;
-  const bits = (Number.parseInt(mapped[1] ?? '', 16) << 16) | Number.parseInt(mapped[2] ?? '', 16);
+  const shortest = new URL(`http://[${bare}]/`).hostname.slice(1, -1);
+  const [, high, low] = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(shortest) ?? [];
+  if (high === undefined || low === undefined) return shortest;
+  const bits = (Number.parseInt(high, 16) << 16) | Number.parseInt(low, 16);
   return [24, 16, 8, 0].map((shift) => (bits >>> shift) & 255).join('.');
 }

@@ -60,19 +60,17 @@ export function serveAssets(folder: string): ServeAssets {
       return;
     }
     const page = await find.page(address.endsWith('/') ? `${name}index.html` : name, isCompressed);
-    const missing =
-      page === undefined && acceptsHtml(request.headers.accept)
-        ? await find.page('404.html', isCompressed)
-        : undefined;
-    if (page !== undefined) write(request, response, page);
-    else if (missing !== undefined) {
-      response.writeHead(404, { ...missing.headers, 'cache-control': 'no-store' });
-      response.end(request.method === 'HEAD' ? undefined : missing.content);
-    } else next();
+    if (page !== undefined) return writePage(request, response, page);
+    const errorPage = acceptsHtml(request.headers.accept)
+      ? await find.page('404.html', isCompressed)
+      : undefined;
+    if (errorPage === undefined) return next();
+    response.writeHead(404, { ...errorPage.headers, 'cache-control': 'no-store' });
+    response.end(request.method === 'HEAD' ? undefined : errorPage.content);
   };
 }
 
-function write(request: IncomingMessage, response: ServerResponse, page: Page): void {
+function writePage(request: IncomingMessage, response: ServerResponse, page: Page): void {
   const { content } = page;
   // The server's own headers are set already, `Vary: Origin` among them.
   const vary = [response.getHeader('vary'), page.headers['vary']].filter((value) => value !== undefined);
@@ -119,9 +117,9 @@ function createPageFinder(folder: string) {
     const key = `${isCompressed ? 'gzip' : 'plain'} ${name}`;
     const cached = pages.peek(key);
     if (cached?.version === version) return cached;
-    const read = await readPage(`${folder}/${name}`, { version, isCompressed });
-    pages.set(key, read);
-    return read;
+    const current = await readPage(`${folder}/${name}`, { version, isCompressed });
+    pages.set(key, current);
+    return current;
   }
 
   return { has, page };
@@ -150,7 +148,8 @@ async function readPage(
     headers: {
       'content-type': mediaTypes[extension] ?? 'application/octet-stream',
       'content-length': String(content.byteLength),
-      // A browser keeps the page and asks whether it has changed; a page and its script always fit each other.
+      // A browser keeps the page and asks whether it has changed; a page and its script always fit
+      // each other.
       'cache-control': 'no-cache',
       vary: 'Accept-Encoding',
       // The compressed bytes are another representation, so they have a tag of their own (RFC 9110, 8.8.3).

@@ -13,9 +13,9 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
   const direct = createAddressLimit(maxPerAddress);
   const forwarded = createAddressLimit(maxPerAddress);
   // Connections that never sent a request.
-  const unused = new Set<Socket>();
+  const unusedSockets = new Set<Socket>();
   return {
-    unused,
+    unused: unusedSockets,
     /** False when the address has too many connections. */
     accept(socket: Socket): boolean {
       if (!proxies?.isTrusted(peerAddress(socket))) {
@@ -23,11 +23,11 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
         if (!release) return false;
         socket.once('close', release);
       }
-      unused.add(socket);
-      socket.once('close', () => unused.delete(socket));
+      unusedSockets.add(socket);
+      socket.once('close', () => unusedSockets.delete(socket));
       return true;
     },
-    usedBy: (socket: Socket): boolean => unused.delete(socket),
+    usedBy: (socket: Socket): boolean => unusedSockets.delete(socket),
     /** Throws a 429 when the client behind a proxy has too many concurrent requests. */
     admit({ message, response, remoteAddress }: HttpRequest): void {
       if (!proxies?.isTrusted(peerAddress(message.socket))) return;

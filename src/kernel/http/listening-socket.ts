@@ -18,7 +18,7 @@ export interface ListeningSocket {
  */
 interface Handle {
   readonly fd: number;
-  getsockname(into: { port?: number }): number;
+  getsockname(target: { port?: number }): number;
   close(): void;
 }
 type MakeHandle = (

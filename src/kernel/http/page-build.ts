@@ -16,9 +16,9 @@ export interface PageFolder {
 const retryAfterSeconds = 2;
 
 /**
- * Returns a function that is called before a page is served. It starts the build where the folder is absent, and
- * answers true where the page can be served; otherwise it has written the waiting page, or throws a 503. A build
- * that failed is tried again with the next request.
+ * Returns a function that is called before a page is served. It starts the build where the folder
+ * is absent, and answers true where the page can be served; otherwise it has written the waiting
+ * page, or throws a 503. A build that failed is tried again with the next request.
  */
 export function createPageBuild({ directory, build }: PageFolder, log: Log) {
   let building: Promise<void> | undefined;

@@ -16,14 +16,14 @@ export interface Proxies {
  * with a message that names it.
  */
 export function trustProxies(list: readonly string[]): Proxies {
-  const trusted = new BlockList();
-  for (const entry of list) add(trusted, entry);
+  const trustedAddresses = new BlockList();
+  for (const entry of list) add(trustedAddresses, entry);
 
   function isTrusted(address: string): boolean {
     if (list.length === 0) return false;
-    const plain = plainAddress(address);
-    const version = isIP(plain);
-    return version !== 0 && trusted.check(plain, version === 6 ? 'ipv6' : 'ipv4');
+    const host = plainAddress(address);
+    const version = isIP(host);
+    return version !== 0 && trustedAddresses.check(host, version === 6 ? 'ipv6' : 'ipv4');
   }
 
   return {
@@ -33,11 +33,11 @@ export function trustProxies(list: readonly string[]): Proxies {
       if (list.length === 0 || forwardedFor === undefined || !isTrusted(peer)) return peer;
       const hops = String(forwardedFor).split(',').map(addressOf);
       let client = peer;
-      for (const hop of hops.reverse()) {
+      for (const address of hops.reverse()) {
         // A trusted proxy never writes such an entry, so the hop before it is the client.
-        if (hop === null) return client;
-        client = hop;
-        if (!isTrusted(hop)) return client;
+        if (address === null) return client;
+        client = address;
+        if (!isTrusted(address)) return client;
       }
       return client;
     },

@@ -78,12 +78,12 @@ export class HttpRequest implements ContractRequest {
   constructor(message: IncomingMessage, response: ServerResponse, options: HttpRequestOptions) {
     const target = message.url ?? '/';
     const path = target.startsWith('/') ? target : target.replace(/^https?:\/\/[^/?]*/i, '');
-    const cut = path.indexOf('?');
+    const queryStart = path.indexOf('?');
     this.message = message;
     this.response = response;
     this.method = message.method ?? 'GET';
-    this.path = cut < 0 ? path : path.slice(0, cut);
-    this.query = cut < 0 ? '' : path.slice(cut + 1);
+    this.path = queryStart < 0 ? path : path.slice(0, queryStart);
+    this.query = queryStart < 0 ? '' : path.slice(queryStart + 1);
     this.headers = message.headers;
     this.credential = parseCredential(message.headers.authorization);
     this.requestId = options.requestId;

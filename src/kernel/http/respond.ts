@@ -204,7 +204,8 @@ function endWithBytes(response: ServerResponse, bytes: Uint8Array): void {
 function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, body: unknown): void {
   const json = JSON.stringify(body);
   if (json === undefined) throw new Error('A reply has a body that is not JSON.');
-  // Without the newline a terminal shows its prompt behind the answer (docs/decisions/2026-11-23-front-page.md).
+  // Without the newline a terminal shows its prompt behind the answer
+  // (docs/decisions/2026-11-23-front-page.md).
   const text = `${json}\n`;
   head.write(request, reply, {
     'content-type': jsonType,
@@ -245,7 +246,7 @@ function problemHead(problem: Problem): { status: number; headers: Record<string
 
 function noteOutcome(request: HttpRequest, outcome: StreamOutcome): void {
   if (outcome === 'client_gone' || outcome === 'stalled') request.clientGone = true;
-  if (outcome === 'stalled') request.log.warn({}, 'a client that takes nothing was dropped');
+  if (outcome === 'stalled') request.log.warn({}, 'a client that accepted no bytes was disconnected');
 }
 
 /** The same chunks, after the first one was read. */

@@ -25,9 +25,9 @@ export function commonHeaders(
   const clientId = request.headers['x-request-id'];
   if (typeof clientId === 'string' && /^[\x20-\x7e]{1,128}$/.test(clientId))
     headers['x-client-request-id'] = clientId;
-  const scoped = cors.scoped?.paths.has(request.path) ? cors.scoped : undefined;
-  if (cors.origins.size > 0 || scoped) {
-    const allows = (origin: string) => cors.origins.has(origin) || (scoped?.allows(origin) ?? false);
+  const scopedRules = cors.scoped?.paths.has(request.path) ? cors.scoped : undefined;
+  if (cors.origins.size > 0 || scopedRules) {
+    const allows = (origin: string) => cors.origins.has(origin) || (scopedRules?.allows(origin) ?? false);
     Object.assign(headers, corsHeaders(request, allows));
   }
   if (isClosing || leavesBodyUnread(request)) headers['connection'] = 'close';

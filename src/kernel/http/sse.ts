@@ -43,7 +43,7 @@ export async function writeEvents(
     response.end();
     return 'completed';
   } catch (error) {
-    if (outlet.closed()) return outlet.loss();
+    if (outlet.isClosed()) return outlet.loss();
     if (await outlet.write(Buffer.from(options.onError(error)))) response.end();
     return 'failed';
   } finally {
@@ -68,7 +68,7 @@ export async function writeContent(
     if (outcome === 'completed') response.end();
     return outcome;
   } catch (error) {
-    if (outlet.closed()) return outlet.loss();
+    if (outlet.isClosed()) return outlet.loss();
     options.onError(error);
     // Sends the bytes before the error.
     response.socket?.uncork();
@@ -150,21 +150,23 @@ interface Outlet {
   writeIfQuiet(text: string): void;
   /** The promise's value, or undefined as soon as the client is gone. */
   unlessClosed<T>(promise: Promise<T>): Promise<T | undefined>;
-  closed(): boolean;
+  isClosed(): boolean;
+  /** Why the client is gone. */
   loss(): 'client_gone' | 'stalled';
   release(): void;
 }
 
 function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
-  let closed = response.destroyed || response.closed;
-  let stalled = false;
-  let busy = false;
+  let isClosed = response.destroyed || response.closed;
+  let isStalled = false;
+  /** Within a frame, or while the client is slow. */
+  let isBusy = false;
   // A single slot instead of Promise.race, which would leave a reaction on the
   // long-lived promise for every event.
   let onClosed: (() => void) | undefined;
 
   function markClosed(): void {
-    closed = true;
+    isClosed = true;
     onClosed?.();
   }
   response.once('close', markClosed);
@@ -172,15 +174,15 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
   /** Waits until the client accepts more; false when it is gone or stalls. */
   function waitForDrain(): Promise<boolean> {
     return new Promise((resolve) => {
-      const settle = (free: boolean) => {
+      const settle = (isDrained: boolean) => {
         clearTimeout(timer);
         response.off('drain', onDrain);
         onClosed = undefined;
-        resolve(free);
+        resolve(isDrained);
       };
       const onDrain = () => settle(true);
       const timer = setTimeout(() => {
-        stalled = true;
+        isStalled = true;
         response.destroy();
         settle(false);
       }, limits.stallMs);
@@ -190,35 +192,35 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
   }
 
   async function writePieces(bytes: Uint8Array): Promise<boolean> {
-    busy = true;
+    isBusy = true;
     try {
       for (let at = 0; at < bytes.byteLength; at += pieceBytes) {
-        if (closed) return false;
+        if (isClosed) return false;
         if (!response.write(bytes.subarray(at, at + pieceBytes)) && !(await waitForDrain())) return false;
       }
       return true;
     } finally {
-      busy = false;
+      isBusy = false;
     }
   }
 
   return {
     write(bytes) {
-      if (closed) return Promise.resolve(false);
+      if (isClosed) return Promise.resolve(false);
       if (bytes.byteLength === 0) return true;
       if (bytes.byteLength > pieceBytes) return writePieces(bytes);
       if (response.write(bytes)) return true;
-      busy = true;
+      isBusy = true;
       return waitForDrain().finally(() => {
-        busy = false;
+        isBusy = false;
       });
     },
     writeIfQuiet(text) {
-      if (!closed && !busy && !response.writableNeedDrain) response.write(text);
+      if (!isClosed && !isBusy && !response.writableNeedDrain) response.write(text);
     },
     unlessClosed(promise) {
       return new Promise((resolve, reject) => {
-        if (closed) {
+        if (isClosed) {
           promise.catch(() => {});
           resolve(undefined);
           return;
@@ -237,8 +239,8 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
         );
       });
     },
-    closed: () => closed,
-    loss: () => (stalled ? 'stalled' : 'client_gone'),
+    isClosed: () => isClosed,
+    loss: () => (isStalled ? 'stalled' : 'client_gone'),
     release: () => response.off('close', markClosed),
   };
 }

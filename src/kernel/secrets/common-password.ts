@@ -123,8 +123,8 @@ const rows: readonly string[] = [
  */
 export function isCommonPassword(password: string, names: readonly string[]): boolean {
   const text = password.toLowerCase();
-  const backwards = [...text].reverse().join('');
-  if (rows.some((row) => row.includes(text) || row.includes(backwards))) return true;
+  const reversedText = [...text].reverse().join('');
+  if (rows.some((row) => row.includes(text) || row.includes(reversedText))) return true;
   if (/^(\d{1,4})\1+$/.test(text)) return true;
   const core = text.replace(/^[\d\p{P}\p{S}\s]{1,256}/u, '').replace(/[\d\p{P}\p{S}\s]{1,256}$/u, '');
   const dictionary = new Set([...words, ...names.map((name) => name.toLowerCase())]);

@@ -65,8 +65,8 @@ export async function checkPassword(
   const rounds = Number(roundsText);
   if (!(rounds >= minimumRounds && rounds <= maximumRounds))
     throw new Error('A stored password digest is not in our format.');
-  const derived = await deriveKey(password, Buffer.from(salt, 'base64'), rounds);
-  return { matches: timingSafeEqual(derived, Buffer.from(key, 'base64')), rounds };
+  const derivedKey = await deriveKey(password, Buffer.from(salt, 'base64'), rounds);
+  return { matches: timingSafeEqual(derivedKey, Buffer.from(key, 'base64')), rounds };
 }
 
 // NFC, so that the same characters typed on another system are the same password.

@@ -14,8 +14,8 @@ const checksumLength = 6;
 
 /** A new token: 256 random bits and a checksum, such as `th_usr_…`. Shown once; only its digest is kept. */
 export function token(kind: TokenKind): string {
-  const head = `th_${kind}_${randomText()}`;
-  return head + checksum(head);
+  const unchecked = `th_${kind}_${randomText()}`;
+  return unchecked + checksum(unchecked);
 }
 
 /** 256 random bits as 43 base62 characters, for secrets that are not tokens. */
@@ -27,8 +27,8 @@ export function randomText(): string {
 export function parseToken(text: string): TokenKind | null {
   const match = tokenShape.exec(text);
   if (!match) return null;
-  const head = text.slice(0, -checksumLength);
-  return text.endsWith(checksum(head)) ? (match[1] as TokenKind) : null;
+  const unchecked = text.slice(0, -checksumLength);
+  return text.endsWith(checksum(unchecked)) ? (match[1] as TokenKind) : null;
 }
 
 /** The stored form of a token, its SHA-256. A plain hash suffices for 256 random bits. */
@@ -42,9 +42,9 @@ export function secretsEqual(a: string, b: string): boolean {
 }
 
 // With numbers: a BigInt for each digit would cost more than the lookup of the token.
-function checksum(head: string): string {
+function checksum(text: string): string {
   let digits = '';
-  let rest = crc32(head);
+  let rest = crc32(text);
   for (let place = 0; place < checksumLength; place += 1) {
     digits = base62.charAt(rest % 62) + digits;
     rest = Math.floor(rest / 62);
@@ -75,7 +75,7 @@ export interface Redactor {
   suspects(json: string): boolean;
 }
 
-const hidden = '[redacted]';
+const redactedMark = '[redacted]';
 const minimumHeldLength = 6;
 // Formats that are secrets even when their value is not held. The checksum is not
 // verified: a token with a typing error still reveals most of a secret.
@@ -83,9 +83,9 @@ const knownShapes =
   /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
 // The same at one position of a serialized text. It has no `\b`: a line break before the word is
 // the letter n there.
-const shapeHere =
+const shapeAtPosition =
   /th_(?:usr|adm|agt)_[0-9A-Za-z]{20}|lg[a-z]_[0-9A-Za-z]{20}|[Bb]earer [A-Za-z0-9._~+/=-]{6}/y;
-const shapeBeginnings = [
+const shapePrefixes = [
   'th_u',
   'th_a',
   'Bear',
@@ -95,20 +95,21 @@ const shapeBeginnings = [
 
 export function createRedactor(): Redactor {
   const holders = new Map<string, number>();
+  /** Built at the next use after a change of the held values. */
   let finder: FormFinder | undefined;
 
   return {
     hold(value) {
       if (value.length < minimumHeldLength) return () => {};
-      const before = holders.get(value) ?? 0;
-      holders.set(value, before + 1);
-      if (before === 0) finder = undefined;
-      let released = false;
+      const count = holders.get(value) ?? 0;
+      holders.set(value, count + 1);
+      if (count === 0) finder = undefined;
+      let isReleased = false;
       return () => {
-        if (released) return;
-        released = true;
-        const rest = (holders.get(value) ?? 1) - 1;
-        if (rest > 0) holders.set(value, rest);
+        if (isReleased) return;
+        isReleased = true;
+        const remaining = (holders.get(value) ?? 1) - 1;
+        if (remaining > 0) holders.set(value, remaining);
         else {
           holders.delete(value);
           finder = undefined;
@@ -140,27 +141,28 @@ interface FormFinder {
 // expression. The forms are found by their first four characters, in a hash table
 // that rules out nearly every position of a text, then by six.
 function createFormFinder(values: Iterable<string>): FormFinder {
-  const beginnings = new Uint8Array(1 << 16);
+  /** 1 for the hash of each prefix of four characters. */
+  const prefixSlots = new Uint8Array(1 << 16);
   const forms = new Map<string, string[]>();
   // Half of a surrogate pair is written differently alone and beside its other half,
   // so such a value is always suspected.
   let hasBrokenValue = false;
-  for (const beginning of shapeBeginnings) mark(beginning);
+  for (const prefix of shapePrefixes) markPrefix(prefix);
   for (const value of values) {
     hasBrokenValue ||= !value.isWellFormed();
     for (const form of formsOf(value)) {
-      const head = form.slice(0, minimumHeldLength);
-      mark(form);
-      const group = forms.get(head);
+      const prefix = form.slice(0, minimumHeldLength);
+      markPrefix(form);
+      const group = forms.get(prefix);
       if (group) group.push(form);
-      else forms.set(head, [form]);
+      else forms.set(prefix, [form]);
     }
   }
   // Longest first, so that a secret which begins with another one is hidden whole.
-  for (const group of forms.values()) group.sort((one, other) => other.length - one.length);
+  for (const group of forms.values()) group.sort((a, b) => b.length - a.length);
 
-  function mark(form: string): void {
-    beginnings[slotOf(form.charCodeAt(0), form.charCodeAt(1), form.charCodeAt(2), form.charCodeAt(3))] = 1;
+  function markPrefix(form: string): void {
+    prefixSlots[slotOf(form.charCodeAt(0), form.charCodeAt(1), form.charCodeAt(2), form.charCodeAt(3))] = 1;
   }
 
   function formAt(text: string, at: number): string | undefined {
@@ -174,15 +176,15 @@ function createFormFinder(values: Iterable<string>): FormFinder {
   function nextPlace(text: string, from: number): number {
     const end = text.length - minimumHeldLength;
     if (from > end) return -1;
-    let one = text.charCodeAt(from);
-    let two = text.charCodeAt(from + 1);
-    let three = text.charCodeAt(from + 2);
+    let first = text.charCodeAt(from);
+    let second = text.charCodeAt(from + 1);
+    let third = text.charCodeAt(from + 2);
     for (let at = from; at <= end; at += 1) {
-      const four = text.charCodeAt(at + 3);
-      if (beginnings[slotOf(one, two, three, four)] !== 0) return at;
-      one = two;
-      two = three;
-      three = four;
+      const fourth = text.charCodeAt(at + 3);
+      if (prefixSlots[slotOf(first, second, third, fourth)] !== 0) return at;
+      first = second;
+      second = third;
+      third = fourth;
     }
     return -1;
   }
@@ -192,8 +194,8 @@ function createFormFinder(values: Iterable<string>): FormFinder {
       if (hasBrokenValue) return true;
       for (let at = nextPlace(text, 0); at >= 0; at = nextPlace(text, at + 1)) {
         if (formAt(text, at) !== undefined) return true;
-        shapeHere.lastIndex = at;
-        if (shapeHere.test(text)) return true;
+        shapeAtPosition.lastIndex = at;
+        if (shapeAtPosition.test(text)) return true;
       }
       return false;
     },
@@ -209,8 +211,10 @@ function createFormFinder(values: Iterable<string>): FormFinder {
   };
 }
 
-function slotOf(one: number, two: number, three: number, four: number): number {
-  return (Math.imul(one, 0x9e35) ^ Math.imul(two, 0x85eb) ^ Math.imul(three, 0x1b87) ^ (four * 31)) & 0xffff;
+/** A 16-bit hash of four characters. */
+function slotOf(first: number, second: number, third: number, fourth: number): number {
+  const product = Math.imul(first, 0x9e35) ^ Math.imul(second, 0x85eb) ^ Math.imul(third, 0x1b87);
+  return (product ^ (fourth * 31)) & 0xffff;
 }
 
 function shapesIn(text: string): Span[] {
@@ -227,13 +231,13 @@ function withoutSpans(text: string, spans: Span[]): string {
   let redacted = '';
   let done = 0;
   let open: Span | undefined;
-  for (const [start, end] of spans.sort(([one], [other]) => one - other)) {
+  for (const [start, end] of spans.sort(([a], [b]) => a - b)) {
     if (open !== undefined && start <= open[1]) {
       open[1] = Math.max(open[1], end);
       continue;
     }
     if (open !== undefined) done = open[1];
-    redacted += text.slice(done, start) + hidden;
+    redacted += text.slice(done, start) + redactedMark;
     open = [start, end];
   }
   return redacted + text.slice(open?.[1] ?? 0);
@@ -251,8 +255,8 @@ function formsOf(value: string): Set<string> {
   ];
   // Text that was serialized before it was logged carries the escaped form, and its
   // line escapes it once more.
-  const escaped = plain.map(escapedIn);
-  return new Set([...plain, ...escaped, ...escaped.map(escapedIn)]);
+  const escapedForms = plain.map(escapedIn);
+  return new Set([...plain, ...escapedForms, ...escapedForms.map(escapedIn)]);
 }
 
 function escapedIn(text: string): string {

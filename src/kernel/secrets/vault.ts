@@ -56,9 +56,9 @@ const format = 'v1';
 
 /** Reads 32 bytes of base64, of either alphabet. Null when the text is anything else. */
 export function readMasterKey(text: string): MasterKey | null {
-  const trimmed = text.trim();
-  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(trimmed)) return null;
-  const bytes = Buffer.from(trimmed, 'base64');
+  const base64 = text.trim();
+  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(base64)) return null;
+  const bytes = Buffer.from(base64, 'base64');
   return bytes.length === keyBytes ? { kid: kidOf(bytes), bytes } : null;
 }
 
@@ -90,15 +90,10 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
     seal(kid, context, value) {
       const additionalData = additionalDataOf(context, kid);
       const dataKey = randomBytes(keyBytes);
-      const wrapped = encrypt(masterKey(kid), additionalData, dataKey);
-      const sealed = encrypt(dataKey, additionalData, Buffer.from(value, 'utf8'));
+      const wrappedKey = encrypt(masterKey(kid), additionalData, dataKey);
+      const { nonce, text, tag } = encrypt(dataKey, additionalData, Buffer.from(value, 'utf8'));
       dataKey.fill(0);
-      const parts = [
-        Buffer.concat([wrapped.nonce, wrapped.text, wrapped.tag]),
-        sealed.nonce,
-        sealed.text,
-        sealed.tag,
-      ];
+      const parts = [Buffer.concat([wrappedKey.nonce, wrappedKey.text, wrappedKey.tag]), nonce, text, tag];
       return [format, kid, ...parts.map((part) => part.toString('base64url'))].join('.');
     },
     open(context, sealed) {

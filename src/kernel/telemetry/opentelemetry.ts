@@ -126,10 +126,11 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
       const parent = remoteParent === undefined ? undefined : parseTraceparent(remoteParent);
       const open = isRoot || parent !== undefined ? undefined : current.getStore()?.span?.traceparent;
       const local = open === undefined ? undefined : parseTraceparent(open);
-      const above = parent ? { ...parent, isRemote: true } : local;
-      const context: Context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
-      const linked = link === undefined ? undefined : parseTraceparent(link);
-      const links = linked === undefined ? [] : [{ context: linked }];
+      const parentContext = parent ? { ...parent, isRemote: true } : local;
+      const context: Context =
+        parentContext === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parentContext);
+      const linkedSpan = link === undefined ? undefined : parseTraceparent(link);
+      const links = linkedSpan === undefined ? [] : [{ context: linkedSpan }];
       return spanOf(
         tracer.startSpan(
           name,

@@ -87,7 +87,7 @@ function createRequestMetrics(
     ['operation'],
     secondsBuckets,
   );
-  const abandoned = metrics.counter(
+  const abandonedRequests = metrics.counter(
     'townhall_requests_abandoned_total',
     'Requests whose client went away before it had the whole answer.',
     ['operation'],
@@ -106,7 +106,7 @@ function createRequestMetrics(
     const operation = request.operation?.handlerId ?? 'none';
     requests.add([operation, String(request.response.statusCode), request.identity?.kind ?? 'none']);
     durations.observe([operation], durationMs / 1000);
-    if (request.clientGone) abandoned.add([operation]);
+    if (request.clientGone) abandonedRequests.add([operation]);
   };
 }
 
