@@ -139,17 +139,17 @@ async function render(
     const headers = { ...attempts, ...warningHeaders(result.warnings) };
     return passthroughReply(format.chat, call, { result, bill, headers });
   }
-  const dropped = droppedMemberWarnings(call.body, model);
+  const memberWarnings = droppedMemberWarnings(call.body, model);
   if (result.kind === 'chunks')
     return {
       status: 200,
       events: asEvents(result.chunks, (error) => context.health.recordStreamFailure(model, error)),
       end: '[DONE]',
-      headers: { ...warningHeaders([...dropped, ...result.warnings]), ...attempts },
+      headers: { ...warningHeaders([...memberWarnings, ...result.warnings]), ...attempts },
     };
   const { answer } = result;
   const options = serializeOptions(context, model);
-  const warnings = warningHeaders([...dropped, ...answer.warnings]);
+  const warnings = warningHeaders([...memberWarnings, ...answer.warnings]);
   const { body, headers } = await settleAndRender<ChatCompletion>(call, bill, (credits) => ({
     body: serializeCompletion(answer, options),
     headers: { ...warnings, ...attempts, ...creditsHeader(credits) },

@@ -42,7 +42,10 @@ export function toPassthroughCall(
   };
 }
 
-/** The reply with the provider's bytes and these headers. A whole answer is settled here, a stream before its last event. */
+/**
+ * The reply with the provider's bytes and these headers. A whole answer is settled here, a stream
+ * before its last event.
+ */
 export async function passthroughReply(
   { hasFailed }: PassthroughFormat,
   call: PassthroughRequest,
@@ -57,8 +60,8 @@ export async function passthroughReply(
     };
   const { bytes, value, isComplete } = result.answer;
   const outcome = hasFailed?.(value) === true ? 'upstream_failed' : 'completed';
-  const priced = { ...headers, ...creditsHeader(Number(bill.price)) };
-  const replay = isComplete ? answerForReplay(call, { body: value, headers: priced }) : undefined;
+  const replyHeaders = { ...headers, ...creditsHeader(Number(bill.price)) };
+  const replay = isComplete ? answerForReplay(call, { body: value, headers: replyHeaders }) : undefined;
   const credits = await bill.settle(outcome, replay);
   return {
     status: 200,

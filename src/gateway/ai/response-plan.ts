@@ -54,10 +54,10 @@ export async function planResponse(
   const previousId = body.previous_response_id ?? null;
   const isStored = body.store === true;
   const owner = ownerOf(identity);
-  const expanded = await expand(storedResponses, { body, owner, previousId, isStored, model });
-  const rawBody = Buffer.from(JSON.stringify(expanded));
+  const conversation = await expand(storedResponses, { body, owner, previousId, isStored, model });
+  const rawBody = Buffer.from(JSON.stringify(conversation));
   if (previousId !== null && rawBody.length > maxConversationBytes) throw conversationTooLong();
-  return { responseId: id('resp'), owner, previousId, isStored, request: body, body: expanded, rawBody };
+  return { responseId: id('resp'), owner, previousId, isStored, request: body, body: conversation, rawBody };
 }
 
 async function expand(
@@ -117,10 +117,10 @@ export function formatOf(
   plan: ResponsePlan,
   { storedResponses, log }: { storedResponses: StoredResponses; log: Log },
 ): PlannedFormat {
-  let whole: JsonRecord | undefined;
+  let wholeResponse: JsonRecord | undefined;
   const take = <Response extends object>(response: Response): Response => {
     const view = present(response, plan);
-    whole = view as JsonRecord;
+    wholeResponse = view as JsonRecord;
     return view;
   };
   const save = (response: JsonRecord) => saveResponse(response, plan, { storedResponses, log });
@@ -135,9 +135,9 @@ export function formatOf(
           : { kind: 'stream', content: rewriteStream(result.content, plan, save) },
     },
     async saveWhole() {
-      if (whole === undefined || !plan.isStored) return 'not_stored';
-      const response = await save(whole);
-      return response === whole ? 'saved' : { unsaved: response };
+      if (wholeResponse === undefined || !plan.isStored) return 'not_stored';
+      const response = await save(wholeResponse);
+      return response === wholeResponse ? 'saved' : { unsaved: response };
     },
   };
 }

@@ -143,7 +143,7 @@ export class Bill {
     if (state.phase === 'open' || state.reservation === undefined) {
       const models = [model, ...fallbacks];
       if (models.some(({ rates }) => rates !== null)) this.#begin(identity.userId);
-      const reserved = await reserveHighest(this.#paidCall(identity, model), {
+      const result = await reserveHighest(this.#paidCall(identity, model), {
         ledger,
         models,
         demand,
@@ -151,8 +151,8 @@ export class Bill {
         isAlone: () => this.#options.running.count(identity.userId) <= 1,
         tokenCounter,
       });
-      this.#demand = reserved.demand;
-      return reserved.reservation;
+      this.#demand = result.demand;
+      return result.reservation;
     }
     await raiseReservation(state.reservation, { ledger, model, demand, payer: identity });
     return state.reservation;
@@ -270,8 +270,8 @@ export class Bill {
     } catch (error) {
       if (!isInsufficient(error) || identity.kind !== 'user') throw error;
       // An added limit may stay lower if reasoning still leaves room for an answer.
-      const thinking = tokens - bound.output;
-      if (isUnlimited(demand) && bound.output - thinking >= minimumOutput) return bound.output;
+      const reasoningTokens = tokens - bound.output;
+      if (isUnlimited(demand) && bound.output - reasoningTokens >= minimumOutput) return bound.output;
       throw await refuseRaisedLimit(error, {
         ledger: this.#options.ledger,
         payer: identity,

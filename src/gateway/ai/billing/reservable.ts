@@ -34,8 +34,8 @@ export function termsWithin(
   if (!isUnlimited(demand) || model.rates === null || !acceptsLimit(model))
     return { limit: undefined, bound: boundOf(model, demand) };
   const longest = longestOutput(model);
-  const full = boundOf(model, demand, longest);
-  if (granted === undefined || full.credits <= granted) return { limit: longest, bound: full };
+  const fullBound = boundOf(model, demand, longest);
+  if (granted === undefined || fullBound.credits <= granted) return { limit: longest, bound: fullBound };
   const limit = Math.min(longest, affordableOutput([model], demand, granted));
   return { limit, bound: boundOf(model, demand, limit) };
 }
@@ -54,8 +54,8 @@ export function amountWithin(
   demand: Demand,
   available: bigint,
 ): bigint | undefined {
-  const full = highestBound(models, demand);
-  if (full <= available) return full;
+  const fullBound = highestBound(models, demand);
+  if (fullBound <= available) return fullBound;
   if (!mayShorten(models, demand)) return undefined;
   const tokens = affordableOutput(models, demand, available);
   return tokens < minimumOutput ? undefined : highestBoundAt(models, demand, tokens);

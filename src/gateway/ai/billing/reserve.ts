@@ -93,8 +93,8 @@ async function reserveAffordable(
       lastRefusal = error;
     }
   }
-  const affordable = affordableOutput(requested, demand, available);
-  throw insufficientCredits(demand, affordable, highestBound(requested, demand), available, lastRefusal);
+  const maxOutput = affordableOutput(requested, demand, available);
+  throw insufficientCredits(demand, maxOutput, highestBound(requested, demand), available, lastRefusal);
 }
 
 /**
@@ -137,8 +137,8 @@ export async function raiseReservation(
     if (!isInsufficient(error)) throw error;
     if (coversShorterAnswer(model, demand, reservation.amount)) return;
     const available = reservation.amount + (await ledger.available(payer.userId, payer.tokenId));
-    const affordable = affordableOutput([model], demand, available);
-    throw insufficientCredits(demand, affordable, price, available, error);
+    const maxOutput = affordableOutput([model], demand, available);
+    throw insufficientCredits(demand, maxOutput, price, available, error);
   }
 }
 

@@ -253,7 +253,7 @@ async function payForCanceled(
   );
 }
 
-const abandoned: JobError = {
+const abandonedError: JobError = {
   code: 'job_abandoned',
   message: 'The job was attempted several times and never finished.',
 };
@@ -282,7 +282,11 @@ async function sweepUntilStopped(
 async function sweep(context: JobsContext): Promise<void> {
   const { store, payments, queue, settings } = context;
   const { leaseSeconds, maxAttempts } = settings;
-  const { waiting, failed } = await store.reclaimExpired({ leaseSeconds, maxAttempts, error: abandoned });
+  const { waiting, failed } = await store.reclaimExpired({
+    leaseSeconds,
+    maxAttempts,
+    error: abandonedError,
+  });
   for (const job of waiting) queue.announce(job);
   for (const job of failed) {
     cancelUpstreamJob(context, job);

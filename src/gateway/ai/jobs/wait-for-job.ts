@@ -13,7 +13,10 @@ export interface JobWait {
   signal: AbortSignal;
   deadlineMs: number;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
-  /** Whether the job runs on when the wait ends early: a repetition with the same Idempotency-Key finds it. */
+  /**
+   * Whether the job runs on when the wait ends early: a repetition with the same Idempotency-Key
+   * finds it.
+   */
   keepsRunning: boolean;
 }
 

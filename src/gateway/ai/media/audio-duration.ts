@@ -83,10 +83,10 @@ function oggSeconds(buffer: Buffer): number | null {
   const isVorbis = buffer.toString('latin1', first + 1, first + 7) === 'vorbis';
   if (!isOpus && !isVorbis) return null;
   const rate = isOpus ? 48_000 : buffer.readUInt32LE(first + 12);
-  const skipped = isOpus ? buffer.readUInt16LE(first + 10) : 0;
+  const skippedSamples = isOpus ? buffer.readUInt16LE(first + 10) : 0;
   const last = buffer.lastIndexOf('OggS');
   const position = Number(buffer.readBigInt64LE(last + 6));
-  return rate > 0 && position >= skipped ? (position - skipped) / rate : null;
+  return rate > 0 && position >= skippedSamples ? (position - skippedSamples) / rate : null;
 }
 
 function mp4Seconds(buffer: Buffer): number | null {
@@ -119,15 +119,20 @@ export function findBox(
 ): { from: number; to: number } | null {
   const nameNumber = fourLetters(name);
   for (let at = from, parts = 0; at + 8 <= to && parts < maxParts; parts += 1) {
-    const short = buffer.readUInt32BE(at);
-    const headerBytes = short === 1 ? 16 : 8;
-    const length = short === 1 ? Number(buffer.readBigUInt64BE(at + 8)) : short === 0 ? to - at : short;
+    const { headerBytes, length } = readBoxSize(buffer, at, to);
     if (length < headerBytes) return null;
     if (buffer.readUInt32BE(at + 4) === nameNumber)
       return { from: at + headerBytes, to: Math.min(at + length, to) };
     at += length;
   }
   return null;
+}
+
+/** The length of a box with its header: 1 stands for a 64-bit length behind the name, 0 for the rest. */
+function readBoxSize(buffer: Buffer, at: number, to: number): { headerBytes: number; length: number } {
+  const length = buffer.readUInt32BE(at);
+  if (length === 1) return { headerBytes: 16, length: Number(buffer.readBigUInt64BE(at + 8)) };
+  return { headerBytes: 8, length: length === 0 ? to - at : length };
 }
 
 // Element ids of EBML, the container format of WebM and Matroska.
@@ -155,25 +160,46 @@ function findElement(
   elementId: number,
 ): { from: number; to: number } | null {
   for (let at = from, parts = 0; at < to && parts < maxParts; parts += 1) {
-    const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
-    if (idLength > 4) return null;
-    const id = buffer.readUIntBE(at, idLength);
-    const first = buffer.readUInt8(at + idLength);
-    const sizeLength = Math.clz32(first) - 23;
-    if (sizeLength > 8) return null;
-    let size = first & (0xff >> sizeLength);
-    let isUnknown = size === 0xff >> sizeLength;
-    for (let index = 1; index < sizeLength; index += 1) {
-      const byte = buffer.readUInt8(at + idLength + index);
-      isUnknown &&= byte === 0xff;
-      size = size * 256 + byte;
-    }
-    const start = at + idLength + sizeLength;
-    const end = isUnknown ? to : Math.min(start + size, to);
-    if (id === elementId) return { from: start, to: end };
-    at = end;
+    const element = readElement(buffer, at, to);
+    if (element === null) return null;
+    if (element.id === elementId) return element;
+    at = element.to;
   }
   return null;
+}
+
+/**
+ * Id and content of the EBML element at the offset, not beyond `limit`; an element of unknown length ends
+ * there. Null for bytes that are no element.
+ */
+export function readElement(
+  buffer: Buffer,
+  at: number,
+  limit: number,
+): { id: number; from: number; to: number } | null {
+  const idLength = ebmlLength(buffer.readUInt8(at));
+  if (idLength > 4) return null;
+  const first = buffer.readUInt8(at + idLength);
+  const sizeLength = ebmlLength(first);
+  if (sizeLength > 8) return null;
+  let size = first & (0xff >> sizeLength);
+  let isUnknown = size === 0xff >> sizeLength;
+  for (let index = 1; index < sizeLength; index += 1) {
+    const byte = buffer.readUInt8(at + idLength + index);
+    isUnknown &&= byte === 0xff;
+    size = size * 256 + byte;
+  }
+  const from = at + idLength + sizeLength;
+  return {
+    id: buffer.readUIntBE(at, idLength),
+    from,
+    to: isUnknown ? limit : Math.min(from + size, limit),
+  };
+}
+
+/** The bytes of an EBML number by its first byte: one more than its leading zero bits (RFC 8794 §4.1). */
+export function ebmlLength(firstByte: number): number {
+  return Math.clz32(firstByte) - 24 + 1;
 }
 
 // Kilobits a second by index, for layers 1 to 3 of MPEG 1 and 2.
@@ -273,6 +299,9 @@ function frameAt(buffer: Buffer, at: number): Frame | null {
   return frame;
 }
 
+// MPEG 2.5, a reserved number, MPEG 2 and MPEG 1, by the bits of the version.
+const rateDivisors = [4, 1, 2, 1];
+
 function decodeFrame(header: number): Frame | null {
   const version = (header >>> 19) & 3;
   const layer = 4 - ((header >>> 17) & 3);
@@ -281,12 +310,17 @@ function decodeFrame(header: number): Frame | null {
   const isMpeg1 = version === 3;
   const bitsPerSecond = (bitRates[isMpeg1 ? 'v1' : 'v2'][layer - 1]?.[(header >>> 12) & 15] ?? 0) * 1000;
   if (bitsPerSecond === 0) return null;
-  const sampleRate = rate / (isMpeg1 ? 1 : version === 2 ? 2 : 4);
-  const samples = layer === 1 ? 384 : layer === 3 && !isMpeg1 ? 576 : 1152;
+  const sampleRate = rate / (rateDivisors[version] ?? 1);
+  const samples = samplesPerFrame(layer, isMpeg1);
   const slot = layer === 1 ? 4 : 1;
   const bytes =
     (Math.floor((samples / 8 / slot) * (bitsPerSecond / sampleRate)) + ((header >>> 9) & 1)) * slot;
   return { bytes, seconds: samples / sampleRate, isMpeg1 };
+}
+
+function samplesPerFrame(layer: number, isMpeg1: boolean): number {
+  if (layer === 1) return 384;
+  return layer === 3 && !isMpeg1 ? 576 : 1152;
 }
 
 /**
@@ -296,11 +330,17 @@ function decodeFrame(header: number): Frame | null {
 function frameCountInTag(
   buffer: Buffer,
   start: number,
-  { isMpeg1, isMono }: { isMpeg1: boolean; isMono: boolean },
+  format: { isMpeg1: boolean; isMono: boolean },
 ): number | null {
-  const at = start + 4 + (isMpeg1 ? (isMono ? 17 : 32) : isMono ? 9 : 17);
+  const at = start + 4 + sideInformationBytes(format);
   const tag = buffer.toString('latin1', at, at + 4);
   if ((tag === 'Xing' || tag === 'Info') && (buffer.readUInt32BE(at + 4) & 1) === 1)
     return buffer.readUInt32BE(at + 8);
   return null;
+}
+
+/** The decoding parameters of a layer 3 frame, between its header and the tag. */
+function sideInformationBytes({ isMpeg1, isMono }: { isMpeg1: boolean; isMono: boolean }): number {
+  if (isMpeg1) return isMono ? 17 : 32;
+  return isMono ? 9 : 17;
 }

@@ -1,6 +1,6 @@
 // The playing time of audio by its frames. A header may declare any duration, and decoders play every
 // frame in the file, so this finds headers that declare too little. Frames are counted and never decoded.
-import { findBox } from './audio-duration.ts';
+import { ebmlLength, findBox, readElement } from './audio-duration.ts';
 
 // Frames of one file that are counted, 20 ms at most: more than an hour of any codec.
 const maxFrames = 200_000;
@@ -58,28 +58,37 @@ function flacFrame(buffer: Buffer, at: number): { samples: number; rate: number 
   if (sizeCode === 0 || rateCode === 15) return null;
   // The number of the frame or sample, coded like a character of UTF-8.
   const first = buffer.readUInt8(at + 4);
-  let end = at + 4 + (first < 0x80 ? 1 : Math.clz32(~(first << 24)));
-  const samples =
-    sizeCode === 6
-      ? buffer.readUInt8(end) + 1
-      : sizeCode === 7
-        ? buffer.readUInt16BE(end) + 1
-        : sizeCode === 1
-          ? 192
-          : sizeCode < 6
-            ? 576 << (sizeCode - 2)
-            : 256 << (sizeCode - 8);
-  end += sizeCode === 6 ? 1 : sizeCode === 7 ? 2 : 0;
-  const rate =
-    rateCode === 12
-      ? buffer.readUInt8(end) * 1_000
-      : rateCode === 13
-        ? buffer.readUInt16BE(end)
-        : rateCode === 14
-          ? buffer.readUInt16BE(end) * 10
-          : (flacRates[rateCode] ?? 0);
-  end += rateCode === 12 ? 1 : rateCode > 12 ? 2 : 0;
-  return crc8(buffer, at, end) === buffer.readUInt8(end) ? { samples, rate } : null;
+  const numberEnd = at + 4 + (first < 0x80 ? 1 : Math.clz32(~(first << 24)));
+  const size = readFlacSize(buffer, numberEnd, sizeCode);
+  const rate = readFlacRate(buffer, size.end, rateCode);
+  const checksum = buffer.readUInt8(rate.end);
+  return crc8(buffer, at, rate.end) === checksum ? { samples: size.value, rate: rate.value } : null;
+}
+
+/** A value of a frame's header, and where the header goes on. */
+interface HeaderValue {
+  value: number;
+  end: number;
+}
+
+/** The samples of a frame: most codes stand for a number, two for bytes in the header (RFC 9639 §9.1.1). */
+function readFlacSize(buffer: Buffer, at: number, code: number): HeaderValue {
+  if (code === 1) return { value: 192, end: at };
+  if (code < 6) return { value: 144 * 2 ** code, end: at };
+  if (code === 6) return { value: buffer.readUInt8(at) + 1, end: at + 1 };
+  if (code === 7) return { value: buffer.readUInt16BE(at) + 1, end: at + 2 };
+  return { value: 2 ** code, end: at };
+}
+
+/**
+ * The samples a second; three codes stand for bytes in the header, in kHz, Hz and 10 Hz (RFC 9639
+ * §9.1.2).
+ */
+function readFlacRate(buffer: Buffer, at: number, code: number): HeaderValue {
+  if (code === 12) return { value: buffer.readUInt8(at) * 1_000, end: at + 1 };
+  if (code === 13) return { value: buffer.readUInt16BE(at), end: at + 2 };
+  if (code === 14) return { value: buffer.readUInt16BE(at) * 10, end: at + 2 };
+  return { value: flacRates[code] ?? 0, end: at };
 }
 
 /** CRC-8 with the polynomial 0x07, as FLAC uses it. */
@@ -98,17 +107,24 @@ const maxOpusSamples = 5_760;
 /** Samples at 48 kHz of one Opus packet, RFC 6716 §3.1; 0 for an invalid one. */
 function opusSamples(buffer: Buffer, at: number, length: number): number {
   if (length < 1) return 0;
-  const toc = buffer.readUInt8(at);
-  const config = toc >>> 3;
-  const samples =
-    config < 12
-      ? ([480, 960, 1_920, 2_880][config & 3] ?? 0)
-      : config < 16
-        ? ([480, 960][config & 1] ?? 0)
-        : 120 << (config & 3);
-  const code = toc & 3;
-  const frames = code === 0 ? 1 : code < 3 ? 2 : length > 1 ? buffer.readUInt8(at + 1) & 63 : 0;
-  return Math.min(samples * frames, maxOpusSamples);
+  const header = buffer.readUInt8(at);
+  const frames = opusFrameCount(buffer, at, length);
+  return Math.min(opusFrameSamples(header >>> 3) * frames, maxOpusSamples);
+}
+
+/** Samples of each frame by the configuration: SILK 10 to 60 ms, hybrid 10 or 20 ms, CELT 2.5 to 20 ms. */
+function opusFrameSamples(config: number): number {
+  if (config < 12) return [480, 960, 1_920, 2_880][config & 3] ?? 0;
+  if (config < 16) return [480, 960][config & 1] ?? 0;
+  return 120 << (config & 3);
+}
+
+/** One frame, two, or the number in the second byte. */
+function opusFrameCount(buffer: Buffer, at: number, length: number): number {
+  const code = buffer.readUInt8(at) & 3;
+  if (code === 0) return 1;
+  if (code < 3) return 2;
+  return length > 1 ? buffer.readUInt8(at + 1) & 63 : 0;
 }
 
 /** All packets of an Ogg file with one audio stream or several in a row. */
@@ -195,7 +211,7 @@ function webmSeconds(buffer: Buffer): number | null {
   for (let at = 0; at < buffer.length;) {
     elements += 1;
     if (elements > maxFrames) return null;
-    const element = readElement(buffer, at);
+    const element = readElement(buffer, at, buffer.length);
     if (element === null) break;
     const { id, from, to } = element;
     if (id === webm.segment || id === webm.cluster || id === webm.group) {
@@ -210,24 +226,10 @@ function webmSeconds(buffer: Buffer): number | null {
 }
 
 function webmBlockSamples(buffer: Buffer, { from, to }: { from: number; to: number }): number {
-  const flags = from + Math.clz32(buffer.readUInt8(from)) - 23 + 2;
+  const flags = from + ebmlLength(buffer.readUInt8(from)) + 2;
   const isLaced = (buffer.readUInt8(flags) & 6) !== 0;
   // Several packets in one block count with their maximum length.
   return isLaced
     ? (buffer.readUInt8(flags + 1) + 1) * maxOpusSamples
     : opusSamples(buffer, flags + 1, to - flags - 1);
-}
-
-/** Id and content of the element at the offset; null for other bytes. An unknown length is 0. */
-function readElement(buffer: Buffer, at: number): { id: number; from: number; to: number } | null {
-  const idLength = Math.clz32(buffer.readUInt8(at)) - 23;
-  if (idLength > 4) return null;
-  const first = buffer.readUInt8(at + idLength);
-  const sizeLength = Math.clz32(first) - 23;
-  if (sizeLength > 8) return null;
-  let size = first & (0xff >> sizeLength);
-  for (let index = 1; index < sizeLength; index += 1)
-    size = size * 256 + buffer.readUInt8(at + idLength + index);
-  const from = at + idLength + sizeLength;
-  return { id: buffer.readUIntBE(at, idLength), from, to: Math.min(from + size, buffer.length) };
 }

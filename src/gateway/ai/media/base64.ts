@@ -8,7 +8,7 @@ import { Problem } from '../../../kernel/problem.ts';
  */
 export function decodeBase64(text: string, param: string): Uint8Array {
   const content = Buffer.from(text, 'base64');
-  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0;
+  const padding = paddingLength(text);
   const digits = text.length - padding;
   const isComplete =
     content.byteLength === Math.floor((digits * 3) / 4) && digits % 4 !== 1 && text.length % 4 !== 1;
@@ -20,4 +20,9 @@ export function decodeBase64(text: string, param: string): Uint8Array {
     });
   }
   return new Uint8Array(content);
+}
+
+function paddingLength(text: string): number {
+  if (text.endsWith('==')) return 2;
+  return text.endsWith('=') ? 1 : 0;
 }

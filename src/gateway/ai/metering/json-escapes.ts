@@ -51,8 +51,9 @@ const jsonMembers = new Set(['input', 'args', 'parameters', 'schema', 'input_sch
 const resultMembers = new Set(['output', 'response']);
 
 /**
- * Whether the model reads the nested value as JSON: inputs and schemas of tools, and results that are not text.
- * A line feed or a quote has two bytes then, and a tokenizer that merges a hundred of them as text does not.
+ * Whether the model reads the nested value as JSON: inputs and schemas of tools, and results that
+ * are not text. A line feed or a quote has two bytes then, and a tokenizer that merges a hundred of
+ * them as text does not.
  */
 export function isReadAsJson(name: string, value: unknown): boolean {
   if (jsonMembers.has(name)) return true;

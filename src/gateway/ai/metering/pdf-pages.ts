@@ -33,11 +33,11 @@ export function countPdfPages(bytes: Buffer, budget: PdfBudget): PageCount {
   const tally: Tally = { pages: 0, declared: 0, references: 0, isExact: true };
   const text = bytes.toString('latin1');
   for (const at of readNames(text, tally, budget)) readObjectStream(bytes, { text, at }, tally, budget);
-  const usual = Math.max(tally.pages, tally.declared, tally.references);
-  const unread = Math.min(maxUnreadPages, Math.ceil(bytes.length / leastPageBytes));
+  const readPages = Math.max(tally.pages, tally.declared, tally.references);
+  const possiblePages = Math.min(maxUnreadPages, Math.ceil(bytes.length / leastPageBytes));
   return {
-    usual: Math.max(usual, 1),
-    most: tally.isExact && usual > 0 ? usual : Math.max(usual, unread, 1),
+    usual: Math.max(readPages, 1),
+    most: tally.isExact && readPages > 0 ? readPages : Math.max(readPages, possiblePages, 1),
   };
 }
 
@@ -75,7 +75,7 @@ function escapable(name: string): string {
 
 /** Tallies the names of one text. Returns the offsets of `First`, a member that each object stream has. */
 function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
-  const firsts: number[] = [];
+  const streamOffsets: number[] = [];
   names.lastIndex = 0;
   for (let match = names.exec(text); match !== null; match = names.exec(text)) {
     budget.names -= 1;
@@ -87,9 +87,9 @@ function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
     if (match[1] !== undefined) readType(text, at, tally);
     else if (match[2] !== undefined) names.lastIndex = readKids(text, at, tally);
     else if (match[3] !== undefined) readCount(text, at, tally);
-    else firsts.push(match.index);
+    else streamOffsets.push(match.index);
   }
-  return firsts;
+  return streamOffsets;
 }
 
 const maxBlank = 64;

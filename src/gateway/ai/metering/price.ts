@@ -118,21 +118,21 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
     )
       matchingTier = tier;
   }
-  const merged = matchingTier === undefined ? rates : { ...rates, ...matchingTier.rates };
-  const { input: plain = 0, output = 0 } = merged;
-  const cacheWrite = BigInt(merged.cache_write ?? plain);
+  const tierRates = matchingTier === undefined ? rates : { ...rates, ...matchingTier.rates };
+  const { input: inputRate = 0, output = 0 } = tierRates;
+  const cacheWrite = BigInt(tierRates.cache_write ?? inputRate);
   return {
-    input: BigInt(plain),
-    cachedInput: BigInt(merged.cached_input ?? plain),
+    input: BigInt(inputRate),
+    cachedInput: BigInt(tierRates.cached_input ?? inputRate),
     cacheWrite,
     // Anthropic bills hour-long cache writes at twice the input rate, as do all providers of its format.
     hourCacheWrite:
-      merged.cache_write_1h === undefined
-        ? larger(BigInt(plain) * 2n, cacheWrite)
-        : BigInt(merged.cache_write_1h),
+      tierRates.cache_write_1h === undefined
+        ? larger(BigInt(inputRate) * 2n, cacheWrite)
+        : BigInt(tierRates.cache_write_1h),
     output: BigInt(output),
-    reasoning: BigInt(merged.reasoning ?? output),
-    rates: merged,
+    reasoning: BigInt(tierRates.reasoning ?? output),
+    rates: tierRates,
   };
 }
 
@@ -152,17 +152,18 @@ function larger(a: bigint, b: bigint): bigint {
   return a > b ? a : b;
 }
 
-// In millionths of a credit, like tokens. Seconds are rounded to milliseconds.
+// Rates of images, characters and seconds are in credits; the sum is in millionths of a credit, as the
+// price of tokens is. Seconds are rounded to milliseconds.
 function unitsPrice(rates: Rates, units: Units): bigint {
   // Calls for text have no units, and their price is computed several times per call.
   if (Object.keys(units).length === 0) return 0n;
   const { image = 0, speech_character: character = 0, audio_second: audioSecond = 0 } = rates;
-  const whole =
+  const countedCredits =
     BigInt(units.image ?? 0) * BigInt(image) + BigInt(units.speechCharacter ?? 0) * BigInt(character);
-  const thousandths =
+  const playedMilliCredits =
     milliseconds(units.videoSecond) * BigInt(videoRate(rates, units.videoLines)) +
     milliseconds(units.audioSecond) * BigInt(audioSecond);
-  return whole * million + thousandths * 1_000n;
+  return countedCredits * million + playedMilliCredits * 1_000n;
 }
 
 // Encoders work in blocks of 16 lines, so a video may have fewer lines than its nominal resolution.
@@ -171,14 +172,15 @@ const encoderBlockLines = 16;
 // The rate of the highest resolution that the video reaches; the highest rate of all
 // if its lines are unknown.
 function videoRate(rates: Rates, lines: number | undefined): number {
-  const resolutionRates = videoResolutions
-    .map((least) => ({ least, rate: rates[`video_second_${least}`] }))
-    .filter(
-      (one): one is { least: (typeof videoResolutions)[number]; rate: number } => one.rate !== undefined,
-    );
-  const { video_second: other = resolutionRates[0]?.rate ?? 0 } = rates;
-  if (lines === undefined) return Math.max(other, ...resolutionRates.map(({ rate }) => rate));
-  return resolutionRates.findLast(({ least }) => least < lines + encoderBlockLines)?.rate ?? other;
+  const resolutionRates = videoResolutions.flatMap((minLines) => {
+    const rate = rates[`video_second_${minLines}`];
+    return rate === undefined ? [] : [{ minLines, rate }];
+  });
+  const { video_second: defaultRate = resolutionRates[0]?.rate ?? 0 } = rates;
+  if (lines === undefined) return Math.max(defaultRate, ...resolutionRates.map(({ rate }) => rate));
+  return (
+    resolutionRates.findLast(({ minLines }) => minLines < lines + encoderBlockLines)?.rate ?? defaultRate
+  );
 }
 
 function milliseconds(seconds = 0): bigint {

@@ -32,12 +32,12 @@ export const chatClaim: ReadClaim = (usage) => {
     // A total alone means a call without output, such as embeddings.
     const input =
       usage['prompt_tokens'] === undefined ? Math.max(total - output, 0) : count(usage['prompt_tokens']);
-    const isBeside = reasoning > output || (reasoning > 0 && total === input + output + reasoning);
+    const isSeparate = reasoning > output || (reasoning > 0 && total === input + output + reasoning);
     return {
       input: Math.max(input - cached - writeTokens, 0),
       cachedInput: cached,
       cacheWrite: writeTokens,
-      output: isBeside ? output : output - reasoning,
+      output: isSeparate ? output : output - reasoning,
       reasoning,
     };
   });
@@ -69,12 +69,12 @@ export const messagesClaim: ReadClaim = (usage) => {
   const outputDetails = counts(usage['output_tokens_details']);
   return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
     const reasoning = count(outputDetails['thinking_tokens']);
-    const all = [usage, ...compactions(usage)];
-    const sum = (name: string) => all.reduce((total, one) => total + count(one[name]), 0);
+    const reports = [usage, ...compactions(usage)];
+    const sum = (name: string) => reports.reduce((total, report) => total + count(report[name]), 0);
     return {
       input: sum('input_tokens'),
       cachedInput: sum('cache_read_input_tokens'),
-      ...cacheWrites(all, count),
+      ...cacheWrites(reports, count),
       output: Math.max(sum('output_tokens') - reasoning, 0),
       reasoning,
     };
@@ -124,8 +124,8 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
     (count) => {
       const cached = count(input.cacheRead);
       const writeTokens = count(input.cacheWrite);
-      const compacted = compactions(counts(raw));
-      const first = {
+      const compactionUsages = compactions(counts(raw));
+      const ownUsage = {
         cache_creation_input_tokens: writeTokens,
         cache_creation: counts(raw)['cache_creation'],
       };
@@ -135,9 +135,11 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
           input.noCache === undefined
             ? Math.max(count(input.total) - cached - writeTokens, 0)
             : Math.max(count(input.noCache), 0),
-        cachedInput:
-          cached + compacted.reduce((total, one) => total + count(one['cache_read_input_tokens']), 0),
-        ...cacheWrites([first, ...compacted], count),
+        cachedInput: compactionUsages.reduce(
+          (total, usage) => total + count(usage['cache_read_input_tokens']),
+          cached,
+        ),
+        ...cacheWrites([ownUsage, ...compactionUsages], count),
         output: output.text === undefined ? Math.max(count(output.total) - reasoning, 0) : count(output.text),
         reasoning,
       };

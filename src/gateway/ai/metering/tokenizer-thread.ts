@@ -38,9 +38,9 @@ function count({ countTokens, pieces }: Tokenizer, text: string): number {
 
 // Providers put tools and their inputs into the prompt as JSON, so the escaped form counts when it is longer.
 function countAnyForm(tokenizer: Tokenizer, text: string): number {
-  const escaped = JSON.stringify(text).slice(1, -1);
+  const escapedText = JSON.stringify(text).slice(1, -1);
   const tokens = count(tokenizer, text);
-  return escaped === text ? tokens : Math.max(tokens, count(tokenizer, escaped));
+  return escapedText === text ? tokens : Math.max(tokens, count(tokenizer, escapedText));
 }
 
 parentPort?.on('message', ({ jobId, encoding, texts }: CountTokens) => {

@@ -34,8 +34,9 @@ export function addedSchemaBytes(body: object, format: RequestFormat): number {
 }
 
 /**
- * The bytes by which the arguments of earlier tool calls grow when they are parsed and serialized again, which a
- * translation and some providers do: 1e20 becomes 21 digits. Their formats have them as one text.
+ * The bytes by which the arguments of earlier tool calls grow when they are parsed and serialized
+ * again, which a translation and some providers do: 1e20 becomes 21 digits. Their formats have them
+ * as one text.
  */
 export function addedArgumentBytes(body: object, format: RequestFormat): number {
   const { messages, input } = body as Part;

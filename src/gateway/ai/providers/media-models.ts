@@ -51,8 +51,8 @@ export function createMediaModels({
 }): MediaModels {
   const access = (model: CatalogModel, firstMs: number | undefined) =>
     providers.access(model, { effort: undefined, firstMs });
-  const openAiAccess = (model: CatalogModel, what: string, firstMs: number | undefined): ModelAccess => {
-    requireOpenAiFormat(model, what);
+  const openAiAccess = (model: CatalogModel, operation: string, firstMs: number | undefined): ModelAccess => {
+    requireOpenAiFormat(model, operation);
     return access(model, firstMs);
   };
 
@@ -102,8 +102,8 @@ function localModel<T>(models: ReadonlyMap<string, T>, { upstream_model: name, i
   });
 }
 
-function requireOpenAiFormat(model: CatalogModel, what: string): void {
-  if (adapterOf(model).hasOpenAiMedia !== true) throw unsupportedKind(model, what);
+function requireOpenAiFormat(model: CatalogModel, operation: string): void {
+  if (adapterOf(model).hasOpenAiMedia !== true) throw unsupportedKind(model, operation);
 }
 
 function unsupportedKind({ id, providerEntry }: CatalogModel, what: string): Problem {

@@ -21,7 +21,7 @@ export function sdkModel(
   formatOf: NonNullable<ProviderAdapter['sdkFormat']>,
   access: ModelAccess,
 ): LanguageModel {
-  async function prepare(modelCall: ModelCall, streams: boolean) {
+  async function prepare(modelCall: ModelCall, { streams }: { streams: boolean }) {
     refuseProviderOptions(model, modelCall);
     const format = formatOf(modelCall);
     const call = format.prepare?.(modelCall) ?? modelCall;
@@ -38,7 +38,7 @@ export function sdkModel(
 
   return {
     async generate(call) {
-      const { options, run, transportCall } = await prepare(call, false);
+      const { options, run, transportCall } = await prepare(call, { streams: false });
       try {
         const { content, finishReason, usage, warnings, providerMetadata } = await run((sdk) =>
           sdk.doGenerate(options),
@@ -55,7 +55,7 @@ export function sdkModel(
       }
     },
     async *stream(call) {
-      const { options, run, transportCall } = await prepare(call, true);
+      const { options, run, transportCall } = await prepare(call, { streams: true });
       try {
         const { stream } = await run((sdk) => sdk.doStream(options));
         yield* normalizedParts(stream, transportCall);

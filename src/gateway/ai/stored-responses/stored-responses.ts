@@ -95,14 +95,14 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
     },
     async inputItems(address) {
       const row = await store.find(address);
-      const own = row && openText(options, row, 'input');
-      if (!own) throw responseNotFound(address.responseId);
+      const input = row && openText(options, row, 'input');
+      if (!input) throw responseNotFound(address.responseId);
       const { previousId } = row;
       const earlier =
         previousId === null
           ? []
           : await readConversation(options, { responseId: previousId, owner: address.owner });
-      return [...earlier, ...(own as JsonRecord[])];
+      return [...earlier, ...(input as JsonRecord[])];
     },
     conversation: (address) => readConversation(options, address),
     start: () => void (deleting ??= deleteExpired()),

@@ -70,13 +70,13 @@ export function createBreaker({
   }
 
   function recordFailure(): void {
-    failures.count(true);
+    failures.count({ isFailure: true });
     // Calls that were running when the breaker opened do not extend its pause.
     if (state.phase === 'closed' && failures.exceedLimits()) open();
   }
 
   const closedPermit: Permit = {
-    recordSuccess: () => failures.count(false),
+    recordSuccess: () => failures.count({ isFailure: false }),
     recordFailure,
     release: () => {},
   };
@@ -130,7 +130,7 @@ function createFailureWindow({
   let consecutive = 0;
 
   return {
-    count(isFailure: boolean): void {
+    count({ isFailure }: { isFailure: boolean }): void {
       const now = clock.monotonicMs();
       slots = slots.filter((slot) => now - slot.startedMs < settings.windowMs);
       let slot = slots.at(-1);

@@ -93,10 +93,10 @@ export class EventSplitter {
   /** The next event if it is one of the pattern. */
   nextLike(pattern: EventPattern): { bytes: Buffer; textBytes: number } | undefined {
     if (this.#bufferedLength > 0) return undefined;
-    const like = pattern.match(this.#piece, this.#at);
-    if (like === undefined) return undefined;
+    const match = pattern.match(this.#piece, this.#at);
+    if (match === undefined) return undefined;
     this.#lastWasCr = false;
-    return { bytes: this.#take(like.end), textBytes: like.textBytes };
+    return { bytes: this.#take(match.end), textBytes: match.textBytes };
   }
 
   #take(end: number): Buffer {
@@ -150,8 +150,8 @@ class EventReader {
    * event and for data that is not an object.
    */
   next(): ProviderEvent | undefined {
-    const like = this.#nextLike();
-    if (like !== undefined) return like;
+    const repetition = this.#nextLike();
+    if (repetition !== undefined) return repetition;
     const bytes = this.#splitter.next();
     if (bytes === undefined) return undefined;
     const event = readEvent(this.#isFirst ? withoutByteOrderMark(bytes) : bytes, this.#textMembers);
@@ -164,8 +164,8 @@ class EventReader {
   #nextLike(): ProviderEvent | undefined {
     const pattern = this.#pattern;
     if (pattern === undefined) return undefined;
-    const like = this.#splitter.nextLike(pattern);
-    return like && { bytes: like.bytes, data: { kind: 'like', pattern, textBytes: like.textBytes } };
+    const event = this.#splitter.nextLike(pattern);
+    return event && { bytes: event.bytes, data: { kind: 'like', pattern, textBytes: event.textBytes } };
   }
 }
 
@@ -182,19 +182,19 @@ export async function* providerEvents(
   for await (const piece of body) {
     const events: ProviderEvent[] = [];
     let failure: Problem | undefined;
-    let ended = false;
+    let isEnded = false;
     reader.feed(piece);
     try {
       for (let event = reader.next(); event !== undefined; event = reader.next()) {
         const kind = classify(event, endRule);
         if (kind === 'error') throw reportedError(undefined);
         if (kind === 'premature end') throw truncated();
-        ended = kind === 'end' || kind === 'failed end';
-        if (ended) event.isEnd = true;
+        isEnded = kind === 'end' || kind === 'failed end';
+        if (isEnded) event.isEnd = true;
         if (kind === 'failed end') event.hasFailed = true;
         events.push(event);
         mayEnd ||= kind === 'finish reason';
-        if (ended) break;
+        if (isEnded) break;
       }
       if (reader.bufferedBytes > maxEventBytes) throw invalidData('sent an event that is too long');
     } catch (error) {
@@ -203,7 +203,7 @@ export async function* providerEvents(
     }
     // The caller still gets the whole events before the failure.
     if (events.length > 0) yield events;
-    if (ended) return;
+    if (isEnded) return;
     if (failure !== undefined) throw failure;
   }
   const isCut = reader.bufferedBytes > 0;

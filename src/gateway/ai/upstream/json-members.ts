@@ -74,7 +74,10 @@ export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Mem
 /** The offsets of a value; `end` is exclusive. */
 export type Span = Pick<Member, 'start' | 'end'>;
 
-/** The items of the array between the offsets, by offsets; undefined if there is anything other than one array. */
+/**
+ * The items of the array between the offsets, by offsets; undefined if there is anything other than
+ * one array.
+ */
 export function arrayItems(bytes: Buffer, from: number, to: number): Span[] | undefined {
   let at = skipSpace(bytes, from, to);
   if (bytes[at] !== openBracket || at >= to) return undefined;
@@ -226,24 +229,34 @@ function valueEnd(
   const first = bytes[from];
   if (from >= to) return -1;
   if (first === quote) return stringEnd(bytes, from, to);
-  if (first === openBrace || first === openBracket) {
-    let depth = 0;
-    for (let at = from; at < to; at += 1) {
-      const byteClass = byteClasses[bytes[at] as number];
-      if (byteClass === 0) continue;
-      if (byteClass === quoteClass) {
-        at = stringEnd(bytes, at, to) - 1;
-        if (at < 0) return -1;
-      } else if (byteClass === openingClass) {
-        depth += 1;
-        if (depth > maxDepth || ++parts.containers > maxContainers) return -1;
-      } else {
-        depth -= 1;
-        if (depth === 0) return at + 1;
-      }
+  if (first === openBrace || first === openBracket) return containerEnd(bytes, { from, to, parts });
+  return literalEnd(bytes, from, to);
+}
+
+function containerEnd(
+  bytes: Buffer,
+  { from, to, parts }: { from: number; to: number; parts: { containers: number } },
+): number {
+  let depth = 0;
+  for (let at = from; at < to; at += 1) {
+    const byteClass = byteClasses[bytes[at] as number];
+    if (byteClass === 0) continue;
+    if (byteClass === quoteClass) {
+      at = stringEnd(bytes, at, to) - 1;
+      if (at < 0) return -1;
+    } else if (byteClass === openingClass) {
+      depth += 1;
+      parts.containers += 1;
+      if (depth > maxDepth || parts.containers > maxContainers) return -1;
+    } else {
+      depth -= 1;
+      if (depth === 0) return at + 1;
     }
-    return -1;
   }
+  return -1;
+}
+
+function literalEnd(bytes: Buffer, from: number, to: number): number {
   let at = from;
   while (at < to) {
     const byte = bytes[at] ?? 0;

@@ -73,12 +73,12 @@ export function timeoutProblem(): Problem {
 
 /**
  * The error of a failed transport: the reason of its abort (a deadline, or the caller's
- * own), or a Problem for a connection that failed before the response or midway.
+ * own), or a Problem for a connection that failed before the response or midway, by `phase`.
  */
 export function toTransportProblem(
   error: unknown,
   { aborted, reason }: Pick<AbortSignal, 'aborted' | 'reason'>,
-  when: 'before' | 'midway',
+  phase: 'before' | 'midway',
 ): unknown {
   if (aborted) return reason;
   if (error instanceof Problem) return error;
@@ -93,7 +93,7 @@ export function toTransportProblem(
       { cause },
     );
   }
-  return when === 'before'
+  return phase === 'before'
     ? new Problem('upstream_failed', 'upstream_failed', 'The model provider could not be reached.', { cause })
     : new Problem(
         'upstream_failed',
@@ -122,14 +122,8 @@ const maxLoggedLength = 500;
 /** The provider's message for the operator's log; undefined for HTML and for JSON without a message. */
 function loggedMessage({ body, hide }: Pick<ErrorResponse, 'body' | 'hide'>): string | undefined {
   const { message, code } = parseError(body);
-  const text =
-    typeof message === 'string'
-      ? message
-      : typeof code === 'string'
-        ? code
-        : /^\s*[<{[]/.test(body)
-          ? ''
-          : body;
+  const isMarkup = /^\s*[<{[]/.test(body);
+  const text = [message, code].find((value) => typeof value === 'string') ?? (isMarkup ? '' : body);
   return textForLog(text, hide);
 }
 

@@ -174,13 +174,13 @@ export function refuseUnsafeMembers(body: object, provider: ProviderEntry, optio
   const { path = '', isMerged = false } = options;
   // Only the request itself has members that the gateway reads; options of SDK packages have their own.
   const isRequest = path === '';
-  const unpriced = new Set(provider.unpriced_members.map(foldName));
+  const unpricedNames = new Set(provider.unpriced_members.map(foldName));
   const namesByFold = new Map<string, string>();
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
     const memberPath = isRequest ? name : `${path}.${name}`;
     const foldedName = foldName(name);
     if (addressesAndCredentials.has(foldedName)) throw refusedAddress(memberPath);
-    if (value !== null && unpriced.has(foldedName))
+    if (value !== null && unpricedNames.has(foldedName))
       throw unpricedMember(memberPath, 'its price at this provider is not known');
     if (value !== null && (routingMembers.has(foldedName) || routingPrefixes.test(foldedName)))
       throw unpricedMember(memberPath, 'it can send the call to another model or at another price');

@@ -78,10 +78,10 @@ export function createRetryBudget({
   /** Starts a new half when it is due, and returns the weight of the older one. */
   function slideWindow(): number {
     const now = clock.monotonicMs();
-    const halves = Math.floor((now - newer.startedMs) / halfMs);
-    if (halves >= 1) {
-      older = halves === 1 ? newer : { calls: 0, retries: 0 };
-      newer = { startedMs: newer.startedMs + halves * halfMs, calls: 0, retries: 0 };
+    const elapsedHalves = Math.floor((now - newer.startedMs) / halfMs);
+    if (elapsedHalves >= 1) {
+      older = elapsedHalves === 1 ? newer : { calls: 0, retries: 0 };
+      newer = { startedMs: newer.startedMs + elapsedHalves * halfMs, calls: 0, retries: 0 };
     }
     return 1 - (now - newer.startedMs) / halfMs;
   }

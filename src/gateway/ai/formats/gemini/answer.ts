@@ -146,13 +146,13 @@ function toFinishWord({ unified, raw = 'error' }: FinishReason): FinishWord {
 function toUsage({ inputTokens, outputTokens }: Usage): NonNullable<GeminiAnswer['usageMetadata']> {
   const prompt = validTokenCount(inputTokens.total) ?? 0;
   const output = validTokenCount(outputTokens.total) ?? 0;
-  const thoughts = Math.min(validTokenCount(outputTokens.reasoning) ?? 0, output);
+  const reasoningTokens = Math.min(validTokenCount(outputTokens.reasoning) ?? 0, output);
   const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
   return {
     promptTokenCount: prompt,
-    candidatesTokenCount: output - thoughts,
+    candidatesTokenCount: output - reasoningTokens,
     totalTokenCount: prompt + output,
-    ...(thoughts > 0 ? { thoughtsTokenCount: thoughts } : {}),
+    ...(reasoningTokens > 0 ? { thoughtsTokenCount: reasoningTokens } : {}),
     ...(cached > 0 ? { cachedContentTokenCount: cached } : {}),
   };
 }

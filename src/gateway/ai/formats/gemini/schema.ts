@@ -13,11 +13,11 @@ export function toJsonSchema(schema: Readonly<Record<string, unknown>>): Record<
   const entries = Object.entries(schema)
     .filter(([name]) => !notJsonSchema.includes(name))
     .map(([name, value]): [string, unknown] => [name, convertMember(name, value)]);
-  const converted = Object.fromEntries(entries);
-  const { type } = converted;
+  const geminiSchema = Object.fromEntries(entries);
+  const { type } = geminiSchema;
   return schema['nullable'] === true && typeof type === 'string'
-    ? { ...converted, type: [type, 'null'] }
-    : converted;
+    ? { ...geminiSchema, type: [type, 'null'] }
+    : geminiSchema;
 }
 
 function convertMember(name: string, value: unknown): unknown {

@@ -212,10 +212,10 @@ function serializeStopReason({ unified, raw }: FinishReason, hasToolUse: boolean
 function serializeUsage({ inputTokens, outputTokens }: Usage): MessageUsage {
   const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
   const cacheWrite = validTokenCount(inputTokens.cacheWrite) ?? 0;
-  const plain = Math.max((validTokenCount(inputTokens.total) ?? 0) - cached - cacheWrite, 0);
+  const uncached = Math.max((validTokenCount(inputTokens.total) ?? 0) - cached - cacheWrite, 0);
   const reasoning = validTokenCount(outputTokens.reasoning);
   return {
-    input_tokens: validTokenCount(inputTokens.noCache) ?? plain,
+    input_tokens: validTokenCount(inputTokens.noCache) ?? uncached,
     cache_creation_input_tokens: cacheWrite,
     cache_read_input_tokens: cached,
     output_tokens: validTokenCount(outputTokens.total) ?? 0,

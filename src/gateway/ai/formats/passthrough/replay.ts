@@ -109,15 +109,15 @@ function editsOfTurn(
   options: UnpackOptions & { blocks: string },
 ): { edits: Edit[]; isEmpty: boolean } {
   const edits: Edit[] = [];
-  const emptied: number[] = [];
+  const emptyItems: number[] = [];
   for (const [index, member] of object.members.entries()) {
     if (member.name !== options.blocks) continue;
     const { edits: own, isEmpty } = blockEdits(bytes, member, options);
-    if (isEmpty) emptied.push(index);
+    if (isEmpty) emptyItems.push(index);
     else edits.push(...own);
   }
-  const isEmpty = emptied.length > 0 && options.blocks === 'content';
-  return { edits: [...edits, ...memberRemovals(bytes, object, emptied)], isEmpty };
+  const isEmpty = emptyItems.length > 0 && options.blocks === 'content';
+  return { edits: [...edits, ...memberRemovals(bytes, object, emptyItems)], isEmpty };
 }
 
 /** The edits of a list of blocks, and whether none of them is left. */
@@ -132,15 +132,15 @@ function blockEdits(
   for (const [index, item] of items.entries()) {
     const members = topLevelMembers(bytes, item.start, item.end)?.members ?? [];
     const texts = textsOf(bytes, members);
-    const unpacked = unpackBlock(texts);
-    if (unpacked === undefined) continue;
-    if (unpacked === null) {
+    const content = unpackBlock(texts);
+    if (content === undefined) continue;
+    if (content === null) {
       removed.push(index);
       hints.add(blocks === 'reasoning_details' ? blocks : (texts['type'] ?? 'reasoning'), notSent);
       continue;
     }
     for (const { name, start, end } of members) {
-      const text = unpacked[name];
+      const text = content[name];
       if (text !== undefined) edits.push({ start, end, text: JSON.stringify(text) });
     }
   }

@@ -97,8 +97,8 @@ function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody
     return [{ start: options.start, end: options.end, text: '{"include_usage":true}' }];
   const inner = topLevelMembers(bytes, options.start, options.end);
   // Edit all of a repeated member: parsers differ in which one they use.
-  const repeated = inner?.members.filter((member) => member.name === 'include_usage') ?? [];
-  if (repeated.length > 0) return repeated.map(({ start, end }) => ({ start, end, text: 'true' }));
+  const usageMembers = inner?.members.filter((member) => member.name === 'include_usage') ?? [];
+  if (usageMembers.length > 0) return usageMembers.map(({ start, end }) => ({ start, end, text: 'true' }));
   const at = inner?.bodyStart ?? options.start;
   return [{ start: at, end: at, text: `"include_usage":true${inner?.members.length ? ',' : ''}` }];
 }

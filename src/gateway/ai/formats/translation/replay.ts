@@ -50,10 +50,10 @@ export function mergeReplay(
   later: ProviderOptions | undefined,
 ): ProviderOptions | undefined {
   if (earlier === undefined || later === undefined) return later ?? earlier;
-  const merged = { ...earlier };
+  const result = { ...earlier };
   for (const [provider, members] of Object.entries(later))
-    merged[provider] = { ...merged[provider], ...members };
-  return merged;
+    result[provider] = { ...result[provider], ...members };
+  return result;
 }
 
 export function encodeReplay({ toolCallId, options }: Replay): string {
@@ -107,11 +107,11 @@ export function decodeReplay(text: string): Replay | undefined {
   const options: ProviderOptions = {};
   for (const [provider, names] of Object.entries(reasoningMembers)) {
     const members = membersOf(bytes, providers, provider) ?? [];
-    const picked = pickTexts(
+    const texts = pickTexts(
       Object.fromEntries(names.map((name) => [name, textOf(bytes, members, name)])),
       names,
     );
-    if (picked !== undefined) options[provider] = picked;
+    if (texts !== undefined) options[provider] = texts;
   }
   const toolCallId = textOf(bytes, content, 'for');
   return { ...(toolCallId === undefined ? {} : { toolCallId }), options };

@@ -83,19 +83,19 @@ function refuseUnsupported({
  * replaced. Throws a 422 for letters that Flite would skip.
  */
 function toPlainEnglish(text: string): string {
-  const plain = text
+  const plainText = text
     .replace(/[\u2018\u2019]/g, "'")
     .replace(/[\u201c\u201d]/g, '"')
     .replace(/[\u2013\u2014]/g, ' - ')
     .normalize('NFKD')
     .replace(/\p{M}/gu, '');
-  const foreignLetter = /[^\p{ASCII}]/u.exec(plain.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
+  const foreignLetter = /[^\p{ASCII}]/u.exec(plainText.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
   if (foreignLetter !== undefined)
     throw unsupported(
       `The model local/flite speaks English only, and cannot say "${foreignLetter}".`,
       'text',
     );
-  const clean = plain.replace(/[^\x20-\x7e]+/g, ' ').trim();
+  const clean = plainText.replace(/[^\x20-\x7e]+/g, ' ').trim();
   if (!/[A-Za-z0-9]/.test(clean)) throw unsupported('The text has no letters or digits to speak.', 'text');
   return clean;
 }

@@ -49,8 +49,8 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
     extractField: (section, field) =>
       field === 'id' ? section.id : plainWords(String(section[field as keyof Section])),
     processTerm: (term) => {
-      const plain = term.toLowerCase();
-      return stopWords.has(plain) ? null : stem(plain);
+      const lowerTerm = term.toLowerCase();
+      return stopWords.has(lowerTerm) ? null : stem(lowerTerm);
     },
     searchOptions: {
       boost: { heading: 3, page: 2 },

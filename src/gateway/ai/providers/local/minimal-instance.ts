@@ -43,8 +43,8 @@ function instance(schema: unknown, context: Context): unknown {
   const { root, budget } = context;
   spend(budget, { steps: 1, bytes: 4 });
   if (!isRecord(schema) || context.depth > maxDepth) return null;
-  const below = { root, budget, depth: context.depth + 1 };
-  if (typeof schema.$ref === 'string') return instance(resolve(root, schema.$ref, budget), below);
+  const nested = { root, budget, depth: context.depth + 1 };
+  if (typeof schema.$ref === 'string') return instance(resolve(root, schema.$ref, budget), nested);
   if ('const' in schema) return charge(schema.const, budget);
   if ('default' in schema) return charge(schema.default, budget);
   if (Array.isArray(schema.enum)) return charge(schema.enum[0], budget);
@@ -52,15 +52,18 @@ function instance(schema: unknown, context: Context): unknown {
     (options) => Array.isArray(options) && options.length > 0,
   ) as unknown[] | undefined;
   if (choice)
-    return instance({ ...without(schema, ['anyOf', 'oneOf'], budget), ...simplest(choice, below) }, below);
+    return instance(
+      { ...omit(schema, ['anyOf', 'oneOf'], budget), ...selectSimplest(choice, nested) },
+      nested,
+    );
   if (Array.isArray(schema.allOf))
-    return instance(merge([without(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), below);
+    return instance(merge([omit(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), nested);
   const type: unknown = Array.isArray(schema.type) ? schema.type[0] : (schema.type ?? guessType(schema));
   switch (type) {
     case 'object':
-      return objectOf(schema, below);
+      return objectOf(schema, nested);
     case 'array':
-      return arrayOf(schema, below);
+      return arrayOf(schema, nested);
     case 'string':
       return stringOf(schema, budget);
     case 'integer':
@@ -87,20 +90,20 @@ function spend(budget: InstanceBudget, { steps = 0, bytes = 0 }: { steps?: numbe
 
 /** The value itself, charged for its size, since it is serialized wherever the schema repeats it. */
 function charge(value: unknown, budget: InstanceBudget): unknown {
-  const open = [value];
-  while (open.length > 0) {
-    const next = open.pop();
-    spend(budget, { steps: 1, bytes: typeof next === 'string' ? Buffer.byteLength(next) + 2 : 4 });
-    if (Array.isArray(next)) {
+  const uncharged = [value];
+  while (uncharged.length > 0) {
+    const part = uncharged.pop();
+    spend(budget, { steps: 1, bytes: typeof part === 'string' ? Buffer.byteLength(part) + 2 : 4 });
+    if (Array.isArray(part)) {
       // Charge before copying the items.
-      spend(budget, { steps: next.length, bytes: next.length });
-      open.push(...asList(next));
-    } else if (isRecord(next)) {
-      const names = Object.keys(next);
+      spend(budget, { steps: part.length, bytes: part.length });
+      uncharged.push(...asList(part));
+    } else if (isRecord(part)) {
+      const names = Object.keys(part);
       spend(budget, { steps: names.length });
       for (const name of names) {
         spend(budget, { bytes: Buffer.byteLength(name) + 4 });
-        open.push(next[name]);
+        uncharged.push(part[name]);
       }
     }
   }
@@ -120,11 +123,11 @@ function objectOf(schema: Schema, context: Context): Record<string, unknown> {
 }
 
 function arrayOf(schema: Schema, context: Context): unknown[] {
-  const fixed = asList(schema.prefixItems);
-  const length = Math.max(count(schema.minItems), schema.minItems === undefined ? 0 : fixed.length);
+  const prefixItems = asList(schema.prefixItems);
+  const length = Math.max(count(schema.minItems), schema.minItems === undefined ? 0 : prefixItems.length);
   // Charge before allocating the list.
   spend(context.budget, { steps: length, bytes: length });
-  return Array.from({ length }, (_, index) => instance(fixed[index] ?? schema.items ?? {}, context));
+  return Array.from({ length }, (_, index) => instance(prefixItems[index] ?? schema.items ?? {}, context));
 }
 
 const formats: Record<string, string> = {
@@ -154,10 +157,8 @@ function numberOf(schema: Schema, type: string): number {
   if (typeof minimum === 'number' && minimum > 0) return Math.ceil(minimum / step) * step;
   if (typeof exclusiveMinimum === 'number' && exclusiveMinimum >= 0) {
     const next = (Math.floor(exclusiveMinimum / step) + 1) * step;
-    const fits = typeof maximum !== 'number' || next <= maximum;
-    return fits || type === 'integer' || typeof maximum !== 'number'
-      ? next
-      : (exclusiveMinimum + maximum) / 2;
+    if (type === 'integer' || typeof maximum !== 'number' || next <= maximum) return next;
+    return (exclusiveMinimum + maximum) / 2;
   }
   if (typeof maximum === 'number' && maximum < 0) return Math.floor(maximum / step) * step;
   if (typeof exclusiveMaximum === 'number' && exclusiveMaximum <= 0)
@@ -166,7 +167,7 @@ function numberOf(schema: Schema, type: string): number {
 }
 
 /** The first choice that is not an object or a list, or else the first. */
-function simplest(options: readonly unknown[], { root, budget }: Context): Schema {
+function selectSimplest(options: readonly unknown[], { root, budget }: Context): Schema {
   let first: Schema | undefined;
   for (const option of options) {
     spend(budget, { steps: 1 });
@@ -234,7 +235,7 @@ function guessType(schema: Schema): string {
   return 'items' in schema || 'minItems' in schema ? 'array' : 'null';
 }
 
-function without(schema: Schema, names: readonly string[], budget: InstanceBudget): Schema {
+function omit(schema: Schema, names: readonly string[], budget: InstanceBudget): Schema {
   return Object.fromEntries(
     Object.entries(chargeCopy(schema, budget)).filter(([name]) => !names.includes(name)),
   );

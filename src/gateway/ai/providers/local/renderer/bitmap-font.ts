@@ -57,8 +57,8 @@ const advance = 6;
 
 /** The text in capitals without accents; characters without a glyph become spaces. */
 function toGlyphs(text: string): string {
-  const plain = text.normalize('NFKD').replace(/\p{M}/gu, '').replaceAll('’', "'").toUpperCase();
-  return [...plain]
+  const plainText = text.normalize('NFKD').replace(/\p{M}/gu, '').replaceAll('’', "'").toUpperCase();
+  return [...plainText]
     .map((letter) => (glyphs[letter] === undefined ? ' ' : letter))
     .join('')
     .replace(/ +/g, ' ')

@@ -57,11 +57,11 @@ export function paintGradient(
     for (let x = 0; x < width; x += 1) {
       const share = 0.5 + ((x - width / 2) * alongX + (y - height / 2) * alongY) / reach;
       // Dithering by less than one step of a channel, so that wide gradients show no bands.
-      const grain = (((x * 73_856_093) ^ (y * 19_349_663)) & 255) / 255 - 0.5;
+      const noise = (((x * 73_856_093) ^ (y * 19_349_663)) & 255) / 255 - 0.5;
       const at = (y * width + x) * 4;
       for (let channel = 0; channel < 3; channel += 1) {
         const start = from[channel] ?? 0;
-        rgba[at + channel] = start + ((to[channel] ?? 0) - start) * share + grain;
+        rgba[at + channel] = start + ((to[channel] ?? 0) - start) * share + noise;
       }
     }
   }
@@ -70,13 +70,13 @@ export function paintGradient(
 /** Paints the shape and a soft shadow below it. */
 export function paintShape(canvas: Canvas, shape: Shape): void {
   const { kind, x: middleX, y: middleY, radius, angle, color, opacity } = shape;
-  const distance = distances[kind];
-  const shadow = radius * 0.12;
-  const reach = radius * extentOf(kind) + shadow * 3;
+  const unitDistance = distances[kind];
+  const shadowOffset = radius * 0.12;
+  const reach = radius * extentOf(kind) + shadowOffset * 3;
   const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
-  const at = (x: number, y: number) => {
+  const distanceAt = (x: number, y: number) => {
     const [shiftedX, shiftedY] = [(x - middleX) / radius, (y - middleY) / radius];
-    return distance(shiftedX * cos + shiftedY * sin, shiftedY * cos - shiftedX * sin) * radius;
+    return unitDistance(shiftedX * cos + shiftedY * sin, shiftedY * cos - shiftedX * sin) * radius;
   };
   const [fromX, toX] = [
     Math.max(Math.floor(middleX - reach), 0),
@@ -90,12 +90,18 @@ export function paintShape(canvas: Canvas, shape: Shape): void {
     // Lighter towards the top, as if lit from above.
     const light = 1.12 - 0.24 * ((y - middleY) / (2 * radius) + 0.5);
     for (let x = fromX; x < toX; x += 1) {
-      const shade = 0.22 * opacity * Math.min(Math.max(0.5 - at(x, y - shadow) / (2 * shadow + 1), 0), 1);
-      if (shade > 0) blend(canvas, x, y, { color: black, opacity: shade });
-      const cover = Math.min(Math.max(0.5 - at(x, y), 0), 1) * opacity;
-      if (cover > 0) blend(canvas, x, y, { color, opacity: cover, light });
+      const shadowDistance = distanceAt(x, y - shadowOffset) / (2 * shadowOffset + 1);
+      const shadowOpacity = 0.22 * opacity * coverage(shadowDistance);
+      if (shadowOpacity > 0) blend(canvas, x, y, { color: black, opacity: shadowOpacity });
+      const shapeOpacity = opacity * coverage(distanceAt(x, y));
+      if (shapeOpacity > 0) blend(canvas, x, y, { color, opacity: shapeOpacity, light });
     }
   }
+}
+
+/** The share of a pixel within an edge, from 0 to 1, by the distance of its center to the edge. */
+function coverage(distance: number): number {
+  return Math.min(Math.max(0.5 - distance, 0), 1);
 }
 
 export function paintRectangle(
@@ -120,8 +126,8 @@ function blend(
 ): void {
   const at = (y * width + x) * 4;
   for (let channel = 0; channel < 3; channel += 1) {
-    const under = rgba[at + channel] ?? 0;
-    rgba[at + channel] = under + ((color[channel] ?? 0) * light - under) * opacity;
+    const previous = rgba[at + channel] ?? 0;
+    rgba[at + channel] = previous + ((color[channel] ?? 0) * light - previous) * opacity;
   }
 }
 
@@ -150,10 +156,12 @@ const distances: Record<ShapeKind, (x: number, y: number) => number> = {
   wave: (x, y) => Math.max((Math.sin(x * 3.6) * 0.16 - y) * 0.86, box(x, y - 1.4, 2.2, 1.8)),
 };
 
-/** The farthest point of a shape of radius 1 from its center. */
+/** The distance of the farthest point of a shape of radius 1 from its center. */
 function extentOf(kind: ShapeKind): number {
-  return kind === 'wave' ? 3.4 : kind === 'mountain' ? 1.6 : kind === 'square' ? 1.25 : 1.15;
+  return largeExtents[kind] ?? 1.15;
 }
+
+const largeExtents: Partial<Record<ShapeKind, number>> = { wave: 3.4, mountain: 1.6, square: 1.25 };
 
 function box(x: number, y: number, halfWidth: number, halfHeight: number): number {
   const [overX, overY] = [Math.abs(x) - halfWidth, Math.abs(y) - halfHeight];
@@ -194,8 +202,9 @@ function hull(x: number, y: number): number {
 }
 
 function sail(x: number, y: number): number {
-  const sheet = Math.max(-x + 0.06, (x - 0.06 + (y + 0.95) * -0.62) * 0.85, y - 0.1);
-  return Math.min(sheet, box(x, y + 0.35, 0.04, 0.6));
+  const canvasSheet = Math.max(-x + 0.06, (x - 0.06 + (y + 0.95) * -0.62) * 0.85, y - 0.1);
+  const mast = box(x, y + 0.35, 0.04, 0.6);
+  return Math.min(canvasSheet, mast);
 }
 
 function peak(x: number, y: number): number {

@@ -48,8 +48,8 @@ function filteredRows({ width, height, rgba }: Canvas): Buffer {
     for (let x = 0; x < width; x += 1) {
       const pixel = (y * width + x) * 4;
       for (let channel = 0; channel < bytesPerPixel; channel += 1) {
-        const above = y === 0 ? 0 : (rgba[pixel - width * 4 + channel] ?? 0);
-        rows[at++] = (rgba[pixel + channel] ?? 0) - above;
+        const byteAbove = y === 0 ? 0 : (rgba[pixel - width * 4 + channel] ?? 0);
+        rows[at++] = (rgba[pixel + channel] ?? 0) - byteAbove;
       }
     }
   }

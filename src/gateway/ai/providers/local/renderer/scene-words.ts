@@ -177,9 +177,8 @@ function itemOf(word: string): { kind: ShapeKind; color?: Color; isPlural: boole
 
 /** Removes "es" where a known name remains, and otherwise "s". */
 function singularOf(word: string): string {
-  return word.replace(/(?:es|s)$/, (ending) =>
-    word.slice(0, -ending.length) in shapeNames ? '' : ending === 'es' ? 'e' : '',
-  );
+  const stem = word.replace(/es$/, '');
+  return Object.hasOwn(shapeNames, stem) ? stem : word.replace(/s$/, '');
 }
 
 function backgroundOf(color: Color): readonly [Color, Color] {

@@ -121,10 +121,12 @@ function depth(kind: ShapeKind): number {
   return kind === 'wave' ? 2 : 3;
 }
 
-/** Things that stand or float are almost upright; geometric shapes may lean. */
+const tiltedKinds: readonly ShapeKind[] = ['square', 'triangle', 'star', 'hexagon'];
+
+/** Things that stand or float are almost upright; geometric shapes are tilted. In radians. */
 function tilt(kind: ShapeKind, random: () => number): number {
-  const leans = kind === 'square' || kind === 'triangle' || kind === 'star' || kind === 'hexagon';
-  return (random() - 0.5) * (leans ? 0.5 : 0.06);
+  const maxTilt = tiltedKinds.includes(kind) ? 0.5 : 0.06;
+  return (random() - 0.5) * maxTilt;
 }
 
 /** The part of the height, from 0 to 1, in which shapes of the kind stand. */

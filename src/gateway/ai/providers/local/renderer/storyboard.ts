@@ -126,12 +126,12 @@ function paintView(frame: Canvas, { scene, path }: Shot, share: number, opacity:
     for (let x = 0; x < frame.width; x += 1) {
       const to = (y * frame.width + x) * 4;
       const from = ((fromY + y) * scene.width + fromX + x) * 4;
-      const below = from + scene.width * 4;
+      const nextRow = from + scene.width * 4;
       for (let channel = 0; channel < 3; channel += 1) {
         const upper =
           (source[from + channel] ?? 0) * (1 - shareX) + (source[from + 4 + channel] ?? 0) * shareX;
         const lower =
-          (source[below + channel] ?? 0) * (1 - shareX) + (source[below + 4 + channel] ?? 0) * shareX;
+          (source[nextRow + channel] ?? 0) * (1 - shareX) + (source[nextRow + 4 + channel] ?? 0) * shareX;
         const color = upper * (1 - shareY) + lower * shareY;
         frame.rgba[to + channel] =
           opacity === 1 ? color : (frame.rgba[to + channel] ?? 0) * (1 - opacity) + color * opacity;
