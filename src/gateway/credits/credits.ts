@@ -102,13 +102,13 @@ export function credits(options: CreditsOptions): Credits {
     balances,
     async openAccount(tx, { userId, bureauId, startingCredits }) {
       await store.openAccount(tx, userId, bureauId);
-      const starting = startingCredits ?? options.startingCredits;
-      if (starting > 0n)
+      const credits = startingCredits ?? options.startingCredits;
+      if (credits > 0n)
         await balances.post(tx, {
           userId,
           kind: 'starting',
           ref: userId,
-          credits: starting,
+          credits: credits,
           reason: 'for a new user',
         });
     },
@@ -136,7 +136,10 @@ export function credits(options: CreditsOptions): Credits {
   };
 }
 
-/** The parts of the ledger. Batches tell maintenance that the database answers; it renews the leases of holds. */
+/**
+ * The parts of the ledger. Batches tell maintenance that the database answers; it renews the leases
+ * of holds.
+ */
 function createLedger(options: CreditsOptions) {
   const { store, journal, log, clock, isAlone, retentionDays } = options;
   const times = { ...defaultTimes, ...options.times };

@@ -126,16 +126,16 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
   async renewLeases(): Promise<void> {
     const { store, clock, leaseMs, renewEveryMs } = this.#options;
     const nowMs = clock.monotonicMs();
-    const due = [...this.#tracked.values()].filter(
+    const dueHolds = [...this.#tracked.values()].filter(
       ({ newCheckpoint, renewedAtMs }) => newCheckpoint !== null || nowMs - renewedAtMs >= renewEveryMs,
     );
-    if (due.length === 0) return;
-    const renewals: LeaseRenewal[] = due.map(({ holdId, newCheckpoint }) => ({
+    if (dueHolds.length === 0) return;
+    const renewals: LeaseRenewal[] = dueHolds.map(({ holdId, newCheckpoint }) => ({
       holdId,
       ...(newCheckpoint !== null && { checkpoint: newCheckpoint }),
     }));
     const { resolved } = await store.renewLeases(renewals, leaseMs);
-    for (const [index, hold] of due.entries()) {
+    for (const [index, hold] of dueHolds.entries()) {
       hold.renewedAtMs = nowMs;
       // Keep a checkpoint that arrived during the write; the next renewal writes it.
       if (hold.newCheckpoint === renewals[index]?.checkpoint) hold.newCheckpoint = null;

@@ -152,16 +152,17 @@ function createHoldRecovery(options: LedgerMaintenanceOptions): HoldRecovery {
     lastContactMs = nowMs;
   }
 
-  async function recoverHolds(isForced: boolean): Promise<number> {
-    for (let resolved = 0; ;) {
+  async function recoverHolds({ isForced }: { isForced: boolean }): Promise<number> {
+    let resolvedCount = 0;
+    let isLast = false;
+    while (!isLast) {
       const verdicts = await store.recover({ isForced, limit: sweepLimit });
       ledger.countRecovered(verdicts);
-      resolved += verdicts.filter(({ verdict }) => verdict !== 'alive').length;
-      if (verdicts.length < sweepLimit) {
-        if (resolved > 0) log.warn({ holds: resolved }, 'resolved holds whose process was gone');
-        return resolved;
-      }
+      resolvedCount += verdicts.filter(({ verdict }) => verdict !== 'alive').length;
+      isLast = verdicts.length < sweepLimit;
     }
+    if (resolvedCount > 0) log.warn({ holds: resolvedCount }, 'resolved holds whose process was gone');
+    return resolvedCount;
   }
 
   async function sweep(): Promise<number> {
@@ -169,12 +170,12 @@ function createHoldRecovery(options: LedgerMaintenanceOptions): HoldRecovery {
     recordDatabaseContact();
     if (clock.monotonicMs() < pausedUntilMs) return 0;
     await ledger.renewLeases();
-    return recoverHolds(false);
+    return recoverHolds({ isForced: false });
   }
 
   return {
     async start() {
-      if (isAlone) await recoverHolds(true);
+      if (isAlone) await recoverHolds({ isForced: true });
       // The database may have just started too. Give the other processes one lease to reconnect.
       else pausedUntilMs = clock.monotonicMs() + times.leaseMs;
       lastContactMs = clock.monotonicMs();

@@ -155,9 +155,9 @@ function holdQueries(database: Database): HoldQueries {
     const operationsJson = JSON.stringify(operations.map(serializeOperation), bigintToText);
     const rows = await within<(Verdict & { op: number })[]>`
       select op, verdict, amount, overrun, available from gateway.credits_apply(${operationsJson}::text::jsonb, ${leaseMs / 1_000})`;
-    const byOp = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
+    const verdicts = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
     return operations.map((_, op) => {
-      const verdict = byOp.get(op);
+      const verdict = verdicts.get(op);
       if (verdict === undefined) throw new Error('An operation on the ledger has no answer.');
       return verdict;
     });
@@ -213,12 +213,12 @@ function holdQueries(database: Database): HoldQueries {
       return row ?? null;
     },
     async dropOldHolds(days, limit) {
-      const dropped = await sql`
+      const result = await sql`
         delete from gateway.credits_holds where hold_id in (
           select hold_id from gateway.credits_holds
           where state <> 'held' and resolved_at < gateway.townhall_now() - make_interval(days => ${days})
           order by resolved_at limit ${limit} for update skip locked)`;
-      return dropped.count;
+      return result.count;
     },
   };
 }

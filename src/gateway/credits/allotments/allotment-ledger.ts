@@ -154,7 +154,7 @@ export class AllotmentLedger {
   idle(userId: string, tokenId?: string): bigint {
     const allotments = this.pool.ofUser(userId);
     return sum(
-      tokenId === undefined ? allotments : allotments.filter((one) => one.tokenId === tokenId),
+      tokenId === undefined ? allotments : allotments.filter((allotment) => allotment.tokenId === tokenId),
       idleCredits,
     );
   }

@@ -7,7 +7,7 @@ import type { ChargeLine, Journal } from '../journal/journal.ts';
 import { adoptCharged, adoptRow, confirmReport } from './allotment.ts';
 import { allotmentsOf, ChargeQueue, type UnappliedCharge } from './charge-queue.ts';
 import type { AllotmentPool } from './pool.ts';
-import { databaseUnavailable, isDatabaseUnavailable, mayPass } from './problems.ts';
+import { databaseUnavailable, isDatabaseUnavailable, isTransient } from './problems.ts';
 import type { AllotmentReport, AllotmentRow, AllotmentStore, ApplyResult, CoveredCharge } from './store.ts';
 import { maximumBatch, type AllotmentTimes } from './times.ts';
 
@@ -122,11 +122,11 @@ export class ApplyLoop {
     try {
       await this.#apply(batch);
     } catch (error) {
-      if (mayPass(error)) throw error;
-      const half = Math.ceil(batch.length / 2);
+      if (isTransient(error)) throw error;
       if (batch.length === 1) return this.#putAside(batch[0] as UnappliedCharge, error);
-      await this.#applyOrHalve(batch.slice(0, half));
-      await this.#applyOrHalve(batch.slice(half));
+      const middle = Math.ceil(batch.length / 2);
+      await this.#applyOrHalve(batch.slice(0, middle));
+      await this.#applyOrHalve(batch.slice(middle));
     }
   }
 
@@ -194,11 +194,11 @@ export class ApplyLoop {
     this.#appliedSeq = Math.max(result.appliedSeq, toSeq);
     const charges = this.queue.remove(this.#appliedSeq);
     this.#adopt(charges, result.rows);
-    const results = new Map(result.results.map((one) => [one.seq, one]));
+    const resultsBySeq = new Map(result.results.map((charged) => [charged.seq, charged]));
     for (const { line, onApplied } of charges) {
-      const one = results.get(line.seq) ?? null;
-      if (one !== null) this.#count(line, one);
-      onApplied?.(one);
+      const charged = resultsBySeq.get(line.seq) ?? null;
+      if (charged !== null) this.#count(line, charged);
+      onApplied?.(charged);
     }
     this.#resolveWaiters(this.#appliedSeq);
   }
@@ -211,9 +211,10 @@ export class ApplyLoop {
       adoptCharged(allotment, row);
       adoptRow(allotment, row);
     }
-    const open = new Set(rows.map(({ allotmentId }) => allotmentId));
+    // An allotment without a row has ended in the database.
+    const openIds = new Set(rows.map(({ allotmentId }) => allotmentId));
     for (const { allotment } of charges)
-      if (allotment !== null && allotment.state !== 'ended' && !open.has(allotment.allotmentId))
+      if (allotment !== null && allotment.state !== 'ended' && !openIds.has(allotment.allotmentId))
         pool.remove(allotment);
   }
 
@@ -236,10 +237,10 @@ export class ApplyLoop {
       'the database lost charges that it had confirmed; they are applied again from the journal',
     );
     if (appliedSeq === 0) await store.openJournal(journal.journalId, generation);
-    const lostTo = this.#appliedSeq;
+    const lastLostSeq = this.#appliedSeq;
     this.#appliedSeq = appliedSeq;
     for await (const lines of journal.charges(appliedSeq)) {
-      const missing = lines.filter(({ seq }) => seq <= lostTo);
+      const missing = lines.filter(({ seq }) => seq <= lastLostSeq);
       if (missing.length === 0) break;
       const result = await this.#send((missing.at(-1) as ChargeLine).seq, missing, []);
       this.#appliedSeq = result.appliedSeq;

@@ -33,16 +33,17 @@ export class GiveBacks {
    */
   async answerRecalls(): Promise<number> {
     const { store, pool, clock, gatewayId } = this.#options;
-    const flagged: Allotment[] = [];
+    const flaggedAllotments: Allotment[] = [];
     const { rows, reportAsked } = await store.flags(gatewayId);
     for (const row of rows) {
       const allotment = pool.find(row.allotmentId);
       if (allotment === undefined) continue;
       adoptRow(allotment, row);
       allotment.enlargeAfterMs = clock.monotonicMs() + afterRecallMs;
-      if (row.isRecalled || idleCredits(allotment) > 0n || !isInUse(allotment)) flagged.push(allotment);
+      if (row.isRecalled || idleCredits(allotment) > 0n || !isInUse(allotment))
+        flaggedAllotments.push(allotment);
     }
-    await this.#inBatches(flagged, {});
+    await this.#inBatches(flaggedAllotments, {});
     return reportAsked;
   }
 
@@ -68,17 +69,17 @@ export class GiveBacks {
   async tidy(): Promise<void> {
     const { pool, clock } = this.#options;
     const nowMs = clock.monotonicMs();
-    const due: Allotment[] = [];
+    const dueAllotments: Allotment[] = [];
     for (const allotment of pool.all()) {
       if (allotment.write !== null) continue;
       if (allotment.version > 0 || isInUse(allotment)) {
-        if (this.#isDue(allotment, nowMs)) due.push(allotment);
+        if (this.#isDue(allotment, nowMs)) dueAllotments.push(allotment);
       } else if (this.#isUnused(allotment, nowMs)) {
         // Never opened. If the database opens it later, `reconcile` ends it.
         pool.remove(allotment);
       }
     }
-    await this.#inBatches(due, { end: true });
+    await this.#inBatches(dueAllotments, { end: true });
   }
 
   #isDue(allotment: Allotment, nowMs: number): boolean {

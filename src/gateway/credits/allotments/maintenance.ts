@@ -65,9 +65,9 @@ export class AllotmentMaintenance {
     if (applied !== undefined) journal.applied(applied);
     await ledger.leases.reconcile();
     if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;
-    const expired = await store.takeBackExpired(takeBackLimit);
-    if (expired.length > 0)
-      log.warn({ allotments: expired.length }, 'took back credits of gateways that are gone');
+    const expiredAllotments = await store.takeBackExpired(takeBackLimit);
+    if (expiredAllotments.length > 0)
+      log.warn({ allotments: expiredAllotments.length }, 'took back credits of gateways that are gone');
   }
 
   async close(): Promise<void> {

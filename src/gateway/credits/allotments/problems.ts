@@ -35,13 +35,13 @@ export function isDatabaseUnavailable(error: unknown): boolean {
 
 // SQLSTATE classes of transient failures: transaction rollback, such as a deadlock,
 // and errors of the server itself.
-const passingClasses = ['40', 'XX'];
+const transientClasses = ['40', 'XX'];
 
 /** Whether the failure of a statement is transient, rather than caused by its data. */
-export function mayPass(error: unknown): boolean {
+export function isTransient(error: unknown): boolean {
   if (isDatabaseUnavailable(error)) return true;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  return passingClasses.includes(code.slice(0, 2));
+  return transientClasses.includes(code.slice(0, 2));
 }
 
 export function isInsufficient(error: unknown): boolean {

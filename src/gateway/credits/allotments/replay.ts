@@ -3,7 +3,7 @@ import type { Log } from '../../../kernel/log.ts';
 import type { AbandonedJournal, ChargeLine, JournalDirectory } from '../journal/journal.ts';
 import { describeLine, type ApplyCounters } from './apply-loop.ts';
 import { endAllotments } from './leases.ts';
-import { mayPass } from './problems.ts';
+import { isTransient } from './problems.ts';
 import type { AllotmentStore, ApplyResult } from './store.ts';
 
 export interface ReplayOptions {
@@ -68,11 +68,11 @@ async function applyOrHalve(
   try {
     countResults(await send(progress, last.seq, open, options), open, options);
   } catch (error) {
-    if (mayPass(error) || error instanceof ReplayConflict) throw error;
-    const half = Math.ceil(open.length / 2);
+    if (isTransient(error) || error instanceof ReplayConflict) throw error;
+    const middle = Math.ceil(open.length / 2);
     if (open.length === 1) return putAside(progress, last, { ...options, error });
-    await applyOrHalve(progress, open.slice(0, half), options);
-    await applyOrHalve(progress, open.slice(half), options);
+    await applyOrHalve(progress, open.slice(0, middle), options);
+    await applyOrHalve(progress, open.slice(middle), options);
   }
 }
 

@@ -84,11 +84,13 @@ export class Reserving {
     try {
       // The calls of this turn of the event loop share one statement.
       await Promise.resolve();
-      for (let openings = 0; queue.head !== undefined;) {
+      let openings = 0;
+      while (queue.head !== undefined) {
         const allotment = await this.#usableAllotment(payer);
         if (this.#serve(queue, allotment)) continue;
         const outcome = await this.#fillOnce(payer, queue, allotment);
-        if ((outcome === 'gone' || outcome === 'closed') && (openings += 1) > maximumOpenings)
+        if (outcome === 'gone' || outcome === 'closed') openings += 1;
+        if (openings > maximumOpenings)
           throw creditsBusy('The credits of this account are being given back; try again.');
       }
     } catch (error) {
@@ -116,8 +118,8 @@ export class Reserving {
   async #open(payer: Payer): Promise<Allotment> {
     const { pool, writes, clock } = this.#options;
     if (!pool.hasRoom()) {
-      const unused = pool.leastRecentlyUsed();
-      if (unused !== undefined) await writes.giveBack([unused], { end: true });
+      const idlest = pool.leastRecentlyUsed();
+      if (idlest !== undefined) await writes.giveBack([idlest], { end: true });
       if (!pool.hasRoom()) throw creditsBusy('This gateway serves too many tokens at once; try again.');
     }
     return pool.ofPayer(payer) ?? pool.open(payer, clock.monotonicMs());
@@ -147,12 +149,12 @@ export class Reserving {
     const head = queue.head as WaitingCall;
     const free = freeCredits(allotment, clock);
     const need = head.amount - free;
-    const extra = enlargementOf(allotment, {
+    const reserve = enlargementOf(allotment, {
       nowMs: clock.monotonicMs(),
       available: writes.available(payer.userId),
       idleOfUser: pool.idleOfUser(payer.userId),
     });
-    const want = queue.total - free + extra;
+    const want = queue.total - free + reserve;
     const giveBacksBefore = writes.giveBacks;
     const result = await writes.enlarge(allotment, { need, want, ticket: head.recall?.ticket });
     if (result.outcome !== 'short') return result.outcome;
@@ -163,11 +165,11 @@ export class Reserving {
         return result.outcome;
       }
     }
-    const ofSiblings = pool.idleOfUser(payer.userId) - idleCredits(allotment);
+    const idleOfSiblings = pool.idleOfUser(payer.userId) - idleCredits(allotment);
     await this.#waitForOthers(payer, queue, {
       free: freeCredits(allotment, clock),
       available: result.available,
-      elsewhere: result.idleElsewhere + ofSiblings,
+      elsewhere: result.idleElsewhere + idleOfSiblings,
     });
     return result.outcome;
   }
@@ -178,16 +180,17 @@ export class Reserving {
    */
   async #giveBackOfSiblings(payer: Payer, allotment: Allotment): Promise<boolean> {
     const { pool, writes } = this.#options;
-    const siblings = pool.ofUser(payer.userId).filter((one) => one !== allotment);
-    const underWay = siblings.filter(({ write }) => write !== null);
+    const siblings = pool.ofUser(payer.userId).filter((sibling) => sibling !== allotment);
+    const pending = siblings.filter(({ write }) => write !== null);
     // A give-back of unknown outcome is repeated: its credits may be neither here nor in the account.
-    const uncertain = siblings.filter(
+    const uncertainSiblings = siblings.filter(
       ({ isGiveBackUncertain, write }) => isGiveBackUncertain && write === null,
     );
-    const idle = siblings.filter((one) => idleCredits(one) > 0n && !one.isGiveBackUncertain);
-    if ((await writes.giveBack([...idle, ...uncertain])) > 0n || uncertain.length > 0) return true;
-    await Promise.all(underWay.map(({ write }) => settled(write)));
-    return underWay.length > 0;
+    const idle = siblings.filter((sibling) => idleCredits(sibling) > 0n && !sibling.isGiveBackUncertain);
+    if ((await writes.giveBack([...idle, ...uncertainSiblings])) > 0n || uncertainSiblings.length > 0)
+      return true;
+    await Promise.all(pending.map(({ write }) => settled(write)));
+    return pending.length > 0;
   }
 
   /**
@@ -199,12 +202,12 @@ export class Reserving {
     { free, available, elsewhere }: { free: bigint; available: bigint; elsewhere: bigint },
   ): Promise<void> {
     const { store, clock, times, makeId, gatewayId, counters } = this.#options;
-    const most = free + available + elsewhere;
-    const asker = queue.head;
+    const obtainable = free + available + elsewhere;
+    const first = queue.head;
     // A ticket can refuse only its own call: the holders' answers to it may be outdated for later calls.
     const mayRefuse = (call: WaitingCall): boolean =>
-      asker === undefined || asker.recall === null || call === asker;
-    for (const call of queue.take((call) => call.amount > most && mayRefuse(call)))
+      first === undefined || first.recall === null || call === first;
+    for (const call of queue.take((call) => call.amount > obtainable && mayRefuse(call)))
       call.reject(insufficientCredits(call.amount, free + available));
     const { head } = queue;
     // Concurrent calls may have released credits meanwhile.
@@ -218,8 +221,8 @@ export class Reserving {
       await store.recall({ ticket, gatewayId, userId, tokenId, need: head.amount - free });
     } else if (nowMs - head.recall.sinceMs >= times.recallMs) {
       counters.busy += 1;
-      const [late] = queue.take((call) => call === head);
-      return late?.reject(creditsBusy('Other gateways hold the credits of this account; try again.'));
+      const [expired] = queue.take((call) => call === head);
+      return expired?.reject(creditsBusy('Other gateways hold the credits of this account; try again.'));
     }
     await clock.sleep(times.askAgainMs);
   }

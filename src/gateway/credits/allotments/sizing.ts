@@ -16,8 +16,8 @@ export function enlargementOf(
   { nowMs, available, idleOfUser }: { nowMs: number; available: bigint; idleOfUser: bigint },
 ): bigint {
   const missing = targetOf(allotment, nowMs) - idleCredits(allotment);
-  const room = (available + idleOfUser) / 8n - idleOfUser;
-  const size = missing < room ? missing : room;
+  const spareCredits = (available + idleOfUser) / 8n - idleOfUser;
+  const size = missing < spareCredits ? missing : spareCredits;
   return size > 0n ? size : 0n;
 }
 

@@ -86,12 +86,12 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
       ];
     },
     async dropOld(days, limit) {
-      const dropped = await sql`
+      const result = await sql`
         delete from gateway.credits_allotments where allotment_id in (
           select allotment_id from gateway.credits_allotments
           where ended_at < gateway.townhall_now() - make_interval(days => ${days})
           order by ended_at limit ${limit} for update skip locked)`;
-      return dropped.count;
+      return result.count;
     },
   };
 }
@@ -129,14 +129,15 @@ async function giveBack(
   requests: readonly GiveBackRequest[],
 ): Promise<(AllotmentRow | null)[]> {
   if (requests.length === 0) return [];
+  // `place` is the position of the request, from 1.
   const rows = await sql<(AllotmentRow & { place: bigint })[]>`
     select place, ${rowColumns({ sql })}
     from gateway.credits_give_back(${requests.map(({ allotmentId }) => allotmentId)}::text[],
       ${requests.map(({ version }) => version)}::integer[], ${requests.map(({ amount }) => amount)}::bigint[],
       ${requests.map(({ end }) => end)}::boolean[], ${requests.map(({ charged }) => charged ?? null)}::bigint[],
       ${requests.map(({ recall }) => recall ?? null)}::bigint[])`;
-  const byPlace = new Map(rows.map(({ place, ...row }) => [Number(place), row]));
-  return requests.map((_, index) => byPlace.get(index + 1) ?? null);
+  const rowsByPlace = new Map(rows.map(({ place, ...row }) => [Number(place), row]));
+  return requests.map((_, index) => rowsByPlace.get(index + 1) ?? null);
 }
 
 async function renew(

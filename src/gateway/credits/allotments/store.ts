@@ -143,7 +143,8 @@ export interface ApplyResult {
   /**
    * - applied
    * - repeated: appliedSeq ≥ toSeq already; nothing changed.
-   * - mismatch: appliedSeq is not expectedSeq, or the journal is unknown; nothing changed. Leave out the lines up to appliedSeq.
+   * - mismatch: appliedSeq is not expectedSeq, or the journal is unknown; nothing changed. Leave out
+   *   the lines up to appliedSeq.
    * - other_generation: the journal or the ledger has another generation; nothing changed.
    */
   outcome: 'applied' | 'repeated' | 'mismatch' | 'other_generation';

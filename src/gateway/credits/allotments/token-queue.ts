@@ -26,11 +26,11 @@ export class TokenQueue {
 
   /** Removes and returns the calls that `fits` accepts, in their order. */
   take(fits: (call: WaitingCall) => boolean): WaitingCall[] {
-    const fitting: WaitingCall[] = [];
+    const takenCalls: WaitingCall[] = [];
     const others: WaitingCall[] = [];
-    for (const call of this.waiting) (fits(call) ? fitting : others).push(call);
+    for (const call of this.waiting) (fits(call) ? takenCalls : others).push(call);
     this.waiting.splice(0, this.waiting.length, ...others);
-    return fitting;
+    return takenCalls;
   }
 
   rejectAll(error: unknown): void {

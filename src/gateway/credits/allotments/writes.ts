@@ -86,17 +86,17 @@ export class AllotmentWrites {
    * before the request is sent. Answers recalls even when nothing is idle. Returns the credits given back.
    */
   async giveBack(allotments: readonly Allotment[], { end = false }: { end?: boolean } = {}): Promise<bigint> {
-    const ready = allotments.filter(({ write, state }) => write === null && state !== 'ended');
-    if (ready.length === 0) return 0n;
+    const idleAllotments = allotments.filter(({ write, state }) => write === null && state !== 'ended');
+    if (idleAllotments.length === 0) return 0n;
     let total = 0n;
-    const requests = ready.map((allotment): GiveBackRequest => {
+    const requests = idleAllotments.map((allotment): GiveBackRequest => {
       total += idleCredits(allotment);
       return lowerToUse(allotment, end);
     });
-    const rows = await exclusive(ready, () => this.#options.store.giveBack(requests)).finally(
+    const rows = await exclusive(idleAllotments, () => this.#options.store.giveBack(requests)).finally(
       () => (this.#giveBacks += 1),
     );
-    for (const [index, allotment] of ready.entries()) this.#adopt(allotment, rows[index] ?? null);
+    for (const [index, allotment] of idleAllotments.entries()) this.#adopt(allotment, rows[index] ?? null);
     return total;
   }
 

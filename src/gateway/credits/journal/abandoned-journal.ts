@@ -95,16 +95,16 @@ async function closeCalls(
     buffer.add({ seq, syncedSeq, text: lineToText(estimateOf(start, checkpoint)) });
   }
   const folder = join(directory, journalId);
-  const spare = join(folder, 'spare');
+  const sparePath = join(folder, 'spare');
   for (const { firstSeq, bytes } of buffer.take()) {
-    const file = await files.create(spare, bytes.length);
+    const file = await files.create(sparePath, bytes.length);
     try {
       file.write(bytes, 0);
       await file.datasync();
     } finally {
       await file.close();
     }
-    await files.publish(spare, join(folder, segmentName(firstSeq)));
+    await files.publish(sparePath, join(folder, segmentName(firstSeq)));
   }
   log.warn(
     { journalId, calls: calls.length },

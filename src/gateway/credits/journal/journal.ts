@@ -107,6 +107,9 @@ export interface AbandonedJournal {
   unlock(): void;
 }
 
-/** `other_generation`: the ledger was restored or created anew since. `damaged`: synced lines cannot be read. `refused`: the
- * ledger refused a line. */
+/**
+ * - other_generation: the ledger was restored or created anew since.
+ * - damaged: synced lines cannot be read.
+ * - refused: the ledger refused a line.
+ */
 export type AsideReason = 'other_generation' | 'damaged' | 'refused';

@@ -40,9 +40,9 @@ export function createLineBuffer(): LineBuffer {
     },
     take() {
       cut();
-      const ready = blocks;
+      const readyBlocks = blocks;
       blocks = [];
-      return ready;
+      return readyBlocks;
     },
   };
 }

@@ -235,8 +235,8 @@ export class SegmentWriter {
   #confirm(target: number): void {
     this.#syncedSeq = target;
     const rest = this.#blocks.findIndex(({ lastSeq }) => lastSeq > target);
-    const dropped = this.#blocks.splice(0, rest === -1 ? this.#blocks.length : rest);
-    for (const { bytes } of dropped) this.#heldBytes -= bytes.length;
+    const failedBlocks = this.#blocks.splice(0, rest === -1 ? this.#blocks.length : rest);
+    for (const { bytes } of failedBlocks) this.#heldBytes -= bytes.length;
     const waiters = this.#waiters;
     this.#waiters = waiters.filter(({ seq }) => seq > target);
     for (const waiter of waiters) if (waiter.seq <= target) waiter.resolve();

@@ -99,7 +99,8 @@ export function settlementJournal(
       ),
     async list(report) {
       const settlements: Settlement[] = [];
-      for (const name of (await readdir(directory)).filter((one) => one.endsWith(suffix)).sort()) {
+      const fileNames = await readdir(directory);
+      for (const name of fileNames.filter((fileName) => fileName.endsWith(suffix)).sort()) {
         const settlement = await readSettlement(name, report);
         if (settlement !== null) settlements.push(settlement);
       }
