@@ -261,8 +261,8 @@ async function loadProjectServices(
     definition,
     source: 'the embedding program',
   }));
-  const loaded = options.project === undefined ? [] : await loadProject(options.project);
-  return registerServices([...embedded, ...loaded], registryRules());
+  const projectServices = options.project === undefined ? [] : await loadProject(options.project);
+  return registerServices([...embedded, ...projectServices], registryRules());
 }
 
 function registryRules() {

@@ -274,10 +274,10 @@ function requireCredentials(adminId: string, password: string): void {
 // schemes such as those of browser extensions URL has no origin, so they are matched by a pattern.
 function requireOrigin(origin: string): void {
   const isWeb = URL.canParse(origin) && /^https?:$/.test(new URL(origin).protocol);
-  const usable = isWeb
+  const isUsable = isWeb
     ? new URL(origin).origin === origin
     : /^(?!https?:)[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/.test(origin);
-  if (!usable)
+  if (!isUsable)
     throw new SettingError(
       `CORS_ORIGINS takes origins such as https://shop.example, without a path, not "${origin}".`,
     );
@@ -293,8 +293,8 @@ function requireProxies(list: readonly string[]): void {
 
 function requireBaseUrl(text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const usable =
+  const isUsable =
     url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.hash === '';
-  if (!usable)
+  if (!isUsable)
     throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${text}".`);
 }

@@ -12,7 +12,7 @@ type AnyCall = { identity: Identity; body: unknown; query: unknown };
 export function restrictToOwnBureau<Handlers extends Record<string, (call: never) => Promise<unknown>>>(
   handlers: Handlers,
 ): Handlers {
-  const restricted = Object.entries(handlers).map(([operationId, handler]) => [
+  const entries = Object.entries(handlers).map(([operationId, handler]) => [
     operationId,
     (call: AnyCall) => {
       const ownId = call.identity.kind === 'admin' ? call.identity.bureauId : undefined;
@@ -24,7 +24,7 @@ export function restrictToOwnBureau<Handlers extends Record<string, (call: never
       return handler(call as never);
     },
   ]);
-  return Object.fromEntries(restricted) as Handlers;
+  return Object.fromEntries(entries) as Handlers;
 }
 
 function namesOther(members: unknown, ownId: string): boolean {

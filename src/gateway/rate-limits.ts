@@ -70,7 +70,7 @@ export function createRequestLimiter({
     if (policy === null) return;
     const result = limiter.take(key, policy);
     return result instanceof Promise
-      ? result.then((later) => apply(request, policy, later))
+      ? result.then((limited) => apply(request, policy, limited))
       : apply(request, policy, result);
   }
 

@@ -75,8 +75,10 @@ export function tokens(
 
     'accounts.revokeTokens': async (call) => {
       const filter = await filterToRevoke(store, call);
-      const revoked = await store.tx((queries, tx) => revokeTokens(options, queries, tx, { call, filter }));
-      return { status: 200, body: { revoked } };
+      const revokedCount = await store.tx((queries, tx) =>
+        revokeTokens(options, queries, tx, { call, filter }),
+      );
+      return { status: 200, body: { revoked: revokedCount } };
     },
 
     'accounts.logout': async ({ identity }) => {
@@ -158,25 +160,26 @@ async function revokeTokens(
   tx: Tx,
   { call, filter }: { call: RevokeCall; filter: TokenFilter },
 ): Promise<number> {
-  const { tokenId, userId, bureauId } = filter;
-  const revoked = await queries.revokeTokens(filter);
+  const { userId, bureauId } = filter;
+  const revokedCount = await queries.revokeTokens(filter);
   // A finished login whose result was not read yet would still give a token after this.
   if (userId !== undefined) await loginAttempts.within(tx).deleteForUser(userId);
   if (bureauId !== undefined) await loginAttempts.within(tx).deleteForBureau(bureauId);
   await audit.record(tx, {
     ...originOf(call),
     action: call.operationId,
-    target:
-      tokenId !== undefined
-        ? { kind: 'token', id: tokenId }
-        : userId !== undefined
-          ? { kind: 'user', id: userId }
-          : { kind: 'bureau', id: bureauId ?? '' },
+    target: auditTarget(filter),
     outcome: 'ok',
-    diff: { revoked },
+    diff: { revoked: revokedCount },
   });
   await changes.bump(tx);
-  return revoked;
+  return revokedCount;
+}
+
+function auditTarget({ tokenId, userId, bureauId }: TokenFilter) {
+  if (tokenId !== undefined) return { kind: 'token', id: tokenId } as const;
+  if (userId !== undefined) return { kind: 'user', id: userId } as const;
+  return { kind: 'bureau', id: bureauId ?? '' } as const;
 }
 
 /**

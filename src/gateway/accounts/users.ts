@@ -101,9 +101,9 @@ async function remove(
   });
 }
 
-async function serialize({ stops }: UserOptions, listed: readonly User[]): Promise<UserRecord[]> {
-  const ends = await stops.endsAt(listed.map(({ userId }) => userId));
-  return listed.map((user) => serializeUserRecord(user, ends.get(user.userId)));
+async function serialize({ stops }: UserOptions, users: readonly User[]): Promise<UserRecord[]> {
+  const ends = await stops.endsAt(users.map(({ userId }) => userId));
+  return users.map((user) => serializeUserRecord(user, ends.get(user.userId)));
 }
 
 function requireVisible(user: User | null, identity: AdminIdentity): User {

@@ -120,7 +120,9 @@ async function readCounters(sql: Sql, source: LoginSource, lock = sql``): Promis
       extract(epoch from gateway.townhall_now() - last_try_at)::float8 as "idleSeconds"
     from gateway.admin_guesses where ${hasKey(sql, keysOf(source))}
     order by scope ${lock}`;
-  const unused: Counter = { tries: 0, ageSeconds: 0, idleSeconds: 0, hasSucceeded: false };
+  const emptyCounter: Counter = { tries: 0, ageSeconds: 0, idleSeconds: 0, hasSucceeded: false };
   const byScope = new Map(rows.map((row) => [row.scope, row]));
-  return Object.fromEntries(counterScopes.map((scope) => [scope, byScope.get(scope) ?? unused])) as Counters;
+  return Object.fromEntries(
+    counterScopes.map((scope) => [scope, byScope.get(scope) ?? emptyCounter]),
+  ) as Counters;
 }

@@ -52,12 +52,12 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
 export async function deleteOldDays(store: AuditStore, days: number, log: Log): Promise<void> {
   const deleted = await store.tx(async (tx) => {
     if (!(await store.lockChain(tx))) return 0;
-    const through = await store.findLastBatchOlderThan(tx, days);
-    if (through === null) return 0;
+    const lastOldBatch = await store.findLastBatchOlderThan(tx, days);
+    if (lastOldBatch === null) return 0;
     // Keep the last batch, whatever its age: the chain continues from its hash.
     const last = await store.findLastBatch(tx);
-    if (last === null || last.batch <= through) return 0;
-    const entries = await store.deleteThrough(tx, through);
+    if (last === null || last.batch <= lastOldBatch) return 0;
+    const entries = await store.deleteThrough(tx, lastOldBatch);
     await store.insert(
       tx,
       {
@@ -65,7 +65,7 @@ export async function deleteOldDays(store: AuditStore, days: number, log: Log): 
         action: retentionAction,
         target: { kind: 'audit', id: 'entries' },
         outcome: 'ok',
-        diff: { through_batch: String(through), entries, older_than_days: days },
+        diff: { through_batch: String(lastOldBatch), entries, older_than_days: days },
       },
       id('log'),
     );

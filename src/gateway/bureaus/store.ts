@@ -42,6 +42,7 @@ export interface BureausStore {
   insertIfAbsent(bureau: Pick<Bureau, 'bureauId' | 'name' | 'serverUrl'>): Promise<boolean>;
   find(bureauId: string): Promise<Bureau | null>;
   list(after: BureauCursor | null, count: number): Promise<(Bureau & { createdAtText: string })[]>;
+  /** These three are subqueries for a query of another table, whose `column` has the id of the Bureau. */
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;
@@ -59,11 +60,11 @@ export function bureausStore(database: Database): BureausStore {
   const { sql } = database;
   return {
     async insertIfAbsent({ bureauId, name, serverUrl }) {
-      const inserted = await sql`
+      const rows = await sql`
         insert into gateway.bureaus_records (bureau_id, name, server_url) values (${bureauId}, ${name}, ${serverUrl})
         on conflict (bureau_id) do nothing
         returning 1`;
-      return inserted.length > 0;
+      return rows.length > 0;
     },
     async find(bureauId) {
       const [bureau] = await sql<
@@ -79,12 +80,12 @@ export function bureausStore(database: Database): BureausStore {
         order by created_at, bureau_id limit ${count}`;
       return [...rows];
     },
-    stateOf: (own, column) =>
-      own`(select state from gateway.bureaus_records where bureau_id = ${own(column)})`,
-    modelsOf: (own, column) =>
-      own`(select models from gateway.bureaus_records where bureau_id = ${own(column)})`,
-    startingCreditsOf: (own, column) =>
-      own`(select starting_credits from gateway.bureaus_records where bureau_id = ${own(column)})`,
+    stateOf: (outerSql, column) =>
+      outerSql`(select state from gateway.bureaus_records where bureau_id = ${outerSql(column)})`,
+    modelsOf: (outerSql, column) =>
+      outerSql`(select models from gateway.bureaus_records where bureau_id = ${outerSql(column)})`,
+    startingCreditsOf: (outerSql, column) =>
+      outerSql`(select starting_credits from gateway.bureaus_records where bureau_id = ${outerSql(column)})`,
     async listActive() {
       return [
         ...(await sql<Pick<Bureau, 'bureauId' | 'limits' | 'redirectOrigins' | 'serverUrl'>[]>`

@@ -48,7 +48,7 @@ export function parseDotenv(text: string): Dotenv {
     if (typeof quotedValue === 'string') {
       errors.push({ line, message: quotedValue });
       // The end of an unclosed quote is unknown, so the rest of the text cannot be parsed.
-      if (quotedValue === unclosed) break;
+      if (quotedValue === unclosedQuote) break;
       continue;
     }
     at = quotedValue.lastLine;
@@ -61,7 +61,7 @@ export function parseDotenv(text: string): Dotenv {
   return { entries, errors };
 }
 
-const unclosed = 'opens a quote that is not closed';
+const unclosedQuote = 'opens a quote that is not closed';
 
 /** The text between the quotes, which may span lines, or an error message. */
 function readQuoted(
@@ -82,7 +82,7 @@ function readQuoted(
     if (after !== '' && !after.startsWith('#')) return 'has text after its closing quote';
     return { value: [...pieces, piece.slice(0, end)].join('\n'), lastLine: index };
   }
-  return unclosed;
+  return unclosedQuote;
 }
 
 // A quote after a backslash is part of the value.

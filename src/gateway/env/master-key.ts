@@ -99,11 +99,11 @@ export function requireOpens(vault: Vault, canary: string): void {
 }
 
 function missingKey(dataFolder: string | null): string {
-  const where =
+  const settings =
     dataFolder === null
       ? 'TOWNHALL_MASTER_KEY is required with DATABASE_URL'
       : `The database has encrypted values, but ${keyPath(dataFolder)} does not exist`;
-  return `${where}. Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64. ${dataFolder === null ? `${howToMake}; keep it apart from the database and its backups. ` : ''}Nothing was changed.`;
+  return `${settings}. Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64. ${dataFolder === null ? `${howToMake}; keep it apart from the database and its backups. ` : ''}Nothing was changed.`;
 }
 
 type KeySetting = 'masterKey' | 'masterKeyPrevious';
@@ -127,10 +127,10 @@ async function configuredKey(
   return readKey(await readText(file, `${setting}_FILE`), `The file of ${setting}_FILE`, redactor);
 }
 
-function readKey(text: string, where: string, redactor: Redactor): MasterKey {
+function readKey(text: string, source: string, redactor: Redactor): MasterKey {
   redactor.hold(text.trim());
   const key = readMasterKey(text);
-  if (key === null) throw new SettingError(`${where} must hold 32 bytes in base64. ${howToMake}`);
+  if (key === null) throw new SettingError(`${source} must hold 32 bytes in base64. ${howToMake}`);
   return key;
 }
 

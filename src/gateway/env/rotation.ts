@@ -32,14 +32,14 @@ export async function sealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Pro
   const { canary, variables } = await store.survey();
   const current = canary === null ? null : keyIdOf(canary);
   const counts = new Map<string, number>(current === null ? [] : [[current, 0]]);
-  let damaged = 0;
+  let damagedCount = 0;
   for (const { sealed } of variables === 0 ? [] : await store.list()) {
     const kid = kidOrNull(sealed);
-    if (kid === null) damaged += 1;
+    if (kid === null) damagedCount += 1;
     else counts.set(kid, (counts.get(kid) ?? 0) + 1);
   }
   const keys = [...counts].map(([kid, values]) => ({ kid, values })).sort((a, b) => (a.kid < b.kid ? -1 : 1));
-  return { current, keys, damaged };
+  return { current, keys, damaged: damagedCount };
 }
 
 /** Throws 409 unless a command's master key is this server's primary key. */
@@ -82,13 +82,13 @@ export async function rewrapAll(
   // Concurrent writers wait for this lock until the transaction ends, then write under the new key.
   const canary = await store.lockCanary(tx, 'update');
   const rows = await store.listForUpdate(tx);
-  const unreadable: string[] = [];
+  const unreadableKeys: string[] = [];
   const outdated = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
   const versions = await store.newVersions(tx, outdated.length);
-  const resealed = outdated.flatMap((row, index): SealedVariable[] => {
+  const resealedVariables = outdated.flatMap((row, index): SealedVariable[] => {
     const value = openOrNull(vault, row);
     if (value === null) {
-      unreadable.push(row.key);
+      unreadableKeys.push(row.key);
       return [];
     }
     const version = versions[index] as number;
@@ -100,23 +100,23 @@ export async function rewrapAll(
       },
     ];
   });
-  if (unreadable.length > 0) {
-    const message = `Nothing was rewrapped: ${unreadable.join(', ')} cannot be opened. Write or remove them first.`;
+  if (unreadableKeys.length > 0) {
+    const message = `Nothing was rewrapped: ${unreadableKeys.join(', ')} cannot be opened. Write or remove them first.`;
     throw new Problem('conflict', 'env_unreadable', message);
   }
   const isNewKey = keyIdOf(canary) !== kid;
-  if (!isNewKey && resealed.length === 0) return { rewrapped: 0, kid };
+  if (!isNewKey && resealedVariables.length === 0) return { rewrapped: 0, kid };
   if (isNewKey) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
-  await store.reseal(tx, resealed);
+  await store.reseal(tx, resealedVariables);
   await audit.record(tx, {
     ...systemOrigin,
     action: 'env.rewrap',
     target: null,
     outcome: 'ok',
-    diff: { kid, rewrapped: resealed.length },
+    diff: { kid, rewrapped: resealedVariables.length },
   });
   await changes.bump(tx);
-  return { rewrapped: resealed.length, kid };
+  return { rewrapped: resealedVariables.length, kid };
 }
 
 function kidOrNull(sealed: string): string | null {

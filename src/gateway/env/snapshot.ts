@@ -86,9 +86,10 @@ export function createSnapshot({
 
   async function load(): Promise<void> {
     const rows = await store.list();
-    const former = cache;
+    const previousCache = cache;
     cache = new Map(rows.map((row) => [row.key, decrypt(row)]));
-    for (const [key, entry] of former) if (cache.get(key)?.release !== entry.release) entry.release();
+    // An unchanged entry keeps its `release`, so this ends the redaction of replaced and removed values.
+    for (const [key, entry] of previousCache) if (cache.get(key)?.release !== entry.release) entry.release();
   }
 
   const refresher = createRefresher(load, clock);

@@ -117,10 +117,10 @@ async function recordFacts(
     await store.setEventOutcome(tx, event, { outcome: 'repeated', paymentId });
     return { order, result: 'duplicate' };
   }
-  const updated = await store.recordFacts(tx, order, event);
+  const updatedOrder = await store.recordFacts(tx, order, event);
   await store.setEventOutcome(tx, event, { outcome: 'applied', paymentId, factKey: key });
   await recordAudit(delivery, { action: 'payments.accepted', paymentId, diff: { fact: key } });
-  return { order: updated, result: 'accepted' };
+  return { order: updatedOrder, result: 'accepted' };
 }
 
 /**

@@ -133,28 +133,21 @@ function eventQueries(sql: Sql): EventQueries {
       await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.payments.${provider}.${reference}`}, 0))`;
     },
     async insertEvent(tx, event, stored) {
-      const inserted = await tx`
+      const rows = await tx`
         insert into gateway.payments_events (provider, event_id, type, outcome, reference, event)
         values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference}, ${tx.json(stored as never)})
         on conflict (provider, event_id) do nothing returning 1`;
-      return inserted.length > 0;
+      return rows.length > 0;
     },
     async lockOrder(tx, { provider, checkoutId, reference, echoes }) {
-      if (checkoutId === null)
-        return reference === null
-          ? null
-          : findOrder(tx, tx`o.provider = ${provider} and o.reference = ${reference}`, true);
-      const order = await findOrder(tx, tx`o.provider = ${provider} and o.checkout_id = ${checkoutId}`, true);
+      const find = (condition: Fragment) =>
+        findOrder(tx, tx`o.provider = ${provider} and ${condition}`, { lock: true });
+      if (checkoutId === null) return reference === null ? null : find(tx`o.reference = ${reference}`);
+      const order = await find(tx`o.checkout_id = ${checkoutId}`);
       if (order !== null) return order;
       // The process may have died after the provider created the checkout and before its ID was stored.
       const [paymentId] = echoes;
-      return paymentId === undefined
-        ? null
-        : findOrder(
-            tx,
-            tx`o.provider = ${provider} and o.payment_id = ${paymentId} and o.checkout_id is null`,
-            true,
-          );
+      return paymentId === undefined ? null : find(tx`o.payment_id = ${paymentId} and o.checkout_id is null`);
     },
     async hasAppliedFact(tx, { provider, paymentId }, key) {
       const rows = await tx`
@@ -174,12 +167,12 @@ function eventQueries(sql: Sql): EventQueries {
       const { fact, at } = event;
       await mergeDispute(tx, paymentId, event);
       const timeOf = (kind: string): Date | null => (fact?.kind === kind ? at : null);
-      const refunded = fact?.kind === 'refunded' ? fact.amount : 0n;
+      const refundedAmount = fact?.kind === 'refunded' ? fact.amount : 0n;
       await tx`
         update gateway.payments_orders set
           paid_at = least(paid_at, ${timeOf('paid')}::timestamptz), expired_at = least(expired_at, ${timeOf('expired')}::timestamptz),
           failed_at = least(failed_at, ${timeOf('failed')}::timestamptz), canceled_at = least(canceled_at, ${timeOf('canceled')}::timestamptz),
-          refunded_amount = greatest(refunded_amount, ${refunded}::bigint),
+          refunded_amount = greatest(refunded_amount, ${refundedAmount}::bigint),
           reference = coalesce(reference, ${event.reference}), checkout_id = coalesce(checkout_id, ${event.checkoutId}),
           is_live = coalesce(is_live, ${event.isLive})
         where payment_id = ${paymentId}`;
@@ -216,9 +209,13 @@ async function mergeDispute(tx: Tx, paymentId: string, { provider, fact, at }: P
     where d.payment_id = excluded.payment_id`;
 }
 
-async function findOrder(sql: Sql, where: Fragment, isLocked = false): Promise<PaymentOrder | null> {
+async function findOrder(
+  sql: Sql,
+  condition: Fragment,
+  { lock = false }: { lock?: boolean } = {},
+): Promise<PaymentOrder | null> {
   const rows = await sql<OrderRow[]>`
-    select ${columns(sql)} from gateway.payments_orders o where ${where} ${isLocked ? sql`for update` : sql``}`;
+    select ${columns(sql)} from gateway.payments_orders o where ${condition} ${lock ? sql`for update` : sql``}`;
   const [order] = await addDisputes(sql, rows);
   return order ?? null;
 }

@@ -52,7 +52,7 @@ const serviceShape = /^[a-z][a-z0-9_-]{0,63}$/;
 const actionShape = /^[A-Za-z0-9_-]{1,128}(\/[A-Za-z0-9_-]{1,128})?$/;
 const jobShape = /^[A-Za-z0-9_-]{1,64}$/;
 const keyShape = /^[A-Z][A-Z0-9_]{0,127}$/;
-const everyone = ['guest', 'user', 'admin'];
+const allKinds = ['guest', 'user', 'admin'];
 const serviceMembers = ['id', 'name', 'env', 'actions', 'jobs'];
 const actionMembers = ['method', 'identities', 'input', 'output', 'run'];
 const jobMembers = ['retries', 'timeoutSeconds', 'concurrency', 'run'];
@@ -62,12 +62,12 @@ const noInput = { type: 'object', additionalProperties: false };
 
 /** Throws a ProjectError at the first mistake. */
 export function registerServices(
-  loaded: readonly LoadedService[],
+  loadedServices: readonly LoadedService[],
   rules: RegistryRules,
 ): ReadonlyMap<string, ProjectService> {
   const services = new Map<string, ProjectService>();
   const sources = new Map<string, string>();
-  for (const { definition, source } of loaded) {
+  for (const { definition, source } of loadedServices) {
     const service = readService(definition, source, rules);
     const otherSource = sources.get(service.id);
     if (otherSource !== undefined)
@@ -136,9 +136,9 @@ function readAction(id: string, action: ActionDefinition, refuse: Refuse): Actio
   if (method !== 'GET' && method !== 'POST') refuse('method', 'must be GET or POST');
   if (
     !Array.isArray(identities) ||
-    identities.some((identity: unknown) => !everyone.includes(identity as string))
+    identities.some((identity: unknown) => !allKinds.includes(identity as string))
   ) {
-    refuse('identities', `must be a list of ${everyone.join(', ')}; an empty one admits anyone`);
+    refuse('identities', `must be a list of ${allKinds.join(', ')}; an empty one admits anyone`);
   }
   if (typeof run !== 'function') refuse('run', 'must be a function');
   if (!isRecord(input) || ('type' in input && input['type'] !== 'object'))
@@ -147,7 +147,7 @@ function readAction(id: string, action: ActionDefinition, refuse: Refuse): Actio
   return {
     id,
     method,
-    identities: new Set(identities.length === 0 ? everyone : identities),
+    identities: new Set(identities.length === 0 ? allKinds : identities),
     checkInput: compileOrRefuse(() => compileSchema({ type: 'object', ...input }), 'input', refuse),
     checkQuery: compileOrRefuse(() => compileQuery({ type: 'object', ...input }), 'input', refuse),
     checkOutput: compileOrRefuse(() => compileSchema(output), 'output', refuse),

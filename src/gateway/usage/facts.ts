@@ -34,6 +34,9 @@ export interface UsageFacts {
   /** Milliseconds until the first chunk of the answer. */
   ttftMs: number | null;
   durationMs: number;
-  /** The reason of a charge by a project's action. Shown in the user's credit history, not in usage records. */
+  /**
+   * The reason of a charge by a project's action. Shown in the user's credit history, not in usage
+   * records.
+   */
   reason?: string;
 }

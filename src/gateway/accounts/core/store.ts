@@ -332,7 +332,7 @@ async function revokeTokens(sql: Sql, choice: TokenFilter): Promise<number> {
   await sql`
     select t.token_id ${fromTokens(sql)} where ${matchesFilter(sql, choice)} and t.revoked_at is null
     order by t.token_id for update of t`;
-  const revoked = await sql`
+  const rows = await sql`
     with recursive revoked as (
       select t.token_id ${fromTokens(sql)} where ${matchesFilter(sql, choice)}
       union
@@ -341,7 +341,7 @@ async function revokeTokens(sql: Sql, choice: TokenFilter): Promise<number> {
     where revoked_at is null and token_id in (select token_id from revoked)
       ${choice.except === undefined ? sql`` : sql`and token_id <> ${choice.except}`}
     returning expires_at > gateway.townhall_now() as "wasValid"`;
-  return revoked.filter(({ wasValid }) => wasValid === true).length;
+  return rows.filter(({ wasValid }) => wasValid === true).length;
 }
 
 function userColumns(sql: Sql): SqlFragment {

@@ -280,7 +280,7 @@ function ended(): Problem {
 function requireInputs(input: Readonly<Record<string, string>>, expected: readonly LoginInput[]): void {
   const missing = expected.find(({ name, required }) => required && !input[name]);
   if (missing !== undefined) throw invalidInput(missing.name, 'is required');
-  const unknown = Object.keys(input).find((name) => !expected.some((one) => one.name === name));
+  const unknown = Object.keys(input).find((name) => !expected.some((entry) => entry.name === name));
   if (unknown !== undefined)
     throw invalidInput(/^\w{1,64}$/.test(unknown) ? unknown : 'input', 'is not one of the requested inputs');
 }

@@ -206,22 +206,22 @@ function reasonOf({ cause }: Problem): string | undefined {
 
 /** Rethrows an internal error: the server logs it and answers without details. */
 function problemPage(problem: Problem): StatusPage<PageStatus> {
-  const again = 'Start again where you wanted to log in.';
+  const restartAdvice = 'Start again where you wanted to log in.';
   if (problem.kind === 'internal') throw problem;
   if (problem.kind === 'unavailable')
     return htmlPage(503, {
       title: 'Temporarily unavailable',
-      paragraphs: [`The server cannot log you in at the moment. ${again}`],
+      paragraphs: [`The server cannot log you in at the moment. ${restartAdvice}`],
     });
   if (problem.kind === 'upstream_timeout')
-    return htmlPage(504, { title: 'The login provider did not answer in time', paragraphs: [again] });
+    return htmlPage(504, { title: 'The login provider did not answer in time', paragraphs: [restartAdvice] });
   if (problem.kind === 'upstream_failed')
-    return htmlPage(502, { title: 'The login provider failed', paragraphs: [again] });
+    return htmlPage(502, { title: 'The login provider failed', paragraphs: [restartAdvice] });
   if (problem.kind === 'forbidden')
     return htmlPage(403, { title: 'The login was refused', paragraphs: [problem.message] });
   if (problem.kind === 'gone') return unknownStatePage();
   return htmlPage(400, {
     title: 'This login cannot go on',
-    paragraphs: [`The answer of the login provider is invalid. ${again}`],
+    paragraphs: [`The answer of the login provider is invalid. ${restartAdvice}`],
   });
 }

@@ -52,12 +52,12 @@ export async function issueOneTimeToken(
 ): Promise<IssuedOneTimeToken> {
   const { purpose, ttlSeconds, maxAttempts = 1, attemptDigest = null } = token;
   const secret = token.secret ?? newOneTimeSecret(purpose);
-  const sealed = seal(secret, kinds[purpose].seal, JSON.stringify(token.content));
+  const sealedContent = seal(secret, kinds[purpose].seal, JSON.stringify(token.content));
   const { expiresAt } = await store.insert({
     digest: secretDigest(secret),
     purpose,
     attemptDigest,
-    sealed,
+    sealed: sealedContent,
     maxAttempts,
     ttlSeconds,
   });

@@ -117,9 +117,10 @@ function isProven(
 }
 
 function unproven({ loginCode, codeVerifier }: Proof): Problem {
-  const missing =
-    loginCode === undefined ? 'login_code' : codeVerifier === undefined ? 'code_verifier' : null;
-  if (missing === null) {
+  const [missing] = Object.entries({ login_code: loginCode, code_verifier: codeVerifier })
+    .filter(([, value]) => value === undefined)
+    .map(([name]) => name);
+  if (missing === undefined) {
     return new Problem('unauthenticated', 'invalid_credentials', 'The code or its verifier is wrong.', {
       headers: { 'www-authenticate': 'Bearer' },
     });

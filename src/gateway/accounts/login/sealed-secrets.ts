@@ -44,8 +44,8 @@ export function secretDigest(secret: string): Buffer {
 export function seal(secret: string, purpose: SealPurpose, text: string): Buffer {
   const nonce = randomBytes(nonceBytes);
   const cipher = createCipheriv('aes-256-gcm', sealingKey(secret, purpose), nonce);
-  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
-  return Buffer.concat([nonce, sealed, cipher.getAuthTag()]);
+  const ciphertext = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+  return Buffer.concat([nonce, ciphertext, cipher.getAuthTag()]);
 }
 
 /** Throws when the secret or the purpose differs, or when the bytes were changed. */

@@ -176,12 +176,12 @@ function unidentified(): Problem {
 function text(value: unknown, maximumLength: number): string | null {
   if (typeof value !== 'string') return null;
   // Control characters could act as commands in a terminal or a header.
-  const cleaned = value
+  const cleanText = value
     .replace(/\p{Cc}/gu, ' ')
     .trim()
     .slice(0, maximumLength)
     .toWellFormed();
-  return cleaned === '' ? null : cleaned;
+  return cleanText === '' ? null : cleanText;
 }
 
 function webAddress(value: unknown): string | null {

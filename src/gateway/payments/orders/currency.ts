@@ -47,6 +47,6 @@ export function parseCurrency(text: string): string | null {
 export function formatAmount(amount: bigint, currency: string): string {
   const { perUnit } = minorUnits(currency);
   const digits = String(perUnit).length - 1;
-  const whole = (amount / perUnit).toLocaleString('en-US');
-  return `${currency.toUpperCase()} ${whole}${digits === 0 ? '' : `.${String(amount % perUnit).padStart(digits, '0')}`}`;
+  const units = (amount / perUnit).toLocaleString('en-US');
+  return `${currency.toUpperCase()} ${units}${digits === 0 ? '' : `.${String(amount % perUnit).padStart(digits, '0')}`}`;
 }

@@ -221,7 +221,7 @@ function checkProduct(
 }
 
 const requirements = [
-  { key: 'CREEM_API_KEY', description: 'Creem: the key that makes checkouts.', required: false },
+  { key: 'CREEM_API_KEY', description: 'Creem: the key that creates checkouts.', required: false },
   {
     key: 'CREEM_PRODUCT_ID',
     description: 'Creem: the product that is sold, once and with its tax in the price.',
@@ -241,7 +241,7 @@ const requirements = [
   },
   {
     key: 'CREEM_WEBHOOK_SECRET_PREVIOUS',
-    description: 'Creem: the signing secret before, while it is being replaced.',
+    description: 'Creem: the previous signing secret, while it is being replaced.',
     required: false,
   },
   {

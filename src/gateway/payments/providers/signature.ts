@@ -45,9 +45,9 @@ function parseStripeHeader(header: string | undefined): { time: string; signatur
   let time: string | null = null;
   const signatures: Buffer[] = [];
   for (const part of header.split(',')) {
-    const cut = part.indexOf('=');
+    const separator = part.indexOf('=');
     const [name, value] =
-      cut < 0 ? [part.trim(), ''] : [part.slice(0, cut).trim(), part.slice(cut + 1).trim()];
+      separator < 0 ? [part.trim(), ''] : [part.slice(0, separator).trim(), part.slice(separator + 1).trim()];
     if (name === 't') {
       // Refuse a second time: it would be unclear which one is signed. Repeated
       // headers arrive joined into one.
@@ -67,11 +67,11 @@ function parseDigest(text: string): Buffer | null {
   return /^[0-9a-f]{64}$/.test(text) ? Buffer.from(text, 'hex') : null;
 }
 
-function matchesAny(expected: readonly Buffer[], received: readonly Buffer[]): boolean {
+function matchesAny(expected: readonly Buffer[], signatures: readonly Buffer[]): boolean {
   let isMatch = false;
   // Compare every pair, so that the time does not reveal which one matches.
   for (const digest of expected) {
-    for (const candidate of received)
+    for (const candidate of signatures)
       if (candidate.byteLength === digestBytes && timingSafeEqual(digest, candidate)) isMatch = true;
   }
   return isMatch;

@@ -137,7 +137,11 @@ function createClientCache({
 }
 
 const requirements = [
-  { key: 'STRIPE_SECRET_KEY', description: 'Stripe: the secret key that makes checkouts.', required: false },
+  {
+    key: 'STRIPE_SECRET_KEY',
+    description: 'Stripe: the secret key that creates checkouts.',
+    required: false,
+  },
   {
     key: 'STRIPE_WEBHOOK_SECRET',
     description: 'Stripe: the signing secret of the webhook endpoint; without it Stripe is off.',
@@ -145,7 +149,7 @@ const requirements = [
   },
   {
     key: 'STRIPE_WEBHOOK_SECRET_PREVIOUS',
-    description: 'Stripe: the signing secret before, while it is being replaced.',
+    description: 'Stripe: the previous signing secret, while it is being replaced.',
     required: false,
   },
   {
