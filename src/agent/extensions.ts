@@ -179,7 +179,7 @@ function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig,
     return words.flatMap(namedFiles).map((name) => resolve(server.cwd ?? root, name));
   });
   const ofServices = [...services.values()].flatMap(({ command, env = {}, commands = {} }) => {
-    const ofCommands = Object.values(commands).flatMap((one) => one.command);
+    const ofCommands = Object.values(commands).flatMap((entry) => entry.command);
     const words = [...command, ...Object.values(env), ...ofCommands];
     return words.flatMap(namedFiles).map((name) => resolve(root, name));
   });

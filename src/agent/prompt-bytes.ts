@@ -42,9 +42,10 @@ function maxEscapedBytes(text: string): number {
 
 // Length of each UTF-8 byte in JSON: two characters for \b, \t, \n, \f, \r, \" and
 // \\, six for other control characters.
-const escapedLengths = Uint8Array.from({ length: 256 }, (_, byte) =>
-  ['\b', '\t', '\n', '\f', '\r', '"', '\\'].includes(String.fromCharCode(byte)) ? 2 : byte < 0x20 ? 6 : 1,
-);
+const escapedLengths = Uint8Array.from({ length: 256 }, (_, byte) => {
+  if (['\b', '\t', '\n', '\f', '\r', '"', '\\'].includes(String.fromCharCode(byte))) return 2;
+  return byte < 0x20 ? 6 : 1;
+});
 
 function escapedBytes(text: string, limit: number): number {
   const length = Buffer.byteLength(text);

@@ -62,8 +62,8 @@ export function matchesPath(pattern: string, path: string, isLoose: boolean): bo
   const [shape, names] = [normalizePath(pattern), normalizePath(path)];
   const compiled = compile(shape, pathWildcards);
   if (!isLoose) return compiled.test(names);
-  const loose = new RegExp(compiled.source, 'ui');
-  return loose.test(names) || loose.test(`${names}/`);
+  const loosePattern = new RegExp(compiled.source, 'ui');
+  return loosePattern.test(names) || loosePattern.test(`${names}/`);
 }
 
 /** Whether a pattern of paths may match something below the folder, in any letter case. */
@@ -71,9 +71,9 @@ export function mayMatchBelow(pattern: string, folder: string): boolean {
   const shapes = normalizePath(pattern).split('/');
   const names = normalizePath(folder).split('/');
   if (names[0] === '') return true;
-  const deep = shapes.findIndex((shape) => shape.includes('**'));
-  const count = deep === -1 ? shapes.length - 1 : deep;
-  if (deep === -1 && names.length > count) return false;
+  const deepIndex = shapes.findIndex((shape) => shape.includes('**'));
+  const count = deepIndex === -1 ? shapes.length - 1 : deepIndex;
+  if (deepIndex === -1 && names.length > count) return false;
   return names
     .slice(0, count)
     .every((name, index) => new RegExp(compile(shapes[index] ?? '', pathWildcards).source, 'ui').test(name));
@@ -96,25 +96,26 @@ function normalizePath(path: string): string {
     .join('/');
 }
 
+/** The regular expressions of `*` and `?`, and whether `**` goes through folders. */
 interface Wildcards {
-  any: string;
-  one: string;
+  star: string;
+  questionMark: string;
   deep?: boolean;
 }
 
-const pathWildcards: Wildcards = { any: '[^/]*', one: '[^/]', deep: true };
+const pathWildcards: Wildcards = { star: '[^/]*', questionMark: '[^/]', deep: true };
 
 function compile(pattern: string, wildcards: Wildcards): RegExp {
   const pieces = pattern.match(/\\[^]|\*\*\/?|\*|\?|[^]/gu) ?? [];
   return new RegExp(`^${pieces.map((piece) => compilePiece(piece, wildcards)).join('')}$`, 'u');
 }
 
-function compilePiece(piece: string, { any, one, deep = false }: Wildcards): string {
+function compilePiece(piece: string, { star, questionMark, deep = false }: Wildcards): string {
   if (piece.length > 1 && piece.startsWith('\\')) return escape(piece.slice(1));
-  if (piece === '?') return one;
-  if (piece === '*') return any;
-  if (piece === '**') return deep ? '[^]*' : any;
-  if (piece === '**/') return deep ? '(?:[^]*/)?' : `${any}/`;
+  if (piece === '?') return questionMark;
+  if (piece === '*') return star;
+  if (piece === '**') return deep ? '[^]*' : star;
+  if (piece === '**/') return deep ? '(?:[^]*/)?' : `${star}/`;
   return escape(piece);
 }
 

@@ -72,7 +72,7 @@ export function createPermissions({ agentId, store, configured, now }: Permissio
     granted: (sessionKey) => store.list(agentId, sessionKey),
     async grant(rule) {
       const ruleId = await store.upsert({ ...rule, ruleId: makeId('prm'), agentId });
-      return (await store.list(agentId)).find((one) => one.ruleId === ruleId);
+      return (await store.list(agentId)).find((entry) => entry.ruleId === ruleId);
     },
     revoke: (ruleId) => store.remove(agentId, ruleId),
     async decide(sessionKey, { tool, input }) {

@@ -61,12 +61,12 @@ function decidePart(part: Part, rules: readonly PermissionRule[]): Verdict {
   const candidates = rules.filter((rule) => concerns(rule, part));
   const find = (effect: Effect): PermissionRule | undefined =>
     candidates.find((rule) => rule.effect === effect && matches(rule, part));
-  const denying = find('deny');
-  if (denying !== undefined) return { effect: 'deny', rule: denying };
-  const asking = find('ask') ?? candidates.find((rule) => isUnclear(rule, part));
-  if (asking !== undefined) return { effect: 'ask', rule: asking };
-  const allowing = find('allow');
-  return allowing === undefined ? { effect: 'default' } : { effect: 'allow', rule: allowing };
+  const denyRule = find('deny');
+  if (denyRule !== undefined) return { effect: 'deny', rule: denyRule };
+  const askRule = find('ask') ?? candidates.find((rule) => isUnclear(rule, part));
+  if (askRule !== undefined) return { effect: 'ask', rule: askRule };
+  const allowRule = find('allow');
+  return allowRule === undefined ? { effect: 'default' } : { effect: 'allow', rule: allowRule };
 }
 
 // A rule against some commands cannot say whether an unreadable one is among them,

@@ -100,11 +100,11 @@ function readPiece(text: string): { text: string; length: number } | null | unde
       : { text: (content[1] ?? '').replaceAll(/\\(["\\])/g, '$1'), length: content[0].length };
   }
   if (first === '\\') {
-    const escaped = /^\\([^\n])/u.exec(text);
-    return escaped === null ? undefined : { text: escaped[1] ?? '', length: escaped[0].length };
+    const escape = /^\\([^\n])/u.exec(text);
+    return escape === null ? undefined : { text: escape[1] ?? '', length: escape[0].length };
   }
-  const plain = /^[^\s;|&'"\\$`(){}<>#!\u0000-\u001f\u007f]+/.exec(text)?.[0];
-  return plain === undefined ? undefined : { text: plain, length: plain.length };
+  const plainPiece = /^[^\s;|&'"\\$`(){}<>#!\u0000-\u001f\u007f]+/.exec(text)?.[0];
+  return plainPiece === undefined ? undefined : { text: plainPiece, length: plainPiece.length };
 }
 
 function quoteWord(word: string): string {

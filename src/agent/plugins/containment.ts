@@ -99,14 +99,14 @@ function capturePrints(): () => void {
 
 // Buffers an unfinished line until it ends or is too long.
 function splitLines(onLine: (line: string) => void): (text: string) => void {
-  let rest = '';
+  let unfinishedLine = '';
   return (text) => {
-    const lines = (rest + text).split('\n');
-    rest = lines.pop() ?? '';
+    const lines = (unfinishedLine + text).split('\n');
+    unfinishedLine = lines.pop() ?? '';
     for (const line of lines) onLine(line.slice(0, maxLineLength).toWellFormed());
-    if (rest.length <= maxLineLength) return;
-    onLine(rest.slice(0, maxLineLength).toWellFormed());
-    rest = '';
+    if (unfinishedLine.length <= maxLineLength) return;
+    onLine(unfinishedLine.slice(0, maxLineLength).toWellFormed());
+    unfinishedLine = '';
   };
 }
 
@@ -123,11 +123,10 @@ function pick<T extends object, K extends keyof T>(
   object: T,
   keys: readonly K[],
 ): Pick<T, K> {
-  const present = keys.filter((key) => object[key] !== undefined);
-  return Object.fromEntries(present.map((key) => [key, bindValue(attribution, object[key], object)])) as Pick<
-    T,
-    K
-  >;
+  const presentKeys = keys.filter((key) => object[key] !== undefined);
+  return Object.fromEntries(
+    presentKeys.map((key) => [key, bindValue(attribution, object[key], object)]),
+  ) as Pick<T, K>;
 }
 
 function bindValue(attribution: CodeOwner, value: unknown, self: object): unknown {

@@ -88,9 +88,9 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
   const call = { toolName: tool.name, toolCallId: request.callId, input: request.payload as unknown };
   const before = await hooks.pipeline('tool.before', call, context);
   await hooks.guard('tool.before', before, context);
-  const resolved = await hooks.resolve('tool.before', before, context);
+  const resolution = await hooks.resolve('tool.before', before, context);
   const outcome: ActionOutcome =
-    resolved === undefined
+    resolution === undefined
       ? await callAction({
           tool,
           input: before.input,
@@ -101,7 +101,7 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
           clock: options.clock,
           log: request.log,
         })
-      : { ok: true, output: resolved };
+      : { ok: true, output: resolution };
   const result: HookValues['tool.after'] = {
     ...call,
     input: before.input,

@@ -87,11 +87,15 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
 
   async function availability(): Promise<PluginAvailability> {
     const answer = await currentAvailability();
-    const hasFailed = answer.enabled && failureReason() !== undefined;
-    const state = hasFailed ? 'failed' : answer.available ? 'ready' : 'unavailable';
+    const state = stateOf(answer);
     const since = state === current.state ? current.since : clock.now().toISOString();
     current = { state, reasons: answer.reasons, since };
     return answer;
+  }
+
+  function stateOf({ enabled, available }: PluginAvailability): PluginState {
+    if (enabled && failureReason() !== undefined) return 'failed';
+    return available ? 'ready' : 'unavailable';
   }
 
   async function currentAvailability(): Promise<PluginAvailability> {

@@ -33,19 +33,19 @@ export function markCommand(
   { folder, env }: { folder: string; env: Readonly<Record<string, string>> },
 ): ProcessMark {
   const id = randomUUID();
-  const marked = {
+  const markedCommand = {
     command,
     env: { ...env, [processVariable]: id },
     variable: `${processVariable}=${id}`,
     limit: undefined,
   };
-  if (process.platform !== 'linux') return marked;
+  if (process.platform !== 'linux') return markedCommand;
   requireProgram(command[0] ?? '', folder, env['PATH']);
   marks = (marks + 1) % maxMarks;
   const blocks = (BigInt(agentDigits(env[agentVariable] ?? id)) * 1_000_000_000n) / 512n + BigInt(marks);
   // ulimit fails where a lower limit is set already; the variable alone is the mark then.
   return {
-    ...marked,
+    ...markedCommand,
     command: ['/bin/sh', '-c', `ulimit -f ${blocks} 2>/dev/null; exec "$@"`, 'sh', ...command],
     limit: String(blocks * 512n),
   };

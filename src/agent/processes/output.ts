@@ -7,7 +7,7 @@ export interface BoundedOutput {
 }
 
 export function boundedOutput(maxBytes: number): BoundedOutput {
-  const half = Math.floor(maxBytes / 2);
+  const halfBytes = Math.floor(maxBytes / 2);
   const head: Buffer[] = [];
   let headBytes = 0;
   let tail: Buffer[] = [];
@@ -16,25 +16,25 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
   return {
     add(chunk) {
       total += chunk.length;
-      const first = chunk.subarray(0, Math.max(0, half - headBytes));
+      const first = chunk.subarray(0, Math.max(0, halfBytes - headBytes));
       if (first.length > 0) {
         head.push(Buffer.from(first));
         headBytes += first.length;
       }
       const rest = chunk.subarray(first.length);
       if (rest.length > 0) {
-        tail.push(Buffer.from(rest.subarray(-half)));
-        tailBytes += Math.min(rest.length, half);
+        tail.push(Buffer.from(rest.subarray(-halfBytes)));
+        tailBytes += Math.min(rest.length, halfBytes);
         // Joining rarely keeps the cost linear for many small chunks.
-        if (tailBytes > 2 * half) {
-          tail = [Buffer.from(Buffer.concat(tail).subarray(-half))];
-          tailBytes = half;
+        if (tailBytes > 2 * halfBytes) {
+          tail = [Buffer.from(Buffer.concat(tail).subarray(-halfBytes))];
+          tailBytes = halfBytes;
         }
       }
       return total;
     },
     read() {
-      const end = Buffer.concat(tail).subarray(-half);
+      const end = Buffer.concat(tail).subarray(-halfBytes);
       const missing = total - headBytes - end.length;
       if (missing <= 0)
         return { text: printable(Buffer.concat([...head, end])), bytes: total, truncated: false };

@@ -55,10 +55,10 @@ const pipeCloseMs = 500;
 
 /** The variables of an environment that child processes get: search path, home, user, language, time zone. */
 export function childEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
-  const passed = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_[A-Z]+|TZ|TMPDIR)$/;
+  const inheritedNames = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_[A-Z]+|TZ|TMPDIR)$/;
   return Object.fromEntries(
     Object.entries(env).filter(
-      (entry): entry is [string, string] => entry[1] !== undefined && passed.test(entry[0]),
+      (entry): entry is [string, string] => entry[1] !== undefined && inheritedNames.test(entry[0]),
     ),
   );
 }
@@ -203,8 +203,12 @@ async function waitForExit(
 }
 
 function startProblem(cause: unknown): Problem {
-  const code = (cause as NodeJS.ErrnoException).code;
-  const reason =
-    code === 'ENOENT' ? 'it is not there' : code === 'EACCES' ? 'it may not be run' : 'the system refuses it';
+  const { code = '' } = cause as NodeJS.ErrnoException;
+  const reason = startErrorReasons.get(code) ?? 'the system refuses it';
   return new Problem('impossible', 'action_refused', `The program cannot be started: ${reason}.`, { cause });
 }
+
+const startErrorReasons: ReadonlyMap<string, string> = new Map([
+  ['ENOENT', 'it is not there'],
+  ['EACCES', 'it may not be run'],
+]);

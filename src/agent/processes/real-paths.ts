@@ -17,16 +17,16 @@ export interface ResolvedPaths {
  * one of them and out again, since a program may have made that link. Paths that do not exist are left out.
  */
 export function resolvePaths(paths: readonly string[], writable: readonly string[]): ResolvedPaths {
-  const resolved: ResolvedPaths = { paths: [], links: [] };
+  const result: ResolvedPaths = { paths: [], links: [] };
   for (const path of paths) {
     const target = realPathOf(path);
     if (target === undefined) continue;
     requireOwnLink(path, target, writable);
     if (writable.some((folder) => isBelow(target, folder))) continue;
-    resolved.paths.push(target);
-    if (target !== path) resolved.links.push({ path, target });
+    result.paths.push(target);
+    if (target !== path) result.links.push({ path, target });
   }
-  return resolved;
+  return result;
 }
 
 function requireOwnLink(path: string, target: string, writable: readonly string[]): void {
@@ -48,7 +48,7 @@ export function leavesFolder(path: string, writable: readonly string[]): boolean
 function folderLeft(path: string, target: string, writable: readonly string[]): string | undefined {
   for (let step = path; step !== dirname(step); step = dirname(step)) {
     const real = realPathOf(dirname(step));
-    const folder = writable.find((one) => real !== undefined && isBelow(real, one));
+    const folder = writable.find((entry) => real !== undefined && isBelow(real, entry));
     if (folder !== undefined && !isBelow(target, folder)) return folder;
   }
   return undefined;

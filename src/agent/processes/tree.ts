@@ -21,11 +21,11 @@ export async function endTree(
 ): Promise<void> {
   const killAtMs = clock.monotonicMs() + graceMs;
   // List strays first: once the group has ended, their parent is gone and no longer leads to them.
-  const strays = await listTree(group, mark);
+  const strayPids = await listTree(group, mark);
   const hadGroup = group !== undefined && sendSignal(-group, isSandboxed ? 0 : 'SIGTERM');
-  if (hadGroup || strays.length > 0) {
+  if (hadGroup || strayPids.length > 0) {
     // SIGTERM would end bubblewrap at once and kill the program without its grace; SIGKILL below ends both.
-    for (const pid of strays) if (!isSandboxed || !(await isBubblewrap(pid))) sendSignal(pid, 'SIGTERM');
+    for (const pid of strayPids) if (!isSandboxed || !(await isBubblewrap(pid))) sendSignal(pid, 'SIGTERM');
     for (
       let waitMs = shortestPollMs;
       clock.monotonicMs() < killAtMs;
@@ -38,9 +38,9 @@ export async function endTree(
   }
   const giveUpAtMs = clock.monotonicMs() + afterKillMs;
   for (;;) {
-    const remaining = await listTree(group, mark);
-    for (const pid of remaining) sendSignal(pid, 'SIGKILL');
-    if (remaining.length === 0 || clock.monotonicMs() > giveUpAtMs) return;
+    const remainingPids = await listTree(group, mark);
+    for (const pid of remainingPids) sendSignal(pid, 'SIGKILL');
+    if (remainingPids.length === 0 || clock.monotonicMs() > giveUpAtMs) return;
     await clock.sleep(longestPollMs);
   }
 }
@@ -93,8 +93,8 @@ async function readProcess(
   // character; state, parent and group follow.
   const [state, parent, processGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   if (state === undefined || state === '' || 'ZX'.includes(state)) return undefined;
-  const belongs = Number(processGroup) === group || (await carriesMark(name, mark));
-  return { pid: Number(name), parent: Number(parent), belongs };
+  const isInTree = Number(processGroup) === group || (await carriesMark(name, mark));
+  return { pid: Number(name), parent: Number(parent), belongs: isInTree };
 }
 
 async function carriesMark(name: string, { variable, limit }: ProcessMark): Promise<boolean> {

@@ -110,10 +110,11 @@ export async function callOperation(
     const work = Promise.resolve().then(() =>
       operation.definition.run(structuredClone(call.payload) as never, context),
     );
-    const late = rejectWhenLate();
+    const deadline = rejectWhenLate();
     // The loser of the race is abandoned; its rejection must not end the process.
-    for (const racer of [work, late]) racer.catch(() => {});
-    return toJson(await Promise.race([work, late, rejectWhenStopped(running, end.signal)]));
+    work.catch(() => {});
+    deadline.catch(() => {});
+    return toJson(await Promise.race([work, deadline, rejectWhenStopped(running, end.signal)]));
   } catch (error) {
     if (error instanceof Problem) throw error;
     log.warn({ err: error }, 'an operation of a service failed');

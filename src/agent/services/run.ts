@@ -32,13 +32,13 @@ export function createRun(
   { limits, clock, log }: { limits: RunLimits; clock: Clock; log: Log },
 ): ServiceRun {
   const end = new AbortController();
-  const failing = new AbortController();
+  const failureController = new AbortController();
   let failure: string | null = null;
 
   function fail(reason: string): void {
     if (end.signal.aborted || failure !== null) return;
     failure = String(reason).toWellFormed().slice(0, 500);
-    failing.abort();
+    failureController.abort();
   }
 
   const withDeadline = <T>(work: () => Promise<T>, ms: number, signal?: AbortSignal): Promise<T> =>
@@ -57,7 +57,7 @@ export function createRun(
   return {
     signal: end.signal,
     async start(interrupt) {
-      const cancel = AbortSignal.any([interrupt, failing.signal]);
+      const cancel = AbortSignal.any([interrupt, failureController.signal]);
       try {
         const context = { signal: end.signal, log, failed: fail };
         await withDeadline(() => definition.start(context), limits.startMs, cancel);
@@ -68,7 +68,7 @@ export function createRun(
       return failure;
     },
     async watch(interrupt) {
-      const cancel = AbortSignal.any([interrupt, failing.signal]);
+      const cancel = AbortSignal.any([interrupt, failureController.signal]);
       if (definition.healthy === undefined) await untilAborted(cancel);
       let misses = 0;
       while (!cancel.aborted) {

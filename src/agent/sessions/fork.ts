@@ -105,8 +105,8 @@ async function openRun(
   events: EventStore,
 ): Promise<ForkPoint['openRun']> {
   if (runId === null) return null;
-  const own = await events.runEvents(segments, runId);
-  return own.some(({ type }) => type === 'run.settled') ? null : { runId, events: own };
+  const runEvents = await events.runEvents(segments, runId);
+  return runEvents.some(({ type }) => type === 'run.settled') ? null : { runId, events: runEvents };
 }
 
 async function seqOfMessage(
@@ -115,9 +115,9 @@ async function seqOfMessage(
   position: 'after' | 'before',
   events: EventStore,
 ): Promise<number> {
-  const ofMessage = await events.messageEvents(segmentsOf(session), messageId);
-  const created = ofMessage.find(({ type }) => type === 'message.created');
-  const completed = ofMessage.findLast(({ type }) => type === 'message.completed');
+  const messageEvents = await events.messageEvents(segmentsOf(session), messageId);
+  const created = messageEvents.find(({ type }) => type === 'message.created');
+  const completed = messageEvents.findLast(({ type }) => type === 'message.completed');
   if (!created)
     throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
       param: 'messageId',
@@ -175,9 +175,9 @@ function openTextsOf(
 
 /** Ends the cut run, and the message that it was writing, as the fork sees them. */
 function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTexts: OpenText[]): LogEntry[] {
-  const before = events.map(readEvent);
-  const at = before.findLastIndex((event) => event.type === 'message.created' && event.role === 'assistant');
-  const created = before[at];
+  const history = events.map(readEvent);
+  const at = history.findLastIndex((event) => event.type === 'message.created' && event.role === 'assistant');
+  const created = history[at];
   const usage = { inputTokens: 0, outputTokens: 0 };
   const error = { code: 'run_interrupted', message: 'The session was forked while this run was going on.' };
   const settled: LogEntry = {
@@ -189,8 +189,8 @@ function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTex
     error,
   };
   if (created?.type !== 'message.created') return [settled];
-  const started = before.find(({ type }) => type === 'run.started');
-  const isCompleted = before.some(
+  const started = history.find(({ type }) => type === 'run.started');
+  const isCompleted = history.some(
     (event) => event.type === 'message.completed' && event.messageId === created.messageId,
   );
   if (isCompleted) return [settled];

@@ -107,8 +107,8 @@ async function describeWindow(
   const { contextTokens, takes } = await modelLimits.of(model);
   const view = { model, takes, maxTextTokens: Number.POSITIVE_INFINITY };
   const { messages } = await render({ ...conversation, summary: null }, view);
-  const fixed = estimateText(sections.map(({ text }) => text).join('')) + estimateJson(tools);
-  return { model, tokens: contextTokens, used: fixed + estimateMessages(messages) };
+  const fixedTokens = estimateText(sections.map(({ text }) => text).join('')) + estimateJson(tools);
+  return { model, tokens: contextTokens, used: fixedTokens + estimateMessages(messages) };
 }
 
 function summarySections(summary: string | null): Section[] {

@@ -9,7 +9,8 @@ import { isCutOff, splitSteps } from './model-loop/prompt-answer.ts';
 export function statusOf(
   session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>,
 ): Session['status'] {
-  return session.pendingApprovals > 0 ? 'requires_action' : session.activeRunId === null ? 'idle' : 'running';
+  if (session.pendingApprovals > 0) return 'requires_action';
+  return session.activeRunId === null ? 'idle' : 'running';
 }
 
 export function toSession(session: SessionRecord): Session {

@@ -131,14 +131,14 @@ async function updateSession(
 ): Promise<void> {
   const { archived, ...changes } = patch;
   await eventLog.transact(async (unit) => {
-    const locked = await lockSession(unit, agentId, { key: sessionKey });
-    if (!locked) return sessionNotFound();
+    const lockedSession = await lockSession(unit, agentId, { key: sessionKey });
+    if (!lockedSession) return sessionNotFound();
     await patchSession(unit, sessionKey, patch);
     const events: SessionEvent[] = [];
     if (archived === false) events.push({ type: 'session.updated', ...changes, archived } as SessionEvent);
     else if (Object.keys(changes).length > 0)
       events.push({ type: 'session.updated', ...changes } as SessionEvent);
-    if (archived === true && locked.archivedAt === null) events.push({ type: 'session.archived' });
+    if (archived === true && lockedSession.archivedAt === null) events.push({ type: 'session.archived' });
     if (events.length > 0) await append(unit, { sessionKey, events });
     return undefined;
   });

@@ -252,8 +252,8 @@ function newIds(): { key: string; id: string } {
 function requireTextLength({ parts, origin }: Input): void {
   const length = parts.reduce((sum, part) => sum + (part.type === 'text' ? part.text.length : 0), 0);
   if (length <= maxTextLength) return;
-  const param =
-    origin === 'execute' || origin === 'dashboard' ? 'instructions' : parts.length === 1 ? 'text' : 'parts';
+  const textParam = parts.length === 1 ? 'text' : 'parts';
+  const param = origin === 'execute' || origin === 'dashboard' ? 'instructions' : textParam;
   const message = `may have ${maxTextLength} characters at most; attach what is longer`;
   throw new Problem('too_large', 'request_too_large', `\`${param}\` ${message}.`, {
     param,

@@ -45,7 +45,7 @@ export function tokenAdmin({
       const digest = tokenDigest(token);
       await store.add({ tokenId, agentId, name, digest, last4: token.slice(-4), ttlSeconds });
       onChange();
-      const row = (await store.list(agentId)).find((listed) => listed.tokenId === tokenId);
+      const row = (await store.list(agentId)).find((token) => token.tokenId === tokenId);
       return { tokenId, name, token, expiresAt: row?.expiresAt ?? null };
     },
     list: () => store.list(agentId),

@@ -83,16 +83,16 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
           created_at: Date;
           expires_at: Date | null;
           revoked_at: Date | null;
-          is_expired: boolean;
+          state: 'live' | 'expired';
         }[]
       >`
-        select token_id, name, last4, created_at, expires_at, revoked_at, coalesce(expires_at <= agent.townhall_now(), false) as is_expired
+        select token_id, name, last4, created_at, expires_at, revoked_at, case when expires_at <= agent.townhall_now() then 'expired' else 'live' end as state
         from agent.tokens_tokens where agent_id = ${agentId} order by created_at, token_id`;
       return rows.map((row) => ({
         tokenId: row.token_id,
         name: row.name,
         last4: row.last4,
-        state: row.revoked_at !== null ? 'revoked' : row.is_expired ? 'expired' : 'live',
+        state: row.revoked_at === null ? row.state : 'revoked',
         createdAt: row.created_at.toISOString(),
         expiresAt: row.expires_at?.toISOString() ?? null,
         revokedAt: row.revoked_at?.toISOString() ?? null,

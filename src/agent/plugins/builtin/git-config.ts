@@ -55,7 +55,7 @@ async function configFiles(gitPath: string): Promise<string[]> {
   const folder = pointer === undefined ? gitPath : resolve(dirname(gitPath), pointer);
   const common = (await readSmall(join(folder, 'commondir'))).trim();
   const folders = new Set([folder, ...(common === '' ? [] : [resolve(folder, common)])]);
-  return [...folders].flatMap((one) => [join(one, 'config'), join(one, 'config.worktree')]);
+  return [...folders].flatMap((folder) => [join(folder, 'config'), join(folder, 'config.worktree')]);
 }
 
 /** Empty for anything but a small plain file. */

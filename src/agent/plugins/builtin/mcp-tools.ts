@@ -31,14 +31,18 @@ export function collectActions(
   config: ReadonlyMap<string, McpServer>,
 ): { actions: Record<string, Action>; dropped: DroppedTool[] } {
   const actions: Record<string, Action> = {};
-  const dropped: DroppedTool[] = [];
+  const droppedTools: DroppedTool[] = [];
   for (const server of servers) {
     const approval = config.get(server.name)?.approval ?? 'writes';
     let schemaBytes = 0;
     for (const tool of server.tools()) {
       const drop = (reason: string): void => {
         const label = `The tool ${JSON.stringify(tool.name.slice(0, 100))} of the server "${server.name}"`;
-        dropped.push({ server: server.name, tool: tool.name, reason: `${label} is left out: ${reason}` });
+        droppedTools.push({
+          server: server.name,
+          tool: tool.name,
+          reason: `${label} is left out: ${reason}`,
+        });
       };
       const bytes = Buffer.byteLength(JSON.stringify(tool.inputSchema));
       if (bytes > maxSchemaBytes || schemaBytes + bytes > maxSchemaBytesOfServer) {
@@ -58,7 +62,7 @@ export function collectActions(
       else actions[name] = toAction(server, tool, { input, approval });
     }
   }
-  return { actions, dropped };
+  return { actions, dropped: droppedTools };
 }
 
 function toAction(
@@ -120,5 +124,5 @@ function actionName(server: string, tool: string): string {
 function ownerOf(action: string, servers: Iterable<string>): string | undefined {
   return [...servers]
     .filter((server) => action.startsWith(`${server}-`))
-    .sort((one, other) => other.length - one.length)[0];
+    .sort((a, b) => b.length - a.length)[0];
 }

@@ -24,8 +24,8 @@ export function coverPaths(
   }
   if (excess > 0) return undefined;
   const covered = new Set(folders);
-  const rest = paths.filter((path) => !foldersOf(path, root).some((folder) => covered.has(folder)));
-  return { paths: [...folders, ...rest], folders };
+  const uncoveredPaths = paths.filter((path) => !foldersOf(path, root).some((folder) => covered.has(folder)));
+  return { paths: [...folders, ...uncoveredPaths], folders };
 }
 
 /** The folders between the path and the root. */

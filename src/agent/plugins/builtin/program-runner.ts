@@ -119,11 +119,11 @@ function boundPaths(
   root: string,
   paths: { hidden: readonly string[]; readOnly: readonly string[] },
 ): { hidden: string[]; readOnly: string[]; coveredFolders: CoveredFolders } {
-  const cover = (what: string, all: readonly string[], max: number) => {
+  const cover = (label: string, all: readonly string[], max: number) => {
     const covering = coverPaths(all, { root, max });
     if (covering !== undefined) return covering;
     throw refusal(
-      `The workspace holds ${all.length} ${what} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
+      `The workspace holds ${all.length} ${label} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
     );
   };
   const hidden = cover('secrets', paths.hidden, maxHidden);
@@ -160,10 +160,10 @@ async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<R
       if (errorCode(cause) !== 'ENOENT') failures.push(from);
     }
   }
-  const newNames = after.unreadableNames.filter((path) => !before.unreadableNames.includes(path));
-  if (newNames.length > 0)
+  const unreadableFolders = after.unreadableNames.filter((path) => !before.unreadableNames.includes(path));
+  if (unreadableFolders.length > 0)
     throw refusal(
-      `The command created folders whose names are not UTF-8, so that nothing in them can be checked: ${newNames.slice(0, 20).join(', ')}. Remove them.`,
+      `The command created folders whose names are not UTF-8, so that nothing in them can be checked: ${unreadableFolders.slice(0, 20).join(', ')}. Remove them.`,
     );
   if (failures.length > 0)
     throw refusal(
@@ -174,12 +174,12 @@ async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<R
 
 /** The new name. */
 async function renameEntry(folder: FolderHandle, name: string): Promise<string> {
-  const usual = `${name}${suffix}`;
-  const isFree = await lstat(folder.entry(usual)).then(
+  const preferredName = `${name}${suffix}`;
+  const isFree = await lstat(folder.entry(preferredName)).then(
     () => false,
     (error: unknown) => errorCode(error) === 'ENOENT',
   );
-  const newName = isFree ? usual : `${randomUUID()}${suffix}`;
+  const newName = isFree ? preferredName : `${randomUUID()}${suffix}`;
   // The command may have taken the right to write from its folder.
   await makeUsable(folder.path);
   await rename(folder.entry(name), folder.entry(newName));

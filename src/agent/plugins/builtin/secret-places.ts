@@ -16,7 +16,7 @@ export interface SecretPlaces {
   hides(folder: string, entry: { name: string; isDirectory(): boolean }): Promise<boolean>;
 }
 
-const absent = 'does not exist';
+const absentReason = 'does not exist';
 // The data of another gateway or agent may be in the same workspace, and no setting of this agent names it.
 const secretNames: ReadonlySet<string> = new Set([
   'master.key',
@@ -49,7 +49,7 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
 
   return {
     async refusalOf(path) {
-      if (isHiddenByPath(path)) return absent;
+      if (isHiddenByPath(path)) return absentReason;
       const names = relative(root, path).split(sep);
       if (names.some(isSecretName))
         return 'has a name that is reserved for secrets of Townhall; no tool opens it';
@@ -58,7 +58,7 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
         isHiddenByIdentity(steps),
         ...steps.map(holdsDatabase),
       ]);
-      return isHidden || locks.includes(true) ? absent : undefined;
+      return isHidden || locks.includes(true) ? absentReason : undefined;
     },
     async hides(folder, entry) {
       const path = join(folder, entry.name);

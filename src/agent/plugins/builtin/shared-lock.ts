@@ -13,8 +13,8 @@ export function createSharedLock(): SharedLock {
   return {
     shared(work) {
       const result = lastExclusive.then(work);
-      const settled = result.catch(() => {}).then(() => void running.delete(settled));
-      running.add(settled);
+      const end = result.catch(() => {}).then(() => void running.delete(end));
+      running.add(end);
       return result;
     },
     exclusive(work) {

@@ -1,7 +1,7 @@
 // Finds the entries of a workspace that a program in the sandbox must not see or change.
 // The names decide, so a scan before each start also covers what was created since.
 import { access, chmod, constants, lstat, readdir, readlink, stat } from 'node:fs/promises';
-import type { Dirent } from 'node:fs';
+import type { Dirent, Stats } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
 import { pathsOfConfig } from './git-config.ts';
@@ -52,13 +52,12 @@ export async function scanWorkspace(
   let count = 0;
 
   async function add(path: string): Promise<void> {
-    const paths = [path, dirname(path)];
-    const [stats, folder] = await Promise.all(paths.map((one) => lstat(one).catch(() => undefined)));
-    if (stats === undefined || folder === undefined) return;
+    const [stats, folderStats] = await Promise.all([statsOf(path), statsOf(dirname(path))]);
+    if (stats === undefined || folderStats === undefined) return;
     entries.push({
       path,
       identity: identityOf(stats),
-      folderIdentity: identityOf(folder),
+      folderIdentity: identityOf(folderStats),
       target: stats.isSymbolicLink() ? await readlink(path).catch(() => '') : null,
     });
   }
@@ -77,9 +76,8 @@ export async function scanWorkspace(
     }
   }
 
-  // Inside a protected folder (`isInside`) the scan collects only secrets, because
-  // the folder protects the other entries.
-  async function visit(folder: string, dirent: Dirent, isInside: boolean): Promise<void> {
+  // Within a protected folder the scan collects only secrets: the folder protects all other entries.
+  async function visit(folder: string, dirent: Dirent, isFolderProtected: boolean): Promise<void> {
     const path = join(folder, dirent.name);
     if (!dirent.isSymbolicLink()) {
       const isSecret =
@@ -93,15 +91,15 @@ export async function scanWorkspace(
       isProtectedName(dirent.name) ||
       isProtectedPath(relative(root, path)) ||
       (!dirent.isDirectory() && programs.has(path));
-    if (isProtected && !isInside) await add(path);
+    if (isProtected && !isFolderProtected) await add(path);
     if (dirent.name === '.git' && dirent.isFile()) await addConfigured(path);
     if (!dirent.isDirectory() || isPackageFile(path)) return;
-    if (dirent.name.includes('\ufffd') && !(await isThere(path))) unreadableNames.push(path);
+    if (dirent.name.includes('\ufffd') && (await statsOf(path)) === undefined) unreadableNames.push(path);
     if (dirent.name === '.git') await addRepository(path);
-    else await walk(path, isInside || isProtected);
+    else await walk(path, { isProtected: isFolderProtected || isProtected });
   }
 
-  async function walk(folder: string, isInside: boolean): Promise<void> {
+  async function walk(folder: string, { isProtected }: { isProtected: boolean }): Promise<void> {
     let dirents = await readFolder(root, folder);
     if (dirents === null && makesUsable(folder)) {
       await makeUsable(folder);
@@ -121,18 +119,16 @@ export async function scanWorkspace(
       );
     if (dirents.some(({ name }) => name === 'HEAD') && dirents.some(({ name }) => name === 'objects'))
       await addRepository(folder);
-    for (const dirent of dirents) await visit(folder, dirent, isInside);
+    for (const dirent of dirents) await visit(folder, dirent, isProtected);
   }
 
-  await walk(root, false);
+  await walk(root, { isProtected: false });
   return { hidden, protected: entries, configPaths: [...configPaths], unreadableNames };
 }
 
-async function isThere(path: string): Promise<boolean> {
-  return lstat(path).then(
-    () => true,
-    () => false,
-  );
+/** The entry itself, not the target of a link; undefined when there is none. */
+async function statsOf(path: string): Promise<Stats | undefined> {
+  return lstat(path).catch(() => undefined);
 }
 
 /**

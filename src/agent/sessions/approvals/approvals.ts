@@ -114,8 +114,8 @@ async function requestUnattended(request: ApprovalRequest, isApproved: boolean):
   const approvalId = id('apr');
   const status = isApproved ? 'approved' : 'denied';
   const by = 'policy';
-  const denial = 'The call needs an approval, and nobody attends this session.';
-  const reason = isApproved ? null : denial;
+  const denialReason = 'The call needs an approval, and nobody attends this session.';
+  const reason = isApproved ? null : denialReason;
   await writer.record(
     [
       { type: 'approval.requested', approvalId, toolCallId, toolName, input, expiresAt: null },
@@ -134,7 +134,7 @@ async function requestUnattended(request: ApprovalRequest, isApproved: boolean):
         decision: { status, by, reason },
       }),
   );
-  return isApproved ? { isApproved } : { isApproved, approvalId, reason: denial };
+  return isApproved ? { isApproved } : { isApproved, approvalId, reason: denialReason };
 }
 
 async function requestAttended(
@@ -172,14 +172,14 @@ async function waitForDecision(
   { sessionKey, approvalId }: ApprovalKey,
   signal: AbortSignal,
 ): Promise<ApprovalRecord | undefined> {
-  const { promise: aborted, resolve: onAbort } = Promise.withResolvers<void>();
+  const { promise: abortPromise, resolve: onAbort } = Promise.withResolvers<void>();
   signal.addEventListener('abort', () => onAbort(), { once: true });
   for (;;) {
     const watch = watchChange(eventLog, sessionKey, ({ type }) => type === 'approval.resolved');
     try {
       const approval = await store.find(approvalId);
       if (approval?.status !== 'pending' || signal.aborted) return approval;
-      await Promise.race([watch.changed, aborted]);
+      await Promise.race([watch.changed, abortPromise]);
     } finally {
       watch.stop();
     }

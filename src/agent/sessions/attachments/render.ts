@@ -66,8 +66,8 @@ async function defuseInPieces(text: string): Promise<string> {
   const pieces: string[] = [];
   for (let from = 0; from < text.length;) {
     // A look-alike contains one `<`, so a cut before the next candidate splits none.
-    const cut = text.slice(from + pieceLength).search(candidate);
-    const end = cut < 0 ? text.length : from + pieceLength + cut;
+    const offset = text.slice(from + pieceLength).search(candidate);
+    const end = offset < 0 ? text.length : from + pieceLength + offset;
     pieces.push(defuse(text.slice(from, end)));
     from = end;
     if (from < text.length) await nextTurn();
@@ -100,19 +100,19 @@ const elementName = 'file';
  */
 function isLookAlike(text: string, from: number): boolean {
   let hasSlash = false;
-  let matched = 0;
+  let matchedLength = 0;
   for (let at = from; at < text.length;) {
     const code = text.codePointAt(at) as number;
     at += code > 0xffff ? 2 : 1;
     for (const character of shownAs(code)) {
-      if (matched === elementName.length) return !/^[\p{L}\p{N}_]$/u.test(character);
-      if (character.toLowerCase() === elementName[matched]) matched += 1;
-      else if (matched > 0) return false;
+      if (matchedLength === elementName.length) return !/^[\p{L}\p{N}_]$/u.test(character);
+      if (character.toLowerCase() === elementName[matchedLength]) matchedLength += 1;
+      else if (matchedLength > 0) return false;
       else if (character === '/' && !hasSlash) hasSlash = true;
       else if (character !== ' ' && character !== '\\' && !/^\s$/u.test(character)) return false;
     }
   }
-  return matched === elementName.length;
+  return matchedLength === elementName.length;
 }
 
 // Cache of compatibility forms: a lookup costs 200 ns, and texts repeat their characters.

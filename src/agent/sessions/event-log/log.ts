@@ -122,13 +122,14 @@ export function createEventLog({
     const loaded = await Promise.all(distinct(items.map(locate)).map(find));
     const records = loaded.filter((session) => session !== undefined);
     const results = await runStatement((unit) => run(unit, items, { sessions: records, isLocked: false }));
-    const rest = items.filter((_, index) => results[index] === 'stale');
-    if (rest.length === 0) return [...results];
-    const retried = await transact(async (unit) => {
-      const locked = await lockSessions(unit, agentId, distinct(rest.map(locate)));
-      return [...(await run(unit, rest, { sessions: locked, isLocked: true }))];
+    const staleItems = items.filter((_, index) => results[index] === 'stale');
+    if (staleItems.length === 0) return [...results];
+    const secondResults = await transact(async (unit) => {
+      const lockedSessions = await lockSessions(unit, agentId, distinct(staleItems.map(locate)));
+      return run(unit, staleItems, { sessions: lockedSessions, isLocked: true });
     });
-    return results.map((result) => (result === 'stale' ? (retried.shift() as Result | 'stale') : result));
+    const next = secondResults.values();
+    return results.map((result) => (result === 'stale' ? (next.next().value ?? 'stale') : result));
   }
 
   async function remove(sessionKey: string): Promise<'hidden' | 'gone'> {
@@ -176,6 +177,6 @@ async function readConversation(
 }
 
 function distinct(locators: readonly (SessionLocator | null)[]): SessionLocator[] {
-  const present = locators.filter((locator) => locator !== null);
-  return [...new Map(present.map((locator) => [nameOf(locator), locator])).values()];
+  const knownLocators = locators.filter((locator) => locator !== null);
+  return [...new Map(knownLocators.map((locator) => [nameOf(locator), locator])).values()];
 }

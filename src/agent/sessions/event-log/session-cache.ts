@@ -123,11 +123,8 @@ export function addToConversation(conversation: CachedConversation, event: Store
 
 /** One text per locator; sessions share none. */
 export function nameOf(locator: SessionLocator): string {
-  return 'id' in locator
-    ? `id ${locator.id}`
-    : 'chatId' in locator
-      ? `chat ${locator.chatId}`
-      : `key ${locator.key}`;
+  if ('id' in locator) return `id ${locator.id}`;
+  return 'chatId' in locator ? `chat ${locator.chatId}` : `key ${locator.key}`;
 }
 
 function locatorNames({ id, chatId }: SessionRecord): string[] {

@@ -148,17 +148,17 @@ interface PageRow extends EventRow {
 
 function toEvent(
   { session_id: sessionKey, seq, run_id: runId, type, json, time }: EventRow,
-  before?: { row: EventRow; event: StoredEvent },
+  previous?: { row: EventRow; event: StoredEvent },
 ): StoredEvent {
   // All events of an append have the same time, and toISOString is the most expensive part of this function.
-  const isSame = before?.row.time.getTime() === time.getTime();
+  const isSameTime = previous?.row.time.getTime() === time.getTime();
   return {
     sessionKey,
     seq,
     runId,
     type,
     json,
-    time: isSame ? (before as { event: StoredEvent }).event.time : time.toISOString(),
+    time: previous && isSameTime ? previous.event.time : time.toISOString(),
   };
 }
 
@@ -277,8 +277,8 @@ async function walkSegments(
     if (segment.upTo <= from) continue;
     const rows = await query(segment, from, limit - events.length);
     for (const [index, row] of rows.entries()) {
-      const before = rows[index - 1];
-      events.push(toEvent(row, before && { row: before, event: events.at(-1) as StoredEvent }));
+      const previousRow = rows[index - 1];
+      events.push(toEvent(row, previousRow && { row: previousRow, event: events.at(-1) as StoredEvent }));
     }
     if (events.length >= limit) return events;
     from = segment.upTo;

@@ -98,8 +98,9 @@ export interface RunPast {
 export type RunCompactionPlan = CompactionPlan & { tokens: number };
 
 /**
- * Selects the steps to sum up within a run, so that about `keepTokens` stay. The input that the run works on and the
- * last step always stay, and earlier turns stay whole or go whole. Null when nothing is left to sum up.
+ * Selects the steps to sum up within a run, so that about `keepTokens` stay. The input that the run
+ * works on and the last step always stay, and earlier turns stay whole or go whole. Null when
+ * nothing is left to sum up.
  */
 export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionPlan | null {
   const { conversation, parts, stepTokens, messageId, messageTokens } = past;
@@ -111,12 +112,12 @@ export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionP
   const { from, tokens } = keepSteps(stepTokens, skipped, keepTokens);
   if (from > skipped) {
     const steps = splitSteps(parts).slice(skipped, from);
-    const before = { ...conversation, messages: messages.slice(0, inputIndex + 1) };
-    const own = steps.flatMap((step) => transcriptOf({ role: 'assistant', parts: step }));
+    const earlierPart = { ...conversation, messages: messages.slice(0, inputIndex + 1) };
+    const stepTexts = steps.flatMap((step) => transcriptOf({ role: 'assistant', parts: step }));
     return {
       upToSeq: input.seq - 1,
       cut: { messageId, steps: from },
-      transcript: [...planWhole(before).transcript, ...own],
+      transcript: [...planWhole(earlierPart).transcript, ...stepTexts],
       tokens: sum(messageTokens.slice(0, inputIndex)) + sum(stepTokens.slice(skipped, from)),
     };
   }
@@ -124,8 +125,12 @@ export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionP
   const last = messages[turn - 1];
   if (!last) return null;
   const transcript = planWhole({ ...conversation, messages: messages.slice(0, turn) }).transcript;
-  const replaced = sum(messageTokens.slice(0, turn));
-  return { upToSeq: last.seq, cut: skipped > 0 ? cut : null, transcript, tokens: replaced };
+  return {
+    upToSeq: last.seq,
+    cut: skipped > 0 ? cut : null,
+    transcript,
+    tokens: sum(messageTokens.slice(0, turn)),
+  };
 }
 
 function sum(tokens: readonly number[]): number {

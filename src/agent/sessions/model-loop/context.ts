@@ -184,10 +184,10 @@ async function refreshLimits(context: Context): Promise<void> {
 
 /** Reports each omission once per run. */
 async function reportOmissions({ state, record }: Context, omissions: readonly Omission[]): Promise<void> {
-  const fresh = omissions.filter(({ message }) => !state.reported.has(message));
-  if (fresh.length === 0) return;
-  for (const { message } of fresh) state.reported.add(message);
-  await record(fresh.map(({ code, message }) => ({ type: 'run.warning', code, message })));
+  const unreported = omissions.filter(({ message }) => !state.reported.has(message));
+  if (unreported.length === 0) return;
+  for (const { message } of unreported) state.reported.add(message);
+  await record(unreported.map(({ code, message }) => ({ type: 'run.warning', code, message })));
 }
 
 function promptOf(context: Context, parts: readonly UiMessagePart[]): LanguageModelV3Message[] {
@@ -296,8 +296,8 @@ async function sumUp(
   const { conversation, messageTokens, limits } = state;
   const window = windowOf(context);
   // Half of what the fixed part leaves, so that the shortened prompt is not full again at once.
-  const room = Math.max(0, (window * fullShare - fixedTokens(context)) / 2);
-  const keepTokens = Math.floor(Math.min(window * keepTurnsShare, room));
+  const freeTokens = Math.max(0, (window * fullShare - fixedTokens(context)) / 2);
+  const keepTokens = Math.floor(Math.min(window * keepTurnsShare, freeTokens));
   const past = {
     conversation,
     messageTokens,

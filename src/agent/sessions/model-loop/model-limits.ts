@@ -39,8 +39,8 @@ export function createModelLimits(describe: (modelId: string) => Promise<ModelDe
       };
     },
     learnWindow(modelId, tokens) {
-      const learned = windows.get(modelId) ?? Number.POSITIVE_INFINITY;
-      windows.set(modelId, Math.max(minWindow, Math.min(learned, tokens)));
+      const learnedWindow = windows.get(modelId) ?? Number.POSITIVE_INFINITY;
+      windows.set(modelId, Math.max(minWindow, Math.min(learnedWindow, tokens)));
     },
     learnNoFiles: (modelId) => void withoutFiles.add(modelId),
   };

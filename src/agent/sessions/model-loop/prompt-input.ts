@@ -190,9 +190,9 @@ function clipInput(
   const clippedText = clipText(text, limit);
   let omitted = clippedText.omitted;
   const clippedFiles = files.map((file) => {
-    const clipped = clipText(file.text, limit);
-    omitted += clipped.omitted;
-    return { ...file, text: clipped.text };
+    const clippedFile = clipText(file.text, limit);
+    omitted += clippedFile.omitted;
+    return { ...file, text: clippedFile.text };
   });
   const message = `${omitted} characters of an input were left out, because the context of the model is too short for them.`;
   return {

@@ -89,8 +89,8 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
 
   return {
     record(events, change, also) {
-      const stamped = events.map((event) => withMessageId(event, texts.messageId()));
-      return queue.run(() => pending.write(stamped, change, also));
+      const entries = events.map((event) => withMessageId(event, texts.messageId()));
+      return queue.run(() => pending.write(entries, change, also));
     },
     recordFrom: (make) => queue.run(() => pending.writeFrom(make)),
     defer(events) {
@@ -285,7 +285,7 @@ interface PendingEvents {
 /** Deferred events and ended parts, which go with the next write. */
 function createPendingEvents(options: RunWriterOptions): PendingEvents {
   const { sessionKey, runId, log } = options;
-  const deferred: SessionEvent[] = [];
+  const deferredEvents: SessionEvent[] = [];
   const endedParts: PartState[] = [];
   const retryWrite = createRetryingWrite(options);
 
@@ -293,9 +293,9 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
     write: (before: readonly SessionEvent[], savedPartIds: readonly string[]) => Promise<number | null>,
     lastEvent?: SessionEvent,
   ): Promise<number | null> {
-    const [events, parts] = [[...deferred], [...endedParts]];
+    const [events, parts] = [[...deferredEvents], [...endedParts]];
     const drop = () => {
-      deferred.splice(0, events.length);
+      deferredEvents.splice(0, events.length);
       for (const { part } of endedParts.splice(0, parts.length)) log.closePart(sessionKey, part.partId);
     };
     const savedPartIds = parts.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
@@ -311,11 +311,11 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
   }
 
   return {
-    defer: (events) => void deferred.push(...events),
+    defer: (events) => void deferredEvents.push(...events),
     endPart(state) {
       const { messageId, partId, partType, text } = state.part;
       const metadata = state.metadata === undefined ? {} : { providerMetadata: state.metadata };
-      deferred.push({ type: 'part.ended', messageId, partId, partType, text, ...metadata });
+      deferredEvents.push({ type: 'part.ended', messageId, partId, partType, text, ...metadata });
       endedParts.push(state);
     },
     async write(events, change, also) {
@@ -346,8 +346,8 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
           );
         }),
       ),
-    isEmpty: () => deferred.length === 0,
-    takeEvents: () => deferred.splice(0),
+    isEmpty: () => deferredEvents.length === 0,
+    takeEvents: () => deferredEvents.splice(0),
     closeParts() {
       for (const { part } of endedParts) log.closePart(sessionKey, part.partId);
     },

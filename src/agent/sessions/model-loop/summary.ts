@@ -61,14 +61,14 @@ export async function summarize(request: SummaryRequest): Promise<{ summary: str
 /** The entries that fit, at least one; an entry that does not fit alone is clipped. */
 function takeWithin(entries: readonly string[], maxTokens: number): { entries: string[]; rest: string[] } {
   const limit = Math.max(maxTokens, minRequestTokens / 2);
-  const fitting: string[] = [];
+  const nextEntries: string[] = [];
   let tokens = 0;
   for (const entry of entries) {
     tokens += estimateText(entry);
-    if (fitting.length > 0 && tokens > limit) break;
-    fitting.push(clipText(entry, limit).text);
+    if (nextEntries.length > 0 && tokens > limit) break;
+    nextEntries.push(clipText(entry, limit).text);
   }
-  return { entries: fitting, rest: entries.slice(fitting.length) };
+  return { entries: nextEntries, rest: entries.slice(nextEntries.length) };
 }
 
 /** The fallback when the model writes no summary: without a summary no later run of the session would fit. */

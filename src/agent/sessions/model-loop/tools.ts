@@ -86,9 +86,9 @@ export function runToolCall(run: StepContext, part: LanguageModelV3ToolCall): Pr
 function uniqueCallId(parts: readonly UiMessagePart[], callId: string): string {
   const step = splitSteps(parts).at(-1) ?? [];
   const ids = new Set(step.flatMap((part) => (part.type === 'dynamic-tool' ? [part.toolCallId] : [])));
-  let unique = callId;
-  for (let count = 2; ids.has(unique); count += 1) unique = `${callId}_${count}`;
-  return unique;
+  let uniqueId = callId;
+  for (let count = 2; ids.has(uniqueId); count += 1) uniqueId = `${callId}_${count}`;
+  return uniqueId;
 }
 
 type Metadata = LanguageModelV3ToolCall['providerMetadata'];
@@ -190,12 +190,12 @@ async function execute(
   isApproved: boolean,
 ): ReturnType<typeof callAction> {
   const { hooks, workspace, sessionId, toolTimeoutMs, clock, log } = options;
-  const resolved = await hooks.resolve(
+  const resolution = await hooks.resolve(
     'tool.before',
     { toolName: tool.name, toolCallId, input },
     hookContext,
   );
-  if (resolved !== undefined) return { ok: true, output: resolved };
+  if (resolution !== undefined) return { ok: true, output: resolution };
   return callAction({
     tool,
     input,

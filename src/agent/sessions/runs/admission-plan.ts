@@ -13,7 +13,10 @@ import {
   type Submission,
 } from './submission.ts';
 
-/** The writes of a batch into one session. Planning an input updates `session` to its state after the write. */
+/**
+ * The writes of a batch into one session. Planning an input updates `session` to its state after
+ * the write.
+ */
 export interface SessionWrite {
   session: SessionRecord;
   /** The newest seq before the write. */
@@ -139,8 +142,8 @@ async function planQueued(
   const running = session.activeRunId === null ? 0 : 1;
   const movesOthers = delivery === 'interrupt' && queueLength > 0;
   const waiting = movesOthers ? await waitingRuns(unit, session.key) : [];
-  const ahead = movesOthers ? waiting.filter((run) => run.isUrgent).length : queueLength;
-  const queuePosition = running + ahead;
+  const runsAhead = movesOthers ? waiting.filter((run) => run.isUrgent).length : queueLength;
+  const queuePosition = running + runsAhead;
   const messageId = input?.messageId ?? null;
   const events: LogEntry[] = [{ type: 'queue.added', queueItemId, queuePosition, delivery, messageId }];
   if (movesOthers)

@@ -60,24 +60,23 @@ async function decideAdmissions(
   const createdKeys = isLocked ? await createSessions(unit, submissions, lookup, rules) : new Set<string>();
   const prompts = await findAcceptedPrompts(unit, submissions, lookup, createdKeys);
   const writes = new Map<string, SessionWrite>();
-  const planned: { verdict: AdmissionVerdict; write?: SessionWrite }[] = [];
+  const plans: { verdict: AdmissionVerdict; write?: SessionWrite }[] = [];
   for (const submission of submissions) {
     const session = lookup.get(submission.session);
     if (session === undefined) {
-      planned.push({ verdict: submission.create === null ? sessionNotFound() : capacityProblem() });
+      plans.push({ verdict: submission.create === null ? sessionNotFound() : capacityProblem() });
     } else if (session === 'taken') {
-      planned.push({ verdict: 'stale' });
+      plans.push({ verdict: 'stale' });
     } else {
       const write = writes.get(session.key) ?? newWrite(session, createdKeys.has(session.key));
       writes.set(session.key, write);
-      planned.push({ verdict: await planInput(unit, submission, { write, prompts }, rules), write });
+      plans.push({ verdict: await planInput(unit, submission, { write, prompts }, rules), write });
     }
   }
   // Cached sessions may be out of date, so a refusal counts only under the lock.
-  if (!isLocked && planned.some(({ verdict }) => verdict instanceof Problem))
-    return planned.map(() => 'stale');
+  if (!isLocked && plans.some(({ verdict }) => verdict instanceof Problem)) return plans.map(() => 'stale');
   const headSeqs = await writeAll(unit, [...writes.values()], { isLocked, holder: rules.holder });
-  return planned.map(({ verdict, write }) =>
+  return plans.map(({ verdict, write }) =>
     write && write.runs.length > 0 && !headSeqs.has(write.session.key) ? 'stale' : verdict,
   );
 }

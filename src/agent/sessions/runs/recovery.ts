@@ -142,7 +142,7 @@ async function settleOrphan(
   run: RunRecord,
 ): Promise<void> {
   const { instanceId } = rules.holder;
-  const settled = await eventLog.transact((unit) =>
+  const settlement = await eventLog.transact((unit) =>
     settleLocked(
       unit,
       run,
@@ -157,9 +157,9 @@ async function settleOrphan(
       rules,
     ),
   );
-  if (settled === null) return;
+  if (settlement === null) return;
   log.warn({ runId: run.runId }, 'settled a run that its process had left behind');
-  if (settled.next) localRuns.start(settled.next);
+  if (settlement.next) localRuns.start(settlement.next);
 }
 
 /** False when this process is full before all idle queues have started. */

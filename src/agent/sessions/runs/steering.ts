@@ -27,14 +27,14 @@ export async function takeSteers(
   const nextMessageId = id('msg');
   let steers: RunRecord[] = [];
   const seq = await writer.recordFrom(async (unit) => {
-    const locked = await lockSession(unit, session.agentId, { key: session.key });
+    const lockedSession = await lockSession(unit, session.agentId, { key: session.key });
     const waiting = await waitingRuns(unit, session.key);
-    steers = locked?.activeRunId === run.started.runId ? waiting.filter(isSteer) : [];
-    if (!locked || steers.length === 0) return null;
+    steers = lockedSession?.activeRunId === run.started.runId ? waiting.filter(isSteer) : [];
+    if (!lockedSession || steers.length === 0) return null;
     for (const steer of steers) await steerRun(unit, steer.runId, run.started.runId);
     await moveMessage(unit, run.started.runId, nextMessageId);
     return {
-      events: steerEvents(run, { parts, steers, waiting, nextMessageId, index: locked.messageCount }),
+      events: steerEvents(run, { parts, steers, waiting, nextMessageId, index: lockedSession.messageCount }),
       change: { queue: -steers.length, messages: 1 },
     };
   });
