@@ -67,9 +67,9 @@ export function createRoutes(options: RouteOptions): (context: ConsoleRequest) =
     if (operation === undefined)
       throw new Problem('not_found', 'route_not_found', 'The console does not forward this operation.');
     const members = await readMembers(request, maxBodyBytes);
-    const disconnected = new AbortController();
-    response.once('close', () => disconnected.abort());
-    const signal = AbortSignal.any([disconnected.signal, closing]);
+    const disconnection = new AbortController();
+    response.once('close', () => disconnection.abort());
+    const signal = AbortSignal.any([disconnection.signal, closing]);
     try {
       sendJson(response, 200, (await operation(members, signal)) ?? null);
     } catch (error) {

@@ -30,11 +30,11 @@ export async function streamSession(
     requestId: string;
   },
 ): Promise<void> {
-  const disconnected = new AbortController();
-  response.once('close', () => disconnected.abort());
+  const disconnection = new AbortController();
+  response.once('close', () => disconnection.abort());
   const events = link.client.sessions.follow(
     { sessionId, after },
-    { signal: AbortSignal.any([signal, disconnected.signal]) },
+    { signal: AbortSignal.any([signal, disconnection.signal]) },
   );
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
   await writeEvents(response, toFrames(events), {

@@ -94,7 +94,7 @@ function parse(text: string): { declaration: Declaration; refuse: Refuse } {
   if (errors.length > 0)
     throw new DeclarationError(
       errors
-        .sort((one, other) => offsetOf(root, one.names) - offsetOf(root, other.names))
+        .sort((a, b) => offsetOf(root, a.names) - offsetOf(root, b.names))
         .map(({ names, message }) => errorLine(names, message))
         .join('\n'),
     );

@@ -114,8 +114,8 @@ export async function makePlan(context: DeployContext): Promise<Plan> {
   };
 }
 
-function planLine(what: string, exists: boolean, detail: string): PlanLine {
-  return { what, state: exists ? 'found' : 'made', detail };
+function planLine(label: string, exists: boolean, detail: string): PlanLine {
+  return { what: label, state: exists ? 'found' : 'made', detail };
 }
 
 /** Throws when the database does not exist and this user may not create it. */

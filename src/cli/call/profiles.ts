@@ -1,5 +1,6 @@
-// Profiles: named servers with the files of their credentials, for `townhall call` and the commands about resources.
-// They are in ~/.config/townhall/profiles.json; a credential itself is never stored there.
+// Profiles: named servers with the files of their credentials, for `townhall call` and the commands
+// about resources. They are in ~/.config/townhall/profiles.json; a credential itself is never
+// stored there.
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';

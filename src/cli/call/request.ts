@@ -77,17 +77,17 @@ function placeMembers(operation: CallableOperation, pairs: readonly string[]): P
   return request;
 }
 
-function memberOf({ members, isBodyOpen, operationId }: CallableOperation, typed: string): Member {
+function memberOf({ members, isBodyOpen, operationId }: CallableOperation, word: string): Member {
   const member = members.find(
-    ({ name, place }) => name === typed || (place === 'header' && name.toLowerCase() === typed.toLowerCase()),
+    ({ name, place }) => name === word || (place === 'header' && name.toLowerCase() === word.toLowerCase()),
   );
   if (member !== undefined) return member;
-  if (isBodyOpen) return { name: typed, place: 'body', isRequired: false, types: [], description: '' };
+  if (isBodyOpen) return { name: word, place: 'body', isRequired: false, types: [], description: '' };
   const hint = suggestion(
-    typed,
+    word,
     members.map(({ name }) => name),
   );
-  throw new SettingError(`${operationId} has no "${typed}"; --describe lists its members.${hint}`);
+  throw new SettingError(`${operationId} has no "${word}"; --describe lists its members.${hint}`);
 }
 
 function fillPath(path: string, name: string, text: string, operation: CallableOperation): string {
@@ -170,15 +170,18 @@ const tokenVariables: Readonly<Record<Caller, string>> = {
 };
 const tokenFiles = { user: 'token_file', admin: 'admin_token_file', agent: 'agent_token_file' } as const;
 
-/** In the order of preference; the user's credential stands for all others, and comes first where it may call. */
+/**
+ * In the order of preference; the user's credential stands for all others, and comes first where it
+ * may call.
+ */
 function callersOf({ credentials }: CallableOperation): Caller[] {
   const others = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
   return [...new Set<Caller>(credentials.includes('userToken') ? ['user', ...others] : [...others, 'user'])];
 }
 
 /**
- * A credential is sent only to the server that it belongs to: that of a profile to its addresses, that of the local
- * edition to this machine.
+ * A credential is sent only to the server that it belongs to: that of a profile to its addresses,
+ * that of the local edition to this machine.
  */
 async function tokenFor(
   operation: CallableOperation,

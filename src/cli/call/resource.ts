@@ -1,5 +1,6 @@
-// Commands named after what they list, such as `townhall users list`: a thin layer over `townhall call` with a
-// table for a person. Members of the operation are typed as NAME=VALUE, as with `townhall call`.
+// Commands named after what they list, such as `townhall users list`: a thin layer over `townhall
+// call` with a table for a person. Members of the operation are typed as NAME=VALUE, as with
+// `townhall call`.
 import { styleText } from 'node:util';
 import { isRecord, type JsonRecord } from '../../kernel/json-value.ts';
 import { alignColumns } from '../command-line/columns.ts';

@@ -19,13 +19,13 @@ export function renderOverview(entries: readonly { name: string; summary: string
 /** The text of `townhall NAME --help`. */
 export function renderHelp(name: string, { description, actions, notes = [] }: Command): string {
   const visible = actions.filter(({ isInternal }) => isInternal !== true);
-  const listed = visible.filter(({ summary }) => summary !== undefined);
+  const listedActions = visible.filter(({ summary }) => summary !== undefined);
   const options = optionRows(visible);
   const tables = visible.flatMap(({ settings }) => (settings === undefined ? [] : [settings]));
   const sections = [
     usageLines(name, visible),
     description,
-    columns(listed.map((entry) => [usageOf(name, entry), entry.summary ?? ''])),
+    columns(listedActions.map((entry) => [usageOf(name, entry), entry.summary ?? ''])),
     columns(options),
     ...tables.map(({ table, sameAs }) =>
       sameAs === undefined

@@ -85,7 +85,7 @@ function findAction(name: string, command: Command, words: readonly string[]): A
     prefix.every((word, index) => path[index] === word);
   const [match] = command.actions
     .filter((entry) => beginsWith(words, pathOf(entry)))
-    .sort((one, other) => pathOf(other).length - pathOf(one).length);
+    .sort((a, b) => pathOf(b).length - pathOf(a).length);
   let depth = words.length;
   while (!command.actions.some((entry) => beginsWith(pathOf(entry), words.slice(0, depth)))) depth -= 1;
   if (match !== undefined && pathOf(match).length >= depth) return match;
@@ -103,20 +103,20 @@ function sayOneOf(name: string, candidates: readonly Action[]): string {
 
 /** The probable command when the word at `position` is mistyped. */
 function meantCommand(name: string, command: Command, words: readonly string[], position: number): string {
-  const typed = words[position];
-  if (typed === undefined) return '';
+  const typedWord = words[position];
+  if (typedWord === undefined) return '';
   const before = words.slice(0, position);
-  const word = nearest(typed, wordsAfter(command, before));
+  const word = nearest(typedWord, wordsAfter(command, before));
   return word === undefined ? '' : ` Did you mean "${['townhall', name, ...before, word].join(' ')}"?`;
 }
 
 function requireOwnOptions(name: string, command: Command, entry: Action, names: readonly string[]): void {
   const own = optionsOf(entry);
-  const foreign = names.find((option) => !own.has(option));
-  if (foreign === undefined) return;
-  const owners = command.actions.filter((other) => optionsOf(other).has(foreign));
+  const foreignOption = names.find((option) => !own.has(option));
+  if (foreignOption === undefined) return;
+  const owners = command.actions.filter((other) => optionsOf(other).has(foreignOption));
   throw new SettingError(
-    `--${foreign} belongs to ${owners.map((other) => `"${usageOf(name, other)}"`).join(', ')}; see --help.`,
+    `--${foreignOption} belongs to ${owners.map((other) => `"${usageOf(name, other)}"`).join(', ')}; see --help.`,
   );
 }
 
@@ -129,7 +129,7 @@ function readArguments(
   const values: Record<string, string | undefined | readonly string[]> = {};
   let position = 0;
   const path = pathOf(entry);
-  const typed = [...path, ...words];
+  const typedWords = [...path, ...words];
   for (const [key, argument] of Object.entries(entry.arguments ?? {})) {
     if (argument.isRest === true) {
       values[key] = words.slice(position);
@@ -140,7 +140,7 @@ function readArguments(
     if (word === undefined && argument.isOptional !== true) throw new SettingError(sayOneOf(name, [entry]));
     if (word !== undefined && argument.choices?.includes(word) === false)
       throw new SettingError(
-        `${refuseChoice(word, argument)}${meantCommand(name, command, typed, path.length + position)}`,
+        `${refuseChoice(word, argument)}${meantCommand(name, command, typedWords, path.length + position)}`,
       );
     values[key] = word;
     position += 1;
@@ -148,7 +148,7 @@ function readArguments(
   const surplus = words[position];
   if (surplus !== undefined)
     throw new SettingError(
-      `"${surplus}" is not part of this command; see --help.${meantCommand(name, command, typed, path.length + position)}`,
+      `"${surplus}" is not part of this command; see --help.${meantCommand(name, command, typedWords, path.length + position)}`,
     );
   // The declared types of the action's arguments describe exactly these values.
   return values as Record<string, never>;

@@ -1,9 +1,14 @@
 // "Did you mean …?" for a mistyped command or option.
 
+/** Two edits would turn any word of three letters into any other. */
+function maxEdits({ length }: string): number {
+  if (length <= 3) return 1;
+  return length <= 7 ? 2 : 3;
+}
+
 /** The first word within the tolerated edit distance of what was typed, or undefined. */
 export function nearest(typed: string, words: readonly string[]): string | undefined {
-  // Two edits would turn any word of three letters into any other.
-  const tolerance = typed.length <= 3 ? 1 : typed.length <= 7 ? 2 : 3;
+  const tolerance = maxEdits(typed);
   let best: string | undefined;
   let bestDistance = tolerance + 1;
   for (const word of words) {

@@ -16,14 +16,14 @@ export function completionsCommand(commands: readonly CommandEntry[]): Command {
       action({
         arguments: { shell: { placeholder: 'SHELL', choices: shells } },
         async run({ arguments: { shell }, print }) {
-          const loaded = await Promise.all(
+          const loadedCommands = await Promise.all(
             commands.map(async ({ name, summary, load }) => {
               const { command } = await load();
               return { name, summary, command, words: (await command.readWords?.()) ?? new Map() };
             }),
           );
           // `choices` has refused any other word.
-          print(completionScript(shell as Shell, loaded));
+          print(completionScript(shell as Shell, loadedCommands));
           return 0;
         },
       }),

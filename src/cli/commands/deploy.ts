@@ -104,15 +104,15 @@ async function planAndDeploy(
     return 0;
   }
   printProgress('');
-  const deployed = await deploy(plan, deployOptions(printProgress, startMs));
-  const { url, baseUrl } = deployed;
+  const deployment = await deploy(plan, deployOptions(printProgress, startMs));
+  const { url, baseUrl } = deployment;
   if (isJson) {
-    const result = { version: deployed.version, url, base_url: baseUrl };
+    const result = { version: deployment.version, url, base_url: baseUrl };
     print(JSON.stringify({ outcome: 'deployed', ...serializePlan(plan), ...result }));
   } else {
     const forUsers = baseUrl === url ? '' : `, for users at ${baseUrl}`;
     print('');
-    print(`${plan.declaration.name} ${deployed.version} serves at ${url}${forUsers}`);
+    print(`${plan.declaration.name} ${deployment.version} serves at ${url}${forUsers}`);
     print(`  curl ${url}/health`);
   }
   return 0;

@@ -86,12 +86,14 @@ async function listKeys(config: GatewayConfig): Promise<Report> {
     () => withDatabase(location, (database) => sealingKeys(envStore(database))),
   );
   const { primary, previous } = await keyIds(config);
-  const settingOf = (kid: string): string | null =>
-    kid === primary ? 'TOWNHALL_MASTER_KEY' : kid === previous ? 'TOWNHALL_MASTER_KEY_PREVIOUS' : null;
-  const unused = [primary, previous].flatMap((kid) =>
+  const settingOf = (kid: string): string | null => {
+    if (kid === primary) return 'TOWNHALL_MASTER_KEY';
+    return kid === previous ? 'TOWNHALL_MASTER_KEY_PREVIOUS' : null;
+  };
+  const unusedKeys = [primary, previous].flatMap((kid) =>
     kid === null || keys.some((key) => key.kid === kid) ? [] : [{ kid, values: 0 }],
   );
-  const rows = [...keys, ...unused].map(({ kid, values }) => ({
+  const rows = [...keys, ...unusedKeys].map(({ kid, values }) => ({
     kid,
     values,
     current: kid === current,

@@ -1,5 +1,6 @@
-// `townhall logs`: the log of a running local edition, or of a file or pipe, for a person. A request id finds the
-// line with the model, the provider, the attempts and the provider's own words.
+// `townhall logs`: the log of a running local edition, or of a file or pipe, for a person. A
+// request id finds the line with the model, the provider, the attempts and the provider's own
+// words.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { callControl } from '../../kernel/control.ts';

@@ -17,13 +17,13 @@ export const command: Command = {
       options: { json: jsonOption },
       async run({ options, env, print, printError }) {
         const list = await readProfiles(env);
-        const used = env['TOWNHALL_PROFILE'] || list.current;
+        const currentName = env['TOWNHALL_PROFILE'] || list.current;
         if (options.json) {
-          print(JSON.stringify({ ...list, current: used }));
+          print(JSON.stringify({ ...list, current: currentName }));
           return 0;
         }
         const rows = Object.entries(list.profiles).map(([name, { url = '-', agent_url: agentUrl = '-' }]) => [
-          name === used ? '*' : ' ',
+          name === currentName ? '*' : ' ',
           name,
           url,
           agentUrl,

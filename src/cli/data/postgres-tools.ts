@@ -41,7 +41,7 @@ export async function findTool(
     const major = isExecutable ? await majorOf(path, env) : undefined;
     if (major !== undefined) tools.push({ path, major });
   }
-  const newest = tools.sort((one, other) => other.major - one.major)[0];
+  const newest = tools.sort((a, b) => b.major - a.major)[0];
   const advice = `Install the client programs of PostgreSQL ${serverMajor} or newer (on Debian and Ubuntu: postgresql-client-${serverMajor}; on macOS: brew install libpq).`;
   if (newest === undefined) throw new Error(`${name} is not installed. ${advice}`);
   if (newest.major < serverMajor)

@@ -34,8 +34,13 @@ function cellsOf(line: AllotmentLine, now: Date): string[] {
     span(now.getTime() - Date.parse(line.created_at)),
     `${span(now.getTime() - Date.parse(line.reported_at))} ago`,
     leaseMs > 0 ? `${span(leaseMs)} left` : `over for ${span(-leaseMs)}`,
-    line.is_closed ? 'closed' : line.is_recalled ? 'recalled' : 'open',
+    stateOf(line),
   ];
+}
+
+function stateOf({ is_closed: isClosed, is_recalled: isRecalled }: AllotmentLine): string {
+  if (isClosed) return 'closed';
+  return isRecalled ? 'recalled' : 'open';
 }
 
 function credits(amount: number): string {

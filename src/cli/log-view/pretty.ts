@@ -65,15 +65,16 @@ const levelColours: Readonly<Record<string, 'dim' | 'green' | 'yellow' | 'red'>>
 };
 
 function styledStatus(status: number): string {
-  return styleText(status >= 500 ? 'red' : status >= 400 ? 'yellow' : 'green', String(status));
+  const errorColor = status >= 500 ? 'red' : 'yellow';
+  return styleText(status >= 400 ? errorColor : 'green', String(status));
 }
 
 function stackOf(error: unknown): string[] {
   if (typeof error !== 'object' || error === null) return [];
   const { stack, message, cause } = error as { stack?: unknown; message?: unknown; cause?: unknown };
-  const own = typeof stack === 'string' ? stack : typeof message === 'string' ? message : '';
-  const lines = own.split('\n').map((line) => `    ${styleText('dim', printable(line))}`);
-  return [...(own === '' ? [] : lines), ...stackOf(cause)];
+  const description = [stack, message].find((member) => typeof member === 'string') ?? '';
+  const lines = description.split('\n').map((line) => `    ${styleText('dim', printable(line))}`);
+  return [...(description === '' ? [] : lines), ...stackOf(cause)];
 }
 
 function text(value: unknown): string {

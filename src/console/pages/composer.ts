@@ -66,10 +66,10 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     });
   }
 
-  function restore(error: unknown, unsent: readonly Outgoing[]): void {
-    refusedMessage = unsent.length === 1 ? unsent[0] : undefined;
-    area.value = joinTexts([...unsent.map(({ text }) => text), area.value]);
-    attachments.set([...unsent.flatMap(({ files }) => files), ...attachments.read()]);
+  function restore(error: unknown, unsentMessages: readonly Outgoing[]): void {
+    refusedMessage = unsentMessages.length === 1 ? unsentMessages[0] : undefined;
+    area.value = joinTexts([...unsentMessages.map(({ text }) => text), area.value]);
+    attachments.set([...unsentMessages.flatMap(({ files }) => files), ...attachments.read()]);
     saveDraft();
     const mayHaveArrived = chatId !== null && isUnanswered(error);
     const advice = mayHaveArrived

@@ -93,8 +93,8 @@ function createLayout() {
   const approvals = h('div', { class: 'asked', 'aria-live': 'assertive' });
   const queue = h('div', { class: 'waiting' });
   const composer = h('div', {});
-  const below = h('div', { class: 'below' }, approvals, queue, composer);
-  const element = h('section', { class: 'conversation', 'aria-label': 'Conversation' }, head, log, below);
+  const lowerArea = h('div', { class: 'below' }, approvals, queue, composer);
+  const element = h('section', { class: 'conversation', 'aria-label': 'Conversation' }, head, log, lowerArea);
   return { head, log, approvals, queue, composer, element };
 }
 

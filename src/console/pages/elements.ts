@@ -50,11 +50,11 @@ export function fillWhenChanged(element: HTMLElement, key: unknown, make: () => 
   const name = focusName(element);
   fill(element, make());
   if (name === null) return;
-  const same = [...element.querySelectorAll<HTMLElement>(focusable)].find(
+  const successor = [...element.querySelectorAll<HTMLElement>(focusable)].find(
     (control) => nameOf(control) === name,
   );
-  if (same === undefined) focusHome();
-  else same.focus({ preventScroll: true });
+  if (successor === undefined) focusHome();
+  else successor.focus({ preventScroll: true });
 }
 
 const focusable = 'a[href], button, input, select, textarea, summary, [tabindex]';

@@ -53,12 +53,12 @@ export function orderMessages<Message extends Placed>({
     if (host !== undefined) steeredPrompts.set(host, [...(steeredPrompts.get(host) ?? []), message]);
     else (nearest?.rest ?? start).push(message);
   }
-  const ranked = [...turns.values()]
+  const rankedTurns = [...turns.values()]
     .filter(({ rank }) => Number.isFinite(rank))
     .sort((a, b) => a.rank - b.rank);
   return [
     ...start,
-    ...ranked.flatMap(({ prompts, answers, rest }) => [
+    ...rankedTurns.flatMap(({ prompts, answers, rest }) => [
       ...prompts,
       ...answers.flatMap((answer) => [answer, ...(steeredPrompts.get(answer.id) ?? [])]),
       ...rest,

@@ -87,14 +87,13 @@ const outcomeTexts = {
   expired: 'It waited too long and was not sent to the model.',
 } as const;
 
+function cancellationTexts(hasStarted: boolean): [word: string, text: string] {
+  return hasStarted ? ['stopped', outcomeTexts.cancelled] : ['taken out', 'It was not sent to the model.'];
+}
+
 function outcomeView({ status, reason, hasStarted }: Outcome, retry: () => Promise<void>): HTMLElement {
   const isCancelled = status === 'cancelled';
-  const word = !isCancelled ? status : hasStarted ? 'stopped' : 'taken out';
-  const text = !isCancelled
-    ? (reason ?? outcomeTexts[status])
-    : hasStarted
-      ? outcomeTexts.cancelled
-      : 'It was not sent to the model.';
+  const [word, text] = isCancelled ? cancellationTexts(hasStarted) : [status, reason ?? outcomeTexts[status]];
   return h(
     'div',
     { class: isCancelled ? 'outcome' : 'outcome bad' },

@@ -158,16 +158,16 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
   return element;
 }
 
-function refusalView(refusal: Refusal, homeless: readonly { path: string; message: string }[]): Node[] {
+function refusalView(refusal: Refusal, unplacedErrors: readonly { path: string; message: string }[]): Node[] {
   return [
     h('p', { class: 'bad' }, refusal.message),
-    ...(homeless.length === 0
+    ...(unplacedErrors.length === 0
       ? []
       : [
           h(
             'ul',
             {},
-            homeless.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
+            unplacedErrors.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
           ),
         ]),
     h('p', { class: 'quiet' }, `Request ${refusal.requestId}, ${refusal.code}`),

@@ -53,16 +53,17 @@ interface Field {
 
 let lastId = 0;
 
+function rootField(schema: Schema, name: string): Field {
+  if (Object.keys(schema.properties ?? {}).length > 0) return objectField(schema, name);
+  const takesAnything = (schema as { additionalProperties?: unknown }).additionalProperties !== false;
+  if (!takesAnything) return emptyField();
+  const description = schema.description ?? 'An object in JSON.';
+  return jsonField({ ...schema, description }, name, { isRequired: true });
+}
+
 /** `name` makes the ids of its fields unique on the page. */
 export function createSchemaForm(schema: Schema, name: string): SchemaForm {
-  const hasMembers = Object.keys(schema.properties ?? {}).length > 0;
-  const takesAnything =
-    !hasMembers && (schema as { additionalProperties?: unknown }).additionalProperties !== false;
-  const root = hasMembers
-    ? objectField(schema, name)
-    : takesAnything
-      ? jsonField({ ...schema, description: schema.description ?? 'An object in JSON.' }, name, true)
-      : emptyField();
+  const root = rootField(schema, name);
   return {
     element: h('div', { class: 'fields' }, root.element),
     read: () => (root.read() ?? {}) as Record<string, unknown>,
@@ -197,7 +198,8 @@ function numberWidget(
     control,
     read() {
       const text = control.value.trim();
-      return text === '' ? undefined : Number.isFinite(Number(text)) ? Number(text) : text;
+      if (text === '') return undefined;
+      return Number.isFinite(Number(text)) ? Number(text) : text;
     },
   };
 }
@@ -234,7 +236,7 @@ function jsonWidget(shared: Record<string, unknown>, path: string, placeholder: 
   };
 }
 
-function jsonField(schema: Schema, path: string, isRequired: boolean): Field {
+function jsonField(schema: Schema, path: string, { isRequired }: { isRequired: boolean }): Field {
   return labelled(
     schema,
     { name: 'payload', path, isRequired },

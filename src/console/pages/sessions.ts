@@ -18,8 +18,8 @@ export const openSessions: OpenPage = (root, [sessionId], { go }) =>
 
 function openOne(root: HTMLElement, sessionId: string, go: (hash: string) => void): Page {
   const conversation = createConversation(sessionId, { go });
-  const back = h('p', { class: 'back' }, h('a', { href: '#/sessions' }, '← All sessions'));
-  fill(root, h('div', { class: 'alone' }, back, conversation.element));
+  const backLink = h('p', { class: 'back' }, h('a', { href: '#/sessions' }, '← All sessions'));
+  fill(root, h('div', { class: 'alone' }, backLink, conversation.element));
   return { rejoin: () => conversation.rejoin(), close: () => conversation.close() };
 }
 

@@ -116,7 +116,7 @@ export function cityFolder(directory: string): CityFolder {
       const versions = await Promise.all(
         finished.map(async (name) => ({ name, at: (await stat(versionPath(name))).ctimeMs })),
       );
-      return versions.sort((one, other) => one.at - other.at).map(({ name }) => name);
+      return versions.sort((a, b) => a.at - b.at).map(({ name }) => name);
     },
     async readState() {
       const text = await readFile(stateFile, 'utf8').catch(() => null);

@@ -73,7 +73,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
   const { folder, socket, number, clock, log } = options;
   const gatewaySocket = folder.gatewaySocket(number);
   const url = localUrl(socket.host, socket.port);
-  const leaving = new AbortController();
+  const shutdown = new AbortController();
   let state: GenerationState = { phase: 'new' };
   let restarts = 0;
 
@@ -93,7 +93,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
 
   async function serveWith(gateway: GatewayProcess): Promise<void> {
     await gateway.ask({ kind: 'adopt', input: { url } }, answerTimeoutMs);
-    if (leaving.signal.aborted) return;
+    if (shutdown.signal.aborted) return;
     state = { phase: 'serving', gateway };
     const sinceMs = clock.monotonicMs();
     void gateway.ended.then((reason) => {
@@ -115,8 +115,8 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
     while (state.phase === 'reviving') {
       const pauseMs = Math.min(firstPauseMs * 2 ** restarts, longestPauseMs);
       restarts += 1;
-      await clock.sleep(pauseMs, leaving.signal).catch(() => undefined);
-      if (leaving.signal.aborted) return;
+      await clock.sleep(pauseMs, shutdown.signal).catch(() => undefined);
+      if (shutdown.signal.aborted) return;
       const gateway = spawn();
       state = { phase: 'reviving', gateway };
       try {
@@ -151,7 +151,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
     async leave(leaveOptions) {
       const { gateway } = state;
       state = { phase: 'left', gateway };
-      leaving.abort();
+      shutdown.abort();
       const departure = await gateway?.leave(leaveOptions);
       return { ended: Promise.resolve(departure?.ended).then(() => rm(gatewaySocket, { force: true })) };
     },

@@ -21,11 +21,11 @@ export async function checkHealth(target: HealthTarget): Promise<Health> {
     const health = await get(target, '/health');
     if (health.status !== 200 || health.body['ok'] !== true)
       return { healthy: false, ready: false, problem: `/health answered ${health.status}` };
-    const ready = await get(target, '/ready');
-    if (ready.status === 200) return { healthy: true, ready: true, problem: null };
-    const error = ready.body['error'] as { message?: string } | undefined;
+    const readiness = await get(target, '/ready');
+    if (readiness.status === 200) return { healthy: true, ready: true, problem: null };
+    const error = readiness.body['error'] as { message?: string } | undefined;
     const message = error?.message === undefined ? '' : `: ${error.message}`;
-    return { healthy: true, ready: false, problem: `/ready answered ${ready.status}${message}` };
+    return { healthy: true, ready: false, problem: `/ready answered ${readiness.status}${message}` };
   } catch (error) {
     return { healthy: false, ready: false, problem: problemOf(error) };
   }

@@ -131,8 +131,8 @@ export async function confirm(supervisor: SupervisorData, cityState: CityState):
   log.info({ version: candidate.version, before: before?.version ?? null }, 'a new version serves');
   if (before !== undefined && !isExclusive) {
     const { ended } = await before.leave({ lingerMs: handoverLingerMs });
-    const drained = ended.then(() => void draining.delete(drained));
-    draining.add(drained);
+    const end = ended.then(() => void draining.delete(end));
+    draining.add(end);
   }
   // Close the former address, so that its callers are refused instead of waiting in the queue of a
   // socket without an accepting process.
