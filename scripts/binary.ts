@@ -44,14 +44,14 @@ const threads = [
 // The marker that Node looks for in its own executable.
 const fuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
 
-const started = performance.now();
+const startedMs = performance.now();
 const step = createProgress('binary');
 try {
   const output = path.resolve(options.output);
   await make(output);
   const size = statSync(output).size / 1024 ** 2;
   console.log(
-    `binary: ${path.relative(process.cwd(), output)} (${size.toFixed(1)} MiB, ${Math.round(performance.now() - started)} ms)`,
+    `binary: ${path.relative(process.cwd(), output)} (${size.toFixed(1)} MiB, ${Math.round(performance.now() - startedMs)} ms)`,
   );
 } catch (error) {
   console.error(`binary: ${(error as Error).message}`);

@@ -31,10 +31,10 @@ const { values: options } = parseArgs({
   allowNegative: true,
 });
 
-const started = performance.now();
+const startedMs = performance.now();
 try {
   await Promise.all(['gateway', 'agent'].filter((name) => !isCurrent(name)).map(build));
-  console.log(`build-clients: gateway, agent (${Math.round(performance.now() - started)} ms)`);
+  console.log(`build-clients: gateway, agent (${Math.round(performance.now() - startedMs)} ms)`);
 } catch (error) {
   const { stdout = '', message } = error as { stdout?: string; message: string };
   console.error(`build-clients: ${stdout || message}`);

@@ -393,9 +393,9 @@ function pricesOn(day: string, { id, prices }: ModelInfo): ModelPrice[] {
     ({ constraint }) =>
       constraint === undefined || constraint.type !== 'start_date' || constraint.start_date <= day,
   );
-  const lasting = active.findLast(({ constraint }) => constraint?.type !== 'time_of_date');
+  const lastingPrice = active.findLast(({ constraint }) => constraint?.type !== 'time_of_date');
   const hourly = active.filter(({ constraint }) => constraint?.type === 'time_of_date');
-  const current = [...(lasting === undefined ? [] : [lasting]), ...hourly];
+  const current = [...(lastingPrice === undefined ? [] : [lastingPrice]), ...hourly];
   if (current.length === 0) throw new Error(`${id} has no price on ${day}.`);
   return current.map((conditional) => conditional.prices);
 }
@@ -412,9 +412,9 @@ function ratesOf(prices: ModelPrice[]): {
       if (amount === undefined) continue;
       const { base, tiers: steps } = typeof amount === 'number' ? { base: amount, tiers: [] } : amount;
       rates[kind] = Math.max(rates[kind] ?? 0, credits(base));
-      for (const { start, price: above } of steps) {
+      for (const { start, price: stepPrice } of steps) {
         const tier = tiers.get(start) ?? {};
-        tier[kind] = Math.max(tier[kind] ?? 0, credits(above));
+        tier[kind] = Math.max(tier[kind] ?? 0, credits(stepPrice));
         tiers.set(start, tier);
       }
     }
@@ -457,18 +457,19 @@ function reasoningOf(provider: string | null, model: string): object | undefined
   const params: readonly EnumParameter[] = entry?.params ?? [];
   const effort = params.find((candidate) => effortMembers.includes(candidate.path));
   if (effort?.values === undefined) return undefined;
-  const thinking = params.find((candidate) => candidate.path === 'thinking.type');
+  const thinkingParam = params.find((candidate) => candidate.path === 'thinking.type');
   const values = effort.values.map(String);
   const fallback = String(effort.default ?? values[0]);
   // Anthropic's models with optional thinking have the additional level `none`.
-  const canRest = effort.path === 'output_config.effort' && thinking?.values?.includes('disabled') === true;
+  const canRest =
+    effort.path === 'output_config.effort' && thinkingParam?.values?.includes('disabled') === true;
   const ids = canRest ? ['none', ...values] : values;
   return {
     efforts: ids.map((id) => ({
       id,
       name: id === 'xhigh' ? 'Extra high' : `${id.charAt(0).toUpperCase()}${id.slice(1)}`,
     })),
-    default_effort: canRest && thinking?.default === 'disabled' ? 'none' : fallback,
+    default_effort: canRest && thinkingParam?.default === 'disabled' ? 'none' : fallback,
   };
 }
 
@@ -540,12 +541,12 @@ const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai',
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { date: { type: 'string' } } });
-  const before = JSON.parse(
+  const previousCatalog = JSON.parse(
     readFileSync(catalogFile, { encoding: 'utf8', flag: 'a+' }) || '{"models":[]}',
   ) as { models: unknown[] };
   const catalog = curatedCatalog(values.date ?? new Date().toISOString().slice(0, 10)) as {
     models: unknown[];
   };
   writeFileSync(catalogFile, `${JSON.stringify(catalog, null, 2)}\n`);
-  console.log(`catalog: ${catalog.models.length} models (${before.models.length} before)`);
+  console.log(`catalog: ${catalog.models.length} models (${previousCatalog.models.length} before)`);
 }

@@ -188,18 +188,18 @@ function localImports(name: string, tree: ts.SourceFile): string[] {
 /** Strongly connected components of more than one file, by Tarjan's algorithm. */
 function countCycles(graph: Map<string, string[]>): number {
   const index = new Map<string, number>();
-  const low = new Map<string, number>();
+  const lowest = new Map<string, number>();
   const stack: string[] = [];
   let cycles = 0;
   const connect = (name: string): void => {
     index.set(name, index.size);
-    low.set(name, index.get(name) ?? 0);
+    lowest.set(name, index.get(name) ?? 0);
     stack.push(name);
     for (const target of graph.get(name) ?? []) {
       if (!index.has(target)) connect(target);
-      if (stack.includes(target)) low.set(name, Math.min(low.get(name) ?? 0, low.get(target) ?? 0));
+      if (stack.includes(target)) lowest.set(name, Math.min(lowest.get(name) ?? 0, lowest.get(target) ?? 0));
     }
-    if (low.get(name) !== index.get(name)) return;
+    if (lowest.get(name) !== index.get(name)) return;
     const component = stack.splice(stack.indexOf(name));
     if (component.length > 1) cycles += 1;
   };

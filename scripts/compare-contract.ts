@@ -104,11 +104,11 @@ function behind(all: readonly Column[]): string[] {
 }
 
 function writeIntoPage(text: string): void {
-  const before = readFileSync(page, 'utf8');
+  const previousPage = readFileSync(page, 'utf8');
   const pattern = /<!-- table -->[\s\S]*<!-- \/table -->/;
-  if (!pattern.test(before)) throw new Error(`${page} has no place for the table`);
+  if (!pattern.test(previousPage)) throw new Error(`${page} has no place for the table`);
   writeFileSync(
     page,
-    before.replace(pattern, () => `<!-- table -->\n${text}\n<!-- /table -->`),
+    previousPage.replace(pattern, () => `<!-- table -->\n${text}\n<!-- /table -->`),
   );
 }

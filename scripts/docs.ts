@@ -69,7 +69,7 @@ const internalsPage = (source: string): string => `${path.basename(source, '.md'
 
 const operationsHeading = { depth: 2, text: 'Operations on this page', anchor: 'operations-on-this-page' };
 
-const started = performance.now();
+const startedMs = performance.now();
 try {
   await main(path.resolve(options.root), path.resolve(options.output));
 } catch (error) {
@@ -141,7 +141,7 @@ async function main(from: string, output: string): Promise<void> {
     rmSync(staging, { recursive: true, force: true });
   }
   console.log(
-    `docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - started)} ms)`,
+    `docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - startedMs)} ms)`,
   );
 }
 
@@ -266,12 +266,12 @@ function writeOwnPage(
   { operationsOfGuide }: OperationPages,
   navigation: NavigationGroup[],
 ): string {
-  const below = page.startsWith('guides/') ? operationsOfGuide(page) : '';
+  const operationList = page.startsWith('guides/') ? operationsOfGuide(page) : '';
   return writePage({
     page,
     title,
-    headings: below === '' ? headings : [...headings, operationsHeading],
-    body: `${html}${below}`,
+    headings: operationList === '' ? headings : [...headings, operationsHeading],
+    body: `${html}${operationList}`,
     navigation,
   });
 }
@@ -401,8 +401,9 @@ function updateGuides(from: string): void {
 /** Writes changed files and removes pages that no longer exist. */
 function publish(output: string, files: ReadonlyMap<string, string>): void {
   for (const [name, text] of files) {
-    const foreign = name.endsWith('.html') ? findForeignAssets(text) : [];
-    if (foreign.length > 0) throw new Error(`${name} would ask another host for ${foreign.join(', ')}`);
+    const foreignAssets = name.endsWith('.html') ? findForeignAssets(text) : [];
+    if (foreignAssets.length > 0)
+      throw new Error(`${name} would ask another host for ${foreignAssets.join(', ')}`);
   }
   for (const [name, text] of files) {
     mkdirSync(path.dirname(path.join(output, name)), { recursive: true });

@@ -46,7 +46,7 @@ interface Stamp {
   isLinted: boolean;
 }
 
-const started = performance.now();
+const startedMs = performance.now();
 try {
   process.exitCode = await main();
 } catch (error) {
@@ -59,7 +59,7 @@ async function main(): Promise<number> {
   const current = options.force ? undefined : readCurrentStamp(inputs);
   if (current !== undefined) {
     if (options.lint && !current.isLinted) return lintCurrent(current);
-    report('the contract is unchanged', started);
+    report('the contract is unchanged', startedMs);
     return 0;
   }
   mkdirSync(path.join(root, 'build'), { recursive: true });
@@ -79,7 +79,7 @@ async function main(): Promise<number> {
     if (clean) writeStamp({ inputs, outputs: outputDigest(), isLinted: options.lint });
     report(
       `${documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`).join(', ')} operations; ${changes} files changed`,
-      started,
+      startedMs,
     );
     return clean ? 0 : 1;
   } finally {
@@ -248,6 +248,6 @@ function readCurrentStamp(inputs: string): Stamp | undefined {
   }
 }
 
-function report(what: string, start: number): void {
-  console.log(`generate: ${what} (${Math.round(performance.now() - start)} ms)`);
+function report(label: string, startedMs: number): void {
+  console.log(`generate: ${label} (${Math.round(performance.now() - startedMs)} ms)`);
 }

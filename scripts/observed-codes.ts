@@ -1,7 +1,9 @@
-// Lists the error codes of the contract that no test has observed. A code of a single operation must be
-// observed at that operation; a code of a family comes from shared code, so one of the family's operations
-// is enough, or a request that was refused before its operation was known, such as one with a path that cannot
-// be decoded. A further path of an operation counts as the operation. Reads the files that `npm test` and `npm run test:long` have written to build/observed-codes.
+// Lists the error codes of the contract that no test has observed. A code of a single operation
+// must be observed at that operation; a code of a family comes from shared code, so one of the
+// family's operations is enough, or a request that was refused before its operation was known, such
+// as one with a path that cannot be decoded. A further path of an operation counts as the
+// operation. Reads the files that `npm test` and `npm run test:long` have written to
+// build/observed-codes.
 //
 //   node scripts/observed-codes.ts [--clear]
 //

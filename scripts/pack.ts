@@ -52,7 +52,7 @@ process.on('warning', (warning) => {
 await import('../dist/cli/main.js');
 `;
 
-const started = performance.now();
+const startedMs = performance.now();
 const step = createProgress('pack');
 try {
   await main(path.resolve(options.output));
@@ -98,7 +98,7 @@ async function main(output: string): Promise<void> {
   for (const name of readdirSync(output).sort())
     console.log(`pack: ${name} (${Math.ceil(statSync(path.join(output, name)).size / 1024)} kB)`);
   console.log(
-    `pack: ${path.relative(process.cwd(), output)} (${Math.round(performance.now() - started)} ms)`,
+    `pack: ${path.relative(process.cwd(), output)} (${Math.round(performance.now() - startedMs)} ms)`,
   );
 }
 
@@ -182,7 +182,7 @@ function copy(name: string, to: string): void {
 
 function succeed(
   { code, stdout, stderr }: { code: number; stdout: string; stderr: string },
-  what: string,
+  label: string,
 ): void {
-  if (code !== 0) throw new Error(`${what} failed:\n${stdout}${stderr}`);
+  if (code !== 0) throw new Error(`${label} failed:\n${stdout}${stderr}`);
 }

@@ -41,12 +41,12 @@ try {
 
 async function main(): Promise<number> {
   const names = surfaces.map(({ name }) => name);
-  const absent = names.filter((name) => !existsSync(fileOf(name)));
-  if (absent.length > 0 && !options.release)
+  const missingNames = names.filter((name) => !existsSync(fileOf(name)));
+  if (missingNames.length > 0 && !options.release)
     throw new Error(
-      `there is no release of ${absent.join(', ')}; "npm run release:contract" writes the first one`,
+      `there is no release of ${missingNames.join(', ')}; "npm run release:contract" writes the first one`,
     );
-  const verdicts = await Promise.all(names.filter((name) => !absent.includes(name)).map(compare));
+  const verdicts = await Promise.all(names.filter((name) => !missingNames.includes(name)).map(compare));
   for (const { name, isAllowed, words, report } of verdicts) {
     if (!isAllowed) console.error(report);
     console.log(`released: ${name}: ${words}`);

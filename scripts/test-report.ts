@@ -56,12 +56,15 @@ function printFailedFiles([reportPath = '']: readonly string[]): void {
 // A file has one result for each project that runs it. All results of a file that ran again are replaced.
 function replaceFiles([reportPath = '', againPath = '']: readonly string[]): void {
   const report = readReport(reportPath);
-  const again = readReport(againPath);
-  const names = new Set(again.testResults.map(({ name }) => name));
-  const testResults = [...report.testResults.filter(({ name }) => !names.has(name)), ...again.testResults];
+  const secondReport = readReport(againPath);
+  const names = new Set(secondReport.testResults.map(({ name }) => name));
+  const testResults = [
+    ...report.testResults.filter(({ name }) => !names.has(name)),
+    ...secondReport.testResults,
+  ];
   const tests = testResults.flatMap(({ assertionResults }) => assertionResults);
   const countOf = (...statuses: string[]) => tests.filter(({ status }) => statuses.includes(status)).length;
-  const replaced: Report = {
+  const replacedReport: Report = {
     ...report,
     numPassedTests: countOf('passed'),
     numFailedTests: countOf('failed'),
@@ -70,7 +73,7 @@ function replaceFiles([reportPath = '', againPath = '']: readonly string[]): voi
     testResults,
     secondRuns: [...names],
   };
-  writeFileSync(reportPath, JSON.stringify(replaced));
+  writeFileSync(reportPath, JSON.stringify(replacedReport));
 }
 
 function failedOutsideOfTests(file: FileResult): boolean {

@@ -26,12 +26,13 @@ try {
 async function main(): Promise<void> {
   const changes = readChanges();
   if (changes.length === 0) throw new Error('there is no change in .changeset; "npm run change" writes one');
-  const before = versionOf('clients/gateway/package.json');
+  const previousVersion = versionOf('clients/gateway/package.json');
   const tool = path.join(import.meta.dirname, '../node_modules/@changesets/cli/bin.js');
   const { code, stdout, stderr } = await runNode(tool, ['version'], { cwd: root });
   if (code !== 0) throw new Error(`changeset version failed:\n${stdout}${stderr}`);
   const version = versionOf('clients/gateway/package.json');
-  if (version === before) throw new Error(`the changes in .changeset do not raise the version ${before}`);
+  if (version === previousVersion)
+    throw new Error(`the changes in .changeset do not raise the version ${previousVersion}`);
   replace('package.json', /"version": "[^"]+"/, `"version": "${version}"`);
   replace('package.json', /"@townhall\/gateway": "[^"]+"/, `"@townhall/gateway": "${version}"`);
   for (const name of ['gateway/openapi.yaml', 'agent/openapi.yaml', 'agent/openapi.classic.yaml'])
@@ -42,7 +43,7 @@ async function main(): Promise<void> {
     `## ${version} (${options.date})\n${changes.map((text) => `- ${text}`).join('\n')}\n\n## `,
   );
   console.log(
-    `version: ${before} -> ${version}; now "npm install" for the lock file, and "npm run release:contract" once it is published`,
+    `version: ${previousVersion} -> ${version}; now "npm install" for the lock file, and "npm run release:contract" once it is published`,
   );
 }
 

@@ -144,11 +144,11 @@ function hasCodeValues(schema: Json, follow: Follow, depth = 0): boolean {
   const members = recordAt(own, 'properties');
   const code = follow(members['code']);
   if (Array.isArray(code['enum']) || code['const'] !== undefined) return true;
-  const below = [
+  const nestedSchemas = [
     ...(isRecord(members['error']) ? [members['error']] : []),
     ...['allOf', 'anyOf', 'oneOf'].flatMap((word) => listAt(own, word)),
   ];
-  return below.some((member) => hasCodeValues(member, follow, depth + 1));
+  return nestedSchemas.some((member) => hasCodeValues(member, follow, depth + 1));
 }
 
 function hasSample(operation: Json): boolean {

@@ -36,7 +36,7 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
 /** Groups pages such as `guides/agent.html`; groups without a page are omitted. */
 export function groupGuides(pages: readonly string[]): { title: string; pages: string[] }[] {
   const pageOf = (guide: string) => `guides/${guide}.html`;
-  const listed = new Set([
+  const listedGuides = new Set([
     ...groups.flatMap(({ guides }) => guides.map(pageOf)),
     'start.html',
     'guides/error-codes.html',
@@ -46,7 +46,7 @@ export function groupGuides(pages: readonly string[]): { title: string; pages: s
     pages: guides.map(pageOf).filter((page) => pages.includes(page)),
   }));
   sections[0]?.pages.unshift('start.html');
-  return [...sections, { title: 'More', pages: pages.filter((page) => !listed.has(page)) }].filter(
+  return [...sections, { title: 'More', pages: pages.filter((page) => !listedGuides.has(page)) }].filter(
     (group) => group.pages.length > 0,
   );
 }

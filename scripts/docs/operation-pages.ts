@@ -99,10 +99,10 @@ function entriesOf(
 }
 
 // Operations that are equal in both variants of the agent have one page.
-function isSameOperation(one: PlacedOperation, other: PlacedOperation): boolean {
-  const text = ({ id, method, path, operation }: PlacedOperation) =>
-    JSON.stringify([id, method, path, { ...operation, 'x-codeSamples': undefined }]);
-  return text(one) === text(other);
+function isSameOperation(operation: PlacedOperation, other: PlacedOperation): boolean {
+  const text = ({ id, method, path, operation: definition }: PlacedOperation) =>
+    JSON.stringify([id, method, path, { ...definition, 'x-codeSamples': undefined }]);
+  return text(operation) === text(other);
 }
 
 function groupByTag(entries: readonly Entry[]) {

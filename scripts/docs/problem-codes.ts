@@ -19,10 +19,10 @@ export function writeProblemCodes(documents: readonly Document[]): string {
     | undefined;
   if (schema === undefined) throw new Error('no document has the list of problem codes');
   const texts = schema['x-codes'] ?? {};
-  const silent = schema.enum.filter((code) => !isWhole(texts[code]));
-  if (silent.length > 0)
+  const undocumented = schema.enum.filter((code) => !isWhole(texts[code]));
+  if (undocumented.length > 0)
     throw new Error(
-      `these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${silent.join(', ')}`,
+      `these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${undocumented.join(', ')}`,
     );
   const unknown = Object.keys(texts).filter((code) => !schema.enum.includes(code));
   if (unknown.length > 0)

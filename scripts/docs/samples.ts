@@ -9,7 +9,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
-const marked = /<!-- example: ([\w./-]+?)(?:#([\w-]+))? -->\n```(\w+)\n([\s\S]*?)\n```/g;
+const markedSample = /<!-- example: ([\w./-]+?)(?:#([\w-]+))? -->\n```(\w+)\n([\s\S]*?)\n```/g;
 
 export interface SampleFault {
   line: number;
@@ -20,7 +20,7 @@ export interface SampleFault {
 export function checkSamples(markdown: string, examples: string): SampleFault[] {
   const mismatches: SampleFault[] = [];
   const lineAt = (index: number) => markdown.slice(0, index).split('\n').length;
-  const blocks = [...markdown.matchAll(marked)];
+  const blocks = [...markdown.matchAll(markedSample)];
   for (const match of blocks) {
     const [, file = '', region, , current = ''] = match;
     try {
@@ -46,10 +46,13 @@ export function checkSamples(markdown: string, examples: string): SampleFault[] 
 
 /** The guide with every sample rewritten from its example. */
 export function updateSamples(markdown: string, examples: string): string {
-  return markdown.replaceAll(marked, (_whole, file: string, region: string | undefined, language: string) => {
-    const place = region === undefined ? file : `${file}#${region}`;
-    return `<!-- example: ${place} -->\n\`\`\`${language}\n${readSample(path.join(examples, file), region)}\n\`\`\``;
-  });
+  return markdown.replaceAll(
+    markedSample,
+    (_whole, file: string, region: string | undefined, language: string) => {
+      const place = region === undefined ? file : `${file}#${region}`;
+      return `<!-- example: ${place} -->\n\`\`\`${language}\n${readSample(path.join(examples, file), region)}\n\`\`\``;
+    },
+  );
 }
 
 /**

@@ -45,10 +45,10 @@ export function sealPage(html: string): string {
   if (!html.includes('"disableTelemetry":true'))
     throw new Error('the page would report how it is used; its telemetry is not off');
   return replacements.reduce((page, { what, from, to }) => {
-    const sealed = page.replace(from, to);
-    if (sealed === page)
+    const sealedPage = page.replace(from, to);
+    if (sealedPage === page)
       throw new Error(`${what} was not found in the page; the tool that makes it has changed`);
-    return sealed;
+    return sealedPage;
   }, html);
 }
 

@@ -200,13 +200,16 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
     const shared = [...sharedCodesOf(operation, surface, path).keys()].filter(isDeclared);
     const all = new Set([...own, ...shared]);
     operation['x-error-codes'] = list.enum.filter((code) => all.has(code));
-    const wrong = own.flatMap((code) => {
+    const wrongCodes = own.flatMap((code) => {
       if (!list.enum.includes(code)) return [`${id} lists the unknown code ${code}`];
       if (shared.includes(code)) return [`${id} lists ${code}, which every such operation has`];
       return isDeclared(code) ? [] : [`${id} lists ${code} and declares none of its statuses`];
     });
-    const silent = silentStatuses(document, list, operation);
-    return [...wrong, ...silent.map((status) => `${id} declares ${status} and lists no code of it`)];
+    const statusesWithoutCode = silentStatuses(document, list, operation);
+    return [
+      ...wrongCodes,
+      ...statusesWithoutCode.map((status) => `${id} declares ${status} and lists no code of it`),
+    ];
   });
   if (errors.length > 0) throw new Error(`x-error-codes: ${errors.join('; ')}`);
 }

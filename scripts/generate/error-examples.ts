@@ -1,7 +1,8 @@
-// Writes an example of each error code into the responses of the published document: a component by code, to
-// which the responses of the code's status refer. A response component that operations with different codes
-// share becomes one component per set of codes, so that no response has the example of a code that its operation
-// does not list. The codes' messages are under `x-codes` in openapi/shared/schemas/ProblemCode.yaml.
+// Writes an example of each error code into the responses of the published document: a component by
+// code, to which the responses of the code's status refer. A response component that operations
+// with different codes share becomes one component per set of codes, so that no response has the
+// example of a code that its operation does not list. The codes' messages are under `x-codes` in
+// openapi/shared/schemas/ProblemCode.yaml.
 
 import { createHash } from 'node:crypto';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
@@ -53,7 +54,10 @@ interface Group {
 const requestId = 'req_01jd6zv0c5e9fsr8m2w4x1k7qa';
 const maxNameLength = 80;
 
-/** Changes the document. Throws for a code without an example, and for an example that does not fit its schema. */
+/**
+ * Changes the document. Throws for a code without an example, and for an example that does not fit
+ * its schema.
+ */
 export function addErrorExamples(document: Document, surface: Pick<Surface, 'name'>): void {
   const list = document.components?.schemas?.['ProblemCode'] as { 'x-codes'?: Codes } | undefined;
   const codes = list?.['x-codes'] ?? {};
@@ -131,8 +135,8 @@ function splitComponent(
   const base = [reference.split('/').at(-1) ?? '', ...(prefix === '' ? [] : [prefix.slice(0, -1)])].join('_');
   const isCommon = (name: string) => places.every(({ names }) => names.includes(name));
   for (const { responses, status, names } of places) {
-    const further = names.filter((name) => !isCommon(name)).map((name) => name.slice(prefix.length));
-    const own = variantName(base, further);
+    const furtherNames = names.filter((name) => !isCommon(name)).map((name) => name.slice(prefix.length));
+    const own = variantName(base, furtherNames);
     const variant = structuredClone(original);
     setExamples(variant, names);
     // Set anew for each place, also where the variant has the original's name.
@@ -143,8 +147,8 @@ function splitComponent(
 
 /** The component's name with the codes by which it differs from its variants, or with their digest. */
 function variantName(base: string, codes: readonly string[]): string {
-  const full = [base, ...codes].join('_');
-  if (full.length <= maxNameLength) return full;
+  const fullName = [base, ...codes].join('_');
+  if (fullName.length <= maxNameLength) return fullName;
   return `${base}_${createHash('sha256').update(codes.join()).digest('hex').slice(0, 8)}`;
 }
 

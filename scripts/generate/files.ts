@@ -7,20 +7,20 @@ import path from 'node:path';
 
 /** Sorted paths from `root` of all files below a folder or file; empty when it does not exist. */
 export function filesBelow(root: string, place: string): string[] {
-  const full = path.join(root, place);
-  const stats = statSync(full, { throwIfNoEntry: false });
+  const fullPath = path.join(root, place);
+  const stats = statSync(fullPath, { throwIfNoEntry: false });
   if (stats === undefined) return [];
   if (stats.isFile()) return [place];
-  return readdirSync(full, { recursive: true, withFileTypes: true })
+  return readdirSync(fullPath, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
     .sort();
 }
 
 /** A digest of the names and bytes of files and of `extra`, such as tool versions. */
-export function digest(root: string, places: readonly string[], extra: readonly string[] = []): string {
+export function digest(root: string, places: readonly string[], extraInputs: readonly string[] = []): string {
   const hash = createHash('sha256');
-  for (const text of extra) hash.update(text).update('\0');
+  for (const text of extraInputs) hash.update(text).update('\0');
   for (const file of places.flatMap((place) => filesBelow(root, place))) {
     hash
       .update(file)

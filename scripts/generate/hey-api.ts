@@ -49,8 +49,8 @@ export async function generateClients(jobs: readonly ClientJob[], root: string):
 function requireWhole({ surface, bundle, output }: ClientJob): void {
   const document = JSON.parse(readFileSync(bundle, 'utf8')) as Document;
   const gaps = findGaps(document, surface, (file) => {
-    const full = path.join(output, file);
-    return existsSync(full) && statSync(full).isFile() ? readFileSync(full, 'utf8') : undefined;
+    const fullPath = path.join(output, file);
+    return existsSync(fullPath) && statSync(fullPath).isFile() ? readFileSync(fullPath, 'utf8') : undefined;
   });
   if (gaps.length > 0)
     throw new Error(`hey-api on ${surface.name} exited 0, but:\n${gaps.map((gap) => `  ${gap}`).join('\n')}`);

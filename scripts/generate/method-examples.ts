@@ -17,9 +17,9 @@ export function addMethodExamples(text: string, document: Document): string {
     .split(/(?=^export class )/m)
     .map((part) => {
       service = /^export class (\w+)/.exec(part)?.[1] ?? '';
-      return part.replaceAll(/ {4} \*\/\n {4}public (\w+)</g, (whole, method: string) => {
+      return part.replaceAll(/ {4} \*\/\n {4}public (\w+)</g, (match, method: string) => {
         const sample = samples.get(`${service.charAt(0).toLowerCase()}${service.slice(1)}.${method}`);
-        return sample === undefined ? whole : `${commentOf(sample)}${whole}`;
+        return sample === undefined ? match : `${commentOf(sample)}${match}`;
       });
     })
     .join('');

@@ -3,11 +3,13 @@
 import { isRecord } from '../../src/kernel/json-value.ts';
 
 /** The released document with the current values of its open enumerations. */
-export function withOpenEnums(released: unknown, now: unknown): unknown {
+export function withOpenEnums(released: unknown, currentDocument: unknown): unknown {
   if (Array.isArray(released))
-    return released.map((item, index) => withOpenEnums(item, Array.isArray(now) ? now[index] : undefined));
+    return released.map((item, index) =>
+      withOpenEnums(item, Array.isArray(currentDocument) ? currentDocument[index] : undefined),
+    );
   if (!isRecord(released)) return released;
-  const current = isRecord(now) ? now : {};
+  const current = isRecord(currentDocument) ? currentDocument : {};
   const copy = Object.fromEntries(
     Object.entries(released).map(([name, member]) => [name, withOpenEnums(member, current[name])]),
   );
@@ -21,7 +23,7 @@ function isOpen(schema: Record<string, unknown>): schema is { 'x-open': true; en
 }
 
 /** Removed values stay, so that they are reported. */
-function mergeValues(before: readonly unknown[], now: readonly unknown[]): unknown[] {
-  const missing = before.filter((value) => !now.includes(value));
-  return [...now, ...missing];
+function mergeValues(releasedValues: readonly unknown[], currentValues: readonly unknown[]): unknown[] {
+  const missing = releasedValues.filter((value) => !currentValues.includes(value));
+  return [...currentValues, ...missing];
 }

@@ -42,14 +42,14 @@ export function writeOperations(document: Document, surface: Surface): string {
     writeEntry(document, surface, operation, imports),
   );
   const body = entries.join('');
-  const used = Object.entries(helpers).filter(([name]) => body.includes(`${name}<`));
+  const usedHelpers = Object.entries(helpers).filter(([name]) => body.includes(`${name}<`));
   const names = [...imports].sort();
   return [
     header,
     names.length > 0
       ? `import type {\n${names.map((name) => `  ${name},\n`).join('')}} from './types.gen.ts';\n\n`
       : '\n',
-    used.map(([, text]) => `${text}\n`).join(''),
+    usedHelpers.map(([, text]) => `${text}\n`).join(''),
     `/** Every operation of the ${surface.title.replace('Townhall ', '')} by its operationId. */\n`,
     `export interface Operations {\n${body}}\n`,
     writeScopes(document),
@@ -121,10 +121,10 @@ function identityType(
   security: Record<string, string[]>[] | undefined,
 ): string {
   if (security === undefined) throw new Error(`${place} has no security of its own`);
-  const everyone = [guest, ...Object.values(surface.identities)];
+  const allKinds = [guest, ...Object.values(surface.identities)];
   const kinds =
     security.length === 0
-      ? everyone
+      ? allKinds
       : security.flatMap((requirement) => {
           const schemes = Object.keys(requirement);
           if (schemes.length === 0) return [guest];
@@ -198,8 +198,8 @@ function repliesOf(
   });
 }
 
-function needsName(place: string, what: string): string {
-  return `${place}: ${what} needs a schema in a file of its own, since it is one of several or of none`;
+function needsName(place: string, label: string): string {
+  return `${place}: ${label} needs a schema in a file of its own, since it is one of several or of none`;
 }
 
 function namedSchema(schema: Schema | { $ref: string } | undefined): string | undefined {

@@ -37,8 +37,11 @@ const json: Style = {
 };
 
 const python: Style = {
-  scalar: (value) =>
-    value === null ? 'None' : typeof value === 'boolean' ? (value ? 'True' : 'False') : JSON.stringify(value),
+  scalar(value) {
+    if (value === null) return 'None';
+    if (typeof value === 'boolean') return value ? 'True' : 'False';
+    return JSON.stringify(value);
+  },
   name: (name) => JSON.stringify(name),
   indent: '    ',
   padding: '',

@@ -49,18 +49,18 @@ export function renderTypeScript(request: SampleRequest): string {
   return [...imports, '', ...client, '', typeScriptCall(request)].join('\n');
 }
 
+const statementStarts: Partial<Record<SampleRequest['answer'], string>> = {
+  events: 'for await (const event of ',
+  nothing: 'await ',
+};
+
 function typeScriptCall({ id, pathMembers, query, headers, body, answer, choice }: SampleRequest): string {
   const members = { ...pathMembers, ...(body === undefined ? query : (body as Record<string, Json>)) };
   const options: Record<string, Json> = {
     ...(body === undefined || Object.keys(query).length === 0 ? {} : { query }),
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
   };
-  const start =
-    answer === 'events'
-      ? 'for await (const event of '
-      : answer === 'nothing'
-        ? 'await '
-        : 'const answer = await ';
+  const start = statementStarts[answer] ?? 'const answer = await ';
   const name = `client.${id}`;
   const texts = [members, options].map((value) =>
     Object.keys(value).length === 0 ? '' : typeScriptLiteral(value, start.length + name.length + 4),

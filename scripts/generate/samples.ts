@@ -57,9 +57,11 @@ export function addSamples(document: Document, surface: Surface, root: string): 
   }
   for (const endpoint of operations.filter(({ operation }) => isAlias(operation)))
     addAliasSamples(document, surface, endpoint);
-  const stray = ownSamples.find(({ file }) => !operations.some(({ id }) => fileOf(id) === file));
-  if (surface.name === 'gateway' && stray !== undefined)
-    throw new Error(`${sampleFolder} has a sample of ${stray.file}, which is no operation of the gateway`);
+  const straySample = ownSamples.find(({ file }) => !operations.some(({ id }) => fileOf(id) === file));
+  if (surface.name === 'gateway' && straySample !== undefined)
+    throw new Error(
+      `${sampleFolder} has a sample of ${straySample.file}, which is no operation of the gateway`,
+    );
 }
 
 /** A further path has the samples of its operation, with its own path in curl and Python. */

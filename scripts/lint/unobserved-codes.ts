@@ -1,5 +1,6 @@
-// The listed error codes that no test observes in an answer of its own process, each with its reason. A reason that
-// begins with "Raced" is for a code that depends on timing, so that a run may see it.
+// The listed error codes that no test observes in an answer of its own process, each with its
+// reason. A reason that begins with "Raced" is for a code that depends on timing, so that a run may
+// see it.
 
 const page = 'The answer is a page; test/gateway/accounts reads its text and the address of its redirect.';
 const raced = 'Only where an administrator blocks the user between two requests of one login.';

@@ -47,7 +47,9 @@ export async function inspectTarball(
         )
         .map((name) => `has ${name}, which an installation does not need`),
       ...files.flatMap((name) =>
-        findSecrets(readFileSync(path.join(folder, name), 'latin1')).map((what) => `has ${what} in ${name}`),
+        findSecrets(readFileSync(path.join(folder, name), 'latin1')).map(
+          (secretKind) => `has ${secretKind} in ${name}`,
+        ),
       ),
       ...(check ? await lint(root, tarball) : []),
     ];

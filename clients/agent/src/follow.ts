@@ -70,12 +70,12 @@ export function createFollow(
                 hasBegun = true;
                 continue;
               }
-              const fresh = cursor.take(event);
-              if (fresh === 'gap') {
+              const newEvent = cursor.take(event);
+              if (newEvent === 'gap') {
                 stream.close();
                 break;
               }
-              if (fresh !== null) yield fresh;
+              if (newEvent !== null) yield newEvent;
             }
           } catch (caught) {
             error = caught;

@@ -52,17 +52,17 @@ async function search(): Promise<void> {
       link.tabIndex = -1;
       const title = document.createElement('strong');
       title.textContent = item['title'] as string;
-      const where = document.createElement('span');
-      where.textContent = `${item['page'] as string} · ${item['excerpt'] as string}`;
-      link.append(title, where);
+      const location = document.createElement('span');
+      location.textContent = `${item['page'] as string} · ${item['excerpt'] as string}`;
+      link.append(title, location);
       entry.append(link);
       return entry;
     }),
   );
   if (words !== '' && matches.length === 0) {
-    const nothing = document.createElement('li');
-    nothing.textContent = 'Nothing was found.';
-    list.append(nothing);
+    const emptyNote = document.createElement('li');
+    emptyNote.textContent = 'Nothing was found.';
+    list.append(emptyNote);
   }
   show(words !== '');
   choose(selectedIndex);

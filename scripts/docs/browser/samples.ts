@@ -28,8 +28,8 @@ export function activateSamples(): void {
       if (step !== undefined) select((at + step + tabs.length) % tabs.length, true);
     });
   }
-  const before = tabs.findIndex(({ textContent }) => textContent === recall());
-  select(Math.max(0, before));
+  const storedTab = tabs.findIndex(({ textContent }) => textContent === recall());
+  select(Math.max(0, storedTab));
   writeToken(section, panels);
 }
 

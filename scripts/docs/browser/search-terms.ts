@@ -1,8 +1,8 @@
 // How the search of the portal compares words: by their stems, and with words that readers use for ours.
 
 /**
- * The stem of an English word, by suffix: `streams`, `streamed` and `streaming` have one stem. It only has to be
- * the same for forms of one word, so it need not be a word.
+ * The stem of an English word, by suffix: `streams`, `streamed` and `streaming` have one stem. It
+ * only has to be the same for forms of one word, so it need not be a word.
  */
 export function stem(word: string): string {
   const lower = word.toLowerCase();
@@ -17,7 +17,10 @@ export function stem(word: string): string {
   return base.replace(/([bdgmnprt])\1$/, '$1').replace(/(?<=\w{3})e$/, '');
 }
 
-/** Ours on the right, what a reader may type on the left. A section with one of ours is found by the other too. */
+/**
+ * Ours on the right, what a reader may type on the left. A section with one of ours is found by the
+ * other too.
+ */
 const synonyms: Readonly<Record<string, readonly string[]>> = {
   budget: ['cap', 'allowance'],
   kubernetes: ['container', 'replica', 'compose'],
