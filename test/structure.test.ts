@@ -40,12 +40,12 @@ describe('the repository', () => {
   });
 
   test('lists no folder that has stopped importing from above', () => {
-    const used = sources.flatMap(({ path: file, imports }) =>
+    const usedImports = sources.flatMap(({ path: file, imports }) =>
       imports
         .filter(({ target }) => importsFromAbove.get(path.posix.dirname(file)) === path.posix.dirname(target))
         .map(() => path.posix.dirname(file)),
     );
-    expect([...importsFromAbove.keys()].filter((folder) => !used.includes(folder))).toEqual([]);
+    expect([...importsFromAbove.keys()].filter((folder) => !usedImports.includes(folder))).toEqual([]);
   });
 });
 

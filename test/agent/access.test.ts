@@ -1,8 +1,6 @@
 // Access to the agent's HTTP server in both variants: host names, origins, bodies and the token
 // file. test/agent/tokens/authentication.test.ts covers every route.
 import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { request } from 'node:http';
-import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -10,6 +8,7 @@ import { parseToken, token as mintToken } from '../../src/kernel/secrets/secret.
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
+import { rawRequest, sendBytes } from '../support/raw-http.ts';
 
 let world: TestDatabase;
 let gateway: ScriptedGateway;
@@ -70,20 +69,22 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
   });
 
   test('refuses HTTP/1.0 without a Host', async () => {
-    expect(await bytes(agent, 'GET /health HTTP/1.0\r\n\r\n')).toMatch(/^HTTP\/1\.1 403 /);
+    expect(await sendBytes(Number(new URL(agent.url).port), 'GET /health HTTP/1.0\r\n\r\n')).toMatch(
+      /^HTTP\/1\.1 403 /,
+    );
   });
 
   test('answers under each loopback name and to its own origin', async () => {
     const { port } = new URL(agent.url);
     for (const name of ['127.0.0.1', 'localhost', 'LocalHost', '[::1]']) {
-      expect((await raw(agent, 'GET', '/health', [['Host', `${name}:${port}`]])).status).toBe(200);
+      expect((await rawRequest(agent.url, 'GET', '/health', [['Host', `${name}:${port}`]])).status).toBe(200);
     }
-    const same = await raw(agent, 'GET', '/health', [
+    const sameOrigin = await rawRequest(agent.url, 'GET', '/health', [
       ['Host', `localhost:${port}`],
       ['Origin', `http://localhost:${port}`],
       ['Sec-Fetch-Site', 'same-origin'],
     ]);
-    expect([same.status, same.headers['access-control-allow-origin']]).toEqual([200, undefined]);
+    expect([sameOrigin.status, sameOrigin.headers['access-control-allow-origin']]).toEqual([200, undefined]);
   });
 
   test('answers / without a token, with its links and no secret', async () => {
@@ -133,10 +134,12 @@ test('answers the allowed host and the allowed origin only', async () => {
     settings,
   });
   try {
-    expect((await raw(agent, 'GET', '/health', [['Host', 'agent.internal:8443']])).status).toBe(200);
-    expect((await raw(agent, 'GET', '/health', [['Host', 'agent.internal']])).status).toBe(403);
+    expect((await rawRequest(agent.url, 'GET', '/health', [['Host', 'agent.internal:8443']])).status).toBe(
+      200,
+    );
+    expect((await rawRequest(agent.url, 'GET', '/health', [['Host', 'agent.internal']])).status).toBe(403);
     const { host } = new URL(agent.url);
-    const allowed = await raw(agent, 'GET', '/health', [
+    const allowed = await rawRequest(agent.url, 'GET', '/health', [
       ['Host', host],
       ['Origin', 'http://localhost:3000'],
       ['Sec-Fetch-Site', 'cross-site'],
@@ -147,7 +150,7 @@ test('answers the allowed host and the allowed origin only', async () => {
     ]);
     expect(
       (
-        await raw(agent, 'GET', '/health', [
+        await rawRequest(agent.url, 'GET', '/health', [
           ['Host', host],
           ['Origin', 'http://localhost:30000'],
         ])
@@ -185,10 +188,10 @@ describe('the token file', () => {
 
   test('adds its token to a database without it and refuses other databases', async () => {
     const token = mintToken('agt');
-    const early = await start('b', 'adopter');
-    await early.close();
-    await writeFile(early.tokenFile, `${token}\n`);
-    await chmod(early.tokenFile, 0o644);
+    const firstAgent = await start('b', 'adopter');
+    await firstAgent.close();
+    await writeFile(firstAgent.tokenFile, `${token}\n`);
+    await chmod(firstAgent.tokenFile, 0o644);
     const agent = await start('b', 'adopter');
     expect(await statusOf(agent, token)).toBe(200);
     expect((await stat(agent.tokenFile)).mode & 0o777).toBe(0o600);
@@ -203,10 +206,12 @@ describe('the token file', () => {
     // Other tests share the machine, so the poll gets five seconds.
     await expect.poll(() => statusOf(agent, agent.token), { timeout: 5_000, interval: 50 }).toBe(401);
     await agent.close();
-    const again = await start('c', 'revoker');
-    expect(again.token).not.toBe(agent.token);
-    expect([await statusOf(again, again.token), await statusOf(again, agent.token)]).toEqual([200, 401]);
-    await again.close();
+    const restarted = await start('c', 'revoker');
+    expect(restarted.token).not.toBe(agent.token);
+    expect([await statusOf(restarted, restarted.token), await statusOf(restarted, agent.token)]).toEqual([
+      200, 401,
+    ]);
+    await restarted.close();
   });
 
   test('stops the start and stays unchanged when its content is no token', async () => {
@@ -218,43 +223,3 @@ describe('the token file', () => {
     expect(await readFile(agent.tokenFile, 'utf8')).toBe('my shopping list\n');
   });
 });
-
-interface RawAnswer {
-  status: number;
-  headers: Record<string, unknown>;
-  body: string;
-}
-
-// node:http, because fetch sets Host and Origin itself and sends no header twice.
-function raw(
-  agent: TestAgent,
-  method: string,
-  path: string,
-  headers: [string, string][],
-): Promise<RawAnswer> {
-  const { hostname, port } = new URL(agent.url);
-  return new Promise((resolve, reject) => {
-    const outgoing = request(
-      { hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never },
-      (response) => {
-        let body = '';
-        response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
-        response.on('end', () =>
-          resolve({ status: response.statusCode ?? 0, headers: response.headers, body }),
-        );
-      },
-    );
-    outgoing.on('error', reject);
-    outgoing.end();
-  });
-}
-
-function bytes(agent: TestAgent, text: string): Promise<string> {
-  const { hostname, port } = new URL(agent.url);
-  return new Promise((resolve, reject) => {
-    let answer = '';
-    const socket = connect(Number(port), hostname, () => socket.write(text));
-    socket.setEncoding('utf8').on('data', (chunk: string) => (answer += chunk));
-    socket.on('error', reject).on('close', () => resolve(answer));
-  });
-}

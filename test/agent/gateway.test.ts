@@ -15,11 +15,11 @@ afterAll(() => gateway.close());
 describe('the catalog of an agent', () => {
   test('keeps the last catalog while the gateway is away', async () => {
     let elapsedMs = 0;
-    const away = await scriptedGateway();
-    away.catalog([{ id: 'acme/small', context_window: 8_000 }]);
-    const access = openAccess(away, () => elapsedMs);
+    const stoppedGateway = await scriptedGateway();
+    stoppedGateway.catalog([{ id: 'acme/small', context_window: 8_000 }]);
+    const access = openAccess(stoppedGateway, () => elapsedMs);
     expect(await access.describe('acme/small')).toMatchObject({ contextTokens: 8_000 });
-    await away.close();
+    await stoppedGateway.close();
     elapsedMs += 6 * minuteMs;
     expect(await access.describe('acme/small')).toMatchObject({ contextTokens: 8_000 });
     elapsedMs += minuteMs;

@@ -182,9 +182,9 @@ describe('two calls with one Idempotency-Key', () => {
         body: JSON.stringify({ text: 'Work.' }),
       });
     expect((await prompt()).headers.get('preference-applied')).toBe('wait=20');
-    const again = await prompt();
-    expect(again.headers.get('idempotent-replayed')).toBe('true');
-    expect(again.headers.get('preference-applied')).toBe('wait=20');
+    const repeatedAnswer = await prompt();
+    expect(repeatedAnswer.headers.get('idempotent-replayed')).toBe('true');
+    expect(repeatedAnswer.headers.get('preference-applied')).toBe('wait=20');
   });
 
   test.each(['/api/dashboard/sessions/desk/execute', '/api/sdk/sessions/desk/prompt'])(

@@ -87,7 +87,7 @@ test('links a queued run to the request that submitted it', async () => {
     );
     requests.push({ runId, traceId });
   }
-  await first.asked;
+  await first.request;
   first.end();
   for (const { runId, traceId } of requests) {
     const request = await collector.waitFor(

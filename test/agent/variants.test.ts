@@ -112,11 +112,11 @@ describe.each([
   });
 
   test('serves every operation of a session', async () => {
-    const slow = holdAnswer();
-    gateway.answer(() => slow.answer);
+    const slowAnswer = holdAnswer();
+    gateway.answer(() => slowAnswer.answer);
     await client.sessions.create({ id: 's', title: 'First', attended: true });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Wait for me.' });
-    await slow.asked;
+    await slowAnswer.request;
     const waiting = await client.sessions.prompt({ sessionId: 's', text: 'Later.' });
     expect((await client.sessions.listQueue({ sessionId: 's' })).items).toMatchObject([
       { runId: waiting.runId, queuePosition: 1 },
@@ -130,9 +130,9 @@ describe.each([
         ? says('It said yes.')
         : calls({ name: 'shell_run', input: { command: 'echo yes' } }),
     );
-    const asking = await client.sessions.prompt({ sessionId: 's', text: 'Ask me.' });
+    const pendingAnswer = await client.sessions.prompt({ sessionId: 's', text: 'Ask me.' });
     const events = await collect(
-      client.sessions.follow({ sessionId: 's', after: asking.seq }),
+      client.sessions.follow({ sessionId: 's', after: pendingAnswer.seq }),
       (event) => event.type === 'approval.requested',
     );
     const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });

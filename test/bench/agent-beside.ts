@@ -171,10 +171,10 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
   });
   if (chunks.length > 0) note('chunk, p99 ms', share(chunks, 0.99));
   await measure('admit a prompt, ms', async () => {
-    const fresh = [];
-    for (let index = 0; index < 20; index += 1) fresh.push(await running.create());
+    const freshSessionMs = [];
+    for (let index = 0; index < 20; index += 1) freshSessionMs.push(await running.create());
     const all: number[] = [];
-    for (const sessionId of fresh) {
+    for (const sessionId of freshSessionMs) {
       all.push(await timed(() => running.admit(sessionId, 'TOK=1')));
       await new Promise((resolve) => setTimeout(resolve, 150));
     }

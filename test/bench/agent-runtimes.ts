@@ -283,9 +283,9 @@ async function stop(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exit = once(child, 'exit');
   child.kill('SIGTERM');
-  const late = setTimeout(() => child.kill('SIGKILL'), 10_000);
+  const killTimer = setTimeout(() => child.kill('SIGKILL'), 10_000);
   await exit;
-  clearTimeout(late);
+  clearTimeout(killTimer);
 }
 
 /** Resident memory of the process and its descendants. */
@@ -374,7 +374,7 @@ function createClient(port: number, authorization: string) {
         async until(fits) {
           const lateMs = performance.now() + patienceMs;
           for (;;) {
-            for (let one = events.shift(); one; one = events.shift()) if (fits(one)) return one;
+            for (let event = events.shift(); event; event = events.shift()) if (fits(event)) return event;
             if (performance.now() > lateMs) throw new Error(`Nothing that fits came from ${path}.`);
             await new Promise<void>((resolve) => {
               const timer = setTimeout(resolve, 1_000);
@@ -394,7 +394,7 @@ function createClient(port: number, authorization: string) {
       let events = 0;
       let firstMs = 0;
       let bytes = 0;
-      const late = setTimeout(
+      const killTimer = setTimeout(
         () => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)),
         2 * patienceMs,
       );
@@ -404,7 +404,7 @@ function createClient(port: number, authorization: string) {
         if (isDurable(line)) events += 1;
         if (events === count && line === '') break;
       }
-      clearTimeout(late);
+      clearTimeout(killTimer);
       const wholeMs = performance.now() - begunMs;
       response.destroy();
       return { events, firstMs, wholeMs, bytes };

@@ -188,8 +188,8 @@ async function measure(): Promise<void> {
       const ways = [plain(providerUrl, streams), plain(bareUrl, streams), way];
       const times = ways.map((): number[] => []);
       for (let round = -rounds / 3; round < rounds; round += 1) {
-        for (const [index, one] of ways.entries()) {
-          const ms = await firstByteMs(one);
+        for (const [index, target] of ways.entries()) {
+          const ms = await firstByteMs(target);
           // Rounds below 0 warm up.
           if (round >= 0) times[index]?.push(ms);
         }
@@ -206,7 +206,7 @@ async function measure(): Promise<void> {
       `${JSON.stringify({ rounds, providerMs, isPaid: options.paid, database: options.alone ? null : options.postgres ? 'PostgreSQL' : 'embedded', result }, null, 1)}\n`,
     );
   } finally {
-    for (const one of processes) one.kill('SIGKILL');
+    for (const entry of processes) entry.kill('SIGKILL');
     agent.destroy();
     await database?.stop();
     await rm(folder, { recursive: true, force: true });

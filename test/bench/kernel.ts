@@ -86,9 +86,9 @@ async function compare(rounds: number, seconds: number): Promise<void> {
     for (const port of ports) await load(port, 3);
     for (let round = 0; round < rounds; round += 1) {
       for (const [index, { which, child }] of servers.entries()) {
-        const before = await ask(child);
+        const usageBefore = await ask(child);
         const { perSecond, failures, answers } = await load(ports[index] as number, seconds);
-        costs[which]?.push(Math.round(((await ask(child)) - before) / answers));
+        costs[which]?.push(Math.round(((await ask(child)) - usageBefore) / answers));
         if (failures > 0) throw new Error(`${which} failed ${failures} requests`);
         rates[which]?.push(perSecond);
       }

@@ -70,13 +70,13 @@ function summary(name: string, starts: readonly Start[]): void {
 
 for (const command of ['gateway', 'agent', 'start']) {
   const first: Start[] = [];
-  const again: Start[] = [];
+  const restarts: Start[] = [];
   for (let run = 0; run < runs; run += 1) {
     const folder = mkdtempSync(path.join(tmpdir(), 'townhall-bench-'));
     first.push(await startOnce([command], folder));
-    again.push(await startOnce([command], folder));
+    restarts.push(await startOnce([command], folder));
     rmSync(folder, { recursive: true, force: true });
   }
   summary(`townhall ${command}, first start`, first);
-  summary(`townhall ${command}, with data`, again);
+  summary(`townhall ${command}, with data`, restarts);
 }

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasChromium } from '../support/chromium.ts';
 import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
 import { says, type ScriptedAnswer, type StreamRequest } from '../support/scripted-gateway.ts';
-import { holdAnswer, type Held } from '../support/session-world.ts';
+import { holdAnswer, type ControlledAnswer } from '../support/session-world.ts';
 
 /** The text of the model's newest input. */
 function lastInput({ prompt }: StreamRequest): string {
@@ -32,18 +32,20 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
 
   async function begin(
     first: string,
-    answer: (request: StreamRequest, slow: Held) => ScriptedAnswer,
-  ): Promise<Held> {
-    const slow = holdAnswer();
+    answer: (request: StreamRequest, slowAnswer: ControlledAnswer) => ScriptedAnswer,
+  ): Promise<ControlledAnswer> {
+    const slowAnswer = holdAnswer();
     const before = world.gateway.requests.length;
-    world.gateway.answer((request, index) => (index === before ? slow.answer : answer(request, slow)));
+    world.gateway.answer((request, index) =>
+      index === before ? slowAnswer.answer : answer(request, slowAnswer),
+    );
     await page?.context().close();
     page = await world.open();
     await send(first);
-    await slow.asked;
+    await slowAnswer.request;
     // A new chat gets the page of its session; a key that is pressed meanwhile reaches neither page.
     await page.locator('.conversation .pill', { hasText: 'works' }).waitFor();
-    return slow;
+    return slowAnswer;
   }
   async function send(text: string): Promise<void> {
     await page.getByRole('textbox', { name: 'Message' }).fill(text);
@@ -63,7 +65,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   };
 
   test('shows each of six queued questions above its own answer', { timeout: 120_000 }, async () => {
-    const slow = await begin('Question 1', answerTo);
+    const slowAnswer = await begin('Question 1', answerTo);
     for (const number of [2, 3, 4, 5, 6]) await send(`Question ${number}`);
     await waiting().nth(4).waitFor();
     const queued = ['Question 1', '', ...[2, 3, 4, 5, 6].map((number) => `Question ${number}`)];
@@ -71,8 +73,8 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     expect(await page.locator('.message', { has: page.getByText('queued', { exact: false }) }).count()).toBe(
       5,
     );
-    slow.say('Answer to Question 1');
-    slow.end();
+    slowAnswer.say('Answer to Question 1');
+    slowAnswer.end();
     await page.getByText('Answer to Question 6').waitFor();
     await isIdle();
     await bothWays(
@@ -81,15 +83,15 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   });
 
   test('keeps the order around a failed and a removed question', { timeout: 120_000 }, async () => {
-    const slow = await begin('Question 1', (request) =>
+    const slowAnswer = await begin('Question 1', (request) =>
       lastInput(request) === 'Question 2' ? failure : answerTo(request),
     );
     for (const number of [2, 3, 4]) await send(`Question ${number}`);
     await waiting().nth(2).waitFor();
     await waiting().nth(1).getByRole('button').click();
     await waiting().nth(2).waitFor({ state: 'detached' });
-    slow.say('Answer to Question 1');
-    slow.end();
+    slowAnswer.say('Answer to Question 1');
+    slowAnswer.end();
     await page.getByText('Answer to Question 4').waitFor();
     await isIdle();
     await bothWays([
@@ -111,13 +113,13 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
 
   test('puts an urgent question before those in the queue', { timeout: 120_000 }, async () => {
     const session = await world.agent.client.sessions.create({ title: 'Urgent' });
-    const slow = holdAnswer();
+    const slowAnswer = holdAnswer();
     const before = world.gateway.requests.length;
-    world.gateway.answer((request, index) => (index === before ? slow.answer : answerTo(request)));
+    world.gateway.answer((request, index) => (index === before ? slowAnswer.answer : answerTo(request)));
     await page?.context().close();
     page = await world.open(`#/sessions/${session.id}`);
     await send('Question 1');
-    await slow.asked;
+    await slowAnswer.request;
     await send('Question 2');
     await waiting().nth(0).waitFor();
     await page.getByLabel('When the agent is busy').selectOption('interrupt');
@@ -136,8 +138,8 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   });
 
   test('shows after a reload why a run failed and resends the prompt', { timeout: 120_000 }, async () => {
-    const slow = await begin('Summarise the log.', answerTo);
-    await slow.asked.then((response) =>
+    const slowAnswer = await begin('Summarise the log.', answerTo);
+    await slowAnswer.request.then((response) =>
       response.end(
         `data: ${JSON.stringify({ type: 'error', error: { error: { type: 'upstream_error', code: 'upstream_failed', message: 'The provider closed the connection.', param: null, request_id: 'req_1' } } })}\n\n`,
       ),

@@ -116,11 +116,11 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
   });
 
   test('moves to the composer when a pressed button disappears', async () => {
-    const slow = holdAnswer();
-    world.gateway.answer(() => slow.answer);
+    const slowAnswer = holdAnswer();
+    world.gateway.answer(() => slowAnswer.answer);
     await page.getByRole('textbox', { name: 'Message' }).fill('Slowly');
     await page.keyboard.press('Enter');
-    await slow.asked;
+    await slowAnswer.request;
     await page.getByRole('textbox', { name: 'Message' }).fill('Next');
     await page.keyboard.press('Enter');
     await page.getByRole('button', { name: 'Take out: Next' }).focus();

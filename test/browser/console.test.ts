@@ -158,16 +158,18 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     });
 
     test('streams an answer while the next message is queued', async () => {
-      const slow = holdAnswer();
+      const slowAnswer = holdAnswer();
       gateway.answer((_, index) =>
-        index === 0 ? slow.answer : says('Here is a list:\n\n- **bread**\n- `salt`\n\n```\nwater\n```\n'),
+        index === 0
+          ? slowAnswer.answer
+          : says('Here is a list:\n\n- **bread**\n- `salt`\n\n```\nwater\n```\n'),
       );
       await page.getByRole('textbox', { name: 'Message' }).fill('Tell me a story about a town hall.');
       await page.keyboard.press('Enter');
-      await slow.asked;
-      slow.say('Once upon a time ');
+      await slowAnswer.request;
+      slowAnswer.say('Once upon a time ');
       await page.getByText('Once upon a time').waitFor();
-      slow.say('there was a clerk');
+      slowAnswer.say('there was a clerk');
       await page.getByText('Once upon a time there was a clerk').waitFor();
       expect(await page.locator('.message.assistant').getAttribute('aria-busy')).toBe('true');
 
@@ -184,8 +186,8 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await picture('2-growing');
       await waiting.nth(1).getByRole('button').click();
       await waiting.nth(1).waitFor({ state: 'detached' });
-      slow.say(' with a key.');
-      slow.end();
+      slowAnswer.say(' with a key.');
+      slowAnswer.end();
       await page.getByText('Once upon a time there was a clerk with a key.').waitFor();
       await page.locator('.message.assistant strong', { hasText: 'bread' }).waitFor();
       await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
@@ -199,7 +201,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       gateway.answer(() => endless.answer);
       await page.getByRole('textbox', { name: 'Message' }).fill('Count to a million.');
       await page.getByRole('button', { name: 'Send' }).click();
-      await endless.asked;
+      await endless.request;
       endless.say('one, two, three');
       await page.getByText('one, two, three').waitFor();
       await page.reload();
@@ -208,7 +210,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       endless.say(', four');
       await page.getByText('one, two, three, four').waitFor();
       await page.getByRole('button', { name: 'Stop', exact: true }).click();
-      await endless.gone;
+      await endless.disconnection;
       await page.getByText('The run was stopped.').waitFor();
       expect(await page.getByText('one, two, three, four').count()).toBe(1);
     });

@@ -23,8 +23,8 @@ const pages = () =>
     .filter((name) => name.endsWith('.html'))
     .sort();
 /**
- * Our own pages: guides, error codes, examples and the first page. The rest is made by Redoc; 404.html works at
- * `/docs/` only.
+ * Our own pages: guides, error codes, examples and the first page. The rest is made by Redoc;
+ * 404.html works at `/docs/` only.
  */
 const ownPages = () => pages().filter((name) => name !== '404.html' && !names.includes(name.slice(0, -5)));
 let server: Server;
@@ -261,7 +261,9 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     const codes = operation?.['x-error-codes'] ?? [];
     await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
     const entries = page.locator('details.error');
-    const listed = await entries.evaluateAll((all) => all.map((one) => one.getAttribute('data-code') ?? ''));
+    const listed = await entries.evaluateAll((all) =>
+      all.map((entry) => entry.getAttribute('data-code') ?? ''),
+    );
     expect(new Set(listed)).toEqual(new Set(codes));
     const entry = page.locator('details.error[data-code="model_not_found"]');
     await entry.locator('summary').click();

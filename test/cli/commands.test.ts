@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { optionsOf } from '../../src/cli/command-line/command.ts';
 import { commands } from '../../src/cli/commands.ts';
-import { makeDatabase } from '../support/databases.ts';
+import { databaseEnv, makeDatabase } from '../support/databases.ts';
 import type { DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 import { runCommandLine } from './in-process.ts';
@@ -100,8 +100,11 @@ describe('the command line', () => {
 
 describe('standard output', () => {
   /** Runs the command in a shell; returns its exit code and its standard error. */
-  const printed = async (words: string, into: string): Promise<{ code: number; complaints: string }> => {
-    const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${into}`;
+  const printed = async (
+    words: string,
+    destination: string,
+  ): Promise<{ code: number; complaints: string }> => {
+    const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${destination}`;
     const ended = await shell('bash', ['-c', script], { cwd: folder }).catch(
       (error: unknown) => error as { code: number; stderr: string },
     );
@@ -156,18 +159,18 @@ describe('a command on existing data', () => {
 
 describe('townhall gateway', () => {
   let place: DatabasePlace;
-  let where: Record<string, string>;
+  let databaseSettings: Record<string, string>;
   beforeAll(async () => {
     place = await makeDatabase();
-    where =
-      'url' in place.options
-        ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
-        : { DATABASE_PATH: place.options.path };
+    databaseSettings = { ...databaseEnv(place.options), TOWNHALL_MASTER_KEY: testMasterKey };
   });
   afterAll(() => place?.remove());
 
   test('logs one listening line and exits with 0 on SIGTERM', async () => {
-    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
+    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
+      cwd: folder,
+      env: databaseSettings,
+    });
     const [, url] = await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
     expect((await fetch(`${url}/ready`)).status).toBe(200);
     run.process.kill('SIGTERM');
@@ -181,7 +184,10 @@ describe('townhall gateway', () => {
   });
 
   test('exits with 1 for a port in use and names the setting', async () => {
-    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
+    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
+      cwd: folder,
+      env: databaseSettings,
+    });
     const [, port = ''] = await run.waitFor(/"url":"http:\/\/127\.0\.0\.1:(\d+)"/);
     const cwd = await mkdtemp(join(folder, 'second-'));
     const second = townhall(['gateway', '--port', port, '--host', '127.0.0.1'], { cwd });
@@ -202,7 +208,7 @@ describe('townhall gateway', () => {
   test('logs the listening line at any level', async () => {
     const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1', '--log-level', 'error'], {
       cwd: folder,
-      env: where,
+      env: databaseSettings,
     });
     await run.waitFor(/"url":"http/);
     run.process.kill('SIGTERM');
@@ -213,13 +219,16 @@ describe('townhall gateway', () => {
   test('sets up an administrator from a pipe, with and without a running server', async () => {
     const setup = townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin', '--json'], {
       cwd: folder,
-      env: where,
+      env: databaseSettings,
       input: 'twelve chars\n',
     });
     expect(await setup.ended, setup.screen()).toBe(0);
     expect(setup.screen()).toContain('{"action":"setup","admin_id":"root"}');
 
-    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env: where });
+    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
+      cwd: folder,
+      env: databaseSettings,
+    });
     const [, url] = await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
     const logIn = async (password: string): Promise<number> => {
       const body = JSON.stringify({ admin_id: 'root', password });
@@ -234,7 +243,7 @@ describe('townhall gateway', () => {
     expect(await logIn('twelve chars')).toBe(200);
     const reset = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
       cwd: folder,
-      env: where,
+      env: databaseSettings,
       input: 'another twelve characters\n',
     });
     expect(await reset.ended, reset.screen()).toBe(0);
@@ -245,19 +254,19 @@ describe('townhall gateway', () => {
   });
 
   test('refuses a short password and a second setup', async () => {
-    const short = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
+    const shortRun = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
       cwd: folder,
-      env: where,
+      env: databaseSettings,
       input: 'eleven char',
     });
-    expect(await short.ended).toBe(1);
-    expect(short.screen()).toContain('12');
-    const again = townhall(['admin', 'setup', '--admin-id', 'other', '--password-stdin'], {
+    expect(await shortRun.ended).toBe(1);
+    expect(shortRun.screen()).toContain('12');
+    const secondRun = townhall(['admin', 'setup', '--admin-id', 'other', '--password-stdin'], {
       cwd: folder,
-      env: where,
+      env: databaseSettings,
       input: 'a long enough one',
     });
-    expect(await again.ended).toBe(1);
-    expect(again.screen()).not.toContain('    at ');
+    expect(await secondRun.ended).toBe(1);
+    expect(secondRun.screen()).not.toContain('    at ');
   });
 });

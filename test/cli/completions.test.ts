@@ -20,9 +20,9 @@ type Shell = keyof typeof fileOf;
 
 /** Runs a program in the shell without the user's configuration. */
 function inShell(shell: Shell, args: readonly string[]): string[] {
-  const plain = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
+  const flags = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
   const env = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder, TERM: 'dumb' };
-  return execFileSync(shell, [...plain, ...args], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
+  return execFileSync(shell, [...flags, ...args], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
     .split('\n')
     .filter((line) => line !== '');
 }

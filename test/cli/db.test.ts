@@ -159,42 +159,42 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     expect(dump.includes('CANARY')).toBe(false);
     expect((await run(['db', 'backup', join(folder, 'idle.backup')], first)).code).toBe(0);
 
-    const fresh = await host('fresh');
+    const newHost = await host('fresh');
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
-      const refusal = await run(['db', 'restore', file], { ...fresh, ...key });
+      const refusal = await run(['db', 'restore', file], { ...newHost, ...key });
       expect(refusal.code).toBe(2);
       expect(refusal.screen).toContain('Nothing was changed');
     }
     if (!isPostgres) expect(await readdir(join(folder, 'fresh')).catch(() => [])).toEqual([]);
     const restored = await run(['db', 'restore', file, '--json'], {
-      ...fresh,
+      ...newHost,
       TOWNHALL_MASTER_KEY: masterKey,
     });
     expect(restored.code, restored.screen).toBe(0);
     expect(restored.screen).toContain(
       `"engine":"${isPostgres ? 'postgres' : 'embedded'}","master_key":"fits"`,
     );
-    expect(await run(['db', 'restore', file], { ...fresh, TOWNHALL_MASTER_KEY: masterKey })).toMatchObject({
+    expect(await run(['db', 'restore', file], { ...newHost, TOWNHALL_MASTER_KEY: masterKey })).toMatchObject({
       code: 1,
       screen: expect.stringContaining('already'),
     });
 
     // A refused start must leave the database unchanged.
-    const before = await contents(fresh);
+    const before = await contents(newHost);
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
-      const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...fresh, ...key });
+      const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...newHost, ...key });
       expect(refusal.code).toBe(2);
       expect(refusal.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
-      expect(await contents(fresh)).toBe(before);
+      expect(await contents(newHost)).toBe(before);
     }
-    const again = await serve({ ...fresh, TOWNHALL_MASTER_KEY: masterKey });
-    const { items } = await again.admin.env.listVariables({ reveal: true });
+    const restartedGateway = await serve({ ...newHost, TOWNHALL_MASTER_KEY: masterKey });
+    const { items } = await restartedGateway.admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'SHOP_KEY')).toMatchObject({
       value: 'CANARY-shop-key',
       readable: true,
     });
-    expect((await again.admin.bureaus.listBureaus()).items).toContainEqual(bureau);
-    await again.stop();
+    expect((await restartedGateway.admin.bureaus.listBureaus()).items).toContainEqual(bureau);
+    await restartedGateway.stop();
   });
 
   test("restores an agent's sessions and tokens, and refuses the other kind", async () => {
@@ -224,38 +224,38 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
       code: 1,
       screen: expect.stringContaining("of no gateway's database; say --agent"),
     });
-    const fresh = await agentHost('helper2');
-    const restored = await run(['db', 'restore', file, '--agent', '--json'], fresh);
+    const newHost = await agentHost('helper2');
+    const restored = await run(['db', 'restore', file, '--agent', '--json'], newHost);
     expect(restored).toMatchObject({
       code: 0,
       screen: expect.stringContaining('"master_key":"nothing_sealed"'),
     });
-    expect(await run(['db', 'restore', file, '--agent'], fresh)).toMatchObject({
+    expect(await run(['db', 'restore', file, '--agent'], newHost)).toMatchObject({
       code: 1,
       screen: expect.stringContaining('already'),
     });
-    const again = await serveAgent(fresh);
-    expect((await again.as(token).sessions.list()).items).toEqual([session]);
-    await again.stop();
-    if (!isPostgres) expect((await stat(fresh['AGENT_DATA_DIR'] ?? '')).mode & 0o077).toBe(0);
+    const restartedAgent = await serveAgent(newHost);
+    expect((await restartedAgent.as(token).sessions.list()).items).toEqual([session]);
+    await restartedAgent.stop();
+    if (!isPostgres) expect((await stat(newHost['AGENT_DATA_DIR'] ?? '')).mode & 0o077).toBe(0);
   });
 
   test('refuses broken files and backups of the other engine, and leaves nothing behind', async () => {
-    const fresh = { ...(await host('other')), TOWNHALL_MASTER_KEY: masterKey };
+    const newHost = { ...(await host('other')), TOWNHALL_MASTER_KEY: masterKey };
     const file = join(folder, 'foreign.backup');
     await writeFile(file, 'a letter');
-    expect(await run(['db', 'restore', file], fresh)).toMatchObject({
+    expect(await run(['db', 'restore', file], newHost)).toMatchObject({
       code: 1,
       screen: expect.stringContaining('not a backup'),
     });
     await writeFile(file, isPostgres ? Buffer.from([0x1f, 0x8b, 8, 0]) : 'PGDMP and more');
-    expect(await run(['db', 'restore', file], fresh)).toMatchObject({
+    expect(await run(['db', 'restore', file], newHost)).toMatchObject({
       code: 2,
       screen: expect.stringContaining('DATABASE_URL'),
     });
     await writeFile(file, isPostgres ? 'PGDMP and nothing' : Buffer.from([0x1f, 0x8b, 8, 0, 0, 0]));
-    expect(await run(['db', 'restore', file], fresh)).toMatchObject({ code: 1 });
-    expect(await run(['db', 'restore', join(folder, 'absent')], fresh)).toMatchObject({
+    expect(await run(['db', 'restore', file], newHost)).toMatchObject({ code: 1 });
+    expect(await run(['db', 'restore', join(folder, 'absent')], newHost)).toMatchObject({
       code: 1,
       screen: expect.stringContaining('ENOENT'),
     });
@@ -263,28 +263,28 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
   });
 
   test('migrate updates a database without serving and reports it', async () => {
-    const fresh = { ...(await host('migrated')), TOWNHALL_MASTER_KEY: masterKey };
+    const newHost = { ...(await host('migrated')), TOWNHALL_MASTER_KEY: masterKey };
     if (isPostgres) {
-      expect(await run(['db', 'migrate'], fresh)).toMatchObject({
+      expect(await run(['db', 'migrate'], newHost)).toMatchObject({
         code: 0,
         screen: expect.stringContaining('Applied: 0001'),
       });
-      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({
+      expect(await run(['db', 'migrate', '--json'], newHost)).toMatchObject({
         code: 0,
         screen: '{"applied":[]}\n',
       });
     } else {
-      expect(await run(['db', 'migrate'], fresh)).toMatchObject({
+      expect(await run(['db', 'migrate'], newHost)).toMatchObject({
         code: 1,
         screen: expect.stringContaining('first start'),
       });
-      const server = await serve(fresh);
-      expect(await run(['db', 'migrate'], fresh)).toMatchObject({
+      const server = await serve(newHost);
+      expect(await run(['db', 'migrate'], newHost)).toMatchObject({
         code: 0,
         screen: expect.stringContaining('running server'),
       });
       await server.stop();
-      expect(await run(['db', 'migrate', '--json'], fresh)).toMatchObject({
+      expect(await run(['db', 'migrate', '--json'], newHost)).toMatchObject({
         code: 0,
         screen: '{"applied":[]}\n',
       });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { checkJournalDisk } from '../../src/cli/checks/machine-checks.ts';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
-import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
 import { runCommandLine } from './in-process.ts';
 import { townhall } from './townhall.ts';
@@ -29,10 +29,7 @@ let world: GatewayWorld;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-doctor-'));
   place = await makeDatabase();
-  env =
-    'url' in place.options
-      ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
-      : { DATABASE_PATH: place.options.path, TOWNHALL_MASTER_KEY: testMasterKey };
+  env = { ...databaseEnv(place.options), TOWNHALL_MASTER_KEY: testMasterKey };
   world = await startGateway({ withAdmin: true, place });
 });
 afterAll(async () => {
@@ -144,9 +141,11 @@ describe('townhall doctor', () => {
   });
 
   test('distinguishes an unreachable database from a refused login', async () => {
-    const away = await examine([], { DATABASE_URL: 'postgres://someone:CANARY-password@127.0.0.1:1/none' });
-    expect(away).toMatchObject({ code: 1 });
-    expect(away.of('database')).toMatchObject({
+    const unreachable = await examine([], {
+      DATABASE_URL: 'postgres://someone:CANARY-password@127.0.0.1:1/none',
+    });
+    expect(unreachable).toMatchObject({ code: 1 });
+    expect(unreachable.of('database')).toMatchObject({
       state: 'fail',
       message: expect.stringContaining('127.0.0.1:1'),
     });
@@ -165,8 +164,8 @@ describe('townhall doctor', () => {
     expect(
       (await examine([], { ...embedded, DATABASE_PATH: join(folder, 'file') })).of('data folder'),
     ).toMatchObject({ state: 'fail' });
-    const absent = join(folder, 'absent', 'townhall.db');
-    const { of, code } = await examine([], { ...embedded, DATABASE_PATH: absent });
+    const absentPath = join(folder, 'absent', 'townhall.db');
+    const { of, code } = await examine([], { ...embedded, DATABASE_PATH: absentPath });
     expect(of('data folder')).toMatchObject({ state: 'ok', message: expect.stringContaining('first start') });
     expect(code).toBe(0);
     await expect(stat(join(folder, 'absent'))).rejects.toThrow('ENOENT');

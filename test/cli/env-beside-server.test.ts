@@ -32,9 +32,9 @@ test('refuses a rewrap with a key that the server lacks', { timeout: 180_000 }, 
     values: 0,
     current: false,
   });
-  const without = townhall(['env', 'rewrap'], { cwd });
-  expect(await without.ended).toBe(1);
-  expect(without.screen()).toContain('this command has no master key');
+  const runWithoutKey = townhall(['env', 'rewrap'], { cwd });
+  expect(await runWithoutKey.ended).toBe(1);
+  expect(runWithoutKey.screen()).toContain('this command has no master key');
   server.process.kill('SIGTERM');
   expect(await server.ended).toBe(0);
   await rm(cwd, { recursive: true, force: true });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
-import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { listKeys } from './env-keys.ts';
 import { townhall } from './townhall.ts';
 
@@ -17,12 +17,11 @@ const keys = [newMasterKey(), newMasterKey(), newMasterKey()] as const;
 
 let folder: string;
 let place: DatabasePlace;
-let where: Record<string, string>;
+let databaseSettings: Record<string, string>;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-cli-env-'));
   place = await makeDatabase();
-  where =
-    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  databaseSettings = databaseEnv(place.options);
 });
 afterAll(async () => {
   await place?.remove();
@@ -30,7 +29,7 @@ afterAll(async () => {
 });
 
 const rewrap = async (env: Record<string, string>): Promise<{ rewrapped: number; kid: string }> => {
-  const run = townhall(['env', 'rewrap', '--json'], { cwd: folder, env: { ...where, ...env } });
+  const run = townhall(['env', 'rewrap', '--json'], { cwd: folder, env: { ...databaseSettings, ...env } });
   expect(await run.ended, run.screen()).toBe(0);
   return JSON.parse(run.screen()) as { rewrapped: number; kid: string };
 };
@@ -41,7 +40,7 @@ describe('townhall env rewrap', () => {
     const first = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
       cwd: folder,
-      env: { ...where, ...both, ...administrator },
+      env: { ...databaseSettings, ...both, ...administrator },
     });
     const url = (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
     const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({
@@ -66,7 +65,10 @@ describe('townhall env rewrap', () => {
   });
 
   test('fails without the key and says so', async () => {
-    const run = townhall(['env', 'rewrap'], { cwd: folder, env: { ...where, TOWNHALL_MASTER_KEY: keys[0] } });
+    const run = townhall(['env', 'rewrap'], {
+      cwd: folder,
+      env: { ...databaseSettings, TOWNHALL_MASTER_KEY: keys[0] },
+    });
     expect(await run.ended).toBe(2);
     expect(run.screen()).toContain('Nothing was changed');
   });
@@ -81,7 +83,7 @@ describe('townhall env rewrap', () => {
 
 describe('townhall env keys', () => {
   test('counts the values under each key without any key', async () => {
-    const list = await listKeys(folder, where);
+    const list = await listKeys(folder, databaseSettings);
     expect(list.keys).toEqual([
       { kid: expect.stringMatching(/^[0-9a-f]{12}$/), values: 2, current: true, setting: null },
     ]);

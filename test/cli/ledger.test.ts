@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { journalDirectory, sqlAllotmentStore } from '../../src/gateway/credits/index.ts';
-import { makeDatabase, silentLog, type DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeDatabase, silentLog, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 import { finalLine } from '../gateway/credits/journal/sample-lines.ts';
 import { runInProcess } from './in-process.ts';
@@ -19,7 +19,7 @@ beforeAll(async () => {
   place = await makeDatabase();
   env = {
     JOURNAL_PATH: join(folder, 'journal'),
-    ...('url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path }),
+    ...databaseEnv(place.options),
   };
   world = await startGateway({ place });
 });

@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeDatabase } from '../support/databases.ts';
+import { databaseEnv, makeDatabase } from '../support/databases.ts';
 import type { DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../support/provider.ts';
@@ -21,11 +21,11 @@ describe('townhall models check', () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
     place = await makeDatabase();
     provider = await startProvider();
-    const where: Record<string, string> =
-      'url' in place.options
-        ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
-        : { DATABASE_PATH: place.options.path };
-    env = { ...where, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key };
+    const databaseSettings: Record<string, string> = {
+      ...databaseEnv(place.options),
+      TOWNHALL_MASTER_KEY: testMasterKey,
+    };
+    env = { ...databaseSettings, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key };
   });
   afterAll(async () => {
     await provider.close();

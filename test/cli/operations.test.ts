@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { connect } from '../../src/kernel/data/database.ts';
-import { makeDatabase, silentLog, type DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeDatabase, silentLog, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
 import { runCommandLine } from './in-process.ts';
 
@@ -17,10 +17,7 @@ let world: GatewayWorld;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-operations-'));
   place = await makeDatabase();
-  env =
-    'url' in place.options
-      ? { DATABASE_URL: place.options.url, TOWNHALL_MASTER_KEY: testMasterKey }
-      : { DATABASE_PATH: place.options.path };
+  env = { ...databaseEnv(place.options), TOWNHALL_MASTER_KEY: testMasterKey };
   world = await startGateway({ withAdmin: true, place });
 });
 afterAll(async () => {

@@ -83,7 +83,7 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('reset replaces the credentials of the one administrator', async () => {
-      const again = await onTerminal(
+      const secondRun = await onTerminal(
         folder,
         ['admin', 'setup'],
         [
@@ -92,7 +92,7 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
           ['Again:', 'another-password'],
         ],
       );
-      expect(again.code).toBe(1);
+      expect(secondRun.code).toBe(1);
       const { code, screen } = await onTerminal(
         folder,
         ['admin', 'reset'],

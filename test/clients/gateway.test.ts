@@ -130,10 +130,10 @@ describe('the token', () => {
   test('is requested for each call that needs one', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     let requestCount = 0;
-    const asking = connect({ token: async () => `th_usr_${++requestCount}\n` });
-    await asking.ai.listModels();
-    await asking.directory.getHealth();
-    await asking.ai.listModels();
+    const client = connect({ token: async () => `th_usr_${++requestCount}\n` });
+    await client.ai.listModels();
+    await client.directory.getHealth();
+    await client.ai.listModels();
     expect(server.requests.map(({ headers }) => headers.authorization)).toEqual([
       'Bearer th_usr_1',
       undefined,

@@ -122,10 +122,10 @@ describe('a project that installs them', () => {
     export const model = createGatewayClient({ baseUrl: 'http://127.0.0.1:1' }).model('local/echo');
   `;
 
-  async function compile(project: string, extra: string): Promise<string> {
+  async function compile(project: string, extraSource: string): Promise<string> {
     const directory = path.join(folder, project);
     mkdirSync(directory);
-    writeFileSync(path.join(directory, 'main.ts'), program + extra);
+    writeFileSync(path.join(directory, 'main.ts'), program + extraSource);
     const compilerOptions = {
       target: 'es2022',
       module: 'nodenext',
@@ -153,13 +153,13 @@ describe('a project that installs them', () => {
     mkdirSync(path.join(folder, 'node_modules/@ai-sdk'), { recursive: true });
     for (const name of ['@ai-sdk/provider', 'json-schema'])
       symlinkSync(path.join(modules, name), path.join(folder, 'node_modules', name));
-    const extra = `
+    const extraSource = `
       import type { LanguageModelV3 } from '@ai-sdk/provider';
       export const typed: LanguageModelV3 = model;
       // @ts-expect-error it is not just any
       export const wrong: number = model;
     `;
-    expect(await compile('with', extra)).toBe('');
+    expect(await compile('with', extraSource)).toBe('');
   }, 240_000);
 
   const old = ['/usr/bin/node', '/usr/local/bin/node']

@@ -34,7 +34,7 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
   let current: Script = (_request, response) => void response.writeHead(500).end();
 
   async function answer(message: IncomingMessage, response: ServerResponse): Promise<void> {
-    const cut = new Promise<number>((resolve) => {
+    const disconnection = new Promise<number>((resolve) => {
       response.on('close', () => {
         if (!response.writableFinished) resolve(performance.now());
       });
@@ -48,7 +48,7 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
       headers: message.headers,
       text,
       json: text === '' ? undefined : JSON.parse(text),
-      cut,
+      cut: disconnection,
     };
     requests.push(request);
     await current(request, response);
@@ -96,8 +96,10 @@ export function writeEvents(response: ServerResponse, events: readonly unknown[]
     response.write(`data: ${event === '[DONE]' ? event : JSON.stringify(event)}\n\n`);
 }
 
-export function problem(type: string, code: string, extra: Record<string, unknown> = {}): unknown {
-  return { error: { type, code, message: `It is ${code}.`, param: null, request_id: 'req_body', ...extra } };
+export function problem(type: string, code: string, extraMembers: Record<string, unknown> = {}): unknown {
+  return {
+    error: { type, code, message: `It is ${code}.`, param: null, request_id: 'req_body', ...extraMembers },
+  };
 }
 
 /** All events of a stream. */

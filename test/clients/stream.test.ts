@@ -120,7 +120,7 @@ describe('a stream over a socket', () => {
     });
     const before = server.connections();
     expect(await readAll(client.ai.streamText(request))).toEqual(textParts('Good morning'));
-    for (let again = 0; again < 7; again++) await readAll(client.ai.streamText(request));
+    for (let round = 0; round < 7; round++) await readAll(client.ai.streamText(request));
     expect(server.requests[0]).toMatchObject({
       method: 'POST',
       url: '/v1/ai/stream',

@@ -1,8 +1,7 @@
 // The console's server: authentication, forwarded calls, and its answers while the agent is away.
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer, request as send } from 'node:http';
-import type { IncomingMessage } from 'node:http';
+import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,6 +11,7 @@ import { readConsoleConfig } from '../../src/console/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { token } from '../../src/kernel/secrets/secret.ts';
 import { bearer, redeem, startConsole, type TestConsole } from '../support/console.ts';
+import { rawRequest } from '../support/raw-http.ts';
 
 interface AgentRequest {
   method: string;
@@ -35,14 +35,14 @@ async function standIn() {
     void (async () => {
       let body = '';
       for await (const chunk of request) body += String(chunk);
-      const one = {
+      const received = {
         method: request.method ?? '',
         url: request.url ?? '',
         authorization: request.headers.authorization ?? '',
         body,
       };
-      requests.push(one);
-      const { status, body: responseBody, hang, events } = answer(one);
+      requests.push(received);
+      const { status, body: responseBody, hang, events } = answer(received);
       response.once('close', () => disconnected.resolve());
       if (hang) return;
       if (events !== undefined) {
@@ -99,29 +99,6 @@ afterEach(async () => {
   await agent.close();
 });
 
-// node:http, because fetch sets Host and Origin itself and sends no header twice.
-async function raw(
-  method: string,
-  path: string,
-  headers: [string, string][],
-  body = '',
-): Promise<{ status: number; headers: IncomingMessage['headers']; body: string }> {
-  const { port } = new URL(testConsole.url);
-  const outgoing = send({
-    host: '127.0.0.1',
-    port,
-    method,
-    path,
-    headers: headers.flat() as never,
-    setHost: false,
-  });
-  outgoing.end(body);
-  const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
-  let text = '';
-  for await (const chunk of response) text += String(chunk);
-  return { status: response.statusCode ?? 0, headers: response.headers, body: text };
-}
-
 describe('the login', () => {
   test('exchanges a code once for a key that no cookie carries', async () => {
     const address = testConsole.console.loginUrl();
@@ -140,8 +117,8 @@ describe('the login', () => {
     expect(key).not.toBe(code);
     expect((await testConsole.call('sessions.list', {}, key)).status).toBe(200);
 
-    const again = await redeem(address);
-    expect([again.status, await again.json()]).toMatchObject([
+    const secondAnswer = await redeem(address);
+    expect([secondAnswer.status, await secondAnswer.json()]).toMatchObject([
       401,
       { error: { code: 'authentication_required' } },
     ]);
@@ -173,7 +150,7 @@ describe('the login', () => {
       sessionTtlMs: 1_000_000,
       clock: { ...systemClock, monotonicMs: () => nowMs },
     });
-    const late = login.createCode();
+    const expiredCode = login.createCode();
     const good = login.createCode();
     for (const wrong of [
       '',
@@ -188,9 +165,9 @@ describe('the login', () => {
     expect(secret).toMatch(/^[0-9A-Za-z]{43}$/);
     expect(login.redeem(good)).toBeNull();
     nowMs = 60_000;
-    expect(login.redeem(late)).toBeNull();
+    expect(login.redeem(expiredCode)).toBeNull();
     expect(login.isValidKey(secret ?? '')).toBe(true);
-    expect([undefined, '', good, late].map((text) => login.isValidKey(text))).toEqual([
+    expect([undefined, '', good, expiredCode].map((text) => login.isValidKey(text))).toEqual([
       false,
       false,
       false,
@@ -277,7 +254,8 @@ describe('the request guard', () => {
         ['POST', '/call/console.overview'],
         ['OPTIONS', '/call/console.overview'],
       ] as const) {
-        const answer = await raw(
+        const answer = await rawRequest(
+          testConsole.url,
           method,
           path,
           [
@@ -318,16 +296,40 @@ describe('the request guard', () => {
       ['Content-Length', '2'],
       ['Connection', 'close'],
     ];
-    expect((await raw('POST', '/call/sessions.list', base, '{}')).status).toBe(403);
+    expect((await rawRequest(testConsole.url, 'POST', '/call/sessions.list', base, '{}')).status).toBe(403);
     expect(
-      (await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'none']], '{}')).status,
+      (
+        await rawRequest(
+          testConsole.url,
+          'POST',
+          '/call/sessions.list',
+          [...base, ['Sec-Fetch-Site', 'none']],
+          '{}',
+        )
+      ).status,
     ).toBe(403);
     expect(agent.requests).toEqual([]);
     expect(
-      (await raw('POST', '/call/sessions.list', [...base, ['Sec-Fetch-Site', 'same-origin']], '{}')).status,
+      (
+        await rawRequest(
+          testConsole.url,
+          'POST',
+          '/call/sessions.list',
+          [...base, ['Sec-Fetch-Site', 'same-origin']],
+          '{}',
+        )
+      ).status,
     ).toBe(200);
     expect(
-      (await raw('POST', '/call/sessions.list', [...base, ['Origin', testConsole.url]], '{}')).status,
+      (
+        await rawRequest(
+          testConsole.url,
+          'POST',
+          '/call/sessions.list',
+          [...base, ['Origin', testConsole.url]],
+          '{}',
+        )
+      ).status,
     ).toBe(200);
     expect((await testConsole.call('sessions.list', {}, '')).status).toBe(401);
   });
@@ -340,7 +342,8 @@ describe('the request guard', () => {
       ['*', 400],
       [`http://${host}/main.js`, 200],
     ] as const) {
-      const answer = await raw(
+      const answer = await rawRequest(
+        testConsole.url,
         'GET',
         target,
         [
@@ -542,12 +545,12 @@ describe('the stream of a session', () => {
     const page = connect(Number(port), '127.0.0.1');
     page.pause();
     page.write(`GET /events?session=s HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n\r\n`);
-    let before = -1;
+    let lengthBefore = -1;
     await expect
       .poll(
         () => {
-          const isStill = agent.written() > 0 && agent.written() === before;
-          before = agent.written();
+          const isStill = agent.written() > 0 && agent.written() === lengthBefore;
+          lengthBefore = agent.written();
           return isStill;
         },
         { timeout: 20_000, interval: 500 },

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { addAliases, clientDocument } from '../../scripts/generate/aliases.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
 
-const thing = {
+const thingSchema = {
   operationId: 'things.getThing',
   summary: 'Read a thing',
   security: [{ userToken: [] }, { keyHeader: [] }],
@@ -11,7 +11,7 @@ const thing = {
 };
 const documentWith = (paths: object): Document =>
   ({
-    paths: { '/v1/own/{thing_id}': { get: structuredClone(thing) }, ...paths },
+    paths: { '/v1/own/{thing_id}': { get: structuredClone(thingSchema) }, ...paths },
     components: { securitySchemes: { userToken: { type: 'http' }, keyHeader: { type: 'apiKey' } } },
   }) as unknown as Document;
 const aliased = () => documentWith({ '/v1/things/{thing_id}': { 'x-alias-of': '/v1/own/{thing_id}' } });
@@ -26,8 +26,8 @@ describe('an alias', () => {
     ]);
     expect(document.paths?.['/v1/things/{thing_id}']?.['get']).toMatchObject({
       'x-alias-of': 'things.getThing',
-      security: thing.security,
-      responses: thing.responses,
+      security: thingSchema.security,
+      responses: thingSchema.responses,
     });
   });
 

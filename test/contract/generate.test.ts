@@ -16,8 +16,8 @@ const gateway = surfaces[0] as Surface;
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-generate-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const thing = { $ref: '#/components/schemas/Thing' };
-const json = { content: { 'application/json': { schema: thing } } };
+const thingReference = { $ref: '#/components/schemas/Thing' };
+const json = { content: { 'application/json': { schema: thingReference } } };
 
 function documentWith(operation: Partial<Operation>, schemas: Record<string, object> = {}): Document {
   return {
@@ -72,7 +72,7 @@ describe('the Operations map', () => {
         responses: {
           '200': {
             content: {
-              'application/json': { schema: thing },
+              'application/json': { schema: thingReference },
               'text/event-stream': { schema: { $ref: '#/components/schemas/Event' } },
               'audio/mpeg': {},
               'image/*': {},
@@ -107,7 +107,7 @@ describe('the Operations map', () => {
           required: true,
           content: {
             'multipart/form-data': { schema: { $ref: '#/components/schemas/Upload' } },
-            'application/json': { schema: thing },
+            'application/json': { schema: thingReference },
           },
         },
       },
@@ -134,7 +134,7 @@ describe('the Operations map', () => {
         responses: {
           '200': {
             content: {
-              'application/json': { schema: thing },
+              'application/json': { schema: thingReference },
               'text/event-stream': { schema: { type: 'object' } },
             },
           },
@@ -216,7 +216,7 @@ describe('the generated client', () => {
   }, 120_000);
 
   test("matches the bundle's files, types, methods and schemas", () => {
-    const whole: Record<string, string> = {
+    const completeClient: Record<string, string> = {
       'index.ts': 'x',
       'client.gen.ts': 'x',
       'client/client.gen.ts': 'x',
@@ -227,7 +227,7 @@ describe('the generated client', () => {
       'sdk.gen.ts': 'public createThing<T>() {}\nexport class GatewayOperations extends Base {}',
     };
     const gaps = (changed: Record<string, string>) =>
-      findGaps(documentWith({}), gateway, (file) => ({ ...whole, ...changed })[file]);
+      findGaps(documentWith({}), gateway, (file) => ({ ...completeClient, ...changed })[file]);
     expect(gaps({})).toEqual([]);
     expect(gaps({ 'index.ts': ' ' })).toEqual(['index.ts is absent or empty']);
     expect(gaps({ 'types.gen.ts': 'export type Thing = {};' })).toHaveLength(2);
@@ -248,11 +248,11 @@ describe('publishing', () => {
     writeFileSync(path.join(source, 'inner/new.ts'), 'new');
     writeFileSync(path.join(target, 'same.ts'), 'same');
     writeFileSync(path.join(target, 'inner/stale.ts'), 'stale');
-    const long = new Date('2020-01-01T00:00:00Z');
-    utimesSync(path.join(target, 'same.ts'), long, long);
+    const oldTime = new Date('2020-01-01T00:00:00Z');
+    utimesSync(path.join(target, 'same.ts'), oldTime, oldTime);
     expect(publish(source, target)).toBe(2);
     expect(filesBelow(target, '.')).toEqual(['inner/new.ts', 'same.ts']);
-    expect(statSync(path.join(target, 'same.ts')).mtime).toEqual(long);
+    expect(statSync(path.join(target, 'same.ts')).mtime).toEqual(oldTime);
     expect(publish(source, target)).toBe(0);
   });
 

@@ -376,9 +376,12 @@ describe('townhall/own-security', () => {
     change(goodFiles(), pause, ['post', 'security'], [{}, { adminSession: [] }]),
   );
   test('accepts an optional credential', () => expect(optional()).toEqual([]));
-  const without = sample('security-absent', change(goodFiles(), pause, ['post', 'security'], undefined));
+  const documentWithout = sample(
+    'security-absent',
+    change(goodFiles(), pause, ['post', 'security'], undefined),
+  );
   test('refuses an operation without security', () => {
-    expect(without().map((finding) => finding.ruleId)).toContain(rule);
+    expect(documentWithout().map((finding) => finding.ruleId)).toContain(rule);
   });
 });
 

@@ -29,17 +29,17 @@ function patternsOf(value: unknown): string[] {
 
 /** Texts that match or nearly match: these make a search backtrack. */
 function samplesOf(pattern: RegExp): string[] {
-  const plain = ['', 'a', '0', '-', '_.', '/', ' ', 'é', 'a@a', 'a;'];
+  const samples = ['', 'a', '0', '-', '_.', '/', ' ', 'é', 'a@a', 'a;'];
   try {
     return [
-      ...plain,
+      ...samples,
       ...fc
         .sample(fc.stringMatching(pattern, { size: 'xsmall' }), { numRuns: 4, seed })
         .map((text) => text.slice(0, 24)),
     ];
   } catch {
     // fast-check cannot read some patterns, such as Unicode classes.
-    return plain;
+    return samples;
   }
 }
 

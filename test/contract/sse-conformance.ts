@@ -156,14 +156,15 @@ export async function checkEventStream(
   });
   await hold('what was told live is what is told again', () => {
     const liveFrames = readFrames(live.text()).filter(({ id }) => id !== undefined);
-    const again = new Map(durable.map((frame) => [frame.id, frame]));
+    const framesById = new Map(durable.map((frame) => [frame.id, frame]));
     const odd = liveFrames.find(
-      (frame) => JSON.stringify(sorted(frame.data)) !== JSON.stringify(sorted(again.get(frame.id)?.data)),
+      (frame) =>
+        JSON.stringify(sorted(frame.data)) !== JSON.stringify(sorted(framesById.get(frame.id)?.data)),
     );
     return liveFrames.length !== head
       ? `${liveFrames.length} live and ${head} again`
       : odd
-        ? `${JSON.stringify(odd)} was ${JSON.stringify(again.get(odd.id))}`
+        ? `${JSON.stringify(odd)} was ${JSON.stringify(framesById.get(odd.id))}`
         : null;
   });
   await hold('deltas carry part and offset, and make the text that the part ends with', () => {

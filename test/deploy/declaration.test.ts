@@ -196,7 +196,7 @@ describe('parseDeclaration', () => {
 
   test('has a published schema that describes each member', () => {
     expect(() => compileSchema(declarationSchema)).not.toThrow();
-    const silent: string[] = [];
+    const lines: string[] = [];
     const walk = (schema: Record<string, unknown>, path: string): void => {
       for (const [name, member] of Object.entries(
         (schema['properties'] ?? {}) as Record<string, Record<string, unknown>>,
@@ -207,11 +207,11 @@ describe('parseDeclaration', () => {
           !('const' in member) &&
           member['type'] !== 'object'
         )
-          silent.push(`${path}.${name}`);
+          lines.push(`${path}.${name}`);
         walk(member, `${path}.${name}`);
       }
     };
     walk(declarationSchema, '');
-    expect(silent).toEqual([]);
+    expect(lines).toEqual([]);
   });
 });

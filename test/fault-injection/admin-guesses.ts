@@ -85,8 +85,8 @@ try {
   );
   await administration.sql.unsafe('create database guesses');
   await administration.close();
-  const fresh = databaseUrl(server.url, 'guesses');
-  const replicas = [await start(fresh), await start(fresh)];
+  const freshDatabaseUrl = databaseUrl(server.url, 'guesses');
+  const replicas = [await start(freshDatabaseUrl), await start(freshDatabaseUrl)];
   let sentCount = 0;
   const statuses: number[] = [];
   const startedMs = performance.now();

@@ -20,7 +20,7 @@ try {
   await client.sessions.prompt({ sessionId: 'dropped', text: 'item-1' });
   const sequences: number[] = [];
   let text = '';
-  let dropped = 0;
+  let droppedConnections = 0;
   let isOver = false;
   while (!isOver) {
     const { hostname, port } = new URL(agent.url);
@@ -38,7 +38,8 @@ try {
     const [response] = (await once(call, 'response')) as [IncomingMessage];
     if (response.statusCode !== 200) throw new Error(`The answer is ${response.statusCode}.`);
     // The last connection stays, to see the end.
-    let remainingBytes = dropped < drops ? 1 + Math.floor(random() * 3_000) : Number.POSITIVE_INFINITY;
+    let remainingBytes =
+      droppedConnections < drops ? 1 + Math.floor(random() * 3_000) : Number.POSITIVE_INFINITY;
     let pending = Buffer.alloc(0);
     response.on('error', () => {});
     for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -73,14 +74,14 @@ try {
       if (remainingBytes === 0 || isOver) break;
     }
     call.destroy();
-    if (!isOver) dropped += 1;
+    if (!isOver) droppedConnections += 1;
   }
   const { headSeq } = await client.sessions.get({ sessionId: 'dropped' });
   const gaps = sequences.filter((seq, index) => seq !== index + 1);
   if (gaps.length > 0) throw new Error(`The union has a gap or a repetition: ${sequences.join(' ')}`);
-  if (dropped < drops) throw new Error(`The turn was over after ${dropped} drops.`);
+  if (droppedConnections < drops) throw new Error(`The turn was over after ${droppedConnections} drops.`);
   console.log(
-    `ok: ${dropped} drops, ${sequences.length} durable events of ${headSeq} in order and each once, ${text.length} characters of text whole`,
+    `ok: ${droppedConnections} drops, ${sequences.length} durable events of ${headSeq} in order and each once, ${text.length} characters of text whole`,
   );
 } finally {
   await agent.kill();

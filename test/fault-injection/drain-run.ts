@@ -70,7 +70,7 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     }),
   );
   const database = options.database ?? { path: join(folder, 'townhall.db') };
-  const where = {
+  const databaseSettings = {
     PATH: process.env['PATH'],
     TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'draining').toString('base64'),
     ...('path' in database
@@ -84,7 +84,7 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
   const gateway = spawn(process.execPath, [program, 'gateway'], {
     cwd: folder,
     env: {
-      ...where,
+      ...databaseSettings,
       ...administrator,
       HOST: '127.0.0.1',
       PORT: '0',
@@ -142,7 +142,7 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
       endedMs: Math.round(endedMs),
       code,
       ...(await settledIn(database)),
-      ledgerCode: await verifyLedger(folder, where),
+      ledgerCode: await verifyLedger(folder, databaseSettings),
     };
   } finally {
     if (gateway.exitCode === null) gateway.kill('SIGKILL');

@@ -50,8 +50,8 @@ function sampleOf(operation: HostileOperation): ReturnType<typeof bodiesFor> {
   const classes = operation.maxBytes > 1024 * 1024 ? largeClasses : smallClasses;
   const last = new Map<string, string>();
   bodyNames(operation, (name) => {
-    const ending = classes.find((each) => name.endsWith(`: ${each}`) && !name.startsWith('root'));
-    if (ending !== undefined) last.set(ending, name);
+    const bodyClass = classes.find((each) => name.endsWith(`: ${each}`) && !name.startsWith('root'));
+    if (bodyClass !== undefined) last.set(bodyClass, name);
   });
   const bodies = new Set([...commonBodies, ...formBodies, ...last.values()]);
   return bodiesFor(operation, { few: true, only: (name) => bodies.has(name) });

@@ -104,7 +104,7 @@ function hostileRoots(
   maxBytes: number,
   only: HostileOptions['only'] = () => true,
 ): HostileBody[] {
-  const room = maxBytes - 64 - Buffer.byteLength(JSON.stringify(example));
+  const budget = maxBytes - 64 - Buffer.byteLength(JSON.stringify(example));
   const extra = (value: string) => withMembers(example, `"hostile":${value}`);
   const roots: { name: string; build: () => Buffer }[] = [
     {
@@ -112,7 +112,7 @@ function hostileRoots(
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"k${index}":0`, room),
+          numbered((index) => `"k${index}":0`, budget),
         ),
     },
     {
@@ -120,7 +120,7 @@ function hostileRoots(
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"k${index}":0`, room, 9_900),
+          numbered((index) => `"k${index}":0`, budget, 9_900),
         ),
     },
     {
@@ -128,58 +128,58 @@ function hostileRoots(
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"\\u006b${index}":0`, room, 9_900),
+          numbered((index) => `"\\u006b${index}":0`, budget, 9_900),
         ),
     },
     {
       name: 'root: one name twice',
-      build: () => withMembers(example, `${numbered((index) => `"k${index}":0`, room, 9_900)},"k0":1`),
+      build: () => withMembers(example, `${numbered((index) => `"k${index}":0`, budget, 9_900)},"k0":1`),
     },
     {
       name: 'root: names that are numbers',
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, room, 9_900),
+          numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, budget, 9_900),
         ),
     },
-    { name: 'root: objects', build: () => extra(`[${numbered(() => '{}', room)}]`) },
+    { name: 'root: objects', build: () => extra(`[${numbered(() => '{}', budget)}]`) },
     {
       name: 'root: objects of many shapes',
-      build: () => extra(`[${numbered((index) => `{"k${index}":0}`, room, 49_900)}]`),
+      build: () => extra(`[${numbered((index) => `{"k${index}":0}`, budget, 49_900)}]`),
     },
-    { name: 'root: arrays', build: () => extra(`[${numbered(() => '[]', room, 99_000)}]`) },
+    { name: 'root: arrays', build: () => extra(`[${numbered(() => '[]', budget, 99_000)}]`) },
     {
       name: 'root: numbers',
-      build: () => extra(`[${numbered((index) => String(index % 1_000), room, 499_000)}]`),
+      build: () => extra(`[${numbered((index) => String(index % 1_000), budget, 499_000)}]`),
     },
     {
       name: 'root: long numbers',
-      build: () => extra(`[${numbered(() => '0.123456789012345678e-7', room, 499_000)}]`),
+      build: () => extra(`[${numbered(() => '0.123456789012345678e-7', budget, 499_000)}]`),
     },
-    { name: 'root: one number', build: () => extra('1'.repeat(room)) },
+    { name: 'root: one number', build: () => extra('1'.repeat(budget)) },
     {
       name: 'root: texts with escapes',
-      build: () => extra(`[${numbered((index) => `"\\u0041${index}"`, room, 99_000)}]`),
+      build: () => extra(`[${numbered((index) => `"\\u0041${index}"`, budget, 99_000)}]`),
     },
     {
       name: 'root: long names',
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, room),
+          numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, budget),
         ),
     },
     {
       name: 'root: suspect names',
-      build: () => extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, room, 33_000)}]`),
+      build: () => extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, budget, 33_000)}]`),
     },
     {
       name: 'root: nesting',
-      build: () => extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), room, 1_600)}]`),
+      build: () => extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), budget, 1_600)}]`),
     },
     { name: 'root: nesting without an end', build: () => Buffer.from('['.repeat(maxBytes)) },
-    { name: 'root: spaces', build: () => Buffer.from(`${' '.repeat(room)}${JSON.stringify(example)}`) },
+    { name: 'root: spaces', build: () => Buffer.from(`${' '.repeat(budget)}${JSON.stringify(example)}`) },
     {
       name: 'root: an open text',
       build: () => Buffer.from(`"${'\\"'.repeat(Math.floor(maxBytes / 2) - 1)}`),
@@ -195,7 +195,7 @@ function hostileMembers(
 ): HostileBody[] {
   const places = placesOf(example);
   const bodies: HostileBody[] = [];
-  const add = (name: string, path: Place['path'], write: (room: number) => string): void => {
+  const add = (name: string, path: Place['path'], write: (budget: number) => string): void => {
     if (only(`${prefix}${name}`))
       bodies.push({ name: `${prefix}${name}`, bytes: filled(example, path, maxBytes, write) });
   };
@@ -210,22 +210,22 @@ function hostileMembers(
             ['accents and <file', 'quotes', 'spaces', 'words', 'an endless data URL'].includes(name),
           )
         : texts;
-    const most = mostBytes[String(path.at(-1))];
+    const maximum = mostBytes[String(path.at(-1))];
     for (const filler of selection) {
       const { name } = filler;
-      add(`${dotted(path)}: ${name}`, path, (room) => textOf(filler, room, Number.POSITIVE_INFINITY));
-      if (most !== undefined)
-        add(`${dotted(path)} at its own limit: ${name}`, path, (room) => textOf(filler, room, most));
+      add(`${dotted(path)}: ${name}`, path, (budget) => textOf(filler, budget, Number.POSITIVE_INFINITY));
+      if (maximum !== undefined)
+        add(`${dotted(path)} at its own limit: ${name}`, path, (budget) => textOf(filler, budget, maximum));
     }
     add(
       `${dotted(path)}: many texts`,
       path,
-      (room) => `[${numbered((item) => `"text ${item}"`, room, 95_000)}]`,
+      (budget) => `[${numbered((item) => `"text ${item}"`, budget, 95_000)}]`,
     );
     add(
       `${dotted(path)}: tokens`,
       path,
-      (room) => `[${numbered((item) => String(item % 50_000), room, 300_000)}]`,
+      (budget) => `[${numbered((item) => String(item % 50_000), budget, 300_000)}]`,
     );
   }
   for (const { path, value } of places) {
@@ -234,19 +234,19 @@ function hostileMembers(
       add(
         `${dotted(path)}: many items`,
         path,
-        (room) => `[${numbered((item) => items[item % items.length] as string, room, mostItems(items))}]`,
+        (budget) => `[${numbered((item) => items[item % items.length] as string, budget, mostItems(items))}]`,
       );
     } else if (value !== null && typeof value === 'object' && !Array.isArray(value) && path.length > 0) {
       add(
         `${dotted(path)}: members`,
         path,
-        (room) => `{${numbered((item) => `"k${item}":{"type":"string"}`, room, 9_900)}}`,
+        (budget) => `{${numbered((item) => `"k${item}":{"type":"string"}`, budget, 9_900)}}`,
       );
       add(
         `${dotted(path)}: nesting`,
         path,
-        (room) =>
-          `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), room, 1_800)}]}`,
+        (budget) =>
+          `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), budget, 1_800)}]}`,
       );
     }
   }
@@ -254,10 +254,10 @@ function hostileMembers(
 }
 
 /** As many units as fit: `room` bytes as written, and `most` bytes as parsed. */
-function textOf({ unit, head = '' }: Filler, room: number, most: number): string {
+function textOf({ unit, head = '' }: Filler, budget: number, maximum: number): string {
   const readBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
-  const remaining = room - head.length;
-  return `"${head}${unit.repeat(Math.min(Math.floor(remaining / Buffer.byteLength(unit)), Math.floor((most - head.length) / readBytes)))}"`;
+  const remaining = budget - head.length;
+  return `"${head}${unit.repeat(Math.min(Math.floor(remaining / Buffer.byteLength(unit)), Math.floor((maximum - head.length) / readBytes)))}"`;
 }
 
 /**
@@ -279,12 +279,12 @@ interface Place {
 }
 
 function placesOf(value: Json, path: (string | number)[] = []): Place[] {
-  const below = Array.isArray(value)
+  const descendants = Array.isArray(value)
     ? value.slice(0, 2).flatMap((item, index) => placesOf(item, [...path, index]))
     : value !== null && typeof value === 'object'
       ? Object.entries(value).flatMap(([name, member]) => placesOf(member, [...path, name]))
       : [];
-  return [{ path, value }, ...below];
+  return [{ path, value }, ...descendants];
 }
 
 function dotted(path: readonly (string | number)[]): string {
@@ -296,11 +296,11 @@ function filled(
   example: Json,
   path: readonly (string | number)[],
   maxBytes: number,
-  write: (room: number) => string,
+  write: (budget: number) => string,
 ): Buffer {
   const [before = '', after = ''] = JSON.stringify(changed(example, path)).split(JSON.stringify(marker));
-  const room = maxBytes - Buffer.byteLength(before) - Buffer.byteLength(after) - 64;
-  return Buffer.from(before + write(room) + after);
+  const budget = maxBytes - Buffer.byteLength(before) - Buffer.byteLength(after) - 64;
+  return Buffer.from(before + write(budget) + after);
 }
 
 function changed(value: Json, [step, ...rest]: readonly (string | number)[]): Json {
@@ -323,12 +323,16 @@ function withMembers(example: Json, members: string): Buffer {
 }
 
 /** Comma-separated items, as many as there is room for. */
-function numbered(item: (index: number) => string, room: number, most = Number.POSITIVE_INFINITY): string {
+function numbered(
+  item: (index: number) => string,
+  budget: number,
+  maximum = Number.POSITIVE_INFINITY,
+): string {
   const items: string[] = [];
-  for (let size = 0, index = 0; index < most; index += 1) {
+  for (let size = 0, index = 0; index < maximum; index += 1) {
     const text = item(index);
     size += Buffer.byteLength(text) + 1;
-    if (size > room) break;
+    if (size > budget) break;
     items.push(text);
   }
   return items.join(',');

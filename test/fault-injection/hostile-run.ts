@@ -261,8 +261,8 @@ function hostileForms(maxBytes: number): HostileBody[] {
     Buffer.from(
       `${part('name="model"', 'acme/whisper')}${part('name="file"; filename="a.wav"', content)}--hostile--\r\n`,
     );
-  const room = maxBytes - 300;
-  const fill = (unit: string) => unit.repeat(Math.floor(room / unit.length));
+  const budget = maxBytes - 300;
+  const fill = (unit: string) => unit.repeat(Math.floor(budget / unit.length));
   return [
     { name: 'form: a large file', bytes: whole(fill('RIFF')) },
     { name: 'form: line breaks', bytes: whole(fill('\r\n')) },
@@ -335,7 +335,7 @@ export async function measure(
 }
 
 function median(values: readonly number[]): number {
-  return [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] as number;
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] as number;
 }
 
 /** A session of its own for each body, so that no history grows between them. */

@@ -44,7 +44,7 @@ export interface MoneyWorld {
   /** Calls this gateway as an administrator. */
   logIn(gateway: GatewayProcess): Promise<GatewayClient>;
   /** Records whether a promise holds. */
-  hold(isHeld: boolean, what: string): void;
+  hold(isHeld: boolean, promise: string): void;
   /** The violated promises. */
   readonly failures: readonly string[];
   /** Kills the running gateways and removes everything. */
@@ -97,9 +97,9 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
       const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login(administrator);
       return createGatewayClient({ baseUrl: url, token });
     },
-    hold(isHeld, what) {
-      console.log(`${isHeld ? 'ok    ' : 'BROKEN'} ${what}`);
-      if (!isHeld) failures.push(what);
+    hold(isHeld, promise) {
+      console.log(`${isHeld ? 'ok    ' : 'BROKEN'} ${promise}`);
+      if (!isHeld) failures.push(promise);
     },
     async close() {
       for (const gateway of running) await stopGateway(gateway, 'SIGKILL');

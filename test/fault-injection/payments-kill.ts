@@ -83,23 +83,23 @@ try {
   const { user } = await client.accounts.getMe();
   let hasFaultsLeft = true;
 
-  async function deliverUntilStored(one: Sold): Promise<void> {
+  async function deliverUntilStored(sold: Sold): Promise<void> {
     for (;;) {
       const { url } = gateways[Math.floor(random() * gateways.length)] as Running;
-      const { status } = await deliver(url, one, doubles);
+      const { status } = await deliver(url, sold, doubles);
       if (status === 200) {
         counts.answered += 1;
         // Reads over another connection, which sees committed rows only.
         const [order] = await watcher.sql<
           { posted: bigint }[]
-        >`select posted_credits as posted from gateway.payments_orders where payment_id = ${one.paymentId}`;
-        if (order?.posted !== BigInt(one.credits)) {
+        >`select posted_credits as posted from gateway.payments_orders where payment_id = ${sold.paymentId}`;
+        if (order?.posted !== BigInt(sold.credits)) {
           counts.early += 1;
-          failures.push(`${one.paymentId} was answered with 200 and is not credited`);
+          failures.push(`${sold.paymentId} was answered with 200 and is not credited`);
         }
         return;
       }
-      if (status !== 503 && status !== 0) failures.push(`${one.paymentId} was answered with ${status}`);
+      if (status !== 503 && status !== 0) failures.push(`${sold.paymentId} was answered with ${status}`);
       counts.again += 1;
       await pause(20 + random() * 80);
     }
@@ -132,17 +132,17 @@ try {
         checkoutCount += 1;
         const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
         // When a fault hits a checkout, the buyer has to start it again.
-        const one = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(
+        const sale = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(
           () => null,
         );
-        if (one === null) {
+        if (sale === null) {
           checkoutCount -= 1;
           await watcher.sql`update gateway.payments_orders set failed_at = now() where checkout_id is null and failed_at is null and created_at < now() - interval '20 seconds'`;
           await pause(100);
           continue;
         }
-        sold.push(one);
-        await deliverUntilStored(one);
+        sold.push(sale);
+        await deliverUntilStored(sale);
         await pause(random() * 100);
       }
     }),
@@ -151,9 +151,9 @@ try {
   isAway = false;
   // Redeliver all events, as a provider does that got no answer.
   const last = gateways[0] as Running;
-  for (const one of sold)
-    if ((await deliver(last.url, one, doubles)).outcome !== 'duplicate')
-      failures.push(`${one.paymentId} was applied a second time`);
+  for (const entry of sold)
+    if ((await deliver(last.url, entry, doubles)).outcome !== 'duplicate')
+      failures.push(`${entry.paymentId} was applied a second time`);
   const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
     select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sold.map(({ paymentId }) => paymentId)}::text[])`;
   const wrong = rows.filter(({ posted, credits, postings }) => posted !== credits || postings !== 1).length;

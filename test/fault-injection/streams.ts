@@ -72,9 +72,9 @@ function ask(model: string): { call: ReturnType<typeof request>; answered: Promi
 }
 
 const failures: string[] = [];
-const hold = (isHeld: boolean, what: string): void => {
-  console.log(`${isHeld ? 'held  ' : 'BROKEN'}  ${what}`);
-  if (!isHeld) failures.push(what);
+const hold = (isHeld: boolean, promise: string): void => {
+  console.log(`${isHeld ? 'held  ' : 'BROKEN'}  ${promise}`);
+  if (!isHeld) failures.push(promise);
 };
 const at = (sorted: number[], share: number): number =>
   sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? Number.NaN;
@@ -143,9 +143,9 @@ try {
       return socket;
     }),
   );
-  let most = before;
+  let highest = before;
   const watching = setInterval(
-    () => void residentBytes().then((bytes) => (most = Math.max(most, bytes))),
+    () => void residentBytes().then((bytes) => (highest = Math.max(highest, bytes))),
     100,
   );
   await provider
@@ -167,7 +167,7 @@ try {
     );
   clearInterval(watching);
   for (const socket of sockets) socket.destroy();
-  hold(most - before < 64 * megabyte, `they cost ${((most - before) / megabyte).toFixed(1)} MB in all`);
+  hold(highest - before < 64 * megabyte, `they cost ${((highest - before) / megabyte).toFixed(1)} MB in all`);
 
   const lives: number[] = [];
   for (let round = 0; round < aborts; round += 1) {
@@ -182,10 +182,10 @@ try {
     lives.push((provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - leftMs);
   }
   lives.sort((a, b) => a - b);
-  const late = lives.filter((ms) => ms > 50).length;
+  const lateCount = lives.filter((ms) => ms > 50).length;
   hold(
-    late === 0,
-    `${aborts} clients gone: the provider's socket closed after ${at(lives, 0.5).toFixed(1)} ms (median), ${at(lives, 0.99).toFixed(1)} (p99), ${(lives.at(-1) ?? 0).toFixed(1)} (most); ${late} later than 50 ms`,
+    lateCount === 0,
+    `${aborts} clients gone: the provider's socket closed after ${at(lives, 0.5).toFixed(1)} ms (median), ${at(lives, 0.99).toFixed(1)} (p99), ${(lives.at(-1) ?? 0).toFixed(1)} (most); ${lateCount} later than 50 ms`,
   );
 } finally {
   gateway.kill('SIGTERM');

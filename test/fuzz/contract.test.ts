@@ -95,17 +95,17 @@ describe.each(Object.entries(surfaces))('wrong requests to the %s', (_name, { bu
           }),
           fc.constantFrom(...hostileValues.map(String)),
           fc.constantFrom('none', 'query', 'path'),
-          async (wrongBody, wrongQuery, wrongPath, also) => {
+          async (wrongBody, wrongQuery, wrongPath, mutateHeaders) => {
             const query = new URLSearchParams(
               parameters
                 .filter((p) => p.in === 'query' && p.required)
                 .map((p) => [p.name, String(p.example ?? 'x')]),
             );
-            if (also === 'query')
+            if (mutateHeaders === 'query')
               query.append(wrongQuery.name, wrongQuery.value.toWellFormed().slice(0, 2000));
             const filled = path.replace(/\{([^}]+)\}/g, (_all, name: string) =>
               encodeURIComponent(
-                also === 'path'
+                mutateHeaders === 'path'
                   ? wrongPath.toWellFormed().slice(0, 500)
                   : String(parameters.find((p) => p.name === name)?.example ?? 'x'),
               ),

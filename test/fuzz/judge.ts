@@ -28,7 +28,7 @@ export function findMismatches(
   const response = operation.responses[String(status)];
   if (response === undefined)
     return operation.isPassthrough ? [] : [`${status} is not declared: ${text.slice(0, 300)}`];
-  const undeclared = [...headers.keys()].filter(
+  const undeclaredHeaders = [...headers.keys()].filter(
     (name) =>
       !transportHeaders.has(name) &&
       !Object.keys(response.headers ?? {}).some((declared) => declared.toLowerCase() === name),
@@ -36,7 +36,7 @@ export function findMismatches(
   const mediaType = (headers.get('content-type') ?? '').split(';')[0]?.trim() ?? '';
   const media = response.content?.[mediaType];
   return [
-    ...undeclared.map((name) => `${status} carries the undeclared header ${name}`),
+    ...undeclaredHeaders.map((name) => `${status} carries the undeclared header ${name}`),
     ...(text !== '' && media === undefined && !operation.isPassthrough
       ? [`${status} as ${mediaType} is not declared`]
       : []),

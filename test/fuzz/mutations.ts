@@ -34,12 +34,12 @@ export const hostileValues: readonly Json[] = [
 
 /** The paths of all members and items of a document, including the root. */
 export function placesOf(value: Json, path: readonly (string | number)[] = []): (string | number)[][] {
-  const below = Array.isArray(value)
+  const descendants = Array.isArray(value)
     ? value.flatMap((item, index) => placesOf(item, [...path, index]))
     : value !== null && typeof value === 'object'
       ? Object.entries(value).flatMap(([name, member]) => placesOf(member, [...path, name]))
       : [];
-  return [[...path], ...below];
+  return [[...path], ...descendants];
 }
 
 /** An arbitrary that changes the document in one to three positions. */
@@ -74,9 +74,9 @@ export function mutated(base: Json): fc.Arbitrary<Json> {
 }
 
 function nested(value: Json, depth: number): Json {
-  let outer = value;
-  for (let level = 0; level < depth; level += 1) outer = level % 2 === 0 ? [outer] : { a: outer };
-  return outer;
+  let container = value;
+  for (let level = 0; level < depth; level += 1) container = level % 2 === 0 ? [container] : { a: container };
+  return container;
 }
 
 function changeAt(

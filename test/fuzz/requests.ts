@@ -114,7 +114,7 @@ function wrongQueries(
           }),
         ];
   if (required !== true) return replaced;
-  const absent = valid.map((request) => {
+  const unknownPaths = valid.map((request) => {
     const { path, query } = without(request);
     return {
       ...request,
@@ -122,7 +122,7 @@ function wrongQueries(
       fault: `no ${name} in the query`,
     };
   });
-  return [...replaced, absent];
+  return [...replaced, unknownPaths];
 }
 
 /** The values that the text of a query may represent, lists included. */
@@ -153,8 +153,8 @@ function parameterValues(
       valuesOf(schema, document.resolve),
       (value) => document.check(schema, value) === null && canStandIn(place, value),
     );
-    const fixed = example === undefined ? undefined : fc.constant(example);
-    const arbitraries = [own, fixed, fixed].filter((arbitrary) => arbitrary !== undefined);
+    const exampleValue = example === undefined ? undefined : fc.constant(example);
+    const arbitraries = [own, exampleValue, exampleValue].filter((arbitrary) => arbitrary !== undefined);
     if (arbitraries.length === 0) throw new Error(`${operation.id}: no value is known for ${name}`);
     return [name, fc.oneof(...arbitraries)] as const;
   });
@@ -174,7 +174,7 @@ function validBodies(document: FuzzedDocument, operation: FuzzedOperation): fc.A
   const generated = filterValues(valuesOf(schema, document.resolve), isValid);
   const exact = examples.length === 0 ? undefined : fc.constantFrom(...examples);
   // Most arbitrary requests fail early; the example with some changed members reaches more code.
-  const mixed =
+  const mixedBodies =
     exact === undefined || generated === undefined
       ? undefined
       : filterValues(
@@ -183,7 +183,7 @@ function validBodies(document: FuzzedDocument, operation: FuzzedOperation): fc.A
             .map(([example, other, picks]) => mixMembers(example, other, picks)),
           isValid,
         );
-  const all = [exact, generated, mixed].filter((arbitrary) => arbitrary !== undefined);
+  const all = [exact, generated, mixedBodies].filter((arbitrary) => arbitrary !== undefined);
   if (all.length === 0) throw new Error(`${operation.id}: no body is known`);
   return fc.oneof(...(all as fc.Arbitrary<Json | undefined>[]));
 }

@@ -92,10 +92,10 @@ function texts(schema: Schema): fc.Arbitrary<string> {
   const fits = (text: string) => [...text].length >= minLength && [...text].length <= maxLength;
   const own = valuesOfFormat(format) ?? valuesOfPattern(pattern);
   if (own !== undefined) {
-    const fitting = filterValues(own, fits);
+    const fittingValues = filterValues(own, fits);
     const examples = example.length > 0 ? fc.constantFrom(...(example as string[])) : undefined;
-    if (fitting === undefined) return examples ?? fc.constant('a'.repeat(minLength));
-    return examples === undefined ? fitting : fc.oneof(fitting, examples);
+    if (fittingValues === undefined) return examples ?? fc.constant('a'.repeat(minLength));
+    return examples === undefined ? fittingValues : fc.oneof(fittingValues, examples);
   }
   if (typeof schema['contentEncoding'] === 'string')
     return fc
@@ -144,8 +144,8 @@ function objects(schema: Schema, resolve: Resolve, depth: number): fc.Arbitrary<
   }) as fc.Arbitrary<Json>;
 }
 
-function numberOf(value: unknown, otherwise: number): number {
-  return typeof value === 'number' ? value : otherwise;
+function numberOf(value: unknown, fallback: number): number {
+  return typeof value === 'number' ? value : fallback;
 }
 
 function recordOf(value: unknown): Schema {

@@ -10,7 +10,7 @@ import { databaseExists, openGatewayDatabase } from '../../src/gateway/database.
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
-import { makeServerDatabase, type DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeServerDatabase, type DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 
 const redactor = createRedactor();
@@ -30,11 +30,16 @@ describe('the database of a start', () => {
   });
 
   function configWith(env: Record<string, string>) {
-    const where =
-      'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+    const databaseSettings = databaseEnv(place.options);
     return readGatewayConfig(
       {},
-      { ...where, TOWNHALL_MASTER_KEY: testMasterKey, JOURNAL_PATH: folder, STORAGE_PATH: folder, ...env },
+      {
+        ...databaseSettings,
+        TOWNHALL_MASTER_KEY: testMasterKey,
+        JOURNAL_PATH: folder,
+        STORAGE_PATH: folder,
+        ...env,
+      },
     );
   }
 

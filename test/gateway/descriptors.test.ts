@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 
 // The embedded engine keeps up to a hundred files of its tables open.
@@ -24,9 +24,8 @@ const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
 beforeAll(async () => {
   place = await makeDatabase();
-  const where: Record<string, string> =
-    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
-  const off = {
+  const databaseSettings: Record<string, string> = databaseEnv(place.options);
+  const settings = {
     RATE_LIMIT_USER: 'off',
     RATE_LIMIT_GUEST: 'off',
     LOG_LEVEL: 'silent',
@@ -40,8 +39,8 @@ beforeAll(async () => {
       PORT: '0',
       TOWNHALL_MASTER_KEY: testMasterKey,
       JOURNAL_PATH: journal,
-      ...off,
-      ...where,
+      ...settings,
+      ...databaseSettings,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

@@ -219,10 +219,10 @@ test('the guide names exactly the exposed metrics', async () => {
   const guide = await readFile(new URL('../../docs/guides/telemetry.md', import.meta.url), 'utf8');
   const documented = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)]
     .map(([, name = '']) => name)
-    .sort((one, other) => one.localeCompare(other));
+    .sort((a, b) => a.localeCompare(b));
   const exposed = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)]
     .map(([, name = '']) => name)
-    .sort((one, other) => one.localeCompare(other));
+    .sort((a, b) => a.localeCompare(b));
   expect(documented).toEqual(exposed);
 });
 

@@ -41,11 +41,11 @@ describe('withTimeout', () => {
   });
 
   it('drops an error that comes after the timeout', async () => {
-    const late = Promise.withResolvers<never>();
-    const result = withTimeout(() => late.promise, { ms: 1, error: tooLate });
+    const laterResult = Promise.withResolvers<never>();
+    const result = withTimeout(() => laterResult.promise, { ms: 1, error: tooLate });
     await expect(result).rejects.toThrow('too late');
     // An unhandled rejection would fail the test run.
-    late.reject(new Error('after the timeout'));
+    laterResult.reject(new Error('after the timeout'));
     await pause(1);
   });
 });

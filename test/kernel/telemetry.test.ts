@@ -12,7 +12,8 @@ import {
 } from '../../src/kernel/telemetry/telemetry.ts';
 import { withSpan } from '../../src/kernel/telemetry/traces.ts';
 import { startCollector, type Collector } from '../support/collector.ts';
-import { startWorld, until, type World, type WorldOptions } from './world.ts';
+import { startWorld, type World, type WorldOptions } from './world.ts';
+import { until } from '../support/until.ts';
 
 const endings: (() => Promise<void>)[] = [];
 afterEach(async () => {

@@ -45,12 +45,12 @@ const problem = {
 const json = (schema: object) => ({ description: 'Done.', content: { 'application/json': { schema } } });
 const anyObject = { type: 'object' };
 const userOnly = [{ userToken: [] }];
-const name = (where: string, extra: object = {}) => ({
-  name: where,
+const name = (location: string, extraMembers: object = {}) => ({
+  name: location,
   in: 'path',
   required: true,
   schema: { type: 'string', maxLength: 256 },
-  ...extra,
+  ...extraMembers,
 });
 
 /** Literal paths beside the generic one, a recursive body, a union by `type`, streams and bytes. */
@@ -351,30 +351,6 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   return { url, port, server, lines, close: () => server.close({ drainMs: 0 }) };
 }
 
-/**
- * Sends the bytes as they are and resolves with everything received until the server closes, or
- * after `forMs` of silence.
- */
-export async function raw(port: number, bytes: string | Buffer, forMs = 15_000): Promise<string> {
-  const socket = connect(port, '127.0.0.1');
-  await once(socket, 'connect');
-  let answer = '';
-  return new Promise((resolve) => {
-    let timer = setTimeout(() => socket.destroy(), forMs);
-    socket.on('data', (chunk) => {
-      answer += chunk.toString('latin1');
-      clearTimeout(timer);
-      timer = setTimeout(() => socket.destroy(), forMs);
-    });
-    socket.on('error', () => {});
-    socket.on('close', () => {
-      clearTimeout(timer);
-      resolve(answer);
-    });
-    socket.write(bytes);
-  });
-}
-
 /** Status, head and parsed JSON body of a raw response. */
 export function rawAnswer(text: string): { status: number; head: string; body: RawProblem | undefined } {
   const [head = '', body = ''] = text.split('\r\n\r\n');
@@ -390,13 +366,4 @@ export async function open(port: number): Promise<Socket> {
   await once(socket, 'connect');
   socket.on('error', () => {});
   return socket;
-}
-
-/** Resolves as soon as the condition is true; rejects at the deadline. */
-export async function until(condition: () => boolean, what: string, deadlineMs = 30_000): Promise<void> {
-  const end = performance.now() + deadlineMs;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
 }

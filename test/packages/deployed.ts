@@ -129,9 +129,9 @@ export async function walkThroughDeployments({
     const record = await get('/v1/cities/current');
     expect(record).toMatchObject({ name: 'demo', version: '0.1.1', base_url: url });
 
-    const deployed = treeOf(demo);
+    const deployedTree = treeOf(demo);
     const unchanged = async (): Promise<void> => {
-      expect(treeOf(demo)).toEqual(deployed);
+      expect(treeOf(demo)).toEqual(deployedTree);
       expect(await get('/v1/cities/current')).toEqual(record);
       expect(await hello()).toEqual({ message: 'Hello, world.' });
     };

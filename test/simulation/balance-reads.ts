@@ -40,12 +40,12 @@ export function checkShownHeld(
 ): void {
   // Idle credits that will pay a debt are not available.
   if (debt > 0n || !isReachableForAll(world, userId)) return;
-  const now = countUse(world, userId);
-  let most = 0n;
-  for (const { amount, plan, price } of new Set([...before.calls, ...now.calls]))
-    most += larger(amount, plan.raiseTo ?? 0n, plan.price, price);
-  for (const { amount } of new Set([...before.holds, ...now.holds])) most += amount;
-  world.coverage.count(most === 0n ? 'balance with idle credits alone' : 'balance with credits in use');
-  if (shownCredits > most)
-    fail(world, `a balance shows ${shownCredits} credits as held, and ${most} are in use`);
+  const currentUse = countUse(world, userId);
+  let highest = 0n;
+  for (const { amount, plan, price } of new Set([...before.calls, ...currentUse.calls]))
+    highest += larger(amount, plan.raiseTo ?? 0n, plan.price, price);
+  for (const { amount } of new Set([...before.holds, ...currentUse.holds])) highest += amount;
+  world.coverage.count(highest === 0n ? 'balance with idle credits alone' : 'balance with credits in use');
+  if (shownCredits > highest)
+    fail(world, `a balance shows ${shownCredits} credits as held, and ${highest} are in use`);
 }

@@ -32,9 +32,9 @@ export function allotInTurn(world: World, request: AllotRequest): AllotResult {
   if (answer.outcome !== 'granted' || need <= 0n || promisedCredits === 0n) return answer;
   world.coverage.count('grant beside an older ticket');
   const account = model.accounts.get(userId);
-  const left = account === undefined ? 0n : account.posted - account.held;
-  if (left < promisedCredits)
-    fail(world, `a grant left ${left} credits, and older tickets wait for ${promisedCredits}`);
+  const remainingCredits = account === undefined ? 0n : account.posted - account.held;
+  if (remainingCredits < promisedCredits)
+    fail(world, `a grant left ${remainingCredits} credits, and older tickets wait for ${promisedCredits}`);
   return answer;
 }
 

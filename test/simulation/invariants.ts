@@ -94,9 +94,12 @@ function checkCovered(world: World, gateway: Gateway): void {
     // Otherwise a balance would count a charge twice. A line that was put aside may
     // be reported until the next renewal.
     if (model.refusedRequests.size > 0) continue;
-    const most = prices.get(allotmentId) ?? 0n;
-    if (row.unapplied > most)
-      fail(world, `${allotmentId} is reported with ${row.unapplied} unapplied credits, and has ${most}`);
+    const highestPrice = prices.get(allotmentId) ?? 0n;
+    if (row.unapplied > highestPrice)
+      fail(
+        world,
+        `${allotmentId} is reported with ${row.unapplied} unapplied credits, and has ${highestPrice}`,
+      );
   }
 }
 
@@ -145,10 +148,10 @@ export function checkAnswer(world: World, { plan, gateway, price }: CallRecord):
   const { recordedRequests, refusedRequests } = world.server.model;
   if (price === 0n || recordedRequests.has(plan.requestId) || refusedRequests.has(plan.requestId)) return;
   const folder = folderOf(gateway);
-  const final = folder?.lines.findLast(
+  const finalLine = folder?.lines.findLast(
     ({ line }) => line.kind === 'final' && line.call.requestId === plan.requestId,
   );
-  if (folder === undefined || final === undefined || final.seq > folder.syncedSeq)
+  if (folder === undefined || finalLine === undefined || finalLine.seq > folder.syncedSeq)
     fail(world, `${plan.requestId} was answered before its charge was on disk`);
 }
 
@@ -179,14 +182,14 @@ function excuse(world: World, call: CallRecord): void {
 /** The most that the call could get at this moment: all of the balance that other calls have not reserved. */
 function mostCredits(world: World, call: CallRecord): bigint {
   const { userId, bound } = call.plan;
-  let most = world.server.model.accounts.get(userId)?.posted ?? 0n;
+  let highest = world.server.model.accounts.get(userId)?.posted ?? 0n;
   for (const other of world.openCalls) {
     if (other === call || other.plan.userId !== userId) continue;
     // Calls that wait for the same credits may get 503 in their turn.
     if (other.state === 'reserving') return bound;
-    if (other.state === 'reserved') most -= other.amount;
+    if (other.state === 'reserved') highest -= other.amount;
   }
-  return most;
+  return highest;
 }
 
 export function isReachableForAll(world: World, userId: string): boolean {
@@ -330,7 +333,7 @@ function addTo(sums: Map<string, bigint>, key: string, credits: bigint): void {
 }
 
 export function larger(...credits: bigint[]): bigint {
-  return credits.reduce((most, one) => (one > most ? one : most), 0n);
+  return credits.reduce((highest, credit) => (credit > highest ? credit : highest), 0n);
 }
 
 function smaller(a: bigint, b: bigint): bigint {

@@ -29,10 +29,10 @@ export async function loadLedger(): Promise<LedgerModules> {
 }
 
 function findBug(name: string): PlantedBug {
-  const bug = plantedBugs.find((one) => one.name === name);
+  const bug = plantedBugs.find((plantedBug) => plantedBug.name === name);
   if (bug === undefined)
     throw new Error(
-      `There is no bug "${name}"; use one of: ${plantedBugs.map((one) => one.name).join(', ')}.`,
+      `There is no bug "${name}"; use one of: ${plantedBugs.map((plantedBug) => plantedBug.name).join(', ')}.`,
     );
   return bug;
 }

@@ -79,10 +79,10 @@ function printCoverage(coverage: Coverage, missing: readonly string[]): void {
 }
 
 /** All schedules are one check, the states another. */
-function writeReport(file: string, passed: number, failed: number): void {
+function writeReport(file: string, passedCount: number, failedCount: number): void {
   const report = {
-    numPassedTests: failed === 0 && passed > 0 ? 1 : 0,
-    numFailedTests: failed,
+    numPassedTests: failedCount === 0 && passedCount > 0 ? 1 : 0,
+    numFailedTests: failedCount,
     testResults: [],
   };
   writeFileSync(file, JSON.stringify(report));

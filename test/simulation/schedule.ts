@@ -148,8 +148,8 @@ function drawUsers(random: Random): UserPlan[] {
 function drawCall(random: Random, requestId: string, machines: number, users: readonly UserPlan[]): CallPlan {
   const user = random.pick(users);
   // Bounds near the balance make the gateways take credits from one another.
-  const most = Number(user.credits) / random.pick([2, 4, 10, 30]);
-  const bound = random.chance(0.03) ? 0n : BigInt(random.between(1, Math.max(2, Math.floor(most))));
+  const maxCredits = Number(user.credits) / random.pick([2, 4, 10, 30]);
+  const bound = random.chance(0.03) ? 0n : BigInt(random.between(1, Math.max(2, Math.floor(maxCredits))));
   const isDear = random.chance(0.05);
   const price = random.chance(0.1) ? 0n : (bound * BigInt(random.between(0, 100))) / 100n;
   return {
@@ -164,7 +164,9 @@ function drawCall(random: Random, requestId: string, machines: number, users: re
     sendMs: random.between(0, 20),
     answerMs: random.chance(0.1) ? random.between(5_000, 40_000) : random.between(1, 2_000),
     checkpoints: random.chance(0.3) ? random.between(1, 4) : 0,
-    raiseTo: random.chance(0.08) ? bound + BigInt(random.between(1, Math.max(2, Math.floor(most)))) : null,
+    raiseTo: random.chance(0.08)
+      ? bound + BigInt(random.between(1, Math.max(2, Math.floor(maxCredits))))
+      : null,
     attempts: random.chance(0.1) ? 2 : 1,
     isRefused: random.chance(0.004),
     end: random.chance(0.1) ? 'release' : random.chance(0.05) ? 'settle twice' : 'settle',

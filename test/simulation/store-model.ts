@@ -297,12 +297,12 @@ export class StoreModel {
     if (this.startedMs() > this.nowMs() - 60_000) return [];
     this.forgetTickets(() => true);
     const latestMs = this.nowMs() - graceMs;
-    const expired = [...this.allotments.values()]
+    const expiredAllotments = [...this.allotments.values()]
       .filter((row) => row.leaseUntilMs < latestMs)
       .toSorted((a, b) => a.leaseUntilMs - b.leaseUntilMs)
       .slice(0, limit);
-    const freed = expired.map(({ allotmentId, amount }) => ({ allotmentId, amount }));
-    this.lower(expired.map((row) => ({ row, amount: 0n, end: true, isAnswered: true })));
+    const freed = expiredAllotments.map(({ allotmentId, amount }) => ({ allotmentId, amount }));
+    this.lower(expiredAllotments.map((row) => ({ row, amount: 0n, end: true, isAnswered: true })));
     return freed;
   }
 

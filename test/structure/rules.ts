@@ -132,12 +132,12 @@ export const importsFromAbove: ReadonlyMap<string, string> = new Map([
 /** A folder is a layer above its subfolders. Tests share files of the folders above them. */
 function refuseFolderAbove(file: string, target: string): string | undefined {
   const folder = path.posix.dirname(file);
-  const above = path.posix.dirname(target);
-  if (file.startsWith('test/') || !folder.startsWith(`${above}/`)) return undefined;
+  const parentFolder = path.posix.dirname(target);
+  if (file.startsWith('test/') || !folder.startsWith(`${parentFolder}/`)) return undefined;
   // The files directly in the kernel are its lowest layer, those of a surface are
   // shared by all slices, and package.json has the version.
-  const isShared = /^(?:\.|src|src\/(?:kernel|gateway|agent))$/.test(above);
-  if (isShared || importsFromAbove.get(folder) === above) return undefined;
+  const isShared = /^(?:\.|src|src\/(?:kernel|gateway|agent))$/.test(parentFolder);
+  if (isShared || importsFromAbove.get(folder) === parentFolder) return undefined;
   return 'a file does not import from a folder above its own';
 }
 

@@ -41,6 +41,16 @@ export interface DatabasePlace {
 // A test machine is busier than a server, so statements may wait longer for a connection.
 const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000, connectMs: 15_000 };
 
+/** The environment variables with which a command opens this database. */
+export function databaseEnv(options: ConnectOptions): Record<string, string> {
+  return 'url' in options ? { DATABASE_URL: options.url } : { DATABASE_PATH: options.path };
+}
+
+/** The flags with which an agent's command opens this server; none for an embedded database. */
+export function databaseFlags(options: ConnectOptions): string[] {
+  return 'url' in options ? ['--database-url', options.url] : [];
+}
+
 /** The location of a world's data, not opened yet. */
 export async function makeDatabase({
   isEmpty = false,

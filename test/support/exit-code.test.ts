@@ -47,8 +47,8 @@ describe('a test run', () => {
     const failed = await runTests('fail', databaseUrl);
     expect(failed.screen).toMatch(/1 failed/);
     expect(failed.code, failed.screen).toBe(1);
-    const passed = await runTests('pass', databaseUrl);
-    expect(passed.screen).toMatch(/1 passed/);
-    expect(passed.code, passed.screen).toBe(0);
+    const passingRun = await runTests('pass', databaseUrl);
+    expect(passingRun.screen).toMatch(/1 passed/);
+    expect(passingRun.code, passingRun.screen).toBe(0);
   });
 });

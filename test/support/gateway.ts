@@ -15,7 +15,7 @@ import type { Clock } from '../../src/kernel/clock.ts';
 import type { Database, Sql } from '../../src/kernel/data/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
-import { makeDatabase, makeServerDatabase } from './databases.ts';
+import { databaseEnv, makeDatabase, makeServerDatabase } from './databases.ts';
 import type { DatabasePlace } from './databases.ts';
 
 /** The administrator of test gateways with `withAdmin`. */
@@ -69,10 +69,11 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
     await own?.remove();
   };
   const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
-  const where =
-    'url' in place.options
-      ? { DATABASE_URL: place.options.url, JOURNAL_PATH: journal }
-      : { DATABASE_PATH: place.options.path };
+  // An embedded database keeps the journal in its own folder.
+  const databaseSettings = {
+    ...databaseEnv(place.options),
+    ...('url' in place.options ? { JOURNAL_PATH: journal } : {}),
+  };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
   // Tests send from one address and faster than people do, so rate limits are off unless a test
   // turns them on.
@@ -88,7 +89,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
     LOG_LEVEL: 'debug',
     ...unlimited,
     TOWNHALL_MASTER_KEY: testMasterKey,
-    ...where,
+    ...databaseSettings,
     ...(options.withAdmin ? administrator : {}),
     ...options.env,
   };
@@ -166,16 +167,16 @@ async function logIn(guest: GatewayClient): Promise<string> {
  */
 export async function startReplicas(
   env: Record<string, string>,
-): Promise<{ one: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {
+): Promise<{ first: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {
   const place = await makeDatabase();
-  const one = await startGateway({ withAdmin: true, place, env });
-  const other = 'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : one;
+  const first = await startGateway({ withAdmin: true, place, env });
+  const other = 'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : first;
   return {
-    one,
+    first,
     other,
     async close() {
-      if (other !== one) await other.close();
-      await one.close();
+      if (other !== first) await other.close();
+      await first.close();
       await place.remove();
     },
   };

@@ -27,16 +27,16 @@ function watch(send: (message: object) => void): void {
   let longest: LoopReport = { holdMs: 0, clockMs: 0, spentMs: 0 };
   let last = { clock: performance.now(), spent: spentMs() };
   const measure = (): void => {
-    const now = { clock: performance.now(), spent: spentMs() };
-    const clockMs = Math.max(now.clock - last.clock - everyMs, 0);
+    const reading = { clock: performance.now(), spent: spentMs() };
+    const clockMs = Math.max(reading.clock - last.clock - everyMs, 0);
     // Processor time is counted in steps of up to 4 ms, so it may run ahead of the clock.
-    const holdMs = Math.min(now.spent - last.spent, clockMs);
+    const holdMs = Math.min(reading.spent - last.spent, clockMs);
     longest = {
       holdMs: Math.max(longest.holdMs, holdMs),
       clockMs: Math.max(longest.clockMs, clockMs),
-      spentMs: now.spent,
+      spentMs: reading.spent,
     };
-    last = now;
+    last = reading;
   };
   setInterval(measure, everyMs).unref();
   const session = new Session();
@@ -63,8 +63,8 @@ function spentMs(): number {
 }
 
 function hold(ms: number): void {
-  const until = spentMs() + ms;
-  while (spentMs() < until);
+  const endMs = spentMs() + ms;
+  while (spentMs() < endMs);
 }
 
 /** Processor time of a fixed piece of work: the current speed of the machine. */
@@ -100,7 +100,7 @@ async function endProfile(session: Session): Promise<string[]> {
   }
   return [...milliseconds]
     .filter(([name]) => !name.startsWith('(idle)') && !name.startsWith('(program)'))
-    .sort((one, other) => other[1] - one[1])
+    .sort((a, b) => b[1] - a[1])
     .slice(0, 12)
     .map(([name, ms]) => `${ms.toFixed(0)} ms ${name}`);
 }

@@ -213,8 +213,8 @@ async function browse(start: string, issuer: string): Promise<URL> {
     });
     for (const cookie of answer.headers.getSetCookie()) {
       const [pair = ''] = cookie.split(';');
-      const cut = pair.indexOf('=');
-      cookies.set(pair.slice(0, cut), pair.slice(cut + 1));
+      const separator = pair.indexOf('=');
+      cookies.set(pair.slice(0, separator), pair.slice(separator + 1));
     }
     const location = answer.headers.get('location');
     if (location === null)

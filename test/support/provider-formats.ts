@@ -143,11 +143,11 @@ function messageEvents({ script, body: input }: ForeignScene): string[] | undefi
       ];
     }
     case 'reasoning': {
-      const thinking = block(0, { type: 'thinking', thinking: '', signature: '' }, [
+      const thinkingBlock = block(0, { type: 'thinking', thinking: '', signature: '' }, [
         { type: 'thinking_delta', thinking: 'Let me think.' },
         { type: 'signature_delta', signature: 'sig' },
       ]);
-      return [start, ...thinking, ...text(1), ...finish('end_turn')];
+      return [start, ...thinkingBlock, ...text(1), ...finish('end_turn')];
     }
     case 'cut':
       return [start, ...text(0)];

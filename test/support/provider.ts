@@ -283,13 +283,13 @@ async function deltas(
 ): Promise<boolean> {
   const { response, call, knobs, sleep } = scene;
   const total = Number(knobs.get('chunks') ?? 5);
-  const gap = Number(knobs.get('gap') ?? 0);
+  const gapMs = Number(knobs.get('gap') ?? 0);
   for (let index = 0; index < total; index += 1) {
     if (response.destroyed) return false;
     const delta = index === 0 ? { role: 'assistant', content: 'tok0 ' } : { content: `tok${index} ` };
     if (!response.write(frame(chunk(scene, delta)))) await waitForDrain(response);
     call.tokens += 1;
-    if (gap > 0) await sleep(gap);
+    if (gapMs > 0) await sleep(gapMs);
   }
   return !response.destroyed;
 }

@@ -47,40 +47,40 @@ export async function openWorld(): Promise<World> {
   return world;
 }
 
-export interface Held {
+export interface ControlledAnswer {
   answer: ScriptedAnswer;
   /** Resolves with the response once the model is called. */
-  asked: Promise<ServerResponse>;
+  request: Promise<ServerResponse>;
   /** Resolves once the agent has closed the connection. */
-  gone: Promise<void>;
+  disconnection: Promise<void>;
   /** Sends a piece of text now. */
   say(delta: string): void;
   end(): void;
 }
 
 /** An answer that a test writes piece by piece. */
-export function holdAnswer(): Held {
+export function holdAnswer(): ControlledAnswer {
   const arrival = Promise.withResolvers<ServerResponse>();
   const disconnection = Promise.withResolvers<void>();
   let response: ServerResponse | undefined;
   const send = (part: object) => response?.write(`data: ${JSON.stringify(part)}\n\n`);
   return {
     answer: {
-      async respond(opening) {
-        response = opening;
-        opening.once('close', () => disconnection.resolve());
-        opening.writeHead(200, { 'content-type': 'text/event-stream' });
+      async respond(streamRequest) {
+        response = streamRequest;
+        streamRequest.once('close', () => disconnection.resolve());
+        streamRequest.writeHead(200, { 'content-type': 'text/event-stream' });
         for (const part of [
           { type: 'stream-start', warnings: [] },
           { type: 'text-start', id: 't' },
         ])
           send(part);
-        arrival.resolve(opening);
+        arrival.resolve(streamRequest);
         await disconnection.promise;
       },
     },
-    asked: arrival.promise,
-    gone: disconnection.promise,
+    request: arrival.promise,
+    disconnection: disconnection.promise,
     say: (delta) => void send({ type: 'text-delta', id: 't', delta }),
     end() {
       send({ type: 'text-end', id: 't' });

@@ -191,9 +191,9 @@ describe('permissions.create', () => {
       });
       return expiresAt;
     };
-    const late = await create(600_000);
-    expect(await create(60_000)).toBe(late);
-    expect(Date.parse((await create(6_000_000)) ?? '')).toBeGreaterThan(Date.parse(late ?? ''));
+    const laterGrant = await create(600_000);
+    expect(await create(60_000)).toBe(laterGrant);
+    expect(Date.parse((await create(6_000_000)) ?? '')).toBeGreaterThan(Date.parse(laterGrant ?? ''));
     expect(await create()).toBeNull();
     expect(await create(60_000)).toBeNull();
   });

@@ -146,12 +146,12 @@ describe('rules for commands', () => {
     test.each([
       ['folder', folder, rule('shell.folder', 'we*', 'allow')],
       ['input', input, rule('shell.input', 'npm *', 'allow')],
-    ])('need a rule for the %s too', (_name, need, further) => {
+    ])('need a rule for the %s too', (_name, need, secondNeed) => {
       const needs = [...shell('npm test'), need];
       expect(effectOf(needs, npmTest)).toBe('default');
       expect(effectOf(needs, npmTest, rule('shell.run', '*', 'allow'))).toBe('default');
-      expect(effectOf(needs, further)).toBe('default');
-      expect(effectOf(needs, npmTest, further)).toBe('allow');
+      expect(effectOf(needs, secondNeed)).toBe('default');
+      expect(effectOf(needs, npmTest, secondNeed)).toBe('allow');
     });
 
     test.each([folder, input])('are included in a rule without a pattern', (need) => {

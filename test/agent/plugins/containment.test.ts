@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type AgentClient, createAgentClient } from '@townhall/agent';
-import { type DatabasePlace, makeDatabase } from '../../support/databases.ts';
+import { databaseFlags, type DatabasePlace, makeDatabase } from '../../support/databases.ts';
 import { type ScriptedGateway, scriptedGateway } from '../../support/scripted-gateway.ts';
 
 const main = join(import.meta.dirname, '../../../src/cli/main.ts');
@@ -74,7 +74,6 @@ describe('an agent with third-party plugins', () => {
       files.push(join(folder, `${name}.mjs`));
       await writeFile(join(folder, `${name}.mjs`), text);
     }
-    const database = 'url' in place.options ? ['--database-url', place.options.url] : [];
     const flags = [
       '--port',
       '0',
@@ -82,7 +81,7 @@ describe('an agent with third-party plugins', () => {
       join(folder, 'data'),
       '--gateway-url',
       gateway.url,
-      ...database,
+      ...databaseFlags(place.options),
       ...files.flatMap((file) => ['--plugin', file]),
     ];
     child = spawn(process.execPath, [main, 'agent', ...flags], {
@@ -166,7 +165,7 @@ describe('an agent with third-party plugins', () => {
   });
 
   test('survives failures in the start, services and hooks of a plugin', async () => {
-    const late = (what: string): string => `setTimeout(() => { throw new Error('late: ${what}'); }, 5)`;
+    const late = (failure: string): string => `setTimeout(() => { throw new Error('late: ${failure}'); }, 5)`;
     const extended = (name: string, member: string): string =>
       `${pluginFile(name, '')}\nObject.assign(plugin, { ${member} });`;
     await launch({

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAgentClient } from '@townhall/agent';
 import { createAgentClient as createClassicClient } from '@townhall/agent/classic';
 import { startAgent } from '../../support/agent.ts';
-import { makeDatabase } from '../../support/databases.ts';
+import { databaseFlags, makeDatabase } from '../../support/databases.ts';
 import {
   calls,
   says,
@@ -42,7 +42,6 @@ interface RunningAgent {
 // A process of its own: in the test process, vitest's loader would resolve the plugin's imports.
 async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAgent> {
   const place = await makeDatabase({ isEmpty: true });
-  const database = 'url' in place.options ? ['--database-url', place.options.url] : [];
   const args = [
     'agent',
     '--port',
@@ -51,7 +50,7 @@ async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAge
     dataDir,
     '--gateway-url',
     gateway.url,
-    ...database,
+    ...databaseFlags(place.options),
     ...flags,
   ];
   const child = spawn(process.execPath, [main, ...args], {

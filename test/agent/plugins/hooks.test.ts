@@ -160,7 +160,7 @@ describe('the registry', () => {
       { startMs: 50, config: new Map([['off', { enabled: false }]]) },
     );
     await registry.start('/');
-    expect(registry.plugins.map((one) => one.state().state)).toEqual([
+    expect(registry.plugins.map((plugin) => plugin.state().state)).toEqual([
       'failed',
       'failed',
       'unavailable',

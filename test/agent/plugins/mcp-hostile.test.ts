@@ -89,7 +89,7 @@ async function hostileServer(behaviour: Behaviour): Promise<HostileServer> {
 }
 
 const readOnly = { annotations: { readOnlyHint: true } };
-const plain = {
+const plainTool = {
   name: 'plain',
   inputSchema: { type: 'object', required: ['text'], properties: { text: { type: 'string' } } },
   ...readOnly,
@@ -180,7 +180,7 @@ describe('an MCP server that misbehaves', () => {
 
   test('cannot make the agent validate results by its output schema', async () => {
     const outputSchema = { type: 'object', properties: { text: { type: 'string', pattern: '^(a+)+$' } } };
-    const { registry } = await open({ tools: [{ ...plain, outputSchema }] });
+    const { registry } = await open({ tools: [{ ...plainTool, outputSchema }] });
     expect(await call(registry, 'far-plain', { text: 'x' })).toMatchObject({
       ok: true,
       output: { text: `${'a'.repeat(40)}!` },
@@ -189,16 +189,16 @@ describe('an MCP server that misbehaves', () => {
 
   test('loses a tool with an unusable schema and keeps the others', async () => {
     const broken = {
-      ...plain,
+      ...plainTool,
       name: 'broken',
       outputSchema: { type: 'object', properties: { text: { type: 'nonsense' } } },
     };
     const large = {
-      ...plain,
+      ...plainTool,
       name: 'large',
       inputSchema: { type: 'object', description: 'x'.repeat(300_000) },
     };
-    const { registry } = await open({ tools: [broken, large, plain] });
+    const { registry } = await open({ tools: [broken, large, plainTool] });
     expect(actionsOf(registry)).toEqual(['far-broken', 'far-plain']);
     expect((await registry.plugin('mcp')?.availability())?.reasons).toEqual([
       expect.stringMatching(/"large" of the server "far" is left out: .*KiB/),
@@ -254,14 +254,14 @@ describe('an MCP server that misbehaves', () => {
     { $ref: 'https://example.com/schema' },
   ])('loses a tool with the schema %j', async (schema) => {
     const { registry } = await open({
-      tools: [{ name: 'odd', inputSchema: { type: 'object', ...schema }, ...readOnly }, plain],
+      tools: [{ name: 'odd', inputSchema: { type: 'object', ...schema }, ...readOnly }, plainTool],
     });
     expect(actionsOf(registry)).toEqual(['far-plain']);
   });
 
   test('keeps the schemas of all its tools within one bound', async () => {
     const tools = Array.from({ length: 100 }, (_, index) => ({
-      ...plain,
+      ...plainTool,
       name: `tool-${index}`,
       inputSchema: { type: 'object', description: 'x'.repeat(50_000) },
     }));
@@ -277,7 +277,7 @@ describe('an MCP server that misbehaves', () => {
       const { promise, resolve } = Promise.withResolvers<void>();
       const chunk = Buffer.from(`data: ${'x'.repeat(1024 * 1024)}\n`);
       const { registry } = await open({
-        tools: [plain],
+        tools: [plainTool],
         call(_message, response) {
           response.writeHead(200, { 'content-type': type });
           response.once('close', () => resolve());
@@ -304,7 +304,7 @@ describe('an MCP server that misbehaves', () => {
   test('is listed once for many list_changed notifications', async () => {
     const notice = `data: ${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/tools/list_changed' })}\n\n`;
     const { server } = await open({
-      tools: [plain],
+      tools: [plainTool],
       notify: (response) => void setTimeout(() => response.write(notice.repeat(500)), 300),
     });
     const lists = () => server.methods.filter((method) => method === 'tools/list').length;
@@ -318,7 +318,7 @@ describe('an MCP server that misbehaves', () => {
     const secret = 'mcp-header-secret-0123456789';
     await open(
       {
-        tools: [plain],
+        tools: [plainTool],
         before(request, response) {
           response
             .writeHead(500, { 'content-type': 'text/plain' })

@@ -33,7 +33,7 @@ describe('coverPaths', () => {
       const { paths: covered = [] } = coverPaths(paths, { root, max }) ?? {};
       expect(covered.length).toBeLessThanOrEqual(max);
       for (const path of paths)
-        expect(covered.some((one) => one === path || path.startsWith(`${one}/`))).toBe(true);
+        expect(covered.some((entry) => entry === path || path.startsWith(`${entry}/`))).toBe(true);
     }
   });
 

@@ -74,13 +74,13 @@ describe('the plugin schedule', () => {
     const schedule = on(agent, 'schedule');
     await schedule('once', { instructions: 'Water the plants.', inSeconds: 1 });
     const askedMs = Date.now();
-    const repeated = (await schedule('repeat', {
+    const repeatedTask = (await schedule('repeat', {
       instructions: 'Look at the clock.',
       cron: '*/5 * * * *',
       timeZone: 'Europe/Berlin',
     })) as { dueAt: string };
-    expect(new Date(repeated.dueAt).getMinutes() % 5).toBe(0);
-    expect(Date.parse(repeated.dueAt)).toBeGreaterThan(askedMs);
+    expect(new Date(repeatedTask.dueAt).getMinutes() % 5).toBe(0);
+    expect(Date.parse(repeatedTask.dueAt)).toBeGreaterThan(askedMs);
     await expect
       .poll(() => prompts().filter((prompt) => prompt.includes('Water the plants.')).length)
       .toBe(1);

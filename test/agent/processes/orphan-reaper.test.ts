@@ -112,6 +112,6 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
   async function runningWithin(): Promise<string[]> {
     const names = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
     const places = await Promise.all(names.map((name) => readlink(`/proc/${name}/cwd`).catch(() => '')));
-    return places.filter((where) => where.startsWith(folder));
+    return places.filter((path) => path.startsWith(folder));
   }
 });

@@ -238,7 +238,7 @@ async function fingerprint({
   }
   await add(outside);
   const watched = ['.git/config', '.git/hooks', '.env', 'package.json', 'Makefile'];
-  const absent = [
+  const absentPaths = [
     '.npmrc',
     '.envrc',
     '.bashrc',
@@ -255,7 +255,7 @@ async function fingerprint({
     '.git/commondir',
     '.git/modules',
   ];
-  for (const name of [...watched, ...absent]) await add(join(workspace, name));
+  for (const name of [...watched, ...absentPaths]) await add(join(workspace, name));
   for (const path of ['/etc/townhall-escape', '/usr/bin/townhall-escape', '/var/tmp/townhall-escape'])
     await add(path);
   return entries;

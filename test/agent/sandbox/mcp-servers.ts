@@ -23,9 +23,9 @@ export async function openMcpServers(): Promise<McpServers> {
   });
   const trusted = await openServer(['c'], () => 'the trusted server');
   const urlOf = (server: Server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`;
-  const away = await openServer([], () => '');
-  const awayUrl = urlOf(away);
-  await close(away);
+  const stoppedServer = await openServer([], () => '');
+  const awayUrl = urlOf(stoppedServer);
+  await close(stoppedServer);
   return {
     config: {
       a: { url: urlOf(hostile), approval: 'never' },

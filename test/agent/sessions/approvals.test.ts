@@ -7,7 +7,7 @@ import { collect, openWorld, type World } from '../../support/session-world.ts';
 describe('sessions.decideApproval', () => {
   let world: World;
   let calledWith: string[] = [];
-  const careful = definePlugin<{ act: { what: string } }>({
+  const approvalPlugin = definePlugin<{ act: { what: string } }>({
     name: 'careful',
     title: 'Careful',
     description: 'Acts.',
@@ -38,7 +38,7 @@ describe('sessions.decideApproval', () => {
     world.gateway.answer((_, index) =>
       index === 0 ? calls({ name: 'careful_act', input: { what: 'it' } }) : says('So be it.'),
     );
-    return world.start({ needs: { plugins: [careful] }, settings });
+    return world.start({ needs: { plugins: [approvalPlugin] }, settings });
   };
 
   test.each([

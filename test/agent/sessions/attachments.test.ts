@@ -46,8 +46,8 @@ const names = [
 
 /** An independent parser of the elements, as lenient as any. */
 function filesIn(text: string): { nodes: { attributes: string; body: string }[]; rest: string } {
-  const plain = text.normalize('NFKC').replace(/\p{Default_Ignorable_Code_Point}/gu, '');
-  const tags = [...plain.matchAll(/<\s*(\/?)\s*file(?![\p{L}\p{N}_])([^>]*)>/giu)];
+  const plainText = text.normalize('NFKC').replace(/\p{Default_Ignorable_Code_Point}/gu, '');
+  const tags = [...plainText.matchAll(/<\s*(\/?)\s*file(?![\p{L}\p{N}_])([^>]*)>/giu)];
   const nodes: { attributes: string; body: string }[] = [];
   let open: RegExpExecArray | undefined;
   let end = 0;
@@ -57,13 +57,16 @@ function filesIn(text: string): { nodes: { attributes: string; body: string }[];
       open = tag;
     } else {
       if (!open) throw new Error('An end without a beginning.');
-      nodes.push({ attributes: open[2] ?? '', body: plain.slice(open.index + open[0].length, tag.index) });
+      nodes.push({
+        attributes: open[2] ?? '',
+        body: plainText.slice(open.index + open[0].length, tag.index),
+      });
       open = undefined;
       end = tag.index + tag[0].length;
     }
   }
   if (open) throw new Error('A beginning without an end.');
-  return { nodes, rest: plain.slice(end) };
+  return { nodes, rest: plainText.slice(end) };
 }
 
 /** Whether the defused text is the text with backslashes added. */
@@ -112,7 +115,7 @@ describe('renderFiles', () => {
       ),
     );
     expect(nodes).toHaveLength(1);
-    expect(nodes[0]?.attributes.match(/[a-z]+="[^"]*"/g)?.map((one) => one.split('=')[0])).toEqual([
+    expect(nodes[0]?.attributes.match(/[a-z]+="[^"]*"/g)?.map((entry) => entry.split('=')[0])).toEqual([
       'id',
       'name',
       'type',
@@ -212,8 +215,8 @@ describe('attachments of an input', () => {
       });
     const accepted = await send('document');
     expect([accepted.status, await accepted.json()]).toMatchObject([200, { success: true, text: 'Read.' }]);
-    const rejected = await send('picture');
-    expect([rejected.status, await rejected.json()]).toMatchObject([
+    const rejection = await send('picture');
+    expect([rejection.status, await rejection.json()]).toMatchObject([
       400,
       { error: { param: 'attachments[0].type' } },
     ]);
@@ -279,11 +282,11 @@ describe('attachments of an input', () => {
     ['a type that is none', [{ content: 'a', contentType: 'text' }], 400],
   ])('refuses attachments that are %s and stores none', async (_, inputs, status) => {
     const agent = await world.start();
-    const attachments = inputs.map((one) => ({
+    const attachments = inputs.map((input) => ({
       type: 'document',
       fileName: 'a.txt',
       contentType: 'text/plain',
-      ...one,
+      ...input,
     }));
     const response = await agent.fetch('/api/execute', {
       method: 'POST',

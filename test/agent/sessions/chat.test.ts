@@ -60,11 +60,11 @@ describe('chat.sendMessage', () => {
 
   test('shares its queue with executeInSession, which answers at once', async () => {
     const { client } = await world.start();
-    const slow = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? slow.answer : says('Later.')));
+    const slowAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('Later.')));
     const first = await client.sessions.execute({ chatId: 'room', instructions: 'One.' });
     expect(first).toMatchObject({ success: true, queued: true, queuePosition: 0 });
-    await slow.asked;
+    await slowAnswer.request;
     const second = await client.sessions.executeInSession({
       sessionId: first.sessionId,
       instructions: 'Two.',
@@ -81,7 +81,7 @@ describe('chat.sendMessage', () => {
       ['user', 'execute'],
       ['user', 'dashboard'],
     ]);
-    slow.end();
+    slowAnswer.end();
     await collect(client.sessions.follow({ sessionId: first.sessionId, until: 'idle' }));
     await client.sessions.create({ id: 'plain' });
     expect(

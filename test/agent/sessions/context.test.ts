@@ -86,11 +86,15 @@ describe('old outputs of tools', () => {
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
     const events = await eventsOf(client, 's');
-    const pruned = events.filter(typeIs('context.pruned'));
-    expect(pruned.length).toBeGreaterThan(0);
-    expect(pruned[0]).toMatchObject({ minCharacters: 1_000 });
-    const again = events.findLast((event) => event.type === 'tool.output' && event.toolCallId === 'again');
-    expect(again).toMatchObject({ output: { text: pageOf(1), totalCharacters: 3_000, nextOffset: null } });
+    const prunings = events.filter(typeIs('context.pruned'));
+    expect(prunings.length).toBeGreaterThan(0);
+    expect(prunings[0]).toMatchObject({ minCharacters: 1_000 });
+    const secondOutput = events.findLast(
+      (event) => event.type === 'tool.output' && event.toolCallId === 'again',
+    );
+    expect(secondOutput).toMatchObject({
+      output: { text: pageOf(1), totalCharacters: 3_000, nextOffset: null },
+    });
     // The log and the message have the outputs.
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(JSON.stringify(items)).toContain(pageOf(1));
@@ -112,11 +116,11 @@ describe('old outputs of tools', () => {
 
 describe('a run of many steps', () => {
   // Outputs below the limit of pruning, so that only a summary helps.
-  const short = 900;
+  const shortLength = 900;
 
   test('summarizes its first steps and keeps its input and the last ones', async () => {
     world.gateway.catalog([{ id: model, context_window: 12_000 }]);
-    world.gateway.answer(readsPages(50, short));
+    world.gateway.answer(readsPages(50, shortLength));
     const { client } = await world.start({ needs: { plugins: [reader] } });
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
@@ -137,7 +141,7 @@ describe('a run of many steps', () => {
   });
 
   test('shortens after the error of a model whose window is unknown', async () => {
-    const pages = readsPages(30, short);
+    const pages = readsPages(30, shortLength);
     world.gateway.answer((request) =>
       JSON.stringify(request.prompt).length > 30_000
         ? {

@@ -453,12 +453,12 @@ describe('createEventLog', () => {
   test('saves no text of a run that another process has settled', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced-text' });
     try {
-      const slow = holdAnswer();
-      gateway.answer(() => slow.answer);
+      const slowAnswer = holdAnswer();
+      gateway.answer(() => slowAnswer.answer);
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       call.catch(() => {});
-      await slow.asked;
-      slow.say('The beginning.');
+      await slowAnswer.request;
+      slowAnswer.say('The beginning.');
       await expect
         .poll(async () => (await database.sql`select 1 from agent.sessions_checkpoints`).length)
         .toBe(1);
@@ -466,8 +466,8 @@ describe('createEventLog', () => {
       const eventLog = createEventLog({ database, agentId: rules.agentId });
       await settleRun(eventLog, key, interrupted, rules);
       // Longer than the text that forces a checkpoint.
-      slow.say('x'.repeat(8 * 1024));
-      slow.end();
+      slowAnswer.say('x'.repeat(8 * 1024));
+      slowAnswer.end();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
       expect(
         await database.sql`select piece from agent.sessions_checkpoints where run_id = ${key.runId}`,
@@ -480,16 +480,16 @@ describe('createEventLog', () => {
   test('settles no run of another agent', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'owner' });
     try {
-      const slow = holdAnswer();
-      gateway.answer(() => slow.answer);
+      const slowAnswer = holdAnswer();
+      gateway.answer(() => slowAnswer.answer);
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
-      await slow.asked;
+      await slowAnswer.request;
       const { key, rules } = await openRun();
       const agentId = id('agt');
       const eventLog = createEventLog({ database, agentId });
       expect(await settleRun(eventLog, key, interrupted, { ...rules, agentId })).toBeNull();
-      slow.say('Done.');
-      slow.end();
+      slowAnswer.say('Done.');
+      slowAnswer.end();
       expect(await call).toMatchObject({ text: 'Done.' });
     } finally {
       await agent.close();

@@ -31,13 +31,13 @@ async function hold(
   lock: Parameters<TestAgent['database']['tx']>[0],
 ): Promise<{ release(): Promise<void> }> {
   const gate = Promise.withResolvers<void>();
-  const locked = Promise.withResolvers<void>();
+  const lockTaken = Promise.withResolvers<void>();
   const transaction = database.tx(async (tx) => {
     await lock(tx);
-    locked.resolve();
+    lockTaken.resolve();
     await gate.promise;
   });
-  await locked.promise;
+  await lockTaken.promise;
   return {
     async release() {
       gate.resolve();

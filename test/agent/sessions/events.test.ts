@@ -33,16 +33,16 @@ describe('sessions.follow', () => {
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
     await client.sessions.create({ id: 's' });
-    const early = reading(
+    const earlyReader = reading(
       client.sessions.follow({ sessionId: 's' }),
       (event) => event.type === 'run.settled',
     );
     await client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
-    await answer.asked;
+    await answer.request;
     answer.say('Hello \u{1f600}');
-    await early.shows('Hello \u{1f600}');
-    const late = reading(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    await late.shows('Hello \u{1f600}');
+    await earlyReader.shows('Hello \u{1f600}');
+    const lateReader = reading(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    await lateReader.shows('Hello \u{1f600}');
     // Durable before the part has ended.
     await expect
       .poll(
@@ -52,11 +52,14 @@ describe('sessions.follow', () => {
       )
       .toBe('Hello \u{1f600}');
     answer.say(' there');
-    await Promise.all([early.shows('Hello \u{1f600} there'), late.shows('Hello \u{1f600} there')]);
+    await Promise.all([
+      earlyReader.shows('Hello \u{1f600} there'),
+      lateReader.shows('Hello \u{1f600} there'),
+    ]);
     answer.end();
-    const events = await late.ended;
+    const events = await lateReader.ended;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    for (const event of [...events, ...(await early.ended)])
+    for (const event of [...events, ...(await earlyReader.ended)])
       if (event.type === 'part.delta' && event.delta === ' there') expect(event.offset).toBe(8);
     expect(await sql`select 1 from agent.sessions_checkpoints`).toHaveLength(0);
   });
@@ -123,7 +126,7 @@ describe('sessions.follow', () => {
       (event) => event.type === 'run.settled',
     );
     await first.client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
-    await answer.asked;
+    await answer.request;
     answer.say('From afar');
     await collect(
       second.client.sessions.follow({ sessionId: 's' }),

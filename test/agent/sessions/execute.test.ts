@@ -60,52 +60,52 @@ const trouble = definePlugin<{
   },
 });
 
-describe('sessions.execute', () => {
-  let world: TestDatabase;
-  let gateway: ScriptedGateway;
-  const agents: TestAgent[] = [];
-  // All agents share a database.
-  const start = async (options: Partial<AgentOptions> = {}) => {
-    const name = `agent-${randomUUID()}`;
-    const agent = await startAgent({
-      gatewayUrl: gateway.url,
-      name,
-      model: 'local/echo',
-      database: world.database,
-      needs: { plugins: [trouble] },
-      ...options,
-    });
-    agents.push(agent);
-    return agent;
-  };
-  beforeAll(async () => {
-    world = await testDatabase();
+let world: TestDatabase;
+let gateway: ScriptedGateway;
+const agents: TestAgent[] = [];
+// All agents share a database.
+const start = async (options: Partial<AgentOptions> = {}) => {
+  const name = `agent-${randomUUID()}`;
+  const agent = await startAgent({
+    gatewayUrl: gateway.url,
+    name,
+    model: 'local/echo',
+    database: world.database,
+    needs: { plugins: [trouble] },
+    ...options,
   });
-  afterAll(() => world.close());
-  beforeEach(async () => {
-    gateway = await scriptedGateway();
+  agents.push(agent);
+  return agent;
+};
+beforeAll(async () => {
+  world = await testDatabase();
+});
+afterAll(() => world.close());
+beforeEach(async () => {
+  gateway = await scriptedGateway();
+});
+afterEach(async () => {
+  await Promise.all(agents.splice(0).map((agent) => agent.close()));
+  await gateway.close();
+});
+
+const execute = (agent: TestAgent, body: unknown) =>
+  agent.fetch('/api/execute', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
   });
-  afterEach(async () => {
-    await Promise.all(agents.splice(0).map((agent) => agent.close()));
-    await gateway.close();
-  });
+const events = async (agent: TestAgent, sessionId: string) =>
+  (
+    await agent.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
+    select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`
+  ).map((row) => ({ ...row }));
 
-  const execute = (agent: TestAgent, body: unknown) =>
-    agent.fetch('/api/execute', {
-      method: 'POST',
-      headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-    });
-  const events = async (agent: TestAgent, sessionId: string) =>
-    (
-      await agent.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
-      select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`
-    ).map((row) => ({ ...row }));
+const runsOf = async (agent: TestAgent) =>
+  agent.sql<{ run_id: string; status: string; error: unknown }[]>`
+    select run_id, status, error from agent.sessions_runs join agent.tokens_agents using (agent_id) where name = ${agent.name}`;
 
-  const runsOf = async (agent: TestAgent) =>
-    agent.sql<{ run_id: string; status: string; error: unknown }[]>`
-      select run_id, status, error from agent.sessions_runs join agent.tokens_agents using (agent_id) where name = ${agent.name}`;
-
+describe('the input of sessions.execute', () => {
   test('refuses a text beyond two million characters with 413', async () => {
     const agent = await start();
     const text = 'x'.repeat(2 * 1024 * 1024);
@@ -160,7 +160,9 @@ describe('sessions.execute', () => {
     const types = (await events(agent, sessionId)).map(({ type }) => type);
     expect(types.includes('run.warning')).toBe(!fitsGateway);
   });
+});
 
+describe('a run of sessions.execute', () => {
   test('answers with the text of the last step', async () => {
     const agent = await start();
     gateway.answer((_, index) => {
@@ -325,7 +327,9 @@ describe('sessions.execute', () => {
       message: { parts: [{ type: 'step-start' }, { text: 'a\ufffdb \\u0000 \ud83d\ude00' }] },
     });
   });
+});
 
+describe('sessions.execute and the gateway', () => {
   test('uses the requested model and the agent’s token', async () => {
     const agent = await start({ gatewayToken: 'th_usr_of-the-agent' });
     gateway.answer(() => says('Done.'));
@@ -431,7 +435,9 @@ describe('sessions.execute', () => {
       code: 'upstream_failed',
     });
   });
+});
 
+describe('a run beyond its request', () => {
   test('answers 202 after the wait limit while the run goes on', async () => {
     const agent = await start({ settings: { executeWaitMs: 100 } });
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -51,7 +51,7 @@ test('shows three clients the same conversation, also after a kill', { timeout: 
   const stays = client();
   const dies = client();
   const speaks = client('Tell me of the hall.');
-  await answer.asked;
+  await answer.request;
   answer.say('It is ');
   for (const { lines } of [stays, dies]) await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
   await kill(dies.child);

@@ -8,7 +8,7 @@ const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 
 /** The rule in its plainest form, which is slow. */
 function defuseWhole(text: string): string {
-  let plain = '';
+  let plainText = '';
   const ends: number[] = [];
   let at = 0;
   for (const character of text) {
@@ -18,11 +18,11 @@ function defuseWhole(text: string): string {
         ? character
         : character.replace(unseen, '').normalize('NFKC');
     for (let unit = 0; unit < visible.length; unit += 1) ends.push(at);
-    plain += visible;
+    plainText += visible;
   }
   let result = '';
   let from = 0;
-  for (const { index } of plain.matchAll(lookAlike)) {
+  for (const { index } of plainText.matchAll(lookAlike)) {
     result += `${text.slice(from, ends[index])}\\`;
     from = ends[index] as number;
   }

@@ -15,13 +15,13 @@ afterAll(() => world.close());
 describe('sessions.listMessages', () => {
   test('gives a seq before the start of an open message', async () => {
     const { client } = await world.start();
-    const slow = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? says('First.') : slow.answer));
+    const slowAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? says('First.') : slowAnswer.answer));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'One?' }, { headers: { prefer: 'wait=20' } });
     await client.sessions.prompt({ sessionId: 's', text: 'Two?' });
-    await slow.asked;
-    slow.say('Half of ');
+    await slowAnswer.request;
+    slowAnswer.say('Half of ');
     // The list is read in the middle of the message.
     await collect(
       client.sessions.follow({ sessionId: 's' }),
@@ -30,8 +30,8 @@ describe('sessions.listMessages', () => {
     const { items, seq } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items.map(({ role }) => role)).toEqual(['user', 'assistant', 'user']);
     expect(seq).toBeLessThan((await client.sessions.get({ sessionId: 's' })).headSeq);
-    slow.say('it.');
-    slow.end();
+    slowAnswer.say('it.');
+    slowAnswer.end();
     const events: SessionEvent[] = await collect(
       client.sessions.follow({ sessionId: 's', after: seq, until: 'idle' }),
     );

@@ -225,9 +225,9 @@ function expectPrefixes(bodies: readonly string[], events: readonly SessionEvent
     .map((body) => ({ model: (JSON.parse(body) as { model: string }).model, messages: promptBytes(body) }));
   let breaks = 0;
   for (const [index, prompt] of prompts.entries()) {
-    const before = prompts[index - 1];
-    if (before === undefined || before.model !== prompt.model) continue;
-    const isPrefix = before.messages.every((message, at) => prompt.messages[at] === message);
+    const previousPrompt = prompts[index - 1];
+    if (previousPrompt === undefined || previousPrompt.model !== prompt.model) continue;
+    const isPrefix = previousPrompt.messages.every((message, at) => prompt.messages[at] === message);
     if (!isPrefix) breaks += 1;
   }
   const shortenings = events.filter(({ type }) => type === 'context.pruned' || type === 'compaction.ended');

@@ -51,12 +51,12 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     }
 
     test('gives a steer to the replica that executes the run', async () => {
-      const [one, other] = [await replica(), await replica()];
+      const [executor, other] = [await replica(), await replica()];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
-      await one.client.sessions.create({ id: 's' });
-      const run = await one.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-      await first.asked;
+      await executor.client.sessions.create({ id: 's' });
+      const run = await executor.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
+      await first.request;
       first.say('On my way');
       const steer = await other.client.sessions.prompt({
         sessionId: 's',
@@ -66,7 +66,9 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(steer).toMatchObject({ queued: true, queuePosition: 1 });
       first.end();
       const [events, otherEvents] = await Promise.all(
-        [one, other].map(({ client }) => collect(client.sessions.follow({ sessionId: 's', until: 'idle' }))),
+        [executor, other].map(({ client }) =>
+          collect(client.sessions.follow({ sessionId: 's', until: 'idle' })),
+        ),
       );
       expect(seqs(events ?? [])).toEqual(seqs(otherEvents ?? []));
       expect(events?.find((event) => event.type === 'queue.removed')).toMatchObject({
@@ -86,7 +88,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
       await both[0]?.client.sessions.create({ id: 's' });
       await both[0]?.client.sessions.prompt({ sessionId: 's', text: 'first' });
-      await first.asked;
+      await first.request;
       const receipts = await Promise.all(
         Array.from({ length: 40 }, (_, index) =>
           (both[index % 2] as TestAgent).client.sessions.prompt({ sessionId: 's', text: `input ${index}` }),
@@ -127,17 +129,17 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('continues a run whose lease is renewed during a takeover', async () => {
-      const [one, other] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
-      const slow = holdAnswer();
-      gateway.answer(() => slow.answer);
-      await one.client.sessions.create({ id: 's' });
-      const { runId } = await one.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-      await slow.asked;
+      const [first, second] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
+      const slowAnswer = holdAnswer();
+      gateway.answer(() => slowAnswer.answer);
+      await first.client.sessions.create({ id: 's' });
+      const { runId } = await first.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+      await slowAnswer.request;
       const setLease = (minutes: number) =>
-        one.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
+        first.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
       const waiting = () =>
-        one.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
-      await one.database.tx(async (tx) => {
+        first.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
+      await first.database.tx(async (tx) => {
         await tx`select 1 from agent.sessions_sessions where active_run_id = ${runId} for update`;
         await setLease(-1);
         await expect.poll(async () => (await waiting()).length, { interval: 20 }).toBeGreaterThan(0);
@@ -145,18 +147,18 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       });
       // The second check of the other replica is over by then.
       await expect.poll(async () => (await waiting()).length).toBe(0);
-      await other.client.sessions.get({ sessionId: 's' });
-      slow.say('Still here.');
-      slow.end();
+      await second.client.sessions.get({ sessionId: 's' });
+      slowAnswer.say('Still here.');
+      slowAnswer.end();
       await expect
-        .poll(async () => (await one.client.sessions.getRun({ sessionId: 's', runId })).status)
+        .poll(async () => (await first.client.sessions.getRun({ sessionId: 's', runId })).status)
         .toBe('completed');
     });
 
     test('refuses appends of a replica that was paused beyond its lease', async () => {
       const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
-      const slow = holdAnswer();
-      gateway.answer((_, index) => (index === 0 ? slow.answer : says('After it.')));
+      const slowAnswer = holdAnswer();
+      gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('After it.')));
       const paused = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
       try {
         const waking = await replica({ leaseMs: pausedLeaseMs });
@@ -166,8 +168,8 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
           headers: { authorization: `Bearer ${waking.token}`, 'content-type': 'application/json' },
           body: JSON.stringify({ text: 'Begin.' }),
         }).then(async (response) => (await response.json()) as { runId: string });
-        await slow.asked;
-        slow.say('The beginning ');
+        await slowAnswer.request;
+        slowAnswer.say('The beginning ');
         // Durable before the pause, so that the takeover keeps it.
         await expect
           .poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length)
@@ -180,8 +182,8 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
           .toBe('interrupted');
         const { headSeq } = await waking.client.sessions.get({ sessionId: 's' });
         paused.child.kill('SIGCONT');
-        slow.say('and what nobody may keep');
-        slow.end();
+        slowAnswer.say('and what nobody may keep');
+        slowAnswer.end();
         // The former owner drops its run. It is awake once it answers.
         expect((await fetch(`${paused.url}/health`)).status).toBe(200);
         await expect

@@ -71,7 +71,7 @@ describe('sessions', () => {
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-    await first.asked;
+    await first.request;
     // The last one compresses to a hundredth of its length.
     const random = () => randomBytes(1_000_000).toString('hex');
     const texts = [random(), random(), random(), 'a'.repeat(2_000_000)];
@@ -159,11 +159,11 @@ describe('sessions', () => {
   });
 
   test('keeps sessions of one id apart by agent', async () => {
-    const [one, other] = [await world.start(), await world.start()];
-    await one.client.sessions.create({ id: 'shared', title: 'Mine' });
-    await expect(other.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({ status: 404 });
-    expect(await other.client.sessions.create({ id: 'shared' })).toMatchObject({ title: null });
-    expect(await one.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
+    const [first, second] = [await world.start(), await world.start()];
+    await first.client.sessions.create({ id: 'shared', title: 'Mine' });
+    await expect(second.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({ status: 404 });
+    expect(await second.client.sessions.create({ id: 'shared' })).toMatchObject({ title: null });
+    expect(await first.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
   });
 
   test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])(
@@ -298,7 +298,7 @@ describe('the queue of a session', () => {
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says(`Answer ${index}.`)));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'zero' });
-    await first.asked;
+    await first.request;
     const waiting = [];
     for (const text of ['one', 'two', 'three'])
       waiting.push(await client.sessions.prompt({ sessionId: 's', text }));
@@ -365,7 +365,7 @@ describe('the queue of a session', () => {
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.asked;
+    await first.request;
     first.say('On my way');
     const steer = await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
     expect(steer).toMatchObject({ queued: true });
@@ -389,7 +389,7 @@ describe('the queue of a session', () => {
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.asked;
+    await first.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
     const waiting = await client.sessions.prompt({ sessionId: 's', text: 'And then?' });
     expect(waiting).toMatchObject({ queuePosition: 2 });
@@ -420,10 +420,10 @@ describe('the queue of a session', () => {
     world.gateway.answer((_, index) => (index === 0 ? first.answer : second.answer));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.asked;
+    await first.request;
     const steer = await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
     first.end();
-    await second.asked;
+    await second.request;
     await expect(
       client.sessions.removeQueueItem({ sessionId: 's', queueItemId: steer.queueItemId as string }),
     ).rejects.toMatchObject({ status: 409, code: 'run_started' });
@@ -442,15 +442,15 @@ describe('the queue of a session', () => {
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
-    const slow = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
-    await first.asked;
+    const slowRun = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
+    await first.request;
     await client.sessions.prompt({ sessionId: 's', text: 'patient' });
     expect(
       await client.sessions.prompt({ sessionId: 's', text: 'urgent', delivery: 'interrupt' }),
     ).toMatchObject({ queuePosition: 1 });
-    await first.gone;
+    await first.disconnection;
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(await client.sessions.getRun({ sessionId: 's', runId: slow.runId })).toMatchObject({
+    expect(await client.sessions.getRun({ sessionId: 's', runId: slowRun.runId })).toMatchObject({
       status: 'cancelled',
       error: { code: 'run_cancelled' },
     });
@@ -467,7 +467,7 @@ describe('the queue of a session', () => {
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Again.')));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.asked;
+    await first.request;
     first.say('Half of it');
     await collect(
       client.sessions.follow({ sessionId: 's' }),
@@ -477,7 +477,7 @@ describe('the queue of a session', () => {
       sessionId: 's',
       cancelled: [run.runId],
     });
-    await first.gone;
+    await first.disconnection;
     expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [] });
     expect(await client.sessions.getRun({ sessionId: 's', runId: run.runId })).toMatchObject({
       status: 'cancelled',
@@ -545,7 +545,7 @@ describe('sessions.fork', () => {
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Elsewhere.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
-    await first.asked;
+    await first.request;
     first.say('Once upon');
     await collect(
       client.sessions.follow({ sessionId: 's' }),
@@ -578,7 +578,7 @@ describe('sessions.fork', () => {
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
-    await first.asked;
+    await first.request;
     const pieces = ['Once', ' upon', ' a time'];
     for (const [index, piece] of pieces.entries()) {
       first.say(piece);
@@ -657,7 +657,7 @@ describe('sessions.remove', () => {
     world.gateway.answer(() => first.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-    await first.asked;
+    await first.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Then this.' });
     await client.sessions.remove({ sessionId: 's' });
     await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({

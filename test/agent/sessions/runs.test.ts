@@ -129,17 +129,21 @@ describe('a run', () => {
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'slow' });
-    await first.asked;
-    const late = await client.sessions.prompt({ sessionId: 's', text: 'soon or never', expiresInMs: 3_000 });
-    const patient = await client.sessions.prompt({ sessionId: 's', text: 'patient' });
-    expect([late.queuePosition, patient.queuePosition]).toEqual([1, 2]);
+    await first.request;
+    const expiringRun = await client.sessions.prompt({
+      sessionId: 's',
+      text: 'soon or never',
+      expiresInMs: 3_000,
+    });
+    const patientRun = await client.sessions.prompt({ sessionId: 's', text: 'patient' });
+    expect([expiringRun.queuePosition, patientRun.queuePosition]).toEqual([1, 2]);
     await expect
-      .poll(async () => (await client.sessions.getRun({ sessionId: 's', runId: late.runId })).status)
+      .poll(async () => (await client.sessions.getRun({ sessionId: 's', runId: expiringRun.runId })).status)
       .toBe('expired');
     first.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(
-      events.filter((event) => 'runId' in event && event.runId === late.runId).map(({ type }) => type),
+      events.filter((event) => 'runId' in event && event.runId === expiringRun.runId).map(({ type }) => type),
     ).toEqual([
       'message.created',
       'message.completed',
@@ -149,9 +153,9 @@ describe('a run', () => {
       'run.settled',
     ]);
     expect(
-      events.find((event) => event.type === 'queue.removed' && event.runId === late.runId),
+      events.find((event) => event.type === 'queue.removed' && event.runId === expiringRun.runId),
     ).toMatchObject({ reason: 'expired' });
-    expect(await client.sessions.getRun({ sessionId: 's', runId: patient.runId })).toMatchObject({
+    expect(await client.sessions.getRun({ sessionId: 's', runId: patientRun.runId })).toMatchObject({
       status: 'completed',
     });
     expect(JSON.stringify(world.gateway.requests.map(({ prompt }) => prompt))).not.toContain('soon or never');
@@ -170,7 +174,7 @@ describe('a step that fails', () => {
       request_id: 'req_0',
     },
   };
-  const failing = (before: object[]): ScriptedAnswer => ({ parts: [...before, limited] });
+  const failing = (partsBefore: object[]): ScriptedAnswer => ({ parts: [...partsBefore, limited] });
   const text = [
     { type: 'text-start', id: 't' },
     { type: 'text-delta', id: 't', delta: 'A first word' },
@@ -224,11 +228,11 @@ describe('a step that fails', () => {
 
   test('drops a thought that a broken stream has cut off, and asks again', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
-    const thinking = [
+    const thinkingParts = [
       { type: 'reasoning-start', id: 'r' },
       { type: 'reasoning-delta', id: 'r', delta: 'Let me' },
     ];
-    world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...thinking) : says('Well.')));
+    world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...thinkingParts) : says('Well.')));
     expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({ text: 'Well.' });
     const [first, second] = world.gateway.bodies.map(promptBytes);
     expect(second).toEqual(first);

@@ -1,8 +1,6 @@
 // Authentication on every route of both variants, as their contracts list them: one exact bearer
 // token, checked after Host, Origin and Sec-Fetch-Site. A refused request has no effect.
 import { readFileSync } from 'node:fs';
-import { request } from 'node:http';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { tokenAdmin, tokenStore } from '../../../src/agent/tokens/index.ts';
@@ -10,6 +8,7 @@ import { createRedactor, token as mintToken } from '../../../src/kernel/secrets/
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+import { rawRequest, sendBytes } from '../../support/raw-http.ts';
 
 interface Route {
   method: string;
@@ -53,8 +52,8 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
   const routes = routesOf(variant);
   let agent: TestAgent;
   let other: TestAgent;
-  let revoked: string;
-  let expired: string;
+  let revokedToken: string;
+  let expiredToken: string;
   beforeAll(async () => {
     agent = await startAgent({
       gatewayUrl: gateway.url,
@@ -78,9 +77,9 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
     });
     const dead = await admin.create({ name: 'dead' });
     await admin.revoke(dead.tokenId);
-    revoked = dead.token;
+    revokedToken = dead.token;
     const old = await admin.create({ name: 'old', ttlSeconds: 1 });
-    expired = old.token;
+    expiredToken = old.token;
     await world.database
       .sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${old.tokenId}`;
   });
@@ -94,7 +93,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
     const [row] = await world.database.sql`
       select (select count(*) from agent.sessions_sessions)::int as sessions, (select count(*) from agent.sessions_events)::int as events,
         (select count(*) from agent.plugins_notes)::int as notes, (select count(*) from agent.tokens_tokens where revoked_at is null)::int as tokens`;
-    return { ...row, asked: gateway.requests.length };
+    return { ...row, requestCount: gateway.requests.length };
   }
 
   test('has the routes of the contract', () => {
@@ -133,8 +132,8 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       injection: { authorization: "Bearer ' OR 1=1--" },
       user: { authorization: `Bearer ${mintToken('usr')}` },
       admin: { authorization: `Bearer ${mintToken('adm')}` },
-      revoked: { authorization: `Bearer ${revoked}` },
-      expired: { authorization: `Bearer ${expired}` },
+      revoked: { authorization: `Bearer ${revokedToken}` },
+      expired: { authorization: `Bearer ${expiredToken}` },
       cookie: { cookie: `agent=${token}` },
       header: { 'x-api-key': token },
     };
@@ -227,12 +226,18 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       for (const [name, headers] of Object.entries(foreign)) {
         // Without a token the answer is 403 too, not 401: Host and Origin are checked first.
         for (const authorization of [`Bearer ${agent.token}`, '']) {
-          const answer = await raw(agent, method, path, [
-            ...headers,
-            ...(authorization === '' ? [] : [['Authorization', authorization] as [string, string]]),
-            ['Content-Type', 'application/json'],
-            ['Content-Length', '2'],
-          ]);
+          const answer = await rawRequest(
+            agent.url,
+            method,
+            path,
+            [
+              ...headers,
+              ...(authorization === '' ? [] : [['Authorization', authorization] as [string, string]]),
+              ['Content-Type', 'application/json'],
+              ['Content-Length', '2'],
+            ],
+            '{}',
+          );
           expect([name, method, path, answer.status]).toEqual([name, method, path, 403]);
           expect(JSON.parse(answer.body)).toMatchObject({
             success: false,
@@ -244,11 +249,9 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
         }
       }
       const target = `${method} http://evil.test${path} HTTP/1.1\r\nHost: ${own}\r\nAuthorization: Bearer ${agent.token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`;
-      expect([method, path, (await bytes(agent, target)).slice(0, 13)]).toEqual([
-        method,
-        path,
-        'HTTP/1.1 403 ',
-      ]);
+      expect([method, path, (await sendBytes(Number(new URL(agent.url).port), target)).slice(0, 13)]).toEqual(
+        [method, path, 'HTTP/1.1 403 '],
+      );
     }
     expect(await traces()).toEqual(before);
   });
@@ -272,38 +275,4 @@ async function send(
     challenge: response.headers.get('www-authenticate'),
     body: await response.text(),
   };
-}
-
-// node:http, because fetch sets Host and Origin itself and sends no header twice.
-function raw(
-  agent: TestAgent,
-  method: string,
-  path: string,
-  headers: [string, string][],
-): Promise<{ status: number; headers: Record<string, unknown>; body: string }> {
-  const { hostname, port } = new URL(agent.url);
-  return new Promise((resolve, reject) => {
-    const outgoing = request(
-      { hostname, port, method, path, agent: false, setHost: false, headers: headers.flat() as never },
-      (response) => {
-        let body = '';
-        response.setEncoding('utf8').on('data', (chunk: string) => (body += chunk));
-        response.on('end', () =>
-          resolve({ status: response.statusCode ?? 0, headers: response.headers, body }),
-        );
-      },
-    );
-    outgoing.on('error', reject);
-    outgoing.end('{}');
-  });
-}
-
-function bytes(agent: TestAgent, text: string): Promise<string> {
-  const { hostname, port } = new URL(agent.url);
-  return new Promise((resolve, reject) => {
-    let answer = '';
-    const socket = connect(Number(port), hostname, () => socket.write(text));
-    socket.setEncoding('utf8').on('data', (chunk: string) => (answer += chunk));
-    socket.on('error', reject).on('close', () => resolve(answer));
-  });
 }

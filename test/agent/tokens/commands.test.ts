@@ -7,7 +7,7 @@ import { connect } from '../../../src/kernel/data/database.ts';
 import { parseToken } from '../../../src/kernel/secrets/secret.ts';
 import { runInProcess } from '../../cli/in-process.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
-import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { databaseFlags, silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
 async function run(...words: string[]): Promise<{ out: string[]; err: string[] }> {
@@ -115,11 +115,7 @@ describe('townhall agent token without a running agent', () => {
     else world = probe;
     const open = () =>
       connect(isEmbedded ? { path: join(folder, 'agent.db') } : probe.options, { log: silentLog });
-    const flags = [
-      '--data-dir',
-      folder,
-      ...('url' in probe.options ? ['--database-url', probe.options.url] : []),
-    ];
+    const flags = ['--data-dir', folder, ...databaseFlags(probe.options)];
     if (isEmbedded) {
       await expect(run('token', 'list', ...flags)).rejects.toThrow(/There is no agent's data/);
     }
@@ -136,16 +132,18 @@ describe('townhall agent token without a running agent', () => {
       tokenId: string;
     };
     const second = await open();
-    const again = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: second });
+    const restartedAgent = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: second });
     try {
-      expect(await statusOf(again, issued.token)).toBe(200);
+      expect(await statusOf(restartedAgent, issued.token)).toBe(200);
       if (!isEmbedded) {
         // Another process changes the database; the running agent rereads it within a second.
         await run('token', 'revoke', issued.tokenId, ...flags);
-        await expect.poll(() => statusOf(again, issued.token), { timeout: 5_000, interval: 20 }).toBe(401);
+        await expect
+          .poll(() => statusOf(restartedAgent, issued.token), { timeout: 5_000, interval: 20 })
+          .toBe(401);
       }
     } finally {
-      await again.close();
+      await restartedAgent.close();
       await second.close();
     }
   });

@@ -93,27 +93,27 @@ function add(figures: Figures, measured: Partial<Figures>): void {
 
 async function measureCalls(target: Target, seconds: number): Promise<Partial<Figures>> {
   const model = target.wholeModel;
-  const one = await load(target, { model, clients: 1, calls: 500 });
+  const singleClient = await load(target, { model, clients: 1, calls: 500 });
   const { result, mainMs, otherMs } = await loadWithUsage(target, { model, clients: 32, seconds });
   return {
-    oneClientMs: one.p50Ms,
+    oneClientMs: singleClient.p50Ms,
     perSecond: result.perSecond,
     p99Ms: result.p99Ms,
     mainThreadMs: mainMs,
     otherThreadsMs: otherMs,
-    errors: one.errors + result.errors,
+    errors: singleClient.errors + result.errors,
   };
 }
 
 async function measureStreams(target: Target, seconds: number): Promise<Partial<Figures>> {
   const model = target.streamModel;
-  const first = await load(target, { model, streams: true, clients: 1, calls: 100 });
+  const singleClient = await load(target, { model, streams: true, clients: 1, calls: 100 });
   const { result, mainMs } = await loadWithUsage(target, { model, streams: true, clients: 16, seconds });
   return {
-    firstByteMs: first.firstByteMs,
+    firstByteMs: singleClient.firstByteMs,
     streamsPerSecond: result.perSecond,
     streamMainMs: mainMs,
-    errors: first.errors + result.errors,
+    errors: singleClient.errors + result.errors,
   };
 }
 

@@ -142,12 +142,12 @@ const plotWidth = 760;
 /** A bar chart of calls per second by target, in the reader's text color. */
 export function drawPlot(results: readonly TargetResult[]): string {
   const gateways = results.filter(({ name }) => name !== 'provider');
-  const most = Math.max(...gateways.map(({ medians }) => medians.perSecond ?? 0));
+  const highest = Math.max(...gateways.map(({ medians }) => medians.perSecond ?? 0));
   const height = 44 + gateways.length * (barHeight + 10);
   const bars = gateways.map(({ name, medians }, index) => {
     const y = 40 + index * (barHeight + 10);
     const perSecond = medians.perSecond ?? 0;
-    const width = Math.round((perSecond / most) * (plotWidth - labelWidth - 90));
+    const width = Math.round((perSecond / highest) * (plotWidth - labelWidth - 90));
     const fill = name.startsWith('Townhall') ? '#1f7a5a' : '#8c959f';
     return [
       `<text x="${labelWidth - 12}" y="${y + 16}" text-anchor="end">${name}</text>`,

@@ -20,11 +20,11 @@ import type { Stage } from './stage.ts';
 
 /** Sixty keys of one user with 300 credits call at once, over two gateways, each for ten. */
 export async function sixtyKeys({ world }: Stage): Promise<void> {
-  const [one, other] = [await world.startGateway(), await world.startGateway()];
-  const urls = [one.url, other.url];
-  const admin = await world.logIn(one);
+  const [first, second] = [await world.startGateway(), await world.startGateway()];
+  const urls = [first.url, second.url];
+  const admin = await world.logIn(first);
   const { userId, token } = await makeCustomer(admin, 'keys', 300);
-  const user = createGatewayClient({ baseUrl: one.url, token });
+  const user = createGatewayClient({ baseUrl: first.url, token });
   const keys: string[] = [];
   for (let n = 0; n < 60; n += 1) keys.push((await user.accounts.createKey({ name: `key ${n}` })).user_token);
   const statuses = await Promise.all(
@@ -36,19 +36,19 @@ export async function sixtyKeys({ world }: Stage): Promise<void> {
     `60 keys, 10 credits each on 300: ${JSON.stringify(counts)}, 30 expected`,
   );
   await admin.credits.grantCredits({ user_id: userId, credits: 25, reason: 'for the storm' });
-  const { status } = await speak(other.url, keys[6] as string, 25);
+  const { status } = await speak(second.url, keys[6] as string, 25);
   world.hold(status === 200, `25 more credits can be spent by any key on any gateway: ${status}`);
-  await endAndCheck({ world, gateways: [one, other], userId, posted: 0n });
+  await endAndCheck({ world, gateways: [first, second], userId, posted: 0n });
 }
 
 /** An administrator deducts idle credits of allotments of two gateways. */
 export async function deduction({ world }: Stage): Promise<void> {
-  const [one, other] = [await world.startGateway(), await world.startGateway()];
-  const admin = await world.logIn(one);
+  const [first, second] = [await world.startGateway(), await world.startGateway()];
+  const admin = await world.logIn(first);
   const { userId, token } = await makeCustomer(admin, 'deducted', 1_000);
-  for (const { url } of [one, other, one, other])
+  for (const { url } of [first, second, first, second])
     await chat(url, token, { model: 'acme/fast-5', stream: false });
-  const { posted } = await createGatewayClient({ baseUrl: one.url, token }).credits.getBalance();
+  const { posted } = await createGatewayClient({ baseUrl: first.url, token }).credits.getBalance();
   const after = await admin.credits.deductCredits({
     user_id: userId,
     credits: posted - 30,
@@ -56,12 +56,12 @@ export async function deduction({ world }: Stage): Promise<void> {
   });
   world.hold(after.available === 30, `${posted - 30} of ${posted} credits deducted, ${after.available} left`);
   const statuses = [
-    (await speak(other.url, token, 31)).status,
-    (await speak(one.url, token, 30)).status,
-    (await speak(other.url, token, 1)).status,
+    (await speak(second.url, token, 31)).status,
+    (await speak(first.url, token, 30)).status,
+    (await speak(second.url, token, 1)).status,
   ];
   world.hold(statuses.join() === '402,200,402', `calls of 31, 30 and 1 on them: ${statuses.join()}`);
-  await endAndCheck({ world, gateways: [one, other], userId, posted: 0n });
+  await endAndCheck({ world, gateways: [first, second], userId, posted: 0n });
 }
 
 /** A payment is refunded while a stream runs on its credits. */
@@ -73,20 +73,20 @@ export async function refund({ world }: Stage): Promise<void> {
     CREDITS_PER_UNIT: '1000000',
     TOWNHALL_CITY_BASE_URL: 'https://city.example.test',
   };
-  const [one, other] = [await world.startGateway({ env }), await world.startGateway({ env })];
+  const [first, second] = [await world.startGateway({ env }), await world.startGateway({ env })];
   try {
-    const { userId, token } = await makeCustomer(await world.logIn(one), 'refunded', 0);
-    const client = createGatewayClient({ baseUrl: one.url, token });
+    const { userId, token } = await makeCustomer(await world.logIn(first), 'refunded', 0);
+    const client = createGatewayClient({ baseUrl: first.url, token });
     const sold = await sell(client, 'stripe', doubles);
-    await deliver(one.url, sold, doubles);
+    await deliver(first.url, sold, doubles);
     const { available } = await client.credits.getBalance();
-    const stream = chat(other.url, token, { model: 'acme/slow-40', stream: true });
+    const stream = chat(second.url, token, { model: 'acme/slow-40', stream: true });
     await sleep(1_500);
     const session = (sold.event as StripeEvent).data.object['id'];
     const event = doubles.stripe.refund(String(session), 1_000);
-    const { outcome } = await deliver(one.url, { method: 'stripe', event }, doubles);
+    const { outcome } = await deliver(first.url, { method: 'stripe', event }, doubles);
     const during = await client.credits.getBalance();
-    const refusal = await speak(one.url, token, 1);
+    const refusal = await speak(first.url, token, 1);
     world.hold(
       outcome === 'accepted' && during.available <= 0 && refusal.status === 402,
       `${available} credits refunded during a stream (${outcome}): ${during.available} available, ${during.held} held, ${during.owed} owed; a call ${refusal.status}`,
@@ -99,7 +99,7 @@ export async function refund({ world }: Stage): Promise<void> {
       return debt === price;
     }, 10_000);
     world.hold(isPaid, `what came free paid the debt but for the ${price} credits that the stream cost`);
-    await endAndCheck({ world, gateways: [one, other], userId, posted: 0n });
+    await endAndCheck({ world, gateways: [first, second], userId, posted: 0n });
   } finally {
     await doubles.stripe.close();
     await doubles.creem.close();
@@ -111,11 +111,11 @@ export async function refund({ world }: Stage): Promise<void> {
  * yet, so the statements are those that one would run: close, wait for idle credits, lower.
  */
 export async function loweredCap({ world }: Stage): Promise<void> {
-  const [one, other] = [await world.startGateway(), await world.startGateway()];
-  const { userId, token } = await makeCustomer(await world.logIn(one), 'capped', 10_000);
-  const user = createGatewayClient({ baseUrl: one.url, token });
+  const [first, second] = [await world.startGateway(), await world.startGateway()];
+  const { userId, token } = await makeCustomer(await world.logIn(first), 'capped', 10_000);
+  const user = createGatewayClient({ baseUrl: first.url, token });
   const key = await user.accounts.createKey({ name: 'capped', credit_cap: 5_000 });
-  for (const { url } of [one, other, one, other])
+  for (const { url } of [first, second, first, second])
     await chat(url, key.user_token, { model: 'acme/fast-5', stream: false });
   const database = await world.connect();
   try {
@@ -124,8 +124,8 @@ export async function loweredCap({ world }: Stage): Promise<void> {
     const [row] = await database.sql<{ cap: bigint; spent: bigint }[]>`
       update gateway.credits_keys set cap = greatest(200, spent + held) where token_id = ${key.token_id}
       returning cap, spent`;
-    const left = Number((row?.cap ?? 0n) - (row?.spent ?? 0n));
-    const urls = [one.url, other.url];
+    const remainingCredits = Number((row?.cap ?? 0n) - (row?.spent ?? 0n));
+    const urls = [first.url, second.url];
     const statuses = await Promise.all(
       Array.from(
         { length: 100 },
@@ -134,11 +134,11 @@ export async function loweredCap({ world }: Stage): Promise<void> {
     );
     const granted = statuses.filter((status) => status === 200).length;
     world.hold(
-      row?.cap === 200n && granted === Math.floor(left / 10),
-      `a cap of 5000 lowered to ${row?.cap} at ${row?.spent} spent: ${JSON.stringify(countBy(statuses, (status) => status))}, ${Math.floor(left / 10)} expected`,
+      row?.cap === 200n && granted === Math.floor(remainingCredits / 10),
+      `a cap of 5000 lowered to ${row?.cap} at ${row?.spent} spent: ${JSON.stringify(countBy(statuses, (status) => status))}, ${Math.floor(remainingCredits / 10)} expected`,
     );
     const { posted } = await readBooks(database, userId);
-    await endAndCheck({ world, gateways: [one, other], userId, posted });
+    await endAndCheck({ world, gateways: [first, second], userId, posted });
   } finally {
     await database.close();
   }

@@ -23,9 +23,12 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
     );
     await sleep(1_500);
     await setClock(database, name, '120 seconds');
-    const ahead = await connect({ url: databaseUrl, limits: { maxConnections: 1 } }, { log: silentLog });
-    const takenBack = await takeBackFor(ahead, 3_000);
-    await ahead.close();
+    const aheadDatabase = await connect(
+      { url: databaseUrl, limits: { maxConnections: 1 } },
+      { log: silentLog },
+    );
+    const takenBack = await takeBackFor(aheadDatabase, 3_000);
+    await aheadDatabase.close();
     const { status } = await speak(urls[0] as string, poor.token, 390);
     await setClock(database, name, '0');
     const whole = await Promise.all(streams);
@@ -36,7 +39,7 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
 
     world.hold(takenBack > 0, `${takenBack} allotments of live gateways were taken back`);
     const [ofRich, ofPoor] = [await readBooks(database, rich.userId), await readBooks(database, poor.userId)];
-    const ofStreams = whole.slice(0, 2).flatMap((one) => one ?? []);
+    const ofStreams = whole.slice(0, 2).flatMap((entry) => entry ?? []);
     checkAcknowledged(world, [...acknowledged, ...ofStreams], ofRich);
     world.hold(
       ofRich.posted === 1_000_000n - ofRich.charged && ofPoor.posted === 400n - ofPoor.charged,
@@ -51,8 +54,8 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
 }
 
 /** Affects all sessions of the database: those of the gateways are terminated, so that they reconnect. */
-async function setClock({ sql }: Database, name: string, ahead: string): Promise<void> {
-  await sql.unsafe(`alter database ${name} set townhall.clock_shift = '${ahead}'`);
+async function setClock({ sql }: Database, name: string, interval: string): Promise<void> {
+  await sql.unsafe(`alter database ${name} set townhall.clock_shift = '${interval}'`);
   await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name} and pid <> pg_backend_pid()`;
 }
 

@@ -46,7 +46,7 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
     proxy.cut();
     const answers = await Promise.all(calls);
     const [ofRich, ofPoor] = [answers.slice(0, 3), answers.slice(3)].map((some) =>
-      some.filter((one): one is Acknowledged => one !== null),
+      some.filter((entry): entry is Acknowledged => entry !== null),
     ) as [Acknowledged[], Acknowledged[]];
     await stopGateway(lostGateway, 'SIGKILL');
     await rename(journal, `${journal}-gone`);

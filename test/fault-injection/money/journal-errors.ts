@@ -23,12 +23,12 @@ export async function journalErrors({ world }: Stage): Promise<void> {
     (await isReady()) && (await speak(gateway.url, token, 10)).status === 200;
   world.hold(await waitUntil(isServing, 15_000), 'after failed syncs calls are taken');
 
-  const full = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC']);
+  const fullDisk = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC']);
   const isFailed = await waitUntil(async () => !(await isReady()), 8_000);
   const refusal = await speak(gateway.url, token, 10);
   world.hold(isFailed && refusal.status === 503, `on a full disk: a call ${refusal.status}, not ready`);
   await sleep(8_000);
-  await full.end();
+  await fullDisk.end();
   world.hold(await waitUntil(isServing, 20_000), 'with room on the disk calls are taken again');
 
   end.abort();

@@ -54,9 +54,10 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
         before.posted === 500n - before.charged,
       `200 calls of 20 credits on 500: ${JSON.stringify(countBy(speeches, ({ status }) => status))}, ${before.charged} charged, ${before.posted} left`,
     );
-    const left = Number(before.posted);
-    const rest = left === 0 ? 200 : (await speak(survivor.url, poor.token, left)).status;
-    world.hold(rest === 200, `the ${left} credits that were left can be spent: ${rest}`);
+    const remainingCredits = Number(before.posted);
+    const rest =
+      remainingCredits === 0 ? 200 : (await speak(survivor.url, poor.token, remainingCredits)).status;
+    world.hold(rest === 200, `the ${remainingCredits} credits that were left can be spent: ${rest}`);
     await stopGateway(survivor, 'SIGTERM');
     console.log(`       ${refusals} chats were refused or broke off`);
     checkAcknowledged(world, acknowledged, await readBooks(database, rich.userId));

@@ -44,7 +44,7 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
   try {
     await sleep(Math.max(0, stopAtMs - (performance.now() - startedMs)));
     const reservation = proxy.keepBackFrom('gateway.credits_allot(');
-    const late = speak(reserving.url, waiting.token, 60);
+    const lateCall = speak(reserving.url, waiting.token, 60);
     await reservation;
     await waitUntil(() => isSetAside(waiting, true), 5_000);
     const streams = [poor, rich].map(({ token }) => stream(streaming, token));
@@ -55,7 +55,7 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
 
     const takenBack = await waitUntil(
       async () =>
-        (await Promise.all([waiting, poor].map((one) => isSetAside(one, false)))).every(
+        (await Promise.all([waiting, poor].map((entry) => isSetAside(entry, false)))).every(
           (isTakenBack) => isTakenBack,
         ),
       stopMs - 5_000,
@@ -69,7 +69,7 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
     await sleep(Math.max(0, stopMs - (performance.now() - stoppedMs)));
     for (const { process } of [reserving, streaming]) process.kill('SIGCONT');
 
-    const { status } = await late;
+    const { status } = await lateCall;
     const requests = world.provider.calls.filter(({ path }) => path.endsWith('/audio/speech')).length;
     world.hold(
       (status === 402 || status === 503) && requests === 2,

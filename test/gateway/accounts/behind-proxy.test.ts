@@ -65,7 +65,7 @@ describe.skipIf(!hasNginx)('the local login behind nginx', () => {
     return { world, proxy };
   };
   afterAll(async () => {
-    for (const one of [...proxies, ...worlds]) await one.close();
+    for (const entry of [...proxies, ...worlds]) await entry.close();
   });
 
   const outsideHost = 'proxy_set_header Host townhall.example;';

@@ -117,12 +117,12 @@ describe('the login with an e-mail code', () => {
 
   test('refuses the code of another attempt', async () => {
     const email = newAddress();
-    const [one, other] = [await start(), await start()];
-    await send(one, email);
+    const [first, second] = [await start(), await start()];
+    await send(first, email);
     const { code } = await mailbox.letterTo(email);
-    await send(other, email);
+    await send(second, email);
     await mailbox.letterTo(email, 2);
-    expect((await enter(other, code)).status).toBe(401);
+    expect((await enter(second, code)).status).toBe(401);
   });
 
   test('refuses a malformed address and an unexpected input', async () => {
@@ -131,8 +131,8 @@ describe('the login with an e-mail code', () => {
     expect([none.status, none.body.error.param]).toEqual([400, 'input.email']);
     const email = newAddress();
     await send(loginId, email);
-    const again = await send(loginId, email);
-    expect([again.status, again.body.error.param]).toEqual([400, 'input.code']);
+    const secondAnswer = await send(loginId, email);
+    expect([secondAnswer.status, secondAnswer.body.error.param]).toEqual([400, 'input.code']);
   });
 });
 
@@ -157,8 +157,12 @@ test('gives the token to a reader who waited for the end of the attempt', async 
 });
 
 test('reports an unknown member and ignores a redirect_to', async () => {
-  const extra = await post('login/continue', { login_id: await start(), input: {}, user_id: 'usr_1' });
-  expect([extra.status, extra.body.error.param]).toEqual([400, 'user_id']);
+  const unknownMember = await post('login/continue', {
+    login_id: await start(),
+    input: {},
+    user_id: 'usr_1',
+  });
+  expect([unknownMember.status, unknownMember.body.error.param]).toEqual([400, 'user_id']);
   const started = await post('login/start', {
     provider: 'email_code',
     bureau_id: 'local',

@@ -120,13 +120,13 @@ describe('client.login.redirect and client.login.finish', () => {
     oidc.account = { sub: 'grace', name: 'Grace' };
     await world.sql`update gateway.bureaus_records set server_url = 'http://127.0.0.1:43127' where bureau_id = 'local'`;
     const { url, resume } = await begin();
-    const back = (await visit(await oidc.browse(url))).headers.get('location') ?? '';
-    expect(back.startsWith(`${redirectTo}#login_code=`)).toBe(true);
+    const returnUrl = (await visit(await oidc.browse(url))).headers.get('location') ?? '';
+    expect(returnUrl.startsWith(`${redirectTo}#login_code=`)).toBe(true);
     // The verifier of another browser does not match.
-    await expect(world.guest.login.finish((await begin()).resume, back)).rejects.toMatchObject({
+    await expect(world.guest.login.finish((await begin()).resume, returnUrl)).rejects.toMatchObject({
       code: 'login_failed',
     });
-    const done = await world.guest.login.finish(resume, back);
+    const done = await world.guest.login.finish(resume, returnUrl);
     expect(done?.user.display_name).toBe('Grace');
   });
 

@@ -36,9 +36,9 @@ function proof() {
   return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') };
 }
 
-async function start(extra: Record<string, string> = {}) {
+async function start(extraInput: Record<string, string> = {}) {
   const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-    body: { provider: 'oidc', bureau_id: 'local', ...extra },
+    body: { provider: 'oidc', bureau_id: 'local', ...extraInput },
   });
   expect([status, body.outcome]).toEqual([200, 'redirect']);
   return {
@@ -133,9 +133,9 @@ describe('a redirect login with redirect_to', () => {
     const { verifier, challenge } = proof();
     const { loginId, url, userCode } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     expect(userCode).toBeUndefined();
-    const back = await comeBack(await oidc.browse(url));
-    expect(back.status).toBe(303);
-    const location = String(back.headers.location);
+    const callbackAnswer = await comeBack(await oidc.browse(url));
+    expect(callbackAnswer.status).toBe(303);
+    const location = String(callbackAnswer.headers.location);
     expect(location).toMatch(/^https:\/\/shop\.example\/login\?from=menu#login_code=lgc_[0-9A-Za-z]{43}$/);
     const code = location.slice(location.indexOf('=lgc_') + 1);
 
@@ -157,8 +157,11 @@ describe('a redirect login with redirect_to', () => {
   test('sends the browser back with the reason of a refusal', async () => {
     oidc.refuses = true;
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: proof().challenge });
-    const back = await comeBack(await oidc.browse(url));
-    expect([back.status, back.headers.location]).toEqual([303, `${redirectTo}#login_error=login_denied`]);
+    const callbackAnswer = await comeBack(await oidc.browse(url));
+    expect([callbackAnswer.status, callbackAnswer.headers.location]).toEqual([
+      303,
+      `${redirectTo}#login_error=login_denied`,
+    ]);
     expect((await result(loginId)).body).toEqual({
       login_id: loginId,
       status: 'failed',
@@ -224,19 +227,19 @@ describe('the callback', () => {
 
   test('accepts a state once', async () => {
     const { url } = await start();
-    const back = await oidc.browse(url);
-    expect((await comeBack(back)).status).toBe(200);
-    expect((await getPage(pathOf(back))).status).toBe(400);
+    const callbackUrl = await oidc.browse(url);
+    expect((await comeBack(callbackUrl)).status).toBe(200);
+    expect((await getPage(pathOf(callbackUrl))).status).toBe(400);
   });
 
   test('ignores unknown query members and checks iss', async () => {
     const { url } = await start();
-    const back = await oidc.browse(url);
-    back.searchParams.set('scope', 'openid email');
-    back.searchParams.set('authuser', '0');
-    back.searchParams.set('prompt', 'consent');
-    expect(back.searchParams.get('iss')).toBe(oidc.issuer);
-    expect((await comeBack(back)).status).toBe(200);
+    const callbackUrl = await oidc.browse(url);
+    callbackUrl.searchParams.set('scope', 'openid email');
+    callbackUrl.searchParams.set('authuser', '0');
+    callbackUrl.searchParams.set('prompt', 'consent');
+    expect(callbackUrl.searchParams.get('iss')).toBe(oidc.issuer);
+    expect((await comeBack(callbackUrl)).status).toBe(200);
 
     const next = await start();
     const forged = await oidc.browse(next.url);
@@ -247,20 +250,20 @@ describe('the callback', () => {
     expect((await result(next.loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
   });
 
-  test('refuses the code of one attempt for another state', async () => {
-    const [one, other] = [await start(), await start()];
-    const [first, second] = [await oidc.browse(one.url), await oidc.browse(other.url)];
+  test('refuses the code of attempt attempt for another state', async () => {
+    const [attempt, otherAttempt] = [await start(), await start()];
+    const [first, second] = [await oidc.browse(attempt.url), await oidc.browse(otherAttempt.url)];
     first.searchParams.set('code', second.searchParams.get('code') ?? '');
     expect((await getPage(pathOf(first))).status).toBe(400);
-    expect((await result(one.loginId)).body.status).toBe('failed');
+    expect((await result(attempt.loginId)).body.status).toBe('failed');
   });
 
   test('refuses a code that was used', async () => {
-    const [one, other] = [await start(), await start()];
-    const back = await oidc.browse(one.url);
-    expect((await comeBack(back)).status).toBe(200);
-    const second = await oidc.browse(other.url);
-    second.searchParams.set('code', back.searchParams.get('code') ?? '');
+    const [attempt, otherAttempt] = [await start(), await start()];
+    const callbackUrl = await oidc.browse(attempt.url);
+    expect((await comeBack(callbackUrl)).status).toBe(200);
+    const second = await oidc.browse(otherAttempt.url);
+    second.searchParams.set('code', callbackUrl.searchParams.get('code') ?? '');
     expect((await getPage(pathOf(second))).status).toBe(400);
   });
 
@@ -309,9 +312,9 @@ describe('the callback', () => {
   ])('refuses an ID token with %s without creating a user', async (_name, bend) => {
     const before = await counts();
     const { loginId, url } = await start();
-    const back = await oidc.browse(url);
+    const callbackUrl = await oidc.browse(url);
     oidc.bend = bend;
-    const { status, text } = await getPage(pathOf(back));
+    const { status, text } = await getPage(pathOf(callbackUrl));
     expect([status, text]).toEqual([400, expect.stringContaining('is invalid')]);
     expect(text).not.toContain('name="confirmation"');
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
@@ -334,10 +337,10 @@ describe('the callback', () => {
 
   test('answers 504 when the provider does not answer in time', async () => {
     const { loginId, url } = await start();
-    const back = await oidc.browse(url);
+    const callbackUrl = await oidc.browse(url);
     oidc.hangs.add('/token');
     const began = performance.now();
-    const { status, text } = await getPage(pathOf(back));
+    const { status, text } = await getPage(pathOf(callbackUrl));
     expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
     expect(performance.now() - began).toBeLessThan(20_000);
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
@@ -345,9 +348,9 @@ describe('the callback', () => {
 
   test('refuses an attempt that is older than ten minutes', async () => {
     const { loginId, url } = await start();
-    const back = await oidc.browse(url);
+    const callbackUrl = await oidc.browse(url);
     await world.shiftClock('601 seconds');
-    expect((await getPage(pathOf(back))).status).toBe(400);
+    expect((await getPage(pathOf(callbackUrl))).status).toBe(400);
     expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'expired' });
   });
 
@@ -364,8 +367,8 @@ describe('the callback', () => {
     const before = await counts();
     const { verifier, challenge } = proof();
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: challenge });
-    const back = await oidc.browse(url);
-    const answers = await Promise.all(Array.from({ length: 20 }, () => comeBack(back)));
+    const callbackUrl = await oidc.browse(url);
+    const answers = await Promise.all(Array.from({ length: 20 }, () => comeBack(callbackUrl)));
     const [first, ...rest] = answers.toSorted((a, b) => a.status - b.status);
     expect([first?.status, rest.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
     const code = String(first?.headers.location).split('login_code=')[1] ?? '';
@@ -378,9 +381,9 @@ describe('the callback', () => {
 
   test('refuses a Bureau that was paused meanwhile', async () => {
     const { url } = await start();
-    const back = await oidc.browse(url);
+    const callbackUrl = await oidc.browse(url);
     await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
-    expect((await getPage(pathOf(back))).status).toBe(403);
+    expect((await getPage(pathOf(callbackUrl))).status).toBe(403);
     await world.database.sql`update gateway.bureaus_records set state = 'active'`;
   });
 
@@ -407,12 +410,12 @@ describe('the identity of an OpenID login', () => {
 
   test('is the issuer and the subject, never the e-mail address', async () => {
     oidc.account = { sub: 'one', email: 'shared@example.com', email_verified: true };
-    const one = await logIn();
-    expect((await logIn()).user_id).toBe(one.user_id);
+    const login = await logIn();
+    expect((await logIn()).user_id).toBe(login.user_id);
     oidc.account = { sub: 'two', email: 'shared@example.com', email_verified: true };
-    const two = await logIn();
-    expect(two.user_id).not.toBe(one.user_id);
-    expect(two.email).toBe(one.email);
+    const secondLogin = await logIn();
+    expect(secondLogin.user_id).not.toBe(login.user_id);
+    expect(secondLogin.email).toBe(login.email);
   });
 
   test('ignores an unverified e-mail address', async () => {
@@ -507,8 +510,8 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
   const bound = await start({ redirect_to: redirectTo, code_challenge: challenge });
   const authorization = new URL(bound.url).searchParams;
   const before = await world.dump();
-  const back = await oidc.browse(bound.url);
-  const location = String((await comeBack(back)).headers.location);
+  const callbackUrl = await oidc.browse(bound.url);
+  const location = String((await comeBack(callbackUrl)).headers.location);
   const loginCode = location.split('login_code=')[1] ?? '';
   const read = await result(bound.loginId, { login_code: loginCode, code_verifier: verifier });
   const open = await start();
@@ -518,7 +521,7 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
     bound.loginId,
     authorization.get('state'),
     authorization.get('nonce'),
-    back.searchParams.get('code'),
+    callbackUrl.searchParams.get('code'),
     loginCode,
     verifier,
     read.body.user_token,

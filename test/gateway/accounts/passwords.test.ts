@@ -8,7 +8,7 @@ import { startWorld, type World } from './world.ts';
 let world: World;
 let mailbox: Mailbox;
 const password = 'CANARY a garden of forking paths';
-const another = 'CANARY the library of babel';
+const newPassword = 'CANARY the library of babel';
 
 beforeAll(async () => {
   mailbox = await startMailbox();
@@ -21,8 +21,8 @@ afterAll(async () => {
 
 const post = (path: string, body: object, token?: string) =>
   world.call('POST', `/v1/accounts/${path}`, { body, ...(token === undefined ? {} : { token }) });
-const register = (email: string, secret = password, extra: object = {}) =>
-  post('register', { bureau_id: 'local', email, password: secret, ...extra });
+const register = (email: string, secret = password, extraMembers: object = {}) =>
+  post('register', { bureau_id: 'local', email, password: secret, ...extraMembers });
 const forgot = (email: string) => post('password/forgot', { bureau_id: 'local', email });
 const newAddress = () => `user-${randomBytes(6).toString('hex')}@example.com`;
 
@@ -72,14 +72,14 @@ describe('accounts.register and accounts.verifyEmail', () => {
   });
 
   test('refuse a used code and the code of another registration', async () => {
-    const [one, other] = [newAddress(), newAddress()];
-    const first = (await register(one)).body.verification_id;
-    const second = (await register(other)).body.verification_id;
-    const { code } = await mailbox.letterTo(one);
+    const [email, otherEmail] = [newAddress(), newAddress()];
+    const first = (await register(email)).body.verification_id;
+    const second = (await register(otherEmail)).body.verification_id;
+    const { code } = await mailbox.letterTo(email);
     expect((await post('verify', { verification_id: second, code })).status).toBe(401);
     expect((await post('verify', { verification_id: first, code })).status).toBe(200);
-    const again = await post('verify', { verification_id: first, code });
-    expect([again.status, again.body.error.code]).toEqual([401, 'invalid_credentials']);
+    const secondAnswer = await post('verify', { verification_id: first, code });
+    expect([secondAnswer.status, secondAnswer.body.error.code]).toEqual([401, 'invalid_credentials']);
   });
 
   test('allow five wrong codes for a registration', async () => {
@@ -115,8 +115,8 @@ describe('accounts.register and accounts.verifyEmail', () => {
 
   test('answer the same for an address with an account and e-mail its owner', async () => {
     const email = await account();
-    const fresh = newAddress();
-    const [existing, unknown] = [await register(email, another), await register(fresh, another)];
+    const newEmail = newAddress();
+    const [existing, unknown] = [await register(email, newPassword), await register(newEmail, newPassword)];
     expect([existing.status, Object.keys(existing.body), Object.keys(existing.headers)]).toEqual([
       unknown.status,
       Object.keys(unknown.body),
@@ -136,7 +136,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
 
   test('do not set a password on the address of another person', async () => {
     const victim = newAddress();
-    const attack = await register(victim, another);
+    const attack = await register(victim, newPassword);
     // The owner of the mailbox logs in with a code; the attacker's password was never set.
     const started = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
     await post('login/continue', { login_id: started.body.login_id, input: { email: victim } });
@@ -144,7 +144,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
     expect(
       (await post('login/continue', { login_id: started.body.login_id, input: { code } })).body.outcome,
     ).toBe('done');
-    expect((await tryLogin(victim, another)).next.status).toBe(401);
+    expect((await tryLogin(victim, newPassword)).next.status).toBe(401);
     expect((await post('verify', { verification_id: attack.body.verification_id, code })).status).toBe(401);
   });
 
@@ -174,8 +174,8 @@ describe('the login with a password', () => {
   test('answers a wrong password and an unknown address alike', async () => {
     const email = await account();
     const [wrong, unknown] = [
-      (await tryLogin(email, another)).next,
-      (await tryLogin(newAddress(), another)).next,
+      (await tryLogin(email, newPassword)).next,
+      (await tryLogin(newAddress(), newPassword)).next,
     ];
     const { request_id: _one, ...existing } = wrong.body.error as unknown as Record<string, unknown>;
     const { request_id: _other, ...foreign } = unknown.body.error as unknown as Record<string, unknown>;
@@ -187,7 +187,10 @@ describe('the login with a password', () => {
     // Five different addresses, so that the limit of one address does not end the attempt.
     const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
     const guess = () =>
-      post('login/continue', { login_id: body.login_id, input: { email: newAddress(), password: another } });
+      post('login/continue', {
+        login_id: body.login_id,
+        input: { email: newAddress(), password: newPassword },
+      });
     for (let attempt = 0; attempt < 5; attempt += 1) expect((await guess()).status).toBe(401);
     const over = await guess();
     expect([over.status, over.body.error.code]).toEqual([410, 'login_spent']);
@@ -198,11 +201,11 @@ describe('the login with a password', () => {
 
   test('checks five concurrent wrong passwords per address and hour', async () => {
     const email = await account();
-    const attempts = await Promise.all(Array.from({ length: 14 }, () => tryLogin(email, another)));
+    const attempts = await Promise.all(Array.from({ length: 14 }, () => tryLogin(email, newPassword)));
     const statuses = attempts.map(({ next }) => next.status).toSorted((a, b) => a - b);
     expect(statuses).toEqual([...Array(5).fill(401), ...Array(9).fill(429)]);
-    const late = (await tryLogin(email, another)).next;
-    expect(Number(late.headers['retry-after'])).toBeGreaterThan(3_000);
+    const lateAnswer = (await tryLogin(email, newPassword)).next;
+    expect(Number(lateAnswer.headers['retry-after'])).toBeGreaterThan(3_000);
   });
 
   test('has a separate limit for a known network', async () => {
@@ -233,8 +236,8 @@ describe('the login with a password', () => {
     const none = await post('login/continue', { login_id: `lgn_${'0'.repeat(43)}`, input: {} });
     expect([none.status, none.body.error.code]).toEqual([404, 'login_not_found']);
     const done = await post('login/start', { provider: 'local', bureau_id: 'local' });
-    const late = await post('login/continue', { login_id: done.body.login_id, input: {} });
-    expect([late.status, late.body.error.code]).toEqual([410, 'login_spent']);
+    const lateAnswer = await post('login/continue', { login_id: done.body.login_id, input: {} });
+    expect([lateAnswer.status, lateAnswer.body.error.code]).toEqual([410, 'login_spent']);
   });
 
   test('refuses a blocked user with the right password', async () => {
@@ -281,12 +284,12 @@ describe('a forgotten password', () => {
     const reset = await post('password/reset', {
       verification_id: body.verification_id,
       code,
-      password: another,
+      password: newPassword,
     });
     expect([reset.status, reset.body]).toEqual([200, { changed: true }]);
     expect((await me(token)).status).toBe(401);
     expect((await tryLogin(email, password)).next.status).toBe(401);
-    await logIn(email, another);
+    await logIn(email, newPassword);
     expect(world.audited.at(-1)).toMatchObject({
       action: 'accounts.resetPassword',
       outcome: 'ok',
@@ -305,7 +308,7 @@ describe('a forgotten password', () => {
       .sql`update gateway.accounts_tokens set maker_id = null, kind = 'issued' where name = 'orphan' and user_id = ${userId}`;
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
-    await post('password/reset', { verification_id: body.verification_id, code, password: another });
+    await post('password/reset', { verification_id: body.verification_id, code, password: newPassword });
     for (const ended of [key, orphanKey]) expect((await me(ended)).status).toBe(401);
   });
 
@@ -316,7 +319,7 @@ describe('a forgotten password', () => {
     expect(next.body.outcome).toBe('done');
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
-    await post('password/reset', { verification_id: body.verification_id, code, password: another });
+    await post('password/reset', { verification_id: body.verification_id, code, password: newPassword });
     expect((await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`)).status).toBe(404);
   });
 
@@ -330,7 +333,7 @@ describe('a forgotten password', () => {
     const reset = await post('password/reset', {
       verification_id: unknown.body.verification_id,
       code: 'nocodefits',
-      password: another,
+      password: newPassword,
     });
     expect([reset.status, reset.body.error.code]).toEqual([401, 'invalid_credentials']);
     expect(mailbox.letters.some(({ to }) => to === 'nobody@example.com')).toBe(false);
@@ -357,7 +360,7 @@ describe('a forgotten password', () => {
     });
     expect([unfit.status, unfit.body.error.param]).toEqual([400, 'password']);
     expect(
-      (await post('password/reset', { verification_id: body.verification_id, code, password: another }))
+      (await post('password/reset', { verification_id: body.verification_id, code, password: newPassword }))
         .status,
     ).toBe(200);
   });
@@ -367,7 +370,7 @@ describe('a forgotten password', () => {
     const { body } = await register(email);
     const { code } = await mailbox.letterTo(email);
     expect(
-      (await post('password/reset', { verification_id: body.verification_id, code, password: another }))
+      (await post('password/reset', { verification_id: body.verification_id, code, password: newPassword }))
         .status,
     ).toBe(401);
   });
@@ -377,13 +380,17 @@ describe('accounts.changePassword', () => {
   test('keeps the token in use and revokes those of other logins', async () => {
     const email = await account();
     const [here, elsewhere] = [await logIn(email), await logIn(email)];
-    const wrong = await post('password/change', { current_password: another, new_password: another }, here);
+    const wrong = await post(
+      'password/change',
+      { current_password: newPassword, new_password: newPassword },
+      here,
+    );
     expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
     expect(
-      (await post('password/change', { current_password: password, new_password: another }, here)).body,
+      (await post('password/change', { current_password: password, new_password: newPassword }, here)).body,
     ).toEqual({ changed: true });
     expect([(await me(here)).status, (await me(elsewhere)).status]).toEqual([200, 401]);
-    await logIn(email, another);
+    await logIn(email, newPassword);
     const row = world.audited.at(-1);
     expect(row).toMatchObject({ action: 'accounts.changePassword', actor: { kind: 'user' }, outcome: 'ok' });
     expect(JSON.stringify(row)).not.toContain('CANARY');
@@ -392,12 +399,12 @@ describe('accounts.changePassword', () => {
   test('revokes the API keys of the user', async () => {
     const token = await logIn(await account());
     const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
-    await post('password/change', { current_password: password, new_password: another }, token);
+    await post('password/change', { current_password: password, new_password: newPassword }, token);
     expect([(await me(token)).status, (await me(key)).status]).toEqual([200, 401]);
   });
 
   test('refuses users without a password, guests and API keys', async () => {
-    const body = { current_password: password, new_password: another };
+    const body = { current_password: password, new_password: newPassword };
     const { body: started } = await post('login/start', { provider: 'local', bureau_id: 'local' });
     const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${started.login_id}`)).body
       .user_token;

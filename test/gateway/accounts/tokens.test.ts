@@ -62,9 +62,9 @@ describe('accounts.issueToken', () => {
       token: { token_id: body.token_id },
     });
 
-    const again = (await issue({ bureau_id: 'shop', external_id: externalId })).body;
-    expect([again.user_id, again.token_id === body.token_id]).toEqual([body.user_id, false]);
-    expect((await me(again.user_token)).body.user).toMatchObject({ metadata: { plan: 'pro' } });
+    const secondToken = (await issue({ bureau_id: 'shop', external_id: externalId })).body;
+    expect([secondToken.user_id, secondToken.token_id === body.token_id]).toEqual([body.user_id, false]);
+    expect((await me(secondToken.user_token)).body.user).toMatchObject({ metadata: { plan: 'pro' } });
     expect((await issue({ bureau_id: 'other', external_id: externalId })).body.user_id).not.toBe(
       body.user_id,
     );
@@ -159,16 +159,16 @@ describe('accounts.issueToken', () => {
   });
 
   test('by a machine credential ends with that credential', async () => {
-    const short = await world.admin.machines.create({
+    const shortMachine = await world.admin.machines.create({
       scopes: ['tokens.issue'],
       bureauId: 'shop',
       ttlSeconds: 600,
     });
     const { body } = await issue(
       { bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 },
-      short.credential,
+      shortMachine.credential,
     );
-    expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(short.expiresAt.getTime());
+    expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(shortMachine.expiresAt.getTime());
   });
 
   test.each(['email', 'https://login.example', 'local'])(
@@ -244,10 +244,10 @@ describe('accounts.listTokens', () => {
 
 describe('accounts.revokeTokens', () => {
   test('revokes one token, those of a user or those of a Bureau', async () => {
-    const [one, two] = [customer(), customer()];
+    const [first, two] = [customer(), customer()];
     const [a, b, c] = [
-      (await issue({ bureau_id: 'other', external_id: one })).body,
-      (await issue({ bureau_id: 'other', external_id: one })).body,
+      (await issue({ bureau_id: 'other', external_id: first })).body,
+      (await issue({ bureau_id: 'other', external_id: first })).body,
       (await issue({ bureau_id: 'other', external_id: two })).body,
     ];
     expect((await revoke({ token_id: a.token_id })).body).toEqual({ revoked: 1 });
@@ -375,20 +375,20 @@ describe('API keys', () => {
 
   test('see themselves and no other key', async () => {
     const token = await user();
-    const [one] = [
+    const [first] = [
       (await keys('create', token, { name: 'one' })).body,
       (await keys('create', token, { name: 'two' })).body,
     ];
-    expect(items((await keys('list', one.user_token)).body).map((key) => key['name'])).toEqual(['one']);
+    expect(items((await keys('list', first.user_token)).body).map((key) => key['name'])).toEqual(['one']);
     expect(items((await keys('list', token)).body).map((key) => key['name'])).toEqual(['one', 'two']);
   });
 
   test('of another user and other tokens are not found', async () => {
-    const [one, other] = [await user(), await user()];
-    const key = (await keys('create', one, { name: 'mine' })).body;
-    const login = (await me(other)).body.token.token_id;
+    const [first, second] = [await user(), await user()];
+    const key = (await keys('create', first, { name: 'mine' })).body;
+    const login = (await me(second)).body.token.token_id;
     for (const tokenId of [key.token_id, login, `tok_${'0'.repeat(26)}`]) {
-      const answer = await keys('revoke', other, { token_id: tokenId });
+      const answer = await keys('revoke', second, { token_id: tokenId });
       expect([answer.status, answer.body.error.code]).toEqual([404, 'token_not_found']);
     }
     expect((await me(key.user_token)).status).toBe(200);

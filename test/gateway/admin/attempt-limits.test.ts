@@ -13,7 +13,7 @@ const password = 'a rather long secret';
 // A password check is slow by design, and slower on a busy machine, so the delays here are longer
 // than the machine can take.
 vi.setConfig({ testTimeout: 120_000 });
-const slow = { firstDelaySeconds: 600 };
+const slowDelay = { firstDelaySeconds: 600 };
 
 let world: World | undefined;
 afterEach(async () => {
@@ -32,7 +32,7 @@ const errorBody = (body: Json | undefined) => ({ ...(body?.error as unknown as o
 
 describe('admin.login', () => {
   test('checks five of fifty concurrent wrong passwords', async () => {
-    const at = await begin({ admin: { attemptLimits: slow } });
+    const at = await begin({ admin: { attemptLimits: slowDelay } });
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)),
     );
@@ -51,18 +51,18 @@ describe('admin.login', () => {
     const store = adminStore(at.database);
     const outcomes = await Promise.all(
       Array.from({ length: 40 }, () =>
-        store.countAttempt({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slow }),
+        store.countAttempt({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slowDelay }),
       ),
     );
     expect(outcomes.filter((outcome) => outcome === 'counted')).toHaveLength(5);
   });
 
   test('delays the right password too and accepts it afterwards', async () => {
-    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slow, freeTries: 2 } } });
+    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
-    const early = await login(at, password);
-    expect(early.status).toBe(429);
-    expect(Number(early.headers['retry-after'])).toBeGreaterThan(500);
+    const earlyLogin = await login(at, password);
+    expect(earlyLogin.status).toBe(429);
+    expect(Number(earlyLogin.headers['retry-after'])).toBeGreaterThan(500);
     await at.shiftClock('10 minutes');
     expect((await login(at, 'wrong secret')).status).toBe(401);
     expect((await login(at, password)).status).toBe(429);
@@ -74,7 +74,7 @@ describe('admin.login', () => {
   });
 
   test('answers the same for an ID that does not exist', async () => {
-    const at = await begin({ admin: { attemptLimits: { ...slow, freeTries: 2 } } });
+    const at = await begin({ admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
     const existing: Answer[] = [];
     const unknown: Answer[] = [];
     for (let guess = 0; guess < 3; guess += 1) {
@@ -104,32 +104,38 @@ describe('admin.login', () => {
     const at = await begin({ maxConnections: 1 });
     expect((await login(at, password)).status).toBe(200);
     const store = adminStore(at.database);
-    const patient = { ...budgets, strangerIntervalSeconds: 600 };
+    const slowBudgets = { ...budgets, strangerIntervalSeconds: 600 };
     const outcomes: unknown[] = [];
     for (let network = 0; network < 22; network += 1) {
-      outcomes.push(await store.countAttempt({ adminId: 'admin', network: `10.0.0.${network}` }, patient));
+      outcomes.push(
+        await store.countAttempt({ adminId: 'admin', network: `10.0.0.${network}` }, slowBudgets),
+      );
     }
     expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
     expect(outcomes[20]).toEqual({ retryAfterSeconds: expect.any(Number) });
     expect((await login(at, password)).status).toBe(200);
     // Strangers have one attempt per interval.
     await at.shiftClock('10 minutes');
-    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, patient)).toBe('counted');
-    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, patient)).not.toBe('counted');
+    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, slowBudgets)).toBe('counted');
+    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, slowBudgets)).not.toBe(
+      'counted',
+    );
   });
 
   test('stores attempts in the database for a day', async () => {
-    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slow, freeTries: 2 } } });
+    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) await login(at, 'wrong secret');
     // The view of another replica, or of this one after a restart.
     const other = adminStore(at.database);
-    const patient = { ...budgets, ...slow, freeTries: 2 };
-    expect(await other.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, patient)).not.toBe('counted');
+    const slowBudgets = { ...budgets, ...slowDelay, freeTries: 2 };
+    expect(await other.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, slowBudgets)).not.toBe(
+      'counted',
+    );
     await at.shiftClock('25 hours');
     for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     expect((await login(at, 'wrong secret')).status).toBe(429);
     await at.shiftClock('50 hours');
-    await other.deleteOldCounters(patient.forgetSeconds);
+    await other.deleteOldCounters(slowBudgets.forgetSeconds);
     expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
@@ -189,12 +195,12 @@ describe('decideAttempt', () => {
   });
 
   test('opens a new window for a network after the last one', () => {
-    const full = { ...none, tries: 30 };
-    expect(decideAttempt(with_({ address: { ...full, ageSeconds: 100.2 } }), budgets)).toEqual({
+    const spentBudget = { ...none, tries: 30 };
+    expect(decideAttempt(with_({ address: { ...spentBudget, ageSeconds: 100.2 } }), budgets)).toEqual({
       allowed: false,
       retryAfterSeconds: 500,
     });
-    expect(decideAttempt(with_({ address: { ...full, ageSeconds: 600 } }), budgets)).toMatchObject({
+    expect(decideAttempt(with_({ address: { ...spentBudget, ageSeconds: 600 } }), budgets)).toMatchObject({
       allowed: true,
       startsWindow: true,
       tries: { address: 1 },

@@ -88,10 +88,11 @@ describe('admin.login', () => {
         ];
       await stronger.admin.setup('admin', password);
       expect(await digest()).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
-      const [{ password_digest: older } = {}] = await world.database
+      const [{ password_digest: olderDigest } = {}] = await world.database
         .sql`select password_digest from gateway.admin_administrators`;
-      expect(older).toMatch(/^\$pbkdf2-sha256\$i=600000\$/);
-      await stronger.database.sql`update gateway.admin_administrators set password_digest = ${String(older)}`;
+      expect(olderDigest).toMatch(/^\$pbkdf2-sha256\$i=600000\$/);
+      await stronger.database
+        .sql`update gateway.admin_administrators set password_digest = ${String(olderDigest)}`;
       const answer = await stronger.call('POST', '/v1/admin/login', {
         body: { admin_id: 'admin', password },
       });

@@ -54,13 +54,13 @@ describe('a machine credential', () => {
     await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({
       bureau: { bureau_id: 'shop' },
     });
-    const absent = { status: 404, code: 'bureau_not_found', param: 'bureau_id' };
+    const notFound = { status: 404, code: 'bureau_not_found', param: 'bureau_id' };
     await expect(
       machine.accounts.issueToken({ bureau_id: 'local', external_id: 'customer-1' }),
-    ).rejects.toMatchObject(absent);
+    ).rejects.toMatchObject(notFound);
     await expect(
       machine.accounts.issueToken({ bureau_id: 'nobody', external_id: 'customer-1' }),
-    ).rejects.toMatchObject(absent);
+    ).rejects.toMatchObject(notFound);
   });
 
   test('is refused by all other operations, whether the target exists or not', async () => {
@@ -99,13 +99,13 @@ describe('a machine credential', () => {
       code: 'invalid_token',
     });
     await expect(world.gateway.machines.revoke('adm_nobody')).rejects.toMatchObject({ status: 404 });
-    const short = await world.gateway.machines.create({
+    const shortMachine = await world.gateway.machines.create({
       scopes: ['bureaus.current'],
       bureauId: 'shop',
       ttlSeconds: 60,
     });
-    await world.sql`update gateway.admin_machines set expires_at = now() where credential_id = ${short.credentialId}`;
-    await expect(examine(short.credential, userToken)).rejects.toMatchObject({ status: 401 });
+    await world.sql`update gateway.admin_machines set expires_at = now() where credential_id = ${shortMachine.credentialId}`;
+    await expect(examine(shortMachine.credential, userToken)).rejects.toMatchObject({ status: 401 });
     const actions = await world.sql<
       { action: string }[]
     >`select action from gateway.audit_entries where target_id = ${credentialId} order by entry_id`;

@@ -29,7 +29,11 @@ describe('a client that disconnects', () => {
    * Sends the call, disconnects at `when`, and returns how long the provider's socket stayed open
    * after that.
    */
-  async function socketLifetime(path: string, body: object, when: 'called' | 'first byte'): Promise<number> {
+  async function socketLifetime(
+    path: string,
+    body: object,
+    moment: 'called' | 'first byte',
+  ): Promise<number> {
     provider.reset();
     const outgoing = request(`${world.url}${path}`, {
       method: 'POST',
@@ -41,7 +45,7 @@ describe('a client that disconnects', () => {
     );
     outgoing.end(JSON.stringify(body));
     await provider.until((calls) => calls.length === 1);
-    if (when === 'first byte') await firstByte;
+    if (moment === 'first byte') await firstByte;
     const abortedMs = performance.now();
     outgoing.destroy();
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
@@ -71,9 +75,9 @@ describe('a client that disconnects', () => {
     ['text', '/v1/ai/text', { model: 'acme/never', prompt: 'hi' }, 'called'],
     ['stream, midway', '/v1/ai/stream', { model: 'acme/slow', prompt }, 'first byte'],
     ['stream, before the first byte', '/v1/ai/stream', { model: 'acme/never', prompt }, 'called'],
-  ])("closes the provider's socket within 50 ms: %s", async (_name, path, body, when) => {
+  ])("closes the provider's socket within 50 ms: %s", async (_name, path, body, moment) => {
     // The first call also compiles code, so the quickest round counts.
-    expect(await quickest(50, () => socketLifetime(path, body, when))).toBeLessThan(50);
+    expect(await quickest(50, () => socketLifetime(path, body, moment))).toBeLessThan(50);
   });
 
   test('logs no error', () => {

@@ -347,7 +347,9 @@ describe(`the size of a request (seed ${seed})`, () => {
     const { textBytes, structureBytes } = sizeOf({ model: 'x', tools: [{ default: value }] }, 'chat');
     expect(textBytes + structureBytes).toBeGreaterThanOrEqual(bytes);
   });
+});
 
+describe('the size of stored context', () => {
   test.each<[string, RequestFormat, object]>([
     ['an earlier answer', 'responses', { input: 'hi', previous_response_id: 'resp_1' }],
     ['a conversation by its name', 'responses', { input: 'hi', conversation: 'conv_1' }],
@@ -400,7 +402,9 @@ describe(`the size of a request (seed ${seed})`, () => {
         .media,
     ).toBe(0);
   });
+});
 
+describe('the size of media', () => {
   const turn = (part: object) => ({
     messages: [{ role: 'user', content: [part, { type: 'text', text: 'hi' }] }],
   });
@@ -658,10 +662,10 @@ describe('the bound of a call', () => {
   });
 
   test('counts each of several answers', () => {
-    const one = boundOf(catalogModel(), { size, limit: { tokens: 10, member: 'max_tokens' } }).credits;
+    const credits = boundOf(catalogModel(), { size, limit: { tokens: 10, member: 'max_tokens' } }).credits;
     expect(
       boundOf(catalogModel(), { size, limit: { tokens: 10, member: 'max_tokens' }, choices: 3 }).credits -
-        one,
+        credits,
     ).toBe(40n);
   });
 

@@ -162,8 +162,10 @@ test.each([
     return world.ledger.last().held ?? 0n;
   };
   const long = await heldFor(body(own));
-  const short = await heldFor(JSON.parse(JSON.stringify(body(own)).replace('"1h"', '"5m"')) as object);
+  const shortCacheHold = await heldFor(
+    JSON.parse(JSON.stringify(body(own)).replace('"1h"', '"5m"')) as object,
+  );
   const [output, input] = [50n * 5n, (long - 50n * 5n) / 2n];
   expect(long).toBe(input * 2n + output);
-  expect(short).toBe((input * 5n + 3n) / 4n + output);
+  expect(shortCacheHold).toBe((input * 5n + 3n) / 4n + output);
 });

@@ -126,7 +126,7 @@ describe(`closerBound (seed ${seed})`, () => {
           const hasTools = body['tools'] !== undefined;
           const model = openAiModel();
           const textTokens = await countTextTokens([model], size, counter);
-          const real = realTokens(
+          const actualTokens = realTokens(
             {
               ...sample,
               description: JSON.stringify(body).includes('description') ? sample.description : '',
@@ -134,9 +134,9 @@ describe(`closerBound (seed ${seed})`, () => {
             hasTools,
           );
           expect(textTokens).toBeDefined();
-          expect(inputBound(model, { size, textTokens, hasTools })).toBeGreaterThanOrEqual(real);
+          expect(inputBound(model, { size, textTokens, hasTools })).toBeGreaterThanOrEqual(actualTokens);
           // One token a byte is always enough.
-          expect(inputBound(model, { size, hasTools })).toBeGreaterThanOrEqual(real);
+          expect(inputBound(model, { size, hasTools })).toBeGreaterThanOrEqual(actualTokens);
         }),
         { seed, numRuns: 100 },
       );
@@ -176,8 +176,11 @@ describe(`closerBound (seed ${seed})`, () => {
     ['a model without a published tokenizer', catalogModel(), 'hi'],
     ['more than 256 KiB of text', openAiModel(), 'x'.repeat(256 * 1024 + 1)],
   ])('keeps the byte bound for %s', async (_what, model, text) => {
-    const silent: TokenCounter = { count: () => Promise.reject(new Error('counted')), close: async () => {} };
-    expect(await closerBound(model, { texts: [text], otherBytes: 0 }, silent)).toBeUndefined();
+    const failingCounter: TokenCounter = {
+      count: () => Promise.reject(new Error('counted')),
+      close: async () => {},
+    };
+    expect(await closerBound(model, { texts: [text], otherBytes: 0 }, failingCounter)).toBeUndefined();
   });
 });
 

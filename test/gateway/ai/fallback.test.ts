@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from './world.ts';
+import { errorOf, eventsOf, partsOf, startAi, testResilience, type World } from './world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -62,7 +62,7 @@ describe('retries and fallbacks on every route', () => {
     ];
     world = await startAi({
       models: provider.modelsFile({ ok: 'ok' }, { providers, models: [...models, ...more] }),
-      resilience: neverHeldOff,
+      resilience: testResilience,
     });
   });
   afterAll(async () => {

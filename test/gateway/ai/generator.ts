@@ -11,9 +11,9 @@ export function generator(seed: number): Generator {
   // mulberry32, a 32-bit generator: the same seed gives the same documents on every machine.
   const next = () => {
     state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+    let bits = Math.imul(state ^ (state >>> 15), state | 1);
+    bits ^= bits + Math.imul(bits ^ (bits >>> 7), bits | 61);
+    return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32;
   };
   const below = (limit: number) => Math.floor(next() * limit);
   const pick = <T>(items: readonly T[]): T => items[below(items.length)] as T;
@@ -37,10 +37,10 @@ export function generator(seed: number): Generator {
   ];
   const string = () => {
     const text = Array.from({ length: below(4) }, () => pick(words)).join('');
-    const plain = JSON.stringify(text);
+    const json = JSON.stringify(text);
     // Any letter may be written as an escape, except where it would extend another escape.
-    if (plain.includes('\\')) return plain;
-    return plain.replace(/[a-z]/g, (letter) =>
+    if (json.includes('\\')) return json;
+    return json.replace(/[a-z]/g, (letter) =>
       below(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter,
     );
   };

@@ -159,10 +159,10 @@ describe('a JSON answer without a schema', () => {
       { code: 'unsupported_by_model', param },
     ]);
     expect(provider.calls).toEqual([]);
-    const passed = await world.post(`/v1/ai/${path}`, { model: 'claude/to-acme', ...body });
-    expect(passed.headers.get('x-townhall-model') ?? 'acme/ok').toBe('acme/ok');
-    expect(passed.status).toBe(200);
-    await passed.text();
+    const answer = await world.post(`/v1/ai/${path}`, { model: 'claude/to-acme', ...body });
+    expect(answer.headers.get('x-townhall-model') ?? 'acme/ok').toBe('acme/ok');
+    expect(answer.status).toBe(200);
+    await answer.text();
     expect(provider.lastCall().body.toString()).toContain('json_object');
   });
 });

@@ -77,9 +77,9 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
       checkpoint(credits, _facts, outputTokens) {
         checkpoints.push({ credits, outputTokens });
       },
-      settle(credits, facts, alongside) {
+      settle(credits, facts, work) {
         settlement ??= (async () => {
-          if (alongside !== undefined && 'work' in alongside) await alongside.work(undefined as never);
+          if (work !== undefined && 'work' in work) await work.work(undefined as never);
           const available = balance - heldCredits;
           const charged = credits < amount + available ? credits : amount + available;
           balance -= charged;
@@ -141,8 +141,8 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
         checkCharges();
       });
     },
-    reset(fresh = initialBalance) {
-      balance = fresh;
+    reset(newBalance = initialBalance) {
+      balance = newBalance;
       heldCredits = 0n;
       charges.length = 0;
       checkpoints.length = 0;

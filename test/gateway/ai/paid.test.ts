@@ -123,15 +123,15 @@ describe('a paid call', () => {
 
   test('is charged for the output so far when the caller leaves', async () => {
     const cost = await costOf(async () => {
-      const leaving = new AbortController();
+      const disconnection = new AbortController();
       const response = await fetch(`${world.url}/v1/ai/chat/completions`, {
         method: 'POST',
-        signal: leaving.signal,
+        signal: disconnection.signal,
         headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
         body: JSON.stringify({ model: 'acme/slow', messages, stream: true }),
       });
       await response.body?.getReader().read();
-      leaving.abort();
+      disconnection.abort();
       await provider.until((calls) => calls[0]?.abortedAt !== undefined);
     });
     expect(cost).toBeGreaterThan(2);
@@ -163,9 +163,9 @@ describe('a paid call with an Idempotency-Key', () => {
       'x-townhall-attempts': 'acme/ok;answered',
       'x-townhall-credits': '18',
     });
-    const again = await chat('acme/ok', {}, key);
-    expect(again.headers.get('idempotent-replayed')).toBe('true');
-    expect(lastingHeaders(again)).toEqual(lastingHeaders(first));
+    const secondAnswer = await chat('acme/ok', {}, key);
+    expect(secondAnswer.headers.get('idempotent-replayed')).toBe('true');
+    expect(lastingHeaders(secondAnswer)).toEqual(lastingHeaders(first));
   });
 
   test('runs and is charged once however often it is sent', async () => {
@@ -179,9 +179,9 @@ describe('a paid call with an Idempotency-Key', () => {
     });
     expect(cost).toBe(18);
     expect(provider.calls).toHaveLength(1);
-    const again = await chat('acme/delayed', {}, key);
-    expect(again.headers.get('idempotent-replayed')).toBe('true');
-    expect(await again.json()).toMatchObject({
+    const secondAnswer = await chat('acme/delayed', {}, key);
+    expect(secondAnswer.headers.get('idempotent-replayed')).toBe('true');
+    expect(await secondAnswer.json()).toMatchObject({
       model: 'acme/delayed',
       choices: [{ message: { content: 'Hello from the provider.' } }],
     });
@@ -204,15 +204,15 @@ describe('a paid call with an Idempotency-Key', () => {
     const stream = model === 'acme/slow';
     const again = () => chat(model, { stream }, key);
     await costOf(async () => {
-      const leaving = new AbortController();
+      const disconnection = new AbortController();
       const request = fetch(`${world.url}/v1/ai/chat/completions`, {
         method: 'POST',
-        signal: leaving.signal,
+        signal: disconnection.signal,
         headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
         body: JSON.stringify({ model, messages, stream }),
       });
       await provider.until((calls) => calls.length === 1);
-      leaving.abort();
+      disconnection.abort();
       await request.then((response) => response.text()).catch(() => undefined);
       const code = async () => ((await (await again()).json()) as { error: { code: string } }).error.code;
       expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
@@ -235,9 +235,9 @@ describe('a paid call with an Idempotency-Key', () => {
         key,
       );
     expect(await (await streamed()).text()).toContain('[DONE]');
-    const repeated = await streamed();
-    expect(repeated.status).toBe(409);
-    expect(await repeated.json()).toMatchObject({ error: { code: 'result_not_replayable' } });
+    const repeatedAnswer = await streamed();
+    expect(repeatedAnswer.status).toBe(409);
+    expect(await repeatedAnswer.json()).toMatchObject({ error: { code: 'result_not_replayable' } });
     expect(provider.calls).toHaveLength(2);
   });
 });

@@ -66,19 +66,22 @@ const units = fc.record({
 
 function exact(
   modelRates: Rates,
-  used: Tokens,
+  usedTokens: Tokens,
   media: { image: number; speechCharacter: number; videoSecond: number; audioSecond: number },
 ): bigint {
   const kinds: [number, number][] = [
-    [used.input, modelRates.input ?? 0],
-    [used.cachedInput, modelRates.cached_input ?? modelRates.input ?? 0],
-    [used.cacheWrite - (used.hourCacheWrite ?? 0), modelRates.cache_write ?? modelRates.input ?? 0],
+    [usedTokens.input, modelRates.input ?? 0],
+    [usedTokens.cachedInput, modelRates.cached_input ?? modelRates.input ?? 0],
     [
-      used.hourCacheWrite ?? 0,
+      usedTokens.cacheWrite - (usedTokens.hourCacheWrite ?? 0),
+      modelRates.cache_write ?? modelRates.input ?? 0,
+    ],
+    [
+      usedTokens.hourCacheWrite ?? 0,
       modelRates.cache_write_1h ?? Math.max((modelRates.input ?? 0) * 2, modelRates.cache_write ?? 0),
     ],
-    [used.output, modelRates.output ?? 0],
-    [used.reasoning, modelRates.reasoning ?? modelRates.output ?? 0],
+    [usedTokens.output, modelRates.output ?? 0],
+    [usedTokens.reasoning, modelRates.reasoning ?? modelRates.output ?? 0],
   ];
   const parts = kinds.map(([amount, credits]): Fraction => ({
     over: BigInt(amount) * BigInt(credits),
@@ -102,9 +105,9 @@ function exact(
 describe(`the price of a call (seed ${seed})`, () => {
   test('is the exact sum of its kinds, rounded up once', () => {
     fc.assert(
-      fc.property(rates, tokens, units, (modelRates, used, media) => {
-        expect(priceOf({ rates: modelRates as Rates, tiers: [] }, { tokens: used, units: media })).toBe(
-          exact(modelRates as Rates, used, media),
+      fc.property(rates, tokens, units, (modelRates, usedTokens, media) => {
+        expect(priceOf({ rates: modelRates as Rates, tiers: [] }, { tokens: usedTokens, units: media })).toBe(
+          exact(modelRates as Rates, usedTokens, media),
         );
       }),
       runs,
@@ -115,9 +118,9 @@ describe(`the price of a call (seed ${seed})`, () => {
     const model = { rates: { input: 333_333, output: 1 }, tiers: [] };
     let [charged, fractions] = [0n, 0n];
     for (let call = 0; call < 1_000_000; call += 1) {
-      const used = { input: call % 7, cachedInput: 0, cacheWrite: 0, output: call % 3, reasoning: 0 };
-      charged += priceOf(model, { tokens: used });
-      const millionths = BigInt(used.input) * 333_333n + BigInt(used.output);
+      const usedTokens = { input: call % 7, cachedInput: 0, cacheWrite: 0, output: call % 3, reasoning: 0 };
+      charged += priceOf(model, { tokens: usedTokens });
+      const millionths = BigInt(usedTokens.input) * 333_333n + BigInt(usedTokens.output);
       fractions += millionths / 1_000_000n + (millionths % 1_000_000n === 0n ? 0n : 1n);
     }
     expect(charged).toBe(fractions);
@@ -197,15 +200,15 @@ describe(`maximumPrice (seed ${seed})`, () => {
         fc.tuple(small, small, small, small, small),
         (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
           const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
-          const most = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
+          const mostTokens = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
           expect(
             priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <=
-              maximumPrice(priced, most),
+              maximumPrice(priced, mostTokens),
           ).toBe(true);
           expect(
             priceOf(priced, {
               tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning },
-            }) <= maximumPrice(priced, { ...most, isKeptLong: true }),
+            }) <= maximumPrice(priced, { ...mostTokens, isKeptLong: true }),
           ).toBe(true);
         },
       ),

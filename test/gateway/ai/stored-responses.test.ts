@@ -180,11 +180,11 @@ describe('a stored response', () => {
   });
 
   test('keeps the responses that it continues for as long', async () => {
-    const first = await create();
-    await world.sql`update gateway.ai_responses set keep_until = now() + interval '1 hour' where response_id = ${first.id}`;
-    await create({ previous_response_id: first.id });
+    const response = await create();
+    await world.sql`update gateway.ai_responses set keep_until = now() + interval '1 hour' where response_id = ${response.id}`;
+    await create({ previous_response_id: response.id });
     const [row] = await world.sql<{ late: boolean }[]>`
-      select keep_until > now() + interval '700 hours' as late from gateway.ai_responses where response_id = ${first.id}`;
+      select keep_until > now() + interval '700 hours' as late from gateway.ai_responses where response_id = ${response.id}`;
     expect(row?.late).toBe(true);
   });
 
@@ -198,10 +198,10 @@ describe('a stored response', () => {
   });
 
   test('cannot be moved to another row', async () => {
-    const one = await create({ input: 'one' });
+    const response = await create({ input: 'one' });
     const other = await create({ input: 'other' });
     await world.sql`
-      update gateway.ai_responses set response = (select response from gateway.ai_responses where response_id = ${one.id})
+      update gateway.ai_responses set response = (select response from gateway.ai_responses where response_id = ${response.id})
       where response_id = ${other.id}`;
     await expect(client().responses.retrieve(other.id)).rejects.toMatchObject({ status: 404 });
   });
@@ -227,12 +227,12 @@ describe('a stored response', () => {
   });
 
   test('reserves the price of the conversation that it continues', async () => {
-    const first = await create({ model: 'openai/ok', input: 'word '.repeat(2_000) });
+    const response = await create({ model: 'openai/ok', input: 'word '.repeat(2_000) });
     const { available } = await world.user.credits.getBalance();
     // Enough for the new input, and not for the 10,000 bytes before it.
     const more = { model: 'openai/ok', max_output_tokens: Math.floor((available - 5_000) / 2) };
     await expect(create(more)).resolves.toMatchObject({ status: 'completed' });
-    await expect(create({ ...more, previous_response_id: first.id })).rejects.toMatchObject({
+    await expect(create({ ...more, previous_response_id: response.id })).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_credits',
     });

@@ -4,7 +4,7 @@
 import { request } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { errorOf, partsOf, startAi, userToken, adminToken, neverHeldOff, type World } from './world.ts';
+import { errorOf, partsOf, startAi, userToken, adminToken, testResilience, type World } from './world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -80,7 +80,7 @@ beforeAll(async () => {
     ),
     env: { ACME_API_KEY: 'x' },
     timeouts: { idleMs: 60_000 },
-    resilience: neverHeldOff,
+    resilience: testResilience,
   });
 });
 afterAll(async () => {

@@ -145,7 +145,7 @@ describe('usage of a provider as disjoint kinds', () => {
         cache_creation: { ephemeral_1h_input_tokens: -1 },
       }),
     ).toBe('faulty');
-    const shortened = {
+    const shortenedUsage = {
       type: 'compaction',
       input_tokens: 7,
       output_tokens: 2,
@@ -153,7 +153,7 @@ describe('usage of a provider as disjoint kinds', () => {
       ...cacheUsage,
     };
     const iterations = [
-      shortened,
+      shortenedUsage,
       {
         type: 'message',
         input_tokens: 10,

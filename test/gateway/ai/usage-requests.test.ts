@@ -136,10 +136,10 @@ describe('createUsageRequests', () => {
       log: { warn: () => {} },
     });
     const send = (url: string) =>
-      requests.send(request(url), async (one) => {
-        state.sent.push(one);
+      requests.send(request(url), async (request) => {
+        state.sent.push(request);
         state.nowMs += 100;
-        if (state.isRefusedAlways || one.body === 'with') throw refusal;
+        if (state.isRefusedAlways || request.body === 'with') throw refusal;
         return 'answer';
       });
     return { state, send, bodies: () => state.sent.map(({ body }) => body) };

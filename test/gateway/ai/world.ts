@@ -21,7 +21,7 @@ import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../../src/kernel/http/server.ts';
 
 /** For providers that fail in every test: retries come at once, and no breaker opens. */
-export const neverHeldOff = {
+export const testResilience = {
   retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 },
   breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 },
 };

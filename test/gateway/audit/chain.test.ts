@@ -198,10 +198,10 @@ describe('retention', () => {
     await deleteOldDays(store(), 400, silentLog);
     await appendPending(store(), silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, faults: [] });
-    const left = await sql()<
+    const remainingRows = await sql()<
       { id: string }[]
     >`select coalesce(diff ->> 'n', action) as id from gateway.audit_entries order by entry_id`;
-    expect(left.map(({ id }) => id)).toEqual(['6', '7', 'audit.dropDays']);
+    expect(remainingRows.map(({ id }) => id)).toEqual(['6', '7', 'audit.dropDays']);
     await deleteOldDays(store(), 400, silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
   });

@@ -2,7 +2,7 @@
 // path.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
-import { until } from './people.ts';
+import { until } from '../../support/until.ts';
 
 const origin = 'https://app.shop.example';
 const operations = [

@@ -30,18 +30,3 @@ export async function makeUser(
 export async function revoke(sql: Sql, tokenId: string): Promise<void> {
   await sql`update gateway.accounts_tokens set revoked_at = now() where token_id = ${tokenId}`;
 }
-
-/** Resolves with the milliseconds until the condition was true; rejects at the deadline. */
-export async function until(
-  condition: () => Promise<boolean>,
-  what: string,
-  deadlineMs = 30_000,
-): Promise<number> {
-  const startedMs = performance.now();
-  while (!(await condition())) {
-    if (performance.now() - startedMs > deadlineMs)
-      throw new Error(`This did not happen in ${deadlineMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  return performance.now() - startedMs;
-}

@@ -131,10 +131,10 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
       expect(bodies[index]?.error?.code).toBe('idempotency_key_in_use');
       expect(answer.headers.get('retry-after')).toBe('1');
     }
-    const again = await post('same', { name: 'Once', server_url: serverUrl });
-    expect(again.status).toBe(201);
-    expect(again.headers.get('idempotent-replayed')).toBe('true');
-    expect(await again.json()).toMatchObject({ bureau_id: [...bureauIds][0], name: 'Once' });
+    const secondAnswer = await post('same', { name: 'Once', server_url: serverUrl });
+    expect(secondAnswer.status).toBe(201);
+    expect(secondAnswer.headers.get('idempotent-replayed')).toBe('true');
+    expect(await secondAnswer.json()).toMatchObject({ bureau_id: [...bureauIds][0], name: 'Once' });
     const [row] =
       await world.sql`select count(*)::int as count from gateway.bureaus_records where name = 'Once'`;
     expect(row).toEqual({ count: 1 });
@@ -218,11 +218,11 @@ describe('changes of a Bureau', () => {
       models: ['local/guide'],
       server_url: serverUrl,
     });
-    const updated = await world.admin.bureaus.updateServer({
+    const updatedBureau = await world.admin.bureaus.updateServer({
       bureau_id,
       server_url: 'https://other.example',
     });
-    expect(updated).toMatchObject({ server_url: 'https://other.example', name: 'New' });
+    expect(updatedBureau).toMatchObject({ server_url: 'https://other.example', name: 'New' });
     expect(await auditActions(bureau_id)).toEqual([
       'bureaus.createBureau',
       'bureaus.updateBureau',
@@ -332,9 +332,9 @@ describe('bureaus.getCurrentBureau', () => {
       token_id: person.tokenId,
       expires_at: expect.stringMatching(/Z$/),
     });
-    const expired = await makeUser(world.sql, bureau_id, { expired: true });
-    const revoked = await makeUser(world.sql, bureau_id, { revoked: true });
-    for (const token of ['nonsense', world.adminToken, expired.userToken, revoked.userToken]) {
+    const expiredUser = await makeUser(world.sql, bureau_id, { expired: true });
+    const revokedUser = await makeUser(world.sql, bureau_id, { revoked: true });
+    for (const token of ['nonsense', world.adminToken, expiredUser.userToken, revokedUser.userToken]) {
       await expect(examine(token)).rejects.toThrow(refusal(404, 'token_not_found', 'X-User-Token'));
     }
     await expect(world.admin.bureaus.getCurrentBureau()).rejects.toThrow(

@@ -5,12 +5,13 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startReplicas, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { makeUser, revoke, until } from './people.ts';
+import { makeUser, revoke } from './people.ts';
+import { until } from '../../support/until.ts';
 
 let provider: ScriptedProvider;
 let folder: string;
 let replicas: Awaited<ReturnType<typeof startReplicas>>;
-let one: GatewayWorld;
+let first: GatewayWorld;
 let other: GatewayWorld;
 
 beforeAll(async () => {
@@ -20,7 +21,7 @@ beforeAll(async () => {
   await writeFile(modelsFile, provider.modelsFile({ slow: 'ok?chunks=100000&gap=20' }));
   const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
   replicas = await startReplicas(env);
-  ({ one, other } = replicas);
+  ({ first, other } = replicas);
 });
 afterAll(async () => {
   await replicas?.close();
@@ -63,11 +64,11 @@ async function openStream(token: string): Promise<{ ended: Promise<string>; stop
 async function within<T>(promise: Promise<T>, limitMs: number): Promise<{ value: T; ms: number }> {
   const startedMs = performance.now();
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>(
+  const deadline = new Promise<never>(
     (_, reject) => (timer = setTimeout(() => reject(new Error(`It took more than ${limitMs} ms.`)), limitMs)),
   );
   try {
-    return { value: await Promise.race([promise, late]), ms: performance.now() - startedMs };
+    return { value: await Promise.race([promise, deadline]), ms: performance.now() - startedMs };
   } finally {
     clearTimeout(timer);
   }
@@ -85,16 +86,16 @@ describe('running streams', () => {
   ] as const)(
     'of a Bureau that is %s end within five seconds, others go on',
     async (_state, action, code) => {
-      const { bureau_id } = await one.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
-      const { userToken } = await makeUser(one.sql, bureau_id);
-      const cut = await openStream(userToken);
+      const { bureau_id } = await first.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
+      const { userToken } = await makeUser(first.sql, bureau_id);
+      const stream = await openStream(userToken);
       const unaffected = await openStream(other.userToken);
-      await one.admin.bureaus[action]({ bureau_id });
+      await first.admin.bureaus[action]({ bureau_id });
       const firstRefusalMs = await until(
         answersStatus(userToken, 403),
         'the user is refused on the other gateway',
       );
-      const { value, ms } = await within(cut.ended, 15_000);
+      const { value, ms } = await within(stream.ended, 15_000);
       console.log(
         `${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`,
       );
@@ -109,23 +110,23 @@ describe('running streams', () => {
   );
 
   test('of a revoked token end after a change notice', async () => {
-    const { userToken, tokenId } = await makeUser(one.sql, 'local');
-    const cut = await openStream(userToken);
-    await revoke(one.sql, tokenId);
-    await one.sql`update gateway.changes set number = number + 1`;
-    const { value } = await within(cut.ended, 10_000);
+    const { userToken, tokenId } = await makeUser(first.sql, 'local');
+    const stream = await openStream(userToken);
+    await revoke(first.sql, tokenId);
+    await first.sql`update gateway.changes set number = number + 1`;
+    const { value } = await within(stream.ended, 10_000);
     expect(value).toContain('invalid_token');
     expect(await answersStatus(userToken, 401)()).toBe(true);
   });
 
   test('apply an administrator’s logout and reset at once', async () => {
-    const { session_token } = await one.guest.admin.login({
+    const { session_token } = await first.guest.admin.login({
       admin_id: testAdministrator.adminId,
       password: testAdministrator.password,
     });
     const session = other.as(session_token);
     await expect(session.admin.getSession()).resolves.toMatchObject({ admin_id: testAdministrator.adminId });
-    await one.as(session_token).admin.logout();
+    await first.as(session_token).admin.logout();
     await until(
       () =>
         session.admin.getSession().then(
@@ -134,16 +135,16 @@ describe('running streams', () => {
         ),
       'the session is refused',
     );
-    await one.gateway.resetAdministrator(testAdministrator.adminId, 'another password for tests');
-    for (const world of [one, other])
+    await first.gateway.resetAdministrator(testAdministrator.adminId, 'another password for tests');
+    for (const world of [first, other])
       await expect(world.admin.admin.getSession()).rejects.toMatchObject({
         status: 401,
         code: 'invalid_token',
       });
     await expect(
-      one.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password }),
+      first.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password }),
     ).rejects.toMatchObject({ code: 'invalid_credentials' });
-    const actions = await one.sql<
+    const actions = await first.sql<
       { action: string }[]
     >`select distinct action from gateway.audit_entries where action like 'admin.%' order by 1`;
     expect(actions.map(({ action }) => action)).toEqual([
@@ -156,15 +157,15 @@ describe('running streams', () => {
 
   test('of an administrator end with the session', async () => {
     const password = 'a third password for tests';
-    await one.gateway.resetAdministrator(testAdministrator.adminId, password);
+    await first.gateway.resetAdministrator(testAdministrator.adminId, password);
     const logIn = async () =>
-      (await one.guest.admin.login({ admin_id: testAdministrator.adminId, password })).session_token;
-    const [first, second] = [await logIn(), await logIn()];
-    const loggedOut = await openStream(first);
-    const reset = await openStream(second);
-    await one.as(first).admin.logout();
+      (await first.guest.admin.login({ admin_id: testAdministrator.adminId, password })).session_token;
+    const [token, otherToken] = [await logIn(), await logIn()];
+    const loggedOut = await openStream(token);
+    const reset = await openStream(otherToken);
+    await first.as(token).admin.logout();
     expect((await within(loggedOut.ended, 10_000)).value).toContain('invalid_token');
-    await one.gateway.resetAdministrator(testAdministrator.adminId, password);
+    await first.gateway.resetAdministrator(testAdministrator.adminId, password);
     expect((await within(reset.ended, 10_000)).value).toContain('invalid_token');
   });
 });

@@ -197,17 +197,17 @@ describe('giveBack', () => {
 
   test('ends allotments and answers null for them, in the order of the requests', async () => {
     const userId = await world.user(100n);
-    const [one, other] = [
+    const [first, second] = [
       await world.allot(userId, 10n),
       await world.allot(userId, 20n, { tokenId: 'tok_b' }),
     ];
     const rows = await world.store.giveBack([
       { allotmentId: 'alt_unknown', version: 1, amount: 0n, end: true },
-      { allotmentId: other.allotmentId, version: 1, amount: 5n, end: false },
-      { allotmentId: one.allotmentId, version: 1, amount: 0n, end: true },
+      { allotmentId: second.allotmentId, version: 1, amount: 5n, end: false },
+      { allotmentId: first.allotmentId, version: 1, amount: 0n, end: true },
     ]);
-    expect(rows).toMatchObject([null, { allotmentId: other.allotmentId, amount: 5n }, null]);
-    expect(await world.store.read([one.allotmentId, other.allotmentId])).toHaveLength(1);
+    expect(rows).toMatchObject([null, { allotmentId: second.allotmentId, amount: 5n }, null]);
+    expect(await world.store.read([first.allotmentId, second.allotmentId])).toHaveLength(1);
     expect(await world.account(userId)).toMatchObject({ held: 5n });
   });
 
@@ -345,18 +345,18 @@ describe('renew', () => {
 
   test('answers with the open allotments of the gateway', async () => {
     const userId = await world.user(100n);
-    const [one, ended, others] = [
+    const [first, ended, others] = [
       await world.allot(userId, 10n),
       await world.allot(userId, 10n),
       await world.allot(userId, 10n, { gatewayId: 'gwy_b' }),
     ];
     await end(ended.allotmentId);
-    const reports = [one, ended, others].map(({ allotmentId }) => ({
+    const reports = [first, ended, others].map(({ allotmentId }) => ({
       allotmentId,
       reserved: 1n,
       unapplied: 0n,
     }));
-    expect(await world.store.renew('gwy_a', reports, 20_000)).toEqual([one.row]);
+    expect(await world.store.renew('gwy_a', reports, 20_000)).toEqual([first.row]);
   });
 
   test('keeps an allotment from being taken back', async () => {

@@ -53,8 +53,12 @@ describe('applyCharges', () => {
   });
 
   test('writes one transaction per account, named by journal and lines', async () => {
-    const [one, other] = [await world.user(100n), await world.user(100n)];
-    await world.charge([{ call: callOf(one) }, { call: callOf(other) }, { call: callOf(one), credits: 3n }]);
+    const [first, second] = [await world.user(100n), await world.user(100n)];
+    await world.charge([
+      { call: callOf(first) },
+      { call: callOf(second) },
+      { call: callOf(first), credits: 3n },
+    ]);
     expect(
       await world.sql`select ref, reason from gateway.credits_txs where kind = 'charge' order by ref`,
     ).toEqual([

@@ -13,6 +13,7 @@ import {
 } from '../../../src/gateway/credits/index.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { callOf, facts, startLedger, stillTimes, type LedgerWorld } from './world.ts';
+import { until } from '../../support/until.ts';
 
 let world: LedgerWorld;
 let dead: Credits;
@@ -27,7 +28,7 @@ afterEach(async () => {
   expect(mismatches).toEqual([]);
 });
 
-const quick = {
+const shortTimes = {
   leaseMs: 400,
   renewEveryMs: 100,
   checkpointEveryMs: 150,
@@ -35,7 +36,7 @@ const quick = {
   verifyEveryMs: 3_600_000,
 };
 // A lease longer than the pauses of a busy machine, for holds that must not expire.
-const lasting = { ...quick, leaseMs: 3_000 };
+const longLeaseTimes = { ...shortTimes, leaseMs: 3_000 };
 const expire = (holdId: string) =>
   world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second' where hold_id = ${holdId}`;
 const states = async () =>
@@ -47,16 +48,8 @@ const states = async () =>
 const usage = () =>
   world.sql`select credits, outcome, estimated, output_tokens as output from gateway.usage_records order by usage_id`;
 
-async function until(condition: () => Promise<boolean>, what: string): Promise<void> {
-  const endMs = performance.now() + 30_000;
-  while (!(await condition())) {
-    if (performance.now() > endMs) throw new Error(`This did not happen in 30 s: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 /** A replica whose database can fail before or after a statement has run. */
-function fragile(times = lasting): { credits: Credits; outage: { is: false | 'before' | 'after' } } {
+function fragile(times = longLeaseTimes): { credits: Credits; outage: { is: false | 'before' | 'after' } } {
   const outage: { is: false | 'before' | 'after' } = { is: false };
   const inner = creditsStore(world.place.database);
   const unavailable = () => new Problem('unavailable', 'database_unavailable', 'away');
@@ -85,7 +78,7 @@ describe('a hold whose process has ended', () => {
     await dead.ledger.hold(callOf(userId), 50n, { isSent: false });
     await world.sql`update gateway.credits_holds set checkpoint = 30, facts = '{"tokens": {"input": 3, "output": 7}, "durationMs": 5}' where hold_id = ${sentHold.holdId}`;
     await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
-    await world.replica({ times: quick }).start();
+    await world.replica({ times: shortTimes }).start();
     await until(async () => (await world.account(userId)).held === 0n, 'both holds are resolved');
     expect(await states()).toEqual([
       ['recovered', 30n],
@@ -102,7 +95,7 @@ describe('a hold whose process has ended', () => {
     const userId = await world.user(1_000n);
     const holds = await Promise.all(Array.from({ length: 30 }, () => dead.ledger.hold(callOf(userId), 10n)));
     await world.sql`update gateway.credits_holds set checkpoint = 7, lease_until = gateway.townhall_now() - interval '1 second'`;
-    await Promise.all(Array.from({ length: 3 }, () => world.replica({ times: quick }).start()));
+    await Promise.all(Array.from({ length: 3 }, () => world.replica({ times: shortTimes }).start()));
     await until(async () => (await world.account(userId)).held === 0n, 'all holds are resolved');
     expect(await world.account(userId)).toEqual({
       posted: 1_000n - 7n * BigInt(holds.length),
@@ -121,9 +114,9 @@ describe('a hold whose process has ended', () => {
 
   test('is kept for one lease after the start of another replica', async () => {
     const userId = await world.user(1_000n);
-    const one = await dead.ledger.hold(callOf(userId), 100n);
-    await expire(one.holdId);
-    await world.replica({ times: { ...quick, leaseMs: 3_600_000 } }).start();
+    const hold = await dead.ledger.hold(callOf(userId), 100n);
+    await expire(hold.holdId);
+    await world.replica({ times: { ...shortTimes, leaseMs: 3_600_000 } }).start();
     // Many rounds of the sweeper.
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(await states()).toEqual([['held', null]]);
@@ -136,39 +129,39 @@ describe('a settlement after the recovery of its hold', () => {
     userId: string,
     { checkpoint = 0, tokenId = 'tok_test', owner = dead } = {},
   ): Promise<Hold> {
-    const one = await owner.ledger.hold(callOf(userId, { tokenId }), 100n);
-    await world.sql`update gateway.credits_holds set checkpoint = ${checkpoint} where hold_id = ${one.holdId}`;
+    const hold = await owner.ledger.hold(callOf(userId, { tokenId }), 100n);
+    await world.sql`update gateway.credits_holds set checkpoint = ${checkpoint} where hold_id = ${hold.holdId}`;
     await world.replica({ isAlone: true }).start();
-    return one;
+    return hold;
   }
   const lateRows = () =>
     world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`;
 
   test.each([0, 25])('charges the whole answer once, including a checkpoint of %d', async (checkpoint) => {
     const userId = await world.user(1_000n);
-    const one = await recovered(userId, { checkpoint });
+    const hold = await recovered(userId, { checkpoint });
     expect(await usage()).toEqual([
       { credits: BigInt(checkpoint), outcome: 'upstream_failed', estimated: true, output: 0n },
     ]);
-    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
-    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
     expect(await usage()).toEqual([{ credits: 60n, outcome: 'completed', estimated: false, output: 5n }]);
     expect(await states()).toEqual([['settled', 60n]]);
-    expect(await lateRows()).toEqual([{ id: one.holdId, credits: 60n, outcome: 'completed' }]);
+    expect(await lateRows()).toEqual([{ id: hold.holdId, credits: 60n, outcome: 'completed' }]);
     expect(dead.counters()).toMatchObject({ lateSettlements: 1, overruns: 0 });
   });
 
   test('returns the excess of the checkpoint', async () => {
     const userId = await world.user(1_000n);
-    const one = await recovered(userId, { checkpoint: 80 });
-    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    const hold = await recovered(userId, { checkpoint: 80 });
+    expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
   });
 
   test('pays a debt with what it returns', async () => {
     const userId = await world.user(100n);
-    const one = await recovered(userId, { checkpoint: 80 });
+    const hold = await recovered(userId, { checkpoint: 80 });
     await world.place.database.tx((tx) =>
       dead.balances.takeBack(tx, {
         userId,
@@ -179,15 +172,15 @@ describe('a settlement after the recovery of its hold', () => {
         partial: true,
       }),
     );
-    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 10n });
   });
 
   test('charges up to the available credits and records the rest', async () => {
     const userId = await world.user(100n);
-    const one = await recovered(userId);
+    const hold = await recovered(userId);
     await dead.ledger.hold(callOf(userId), 70n);
-    expect(await one.settle(60n, facts())).toEqual({ charged: 30n });
+    expect(await hold.settle(60n, facts())).toEqual({ charged: 30n });
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 70n, owed: 0n });
     expect(dead.counters()).toMatchObject({ lateSettlements: 1, overruns: 1, overrunCredits: 30n });
   });
@@ -195,9 +188,9 @@ describe('a settlement after the recovery of its hold', () => {
   test('stays within the cap of its key', async () => {
     const userId = await world.user(1_000n);
     await world.place.database.tx((tx) => dead.openKey(tx, { tokenId: 'tok_key', userId, cap: 120n }));
-    const one = await recovered(userId, { tokenId: 'tok_key' });
+    const hold = await recovered(userId, { tokenId: 'tok_key' });
     const other = await dead.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
-    expect(await one.settle(60n, facts())).toEqual({ charged: 40n });
+    expect(await hold.settle(60n, facts())).toEqual({ charged: 40n });
     await other.settle(80n, facts());
     expect(await world.sql`select spent, held from gateway.credits_keys`).toEqual([
       { spent: 120n, held: 0n },
@@ -211,7 +204,7 @@ describe('a settlement after the recovery of its hold', () => {
       Array.from({ length: 10 }, () => credits.ledger.hold(callOf(userId), 50n)),
     );
     outage.is = 'before';
-    await Promise.all(holds.map((one) => one.settle(30n, facts())));
+    await Promise.all(holds.map((hold) => hold.settle(30n, facts())));
     await expire(holds[0]?.holdId ?? '');
     const store = creditsStore(world.place.database);
     expect(
@@ -226,9 +219,9 @@ describe('a settlement after the recovery of its hold', () => {
   test('is free for work that another process repeats', async () => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragile();
-    const one = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
+    const hold = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
     outage.is = 'before';
-    await one.settle(60n, facts(), { work: async () => undefined });
+    await hold.settle(60n, facts(), { work: async () => undefined });
     await world
       .replica({ isAlone: true, journal: { ...settlementJournal(world.journalPath), list: async () => [] } })
       .start();
@@ -241,31 +234,35 @@ describe('a settlement after the recovery of its hold', () => {
 
 test('every hold is kept for one lease after a database outage', async () => {
   const userId = await world.user(1_000n);
-  const { credits, outage } = fragile(quick);
+  const { credits, outage } = fragile(shortTimes);
   await credits.start();
   await dead.ledger.hold(callOf(userId), 100n);
   outage.is = 'before';
-  await new Promise((resolve) => setTimeout(resolve, quick.leaseMs * 3));
+  await new Promise((resolve) => setTimeout(resolve, shortTimes.leaseMs * 3));
   await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
   outage.is = false;
   const backMs = performance.now();
   await until(async () => (await world.account(userId)).held === 0n, 'the hold is resolved');
-  expect(performance.now() - backMs).toBeGreaterThanOrEqual(quick.leaseMs * 0.9);
+  expect(performance.now() - backMs).toBeGreaterThanOrEqual(shortTimes.leaseMs * 0.9);
 });
 
 describe('a hold whose process is alive', () => {
   test('is kept over many leases with its checkpoints', async () => {
     const userId = await world.user(1_000n);
-    const living = world.replica({ times: lasting });
-    await Promise.all([living.start(), world.replica({ times: lasting }).start()]);
-    const one = await living.ledger.hold(callOf(userId), 100n);
-    one.checkpoint(10n, { model: 'acme/other' }, 20);
-    one.checkpoint(12n, { tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } }, 40);
-    await new Promise((resolve) => setTimeout(resolve, lasting.leaseMs * 2.5));
+    const living = world.replica({ times: longLeaseTimes });
+    await Promise.all([living.start(), world.replica({ times: longLeaseTimes }).start()]);
+    const hold = await living.ledger.hold(callOf(userId), 100n);
+    hold.checkpoint(10n, { model: 'acme/other' }, 20);
+    hold.checkpoint(
+      12n,
+      { tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } },
+      40,
+    );
+    await new Promise((resolve) => setTimeout(resolve, longLeaseTimes.leaseMs * 2.5));
     expect(
       await world.sql`select state, checkpoint, facts -> 'tokens' ->> 'output' as output, facts ->> 'model' as model from gateway.credits_holds`,
     ).toEqual([{ state: 'held', checkpoint: 12n, output: '2', model: 'acme/other' }]);
-    expect(await one.settle(44n, facts())).toEqual({ charged: 44n });
+    expect(await hold.settle(44n, facts())).toEqual({ charged: 44n });
     expect(await states()).toEqual([['settled', 44n]]);
   });
 
@@ -273,9 +270,9 @@ describe('a hold whose process is alive', () => {
     const userId = await world.user(1_000n);
     const living = world.replica({ times: { ...stillTimes, sweepEveryMs: 3_600_000 } });
     await living.start();
-    const one = await living.ledger.hold(callOf(userId), 100n);
-    one.checkpoint(1n, {}, 255);
-    one.checkpoint(2n, {}, 256);
+    const hold = await living.ledger.hold(callOf(userId), 100n);
+    hold.checkpoint(1n, {}, 255);
+    hold.checkpoint(2n, {}, 256);
     const readCheckpoint = async () =>
       (await world.sql<{ checkpoint: bigint }[]>`select checkpoint from gateway.credits_holds`)[0]
         ?.checkpoint;
@@ -300,15 +297,15 @@ describe('a hold whose process is alive', () => {
 describe('a settlement while the database is away', () => {
   test.each(['before', 'after'] as const)(
     'is on disk when it resolves and charged once later (lost %s it was done)',
-    async (when) => {
+    async (moment) => {
       const userId = await world.user(1_000n);
       const { credits, outage } = fragile();
       await credits.start();
       const holds = await Promise.all(
         Array.from({ length: 3 }, () => credits.ledger.hold(callOf(userId), 100n)),
       );
-      outage.is = when;
-      expect(await Promise.all(holds.map((one, n) => one.settle(BigInt(n + 1), facts())))).toEqual([
+      outage.is = moment;
+      expect(await Promise.all(holds.map((hold, n) => hold.settle(BigInt(n + 1), facts())))).toEqual([
         { charged: 1n },
         { charged: 2n },
         { charged: 3n },
@@ -331,9 +328,9 @@ describe('a settlement while the database is away', () => {
   test('is charged by the next process, also by several at once', async () => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragile();
-    const one = await credits.ledger.hold(callOf(userId), 100n);
+    const hold = await credits.ledger.hold(callOf(userId), 100n);
     outage.is = 'before';
-    expect(await one.settle(42n, facts())).toEqual({ charged: 42n });
+    expect(await hold.settle(42n, facts())).toEqual({ charged: 42n });
     await Promise.all(Array.from({ length: 3 }, () => world.replica().start()));
     expect(await readdir(world.journalPath)).toEqual([]);
     expect(await states()).toEqual([['settled', 42n]]);
@@ -354,13 +351,13 @@ describe('a settlement while the database is away', () => {
     };
     const credits = world.replica({
       store,
-      times: lasting,
+      times: longLeaseTimes,
       journal: { ...broken, prepare: async () => undefined, list: async () => [] },
     });
     await credits.start();
-    const one = await credits.ledger.hold(callOf(userId), 100n);
+    const hold = await credits.ledger.hold(callOf(userId), 100n);
     outage.is = true;
-    await expect(one.settle(9n, facts())).rejects.toMatchObject({ status: 503 });
+    await expect(hold.settle(9n, facts())).rejects.toMatchObject({ status: 503 });
     outage.is = false;
     await until(async () => (await world.account(userId)).posted === 991n, 'the settlement is charged');
   });
@@ -377,7 +374,7 @@ describe('a settlement while the database is away', () => {
       answer: null,
       isHeldOnly: false,
     });
-    await world.replica({ times: quick }).start();
+    await world.replica({ times: shortTimes }).start();
     expect(await readdir(world.journalPath)).toEqual(['hld_of_another.settlement.json']);
     expect(await world.sql`select state from gateway.credits_holds where hold_id = ${holdId}`).toEqual([
       { state: 'held' },
@@ -393,9 +390,9 @@ describe('a settlement while the database is away', () => {
   ])('does not block others when its file is unreadable: %s', async (text) => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragile();
-    const one = await credits.ledger.hold(callOf(userId), 100n);
+    const hold = await credits.ledger.hold(callOf(userId), 100n);
     outage.is = 'before';
-    await one.settle(42n, facts());
+    await hold.settle(42n, facts());
     await writeFile(join(world.journalPath, 'hld_bad.settlement.json'), text);
     const next = world.replica();
     await next.start();

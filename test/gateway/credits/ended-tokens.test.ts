@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { makeUser, until, type Person } from '../bureaus/people.ts';
+import { makeUser, type Person } from '../bureaus/people.ts';
+import { until } from '../../support/until.ts';
 
 let provider: ScriptedProvider;
 let folder: string;

@@ -58,7 +58,7 @@ describe('a hold', () => {
     const holds = await granted(Array.from({ length: 200 }, () => hold(userId, 10n)));
     expect(holds).toHaveLength(50);
     expect(await world.account(userId)).toEqual({ posted: 500n, held: 500n, owed: 0n });
-    await Promise.all(holds.map((one) => one.settle(10n, facts())));
+    await Promise.all(holds.map((hold) => hold.settle(10n, facts())));
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
   });
 
@@ -69,7 +69,7 @@ describe('a hold', () => {
       Array.from({ length: 300 }, (_, n) => (replicas[n % 3] as Credits).ledger.hold(callOf(userId), 1n)),
     );
     expect(holds).toHaveLength(100);
-    await Promise.all(holds.map((one) => one.settle(1n, facts())));
+    await Promise.all(holds.map((hold) => hold.settle(1n, facts())));
     expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
   });
 
@@ -101,17 +101,17 @@ describe('a hold', () => {
 
   test('grows for a dearer fallback or stays unchanged', async () => {
     const userId = await world.user(100n);
-    const one = await hold(userId, 10n);
-    await one.raise(60n);
-    expect(one.amount).toBe(60n);
-    await one.raise(30n);
-    expect(one.amount).toBe(60n);
-    await expect(one.raise(101n)).rejects.toMatchObject({
+    const openHold = await hold(userId, 10n);
+    await openHold.raise(60n);
+    expect(openHold.amount).toBe(60n);
+    await openHold.raise(30n);
+    expect(openHold.amount).toBe(60n);
+    await expect(openHold.raise(101n)).rejects.toMatchObject({
       status: 402,
       details: [{ message: '101' }, { path: 'affordable_credits', message: '100' }],
     });
     expect(await world.account(userId)).toMatchObject({ held: 60n });
-    expect(await one.settle(60n, facts())).toEqual({ charged: 60n });
+    expect(await openHold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 40n, held: 0n, owed: 0n });
   });
 });
@@ -119,9 +119,9 @@ describe('a hold', () => {
 describe('a settlement', () => {
   test('charges the cost, frees the rest and writes the usage', async () => {
     const userId = await world.user(100n);
-    const one = await hold(userId, 80n);
+    const openHold = await hold(userId, 80n);
     expect(
-      await one.settle(
+      await openHold.settle(
         30n,
         facts({ tokens: { input: 1, cachedInput: 2, cacheWrite: 3, output: 4, reasoning: 5 } }),
       ),
@@ -134,7 +134,7 @@ describe('a settlement', () => {
       from gateway.usage_records`,
     ).toEqual([
       {
-        id: one.holdId.replace('hld_', 'use_'),
+        id: openHold.holdId.replace('hld_', 'use_'),
         userId,
         bureauId: 'local',
         action: 'text',
@@ -166,9 +166,9 @@ describe('a settlement', () => {
 
   test('has no effect the second time', async () => {
     const userId = await world.user(100n);
-    const one = await hold(userId, 50n);
-    const [first, second] = await Promise.all([one.settle(30n, facts()), one.settle(50n, facts())]);
-    expect([first, second, await one.settle(50n, facts())]).toEqual([
+    const openHold = await hold(userId, 50n);
+    const [first, second] = await Promise.all([openHold.settle(30n, facts()), openHold.settle(50n, facts())]);
+    expect([first, second, await openHold.settle(50n, facts())]).toEqual([
       { charged: 30n },
       { charged: 30n },
       { charged: 30n },
@@ -178,8 +178,8 @@ describe('a settlement', () => {
 
   test('above its hold takes the available credits and raises an alarm', async () => {
     const userId = await world.user(100n);
-    const [one, other] = [await hold(userId, 50n), await hold(userId, 20n)];
-    expect(await one.settle(200n, facts())).toEqual({ charged: 80n });
+    const [first, second] = [await hold(userId, 50n), await hold(userId, 20n)];
+    expect(await first.settle(200n, facts())).toEqual({ charged: 80n });
     expect(await world.account(userId)).toEqual({ posted: 20n, held: 20n, owed: 0n });
     expect(
       await world.sql`select e.account_id as id, amount from gateway.credits_entries e join gateway.credits_txs t using (tx_id) where t.kind = 'charge' order by 1`,
@@ -194,7 +194,7 @@ describe('a settlement', () => {
         (line) => line.includes('the operator absorbs the rest') && line.includes('"level":"error"'),
       ),
     ).toBe(true);
-    expect(await other.settle(20n, facts())).toEqual({ charged: 20n });
+    expect(await second.settle(20n, facts())).toEqual({ charged: 20n });
   });
 
   test.each([
@@ -222,23 +222,23 @@ describe('a settlement', () => {
 
   test('commits or fails with the work of its transaction', async () => {
     const userId = await world.user(100n);
-    const [one, other] = [await hold(userId, 10n), await hold(userId, 10n)];
+    const [first, second] = [await hold(userId, 10n), await hold(userId, 10n)];
     const note = (name: string) => async (tx: Tx) =>
       void (await tx`insert into gateway.bureaus_records (bureau_id, name, server_url) values (${name}, '', '')`);
-    const fail = one.settle(5n, facts(), {
+    const fail = first.settle(5n, facts(), {
       work: async (tx) => {
         await note('undone')(tx);
         throw new Error('cannot');
       },
     });
-    const go = other.settle(7n, facts(), { work: note('done') });
+    const settlement = second.settle(7n, facts(), { work: note('done') });
     await expect(fail).rejects.toThrow('cannot');
-    expect(await go).toEqual({ charged: 7n });
+    expect(await settlement).toEqual({ charged: 7n });
     expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([
       { id: 'done' },
     ]);
     expect(await world.account(userId)).toMatchObject({ posted: 93n, held: 10n });
-    expect(await one.settle(5n, facts())).toEqual({ charged: 5n });
+    expect(await first.settle(5n, facts())).toEqual({ charged: 5n });
   });
 
   test('of a free call is a record without a user', async () => {
@@ -264,8 +264,8 @@ describe('a settlement', () => {
     const users = await Promise.all(Array.from({ length: 7 }, () => world.user(10_000n)));
     await Promise.all(
       Array.from({ length: 1_000 }, async (_, n) => {
-        const one = await hold(users[n % 7] as string, 60n);
-        await one.settle(BigInt(n % 61), facts());
+        const openHold = await hold(users[n % 7] as string, 60n);
+        await openHold.settle(BigInt(n % 61), facts());
       }),
     );
     const expected = Array.from({ length: 1_000 }, (_, n) => n % 61).reduce((a, b) => a + b, 0);
@@ -287,7 +287,7 @@ describe("an API key's cap", () => {
     expect(holds).toHaveLength(5);
     expect(await credits.ledger.available(userId, 'tok_key')).toBe(5n);
     expect(await credits.ledger.available(userId, 'tok_other')).toBe(950n);
-    await Promise.all(holds.map((one) => one.settle(4n, facts())));
+    await Promise.all(holds.map((hold) => hold.settle(4n, facts())));
     expect(await credits.keys(['tok_key'])).toEqual([{ tokenId: 'tok_key', cap: 55n, spent: 20n }]);
     await expect(hold(userId, 36n, { tokenId: 'tok_key' })).rejects.toMatchObject({
       details: [{}, { message: '35' }],
@@ -354,10 +354,10 @@ describe('post and takeBack', () => {
 
   test('leave a running call its hold and take what it frees', async () => {
     const userId = await world.user(100n);
-    const one = await hold(userId, 80n);
+    const openHold = await hold(userId, 80n);
     expect(await takeBack(userId, 60n)).toEqual({ taken: 20n, owed: 40n });
     expect(await world.account(userId)).toEqual({ posted: 80n, held: 80n, owed: 40n });
-    expect(await one.settle(30n, facts())).toEqual({ charged: 30n });
+    expect(await openHold.settle(30n, facts())).toEqual({ charged: 30n });
     expect(await world.account(userId)).toEqual({ posted: 10n, held: 0n, owed: 0n });
   });
 

@@ -68,7 +68,7 @@ async function call(
 }
 
 function count(statuses: readonly number[], status: number): number {
-  return statuses.filter((one) => one === status).length;
+  return statuses.filter((entry) => entry === status).length;
 }
 
 const places: [string, () => GatewayWorld[]][] = [['one gateway', () => worlds.slice(0, 1)]];

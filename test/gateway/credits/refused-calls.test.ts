@@ -1,5 +1,6 @@
-// A thousand calls of one user that are refused at once: each is 402 with the available credits, and they read
-// the balance together. One by one they would wait for a connection longer than a statement may.
+// A thousand calls of one user that are refused at once: each is 402 with the available credits,
+// and they read the balance together. One by one they would wait for a connection longer than a
+// statement may.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { creditsStore, sqlAllotmentStore, type Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, startLedger, type LedgerWorld } from './world.ts';

@@ -95,20 +95,20 @@ describe('a balance over two gateways', () => {
   }
 
   test('has every charge that was settled before', async () => {
-    const [one, other] = await gateways();
+    const [first, second] = await gateways();
     const userId = await world.user(1_000n);
     for (let posted = 930; posted >= 300; posted -= 70) {
-      const reservation = await one.ledger.reserve(callOf(userId), 100n);
+      const reservation = await first.ledger.reserve(callOf(userId), 100n);
       await reservation.settle(70n, facts());
-      expect(await readBalance(other, userId)).toMatchObject({ body: { available: posted, posted } });
+      expect(await readBalance(second, userId)).toMatchObject({ body: { available: posted, posted } });
     }
   });
 
   test('updates no row of other users', async () => {
-    const [one] = await gateways();
+    const [first] = await gateways();
     const users = await Promise.all(Array.from({ length: 20 }, () => world.user(1_000n)));
     const [userId = ''] = users;
-    for (const user of users) (await one.ledger.reserve(callOf(user), 10n)).release();
+    for (const user of users) (await first.ledger.reserve(callOf(user), 10n)).release();
     const updates = async (): Promise<bigint> => {
       const [row] = await world.sql<{ sum: bigint }[]>`
         select coalesce(sum(report), 0)::bigint as sum from gateway.credits_allotments
@@ -116,7 +116,7 @@ describe('a balance over two gateways', () => {
       return row?.sum ?? 0n;
     };
     const before = await updates();
-    for (let read = 0; read < 5; read += 1) await readBalance(one, userId);
+    for (let read = 0; read < 5; read += 1) await readBalance(first, userId);
     expect(await updates()).toBe(before);
   });
 
@@ -137,8 +137,8 @@ describe('a balance over two gateways', () => {
     );
     const charged = results.filter((result) => result === 'charged').length;
     expect(charged).toBeGreaterThanOrEqual(25);
-    const left = 500n - BigInt(charged);
-    expect(await call(pair[0], left, left)).toBe('charged');
+    const remainingCredits = 500n - BigInt(charged);
+    expect(await call(pair[0], remainingCredits, remainingCredits)).toBe('charged');
     expect(await readBalance(pair[1], userId)).toMatchObject({ body: { available: 0, posted: 0 } });
   });
 });

@@ -46,7 +46,7 @@ async function call(
 }
 
 function count(results: readonly string[], result: string): number {
-  return results.filter((one) => one === result).length;
+  return results.filter((entry) => entry === result).length;
 }
 
 async function totalOf(userId: string): Promise<{ posted: bigint; usage: bigint }> {
@@ -83,7 +83,11 @@ describe('a reservation', () => {
     );
     const successes = count(first, 'charged');
     expect(successes).toBeGreaterThanOrEqual(25);
-    for (let left = 500n - BigInt(successes) * 15n; left >= 20n; left -= 15n)
+    for (
+      let remainingCredits = 500n - BigInt(successes) * 15n;
+      remainingCredits >= 20n;
+      remainingCredits -= 15n
+    )
       expect(await call(credits, userId, { amount: 20n, price: 15n })).toBe('charged');
     expect(await call(credits, userId, { amount: 20n, price: 15n })).toBe('insufficient_credits');
     expect(await call(credits, userId, { amount: 5n, price: 1n, tokenId: 'tok_other' })).toBe('charged');
@@ -257,28 +261,28 @@ describe('two gateways', () => {
   });
 
   test('give each other their idle credits', async () => {
-    const [one, other] = await gateways();
+    const [first, second] = await gateways();
     const userId = await world.user(1_000n);
-    expect(await call(one, userId, { amount: 800n, price: 10n })).toBe('charged');
-    expect(await call(other, userId, { amount: 900n, price: 10n })).toBe('charged');
-    expect(await call(one, userId, { amount: 980n, price: 980n })).toBe('charged');
-    expect(await call(other, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
+    expect(await call(first, userId, { amount: 800n, price: 10n })).toBe('charged');
+    expect(await call(second, userId, { amount: 900n, price: 10n })).toBe('charged');
+    expect(await call(first, userId, { amount: 980n, price: 980n })).toBe('charged');
+    expect(await call(second, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
   });
 
   test('refuse with 402 what is reserved elsewhere', async () => {
-    const [one, other] = await gateways();
+    const [first, second] = await gateways();
     const userId = await world.user(100n);
-    const reservation = await one.ledger.reserve(callOf(userId), 80n);
-    expect(await call(other, userId, { amount: 30n, price: 30n })).toBe('insufficient_credits');
-    expect(await call(other, userId, { amount: 20n, price: 20n })).toBe('charged');
+    const reservation = await first.ledger.reserve(callOf(userId), 80n);
+    expect(await call(second, userId, { amount: 30n, price: 30n })).toBe('insufficient_credits');
+    expect(await call(second, userId, { amount: 20n, price: 20n })).toBe('charged');
     await reservation.settle(80n, facts());
   });
 
   test('keep no idle credits from a deduction', async () => {
-    const [one, other] = await gateways();
+    const [first, second] = await gateways();
     const userId = await world.user(1_000n);
-    expect(await call(one, userId, { amount: 600n, price: 0n })).toBe('charged');
-    await other.balances.recallIdle(userId);
+    expect(await call(first, userId, { amount: 600n, price: 0n })).toBe('charged');
+    await second.balances.recallIdle(userId);
     expect(await world.account(userId)).toMatchObject({ posted: 1_000n, held: 0n });
   });
 });

@@ -320,17 +320,17 @@ async function applyCharges(pair: Pair): Promise<[unknown, unknown]> {
 async function repeatCharges(pair: Pair): Promise<[unknown, unknown]> {
   const batch = chargeBatch(pair);
   const [line] = batch.charges;
-  const again = {
+  const repeatedCall = {
     ...batch,
     expectedSeq: batch.toSeq,
     toSeq: batch.toSeq + 1,
     charges: line === undefined ? [] : [{ ...line, seq: batch.toSeq + 1 }],
   };
-  const batches = [batch, batch, again];
-  const expected = batches.map((one) => sortRows(pair.model.applyCharges(one)));
-  const actual = [];
-  for (const one of batches) actual.push(sortRows(await pair.store.applyCharges(one)));
-  return [expected, actual];
+  const batches = [batch, batch, repeatedCall];
+  const expected = batches.map((batch) => sortRows(pair.model.applyCharges(batch)));
+  const actualRows = [];
+  for (const batch of batches) actualRows.push(sortRows(await pair.store.applyCharges(batch)));
+  return [expected, actualRows];
 }
 
 function sortRows<T extends { rows: readonly { allotmentId: string }[] }>(result: T): T {

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { runInProcess } from '../../cli/in-process.ts';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, facts, force, startLedger, stillTimes, type LedgerWorld } from './world.ts';
+import { databaseEnv } from '../../support/databases.ts';
 
 let world: LedgerWorld;
 let credits: Credits;
@@ -171,7 +172,7 @@ describe('townhall ledger verify', () => {
     const { options } = world.place;
     // The embedded engine has one process; the command can open the folder once it is closed here.
     if ('path' in options) await world.place.database.close();
-    const env = 'url' in options ? { DATABASE_URL: options.url } : { DATABASE_PATH: options.path };
+    const env = databaseEnv(options);
     const { code, output, errors } = await runInProcess(['ledger', 'verify', ...args], env);
     return { code, out: output, complaints: errors };
   }

@@ -103,7 +103,7 @@ export async function startLedger(): Promise<LedgerWorld> {
       return { ...row };
     },
     async close() {
-      for (const one of replicas) await one.close();
+      for (const replica of replicas) await replica.close();
       await place.close();
       for (const path of [journalPath, chargesPath]) await rm(path, { recursive: true, force: true });
     },

@@ -81,10 +81,10 @@ describe('env.importVariables', () => {
     ['a masked value', 'NEW=1\nMASKED=••••1234', 'line 2'],
     ['a value that is too long', `NEW=1\nLONG=${'x'.repeat(32 * 1024 + 1)}`, 'line 2'],
     ['a start-up key', 'NEW=1\nDATABASE_URL=postgres://x', 'line 2'],
-  ])('writes nothing for %s', async (_what, content, where) => {
+  ])('writes nothing for %s', async (_what, content, location) => {
     const answer = await refusal(importing(content));
     expect(answer).toMatchObject({ status: 400, param: 'content' });
-    expect(answer.details[0]?.message).toContain(where);
+    expect(answer.details[0]?.message).toContain(location);
     expect(answer.message).not.toContain('CANARY');
     expect(await keys()).not.toContain('NEW');
   });

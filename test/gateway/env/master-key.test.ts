@@ -9,7 +9,8 @@ import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { newMasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
 import { startAndStop as start } from './start-and-stop.ts';
-import { refusal, startEnvWorld, tableNames, until } from './world.ts';
+import { refusal, startEnvWorld, tableNames } from './world.ts';
+import { until } from '../../support/until.ts';
 
 // Starts several gateways one after the other on a busy machine.
 vi.setConfig({ testTimeout: 180_000 });

@@ -2,22 +2,23 @@
 // database outage.
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
-import { modelIds, startEnvWorld, until, type EnvWorld } from './world.ts';
+import { modelIds, startEnvWorld, type EnvWorld } from './world.ts';
+import { until } from '../../support/until.ts';
 
 const isPostgres = inject('databaseSource')?.engine === 'postgres';
 
 describe.runIf(isPostgres)('two gateways on one database', () => {
   let place: DatabasePlace;
-  let one: EnvWorld;
+  let first: EnvWorld;
   let other: EnvWorld;
   beforeAll(async () => {
     place = await makeDatabase();
-    one = await startEnvWorld({ place });
+    first = await startEnvWorld({ place });
     other = await startEnvWorld({ place });
   });
   afterAll(async () => {
     await other?.close();
-    await one?.close();
+    await first?.close();
     await place?.remove();
   });
   const has = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
@@ -25,12 +26,12 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
   test('a variable written or removed on one changes on the other', async () => {
     const timesMs: number[] = [];
     for (let round = 0; round < 5; round += 1) {
-      await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
+      await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
       timesMs.push(await until(() => has(other), 'the other gateway has the model'));
       await other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
       expect(other.keysSent().at(-1)).toBe(`CANARY-round-${round}`);
       await other.admin.env.removeVariable({ key: 'ACME_API_KEY' });
-      timesMs.push(await until(async () => !(await has(one)), 'the first gateway has the model no more'));
+      timesMs.push(await until(async () => !(await has(first)), 'the first gateway has the model no more'));
     }
     console.log(
       `a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`,
@@ -40,12 +41,12 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
   });
 
   test('a running call keeps its key', async () => {
-    await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
+    await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
     await until(() => has(other), 'the other gateway has the model');
     const before = other.provider.calls.length;
     const call = other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
     await other.provider.until((calls) => calls.length > before);
-    await one.admin.env.removeVariable({ key: 'ACME_API_KEY' });
+    await first.admin.env.removeVariable({ key: 'ACME_API_KEY' });
     await expect(call).resolves.toMatchObject({ role: 'assistant' });
     await until(async () => !(await has(other)), 'the model is gone');
   });

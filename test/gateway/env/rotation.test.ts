@@ -2,7 +2,8 @@
 import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest';
 import { newMasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
-import { refusal, startEnvWorld, until, type EnvWorld } from './world.ts';
+import { refusal, startEnvWorld, type EnvWorld } from './world.ts';
+import { until } from '../../support/until.ts';
 
 // Starts several gateways one after the other on a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
@@ -122,16 +123,16 @@ describe('townhall env rewrap', () => {
   });
 
   test.runIf(isPostgres)('does not disturb another gateway, whichever key is its first', async () => {
-    const one = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
+    const first = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
     const other = await start(both);
-    await one.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
+    await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     await until(
       async () => (await other.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
       'the other gateway has the key',
     );
-    const loads = [hammer(one), hammer(other)];
+    const loads = [hammer(first), hammer(other)];
     const { kid } = await other.gateway.rewrapEnv();
-    await one.admin.env.upsertVariable({ key: 'LATER', value: secret });
+    await first.admin.env.upsertVariable({ key: 'LATER', value: secret });
     await until(
       async () => (await other.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
       'the other gateway has the later one',
@@ -144,11 +145,11 @@ describe('townhall env rewrap', () => {
     'leaves a gateway with only the old key unable to write, with an error',
     async () => {
       const behind = await start({ TOWNHALL_MASTER_KEY: oldKey });
-      const ahead = await start(both);
-      await ahead.gateway.rewrapEnv();
+      const newerGateway = await start(both);
+      await newerGateway.gateway.rewrapEnv();
       const sealed = { status: 503, code: 'env_sealed' };
-      const one = behind.admin.env.upsertVariable({ key: 'X', value: 'y' });
-      expect(await refusal(one)).toMatchObject(sealed);
+      const first = behind.admin.env.upsertVariable({ key: 'X', value: 'y' });
+      expect(await refusal(first)).toMatchObject(sealed);
       const several = behind.admin.env.importVariables({ content: 'X=y' });
       expect(await refusal(several)).toMatchObject(sealed);
     },

@@ -11,7 +11,7 @@ import {
   type MasterKey,
 } from '../../../src/kernel/secrets/vault.ts';
 import { silentLog } from '../../support/databases.ts';
-import { until } from './world.ts';
+import { until } from '../../support/until.ts';
 
 const vault = createVault(readMasterKey(newMasterKey()) as MasterKey);
 let versions = 0;

@@ -5,12 +5,12 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import type { DatabasePlace } from '../../support/databases.ts';
+import { databaseEnv } from '../../support/databases.ts';
 
 /** Resolves with the log; rejects when the gateway refuses to start. */
 export async function startAndStop(place: DatabasePlace, env: Record<string, string>): Promise<string> {
-  const where =
-    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
-  const all = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...where, ...env };
+  const databaseSettings = databaseEnv(place.options);
+  const all = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...databaseSettings, ...env };
   let logged = '';
   const redactor = createRedactor();
   const log = createLog({ level: 'debug', redactor, write: (line) => void (logged += line) });

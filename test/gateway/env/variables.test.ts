@@ -1,6 +1,7 @@
 // Write, list and remove variables, and the effect of a change on models.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { modelIds, refusal, startEnvWorld, until, type EnvWorld } from './world.ts';
+import { modelIds, refusal, startEnvWorld, type EnvWorld } from './world.ts';
+import { until } from '../../support/until.ts';
 
 const secret = 'CANARY-3f1b-provider-key-9876';
 
@@ -97,11 +98,11 @@ describe('env.upsertVariable', () => {
   );
 
   test('accepts at most 32 KiB of value', async () => {
-    const widest = 'é'.repeat(16 * 1024);
-    await world.admin.env.upsertVariable({ key: 'WIDE', value: widest });
+    const longestValue = 'é'.repeat(16 * 1024);
+    await world.admin.env.upsertVariable({ key: 'WIDE', value: longestValue });
     const { items } = await world.admin.env.listVariables({ reveal: true });
-    expect(items.find(({ key }) => key === 'WIDE')?.value).toBe(widest);
-    for (const value of [`${widest}x`, 'x'.repeat(32 * 1024 + 1), 'a\0b']) {
+    expect(items.find(({ key }) => key === 'WIDE')?.value).toBe(longestValue);
+    for (const value of [`${longestValue}x`, 'x'.repeat(32 * 1024 + 1), 'a\0b']) {
       expect(await refusal(world.admin.env.upsertVariable({ key: 'WIDE', value }))).toMatchObject({
         status: 400,
         param: 'value',

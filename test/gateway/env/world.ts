@@ -41,11 +41,11 @@ export async function startEnvWorld(options: GatewayWorldOptions = {}): Promise<
   }) as EnvWorld;
 }
 
-function closing(world: GatewayWorld, further: () => Promise<void>): () => Promise<void> {
+function closing(world: GatewayWorld, closeRest: () => Promise<void>): () => Promise<void> {
   const close = world.close.bind(world);
   return async () => {
     await close();
-    await further();
+    await closeRest();
   };
 }
 
@@ -106,19 +106,4 @@ export function formsOf(value: string): string[] {
     bytes.toString('hex'),
     encodeURIComponent(value),
   ];
-}
-
-/** Polls until the condition is true; returns the milliseconds that it took. */
-export async function until(
-  holds: () => Promise<boolean> | boolean,
-  what: string,
-  deadlineMs = 30_000,
-): Promise<number> {
-  const startedMs = performance.now();
-  for (;;) {
-    if (await holds()) return performance.now() - startedMs;
-    if (performance.now() - startedMs > deadlineMs)
-      throw new Error(`Timed out after ${deadlineMs} ms: ${what}.`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }

@@ -142,17 +142,20 @@ describe('payments.createCheckout', () => {
   });
 
   test('scopes an Idempotency-Key to the user, not the token', async () => {
-    const [one, other] = [await world.newUser(), await world.newUser()];
+    const [payer, other] = [await world.newUser(), await world.newUser()];
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
-    const first = await one.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
-    const { user_token } = await world.admin.accounts.issueToken({ bureau_id: 'local', user_id: one.userId });
+    const first = await payer.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
+    const { user_token } = await world.admin.accounts.issueToken({
+      bureau_id: 'local',
+      user_id: payer.userId,
+    });
     expect(
       await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options),
     ).toEqual(first);
     expect(
       (await other.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id,
     ).not.toBe(first.payment_id);
-    expect((await one.client.payments.listPayments()).items).toHaveLength(1);
+    expect((await payer.client.payments.listPayments()).items).toHaveLength(1);
   });
 
   test.each([

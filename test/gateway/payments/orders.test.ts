@@ -35,7 +35,7 @@ async function waiting(method: Method) {
         payment_status: 'unpaid',
       }),
   };
-  return { ...person, payment, deliver: (what: Step) => world.deliver(method, says[what]()) };
+  return { ...person, payment, deliver: (step: Step) => world.deliver(method, says[step]()) };
 }
 
 function orders<T>(items: readonly T[]): T[][] {
@@ -51,9 +51,9 @@ async function end(
   steps: readonly Step[],
 ): Promise<{ payment: Payment; balance: { posted: bigint; owed: bigint } }> {
   const { userId, client, payment, deliver } = await waiting(method);
-  for (const what of steps) expect((await deliver(what)).status).toBe(200);
+  for (const step of steps) expect((await deliver(step)).status).toBe(200);
   // Deliver them once more, as providers do.
-  for (const what of steps) expect(await deliver(what)).toMatchObject({ status: 200 });
+  for (const step of steps) expect(await deliver(step)).toMatchObject({ status: 200 });
   return {
     payment: await client.payments.getPayment({ payment_id: payment.payment_id }),
     balance: await world.balance(userId),
@@ -157,7 +157,7 @@ describe('a payment', () => {
     for (let round = 0; round < 5; round += 1) {
       const { userId, deliver } = await waiting('stripe');
       const answers = await Promise.all(
-        (['disputed', 'refunded', 'paid', 'won', 'part', 'paid'] as const).map((what) => deliver(what)),
+        (['disputed', 'refunded', 'paid', 'won', 'part', 'paid'] as const).map((step) => deliver(step)),
       );
       expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
       expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });

@@ -115,7 +115,7 @@ describe('a tariff', () => {
 
 describe('the state of a payment', () => {
   const at = (minute: number): Date => new Date(Date.UTC(2026, 10, 20, 9, minute));
-  const plain: PaymentFacts = {
+  const payment: PaymentFacts = {
     amount: 1_000n,
     credits: 10_000_000n,
     paidAt: null,
@@ -158,7 +158,10 @@ describe('the state of a payment', () => {
     ],
     ['paid', { paidAt: at(1), disputes: [{ amount: 1_000n, disputedAt: null, wonAt: at(9) }] }, 10_000_000n],
   ] as const)('is %s with its credits', (state, facts, credits) => {
-    expect([stateOf({ ...plain, ...facts }), netCredits({ ...plain, ...facts })]).toEqual([state, credits]);
+    expect([stateOf({ ...payment, ...facts }), netCredits({ ...payment, ...facts })]).toEqual([
+      state,
+      credits,
+    ]);
   });
 
   test('is won only when every dispute is won', () => {

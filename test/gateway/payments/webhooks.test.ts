@@ -484,13 +484,13 @@ describe('the webhook endpoint', () => {
     const { userId, page } = await waiting('stripe');
     const event = world.stripe.pay(page);
     const gate = Promise.withResolvers<void>();
-    const locked = Promise.withResolvers<void>();
+    const lockTaken = Promise.withResolvers<void>();
     const holding = world.database.tx(async (tx) => {
       await tx`lock table gateway.payments_events in access exclusive mode`;
-      locked.resolve();
+      lockTaken.resolve();
       await gate.promise;
     });
-    await locked.promise;
+    await lockTaken.promise;
     const delivery = world.deliver('stripe', event);
     await expect(delivery).resolves.toMatchObject({ status: 503, outcome: undefined });
     gate.resolve();

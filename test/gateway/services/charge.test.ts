@@ -158,12 +158,12 @@ describe('charge', () => {
         body: '{"credits": 40}',
       });
     expect((await call()).status).toBe(200);
-    const again = await call();
-    expect([again.status, again.headers.get('idempotent-replayed'), await again.json()]).toEqual([
-      200,
-      'true',
-      { bought: true },
-    ]);
+    const secondAnswer = await call();
+    expect([
+      secondAnswer.status,
+      secondAnswer.headers.get('idempotent-replayed'),
+      await secondAnswer.json(),
+    ]).toEqual([200, 'true', { bought: true }]);
     expect(await balance()).toEqual({ available: before.available - 40, held: 0 });
   });
 

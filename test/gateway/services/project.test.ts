@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { townhall, type Run } from '../../cli/townhall.ts';
-import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { databaseEnv, makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { testMasterKey } from '../../support/gateway.ts';
 
 const example = fileURLToPath(new URL('../../../examples/project', import.meta.url));
@@ -14,12 +14,11 @@ const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests
 
 let folder: string;
 let place: DatabasePlace;
-let where: Record<string, string>;
+let databaseSettings: Record<string, string>;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-project-'));
   place = await makeDatabase();
-  where =
-    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
+  databaseSettings = databaseEnv(place.options);
 });
 afterAll(async () => {
   await place?.remove();
@@ -29,7 +28,7 @@ afterAll(async () => {
 const start = (project: string, env: Record<string, string> = {}): Run =>
   townhall(['gateway', '--project', project, '--port', '0', '--host', '127.0.0.1'], {
     cwd: folder,
-    env: { ...where, TOWNHALL_MASTER_KEY: testMasterKey, ...administrator, ...env },
+    env: { ...databaseSettings, TOWNHALL_MASTER_KEY: testMasterKey, ...administrator, ...env },
   });
 
 describe('townhall gateway --project', () => {
@@ -207,15 +206,15 @@ describe('a project that cannot be served', () => {
       },
       'service "payments": id is taken by the server itself',
     ],
-  ])('is refused at start when it %s, and changes nothing', async (what, files, message) => {
-    const project = join(folder, what.replaceAll(' ', '-'));
+  ])('is refused at start when it %s, and changes nothing', async (description, files, message) => {
+    const project = join(folder, description.replaceAll(' ', '-'));
     await mkdir(project, { recursive: true });
     for (const [name, text] of Object.entries(files)) {
       await mkdir(dirname(join(project, name)), { recursive: true });
       await writeFile(join(project, name), text);
     }
     const data = join(project, 'data');
-    const { DATABASE_URL: _url, ...rest } = where;
+    const { DATABASE_URL: _url, ...rest } = databaseSettings;
     const run = townhall(['gateway', '--project', project, '--port', '0'], {
       cwd: folder,
       env: { ...rest, DATABASE_PATH: data },

@@ -4,7 +4,7 @@ import { createChanges, type Changes } from '../../../src/kernel/data/changes.ts
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { Database } from '../../../src/kernel/data/database.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
-import { until } from '../world.ts';
+import { until } from '../../support/until.ts';
 
 let place: TestDatabase;
 const started: Changes[] = [];
@@ -33,35 +33,35 @@ function replica(database: Pick<Database, 'sql'> = place.database) {
 
 describe('changes', () => {
   test('notify each replica at its start and after a commit', async () => {
-    const [one, other] = [replica(), replica()];
+    const [first, second] = [replica(), replica()];
     await until(
-      () => one.countNotifications() === 1 && other.countNotifications() === 1,
+      () => first.countNotifications() === 1 && second.countNotifications() === 1,
       'both were notified at their start',
     );
     let seenInside = 0;
     await place.database.tx(async (tx) => {
-      await one.changes.bump(tx);
-      seenInside = other.countNotifications();
+      await first.changes.bump(tx);
+      seenInside = second.countNotifications();
     });
     await until(
-      () => one.countNotifications() === 2 && other.countNotifications() === 2,
+      () => first.countNotifications() === 2 && second.countNotifications() === 2,
       'both were notified of the change',
     );
     expect(seenInside).toBe(1);
   });
 
   test('are not announced when rolled back', async () => {
-    const one = replica();
-    await until(() => one.countNotifications() === 1, 'it was notified at its start');
+    const first = replica();
+    await until(() => first.countNotifications() === 1, 'it was notified at its start');
     await expect(
       place.database.tx(async (tx) => {
-        await one.changes.bump(tx);
+        await first.changes.bump(tx);
         throw new Error('undone');
       }),
     ).rejects.toThrow('undone');
-    await place.database.tx((tx) => one.changes.bump(tx));
-    await until(() => one.countNotifications() > 1, 'it was told of the change that stayed');
-    expect(one.countNotifications()).toBe(2);
+    await place.database.tx((tx) => first.changes.bump(tx));
+    await until(() => first.countNotifications() > 1, 'it was told of the change that stayed');
+    expect(first.countNotifications()).toBe(2);
   });
 
   test('notify again after a database outage', async () => {
@@ -75,56 +75,56 @@ describe('changes', () => {
       }
       return (sql as unknown as (...given: unknown[]) => unknown)(...parameters);
     }, {}) as unknown as typeof sql;
-    const one = replica({ sql: flaky });
-    await until(() => one.countNotifications() === 1, 'it was notified at its start');
+    const first = replica({ sql: flaky });
+    await until(() => first.countNotifications() === 1, 'it was notified at its start');
     isAway = true;
     await until(() => rejections > 1, 'it has looked in vain');
-    expect(one.countNotifications()).toBe(1);
+    expect(first.countNotifications()).toBe(1);
     isAway = false;
-    await until(() => one.countNotifications() === 2, 'it was told once the database was back');
+    await until(() => first.countNotifications() === 2, 'it was told once the database was back');
   });
 
   test('reach the other listeners when one of them throws', async () => {
-    const one = replica();
-    one.changes.onChange(() => {
+    const first = replica();
+    first.changes.onChange(() => {
       throw new Error('a bad listener');
     });
     let secondListenerCalls = 0;
-    const stop = one.changes.onChange(() => (secondListenerCalls += 1));
-    await until(() => one.countNotifications() === 1, 'it was notified at its start');
-    await place.database.tx((tx) => one.changes.bump(tx));
+    const stop = first.changes.onChange(() => (secondListenerCalls += 1));
+    await until(() => first.countNotifications() === 1, 'it was notified at its start');
+    await place.database.tx((tx) => first.changes.bump(tx));
     await until(
-      () => one.countNotifications() === 2 && secondListenerCalls > 0,
+      () => first.countNotifications() === 2 && secondListenerCalls > 0,
       'the listener behind the bad one was reached',
     );
     stop();
     const before = secondListenerCalls;
-    await place.database.tx((tx) => one.changes.bump(tx));
-    await until(() => one.countNotifications() === 3, 'the first listener was told');
+    await place.database.tx((tx) => first.changes.bump(tx));
+    await until(() => first.countNotifications() === 3, 'the first listener was told');
     expect(secondListenerCalls).toBe(before);
   });
 
   test('keep their generation until something changes', async () => {
-    const [one, other] = [replica(), replica()];
+    const [first, second] = [replica(), replica()];
     await until(
-      () => one.changes.generation() !== null && other.changes.generation() !== null,
+      () => first.changes.generation() !== null && second.changes.generation() !== null,
       'both know where they are',
     );
-    const [before, beforeThere] = [one.changes.generation(), other.changes.generation()];
-    expect(one.changes.generation()).toBe(before);
+    const [before, beforeThere] = [first.changes.generation(), second.changes.generation()];
+    expect(first.changes.generation()).toBe(before);
     await place.database.tx(async (tx) => {
-      await one.changes.bump(tx);
+      await first.changes.bump(tx);
       // A read now could be from before the commit.
-      expect(one.changes.generation()).toBeNull();
-      const looks = one.countNotifications();
+      expect(first.changes.generation()).toBeNull();
+      const looks = first.countNotifications();
       await new Promise((resolve) => setTimeout(resolve, 50));
-      expect([one.changes.generation(), one.countNotifications()]).toEqual([null, looks]);
+      expect([first.changes.generation(), first.countNotifications()]).toEqual([null, looks]);
     });
     await until(
-      () => one.changes.generation() !== null && other.changes.generation() !== beforeThere,
+      () => first.changes.generation() !== null && second.changes.generation() !== beforeThere,
       'both have seen the change',
     );
-    expect(one.changes.generation()).not.toBe(before);
+    expect(first.changes.generation()).not.toBe(before);
   });
 
   test('have no generation before the start or during an outage', async () => {

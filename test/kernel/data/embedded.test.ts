@@ -116,8 +116,8 @@ describe('the data folder', () => {
     expect(statSync(path).mode & 0o777).toBe(0o700);
     await database.close();
     expect(existsSync(join(path, 'townhall.pid'))).toBe(false);
-    const again = await connect({ path }, { log: silentLog });
-    await again.close();
+    const reopened = await connect({ path }, { log: silentLog });
+    await reopened.close();
   });
 
   it('goes to exactly one of two that start at once', async () => {
@@ -228,15 +228,15 @@ describe('a first start', () => {
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   it('that was killed recovers at the next', async () => {
-    const fresh = join(folder, 'fresh');
-    const child = start('hold', fresh);
-    await expect.poll(() => existsSync(join(fresh, 'pg.new')), { interval: 1 }).toBe(true);
+    const freshPath = join(folder, 'fresh');
+    const child = start('hold', freshPath);
+    await expect.poll(() => existsSync(join(freshPath, 'pg.new')), { interval: 1 }).toBe(true);
     child.process.kill('SIGKILL');
     await child.exited;
-    expect(existsSync(join(fresh, 'pg'))).toBe(false);
-    const database = await connect({ path: fresh }, { log: silentLog });
+    expect(existsSync(join(freshPath, 'pg'))).toBe(false);
+    const database = await connect({ path: freshPath }, { log: silentLog });
     expect(await database.sql`select 1 as one`).toEqual([{ one: 1 }]);
-    expect(existsSync(join(fresh, 'pg.new'))).toBe(false);
+    expect(existsSync(join(freshPath, 'pg.new'))).toBe(false);
     await database.close();
   });
 

@@ -60,8 +60,8 @@ describe('a repeated call', () => {
       status: 201,
       body: { id: 'x' },
     });
-    const again = { ...first, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
-    expect(await replicas[1].runOnce(again, never)).toEqual({
+    const repeatedRequest = { ...first, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
+    expect(await replicas[1].runOnce(repeatedRequest, never)).toEqual({
       status: 201,
       body: { id: 'x' },
       headers: { 'idempotent-replayed': 'true' },
@@ -185,8 +185,8 @@ describe('a repeated call', () => {
       await new Promise(setImmediate);
     await Promise.race([
       Promise.all(
-        all.map((one) =>
-          one.catch((error: unknown) =>
+        all.map((entry) =>
+          entry.catch((error: unknown) =>
             expect(error).toMatchObject({ status: 409, headers: { 'retry-after': '1' } }),
           ),
         ),
@@ -243,7 +243,7 @@ test('drops the oldest answers of a caller beyond the quota', async () => {
   const other = call({ caller: 'user other' });
   await limitedIdempotency.runOnce(other, created('theirs'));
   const calls = Array.from({ length: 40 }, () => call({ caller: 'user full' }));
-  for (const one of calls) await limitedIdempotency.runOnce(one, created('x'.repeat(4_000)));
+  for (const call of calls) await limitedIdempotency.runOnce(call, created('x'.repeat(4_000)));
   await limitedIdempotency.close();
   const [row] = await place.database.sql<
     { bytes: number }[]
@@ -267,7 +267,7 @@ test('forgets the oldest keys of a caller beyond their number', async () => {
     maxKeysPerCaller: 4,
   });
   const calls = Array.from({ length: 12 }, () => call({ caller: 'user eager' }));
-  for (const one of calls) await limitedIdempotency.runOnce(one, created(1));
+  for (const call of calls) await limitedIdempotency.runOnce(call, created(1));
   await limitedIdempotency.close();
   expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, never)).toMatchObject({ body: 1 });
   expect(await replicas[0].runOnce(calls[0] as IdempotentCall, created('again'))).toMatchObject({
@@ -352,7 +352,7 @@ describe('a call that fails', () => {
   test('frees the key of a dead process after its lease', async () => {
     const first = call();
     let finish = (): void => undefined;
-    const stuck = replicas[0].runOnce(first, async () => {
+    const stuckRun = replicas[0].runOnce(first, async () => {
       await new Promise<void>((resolve) => (finish = resolve));
       return { status: 201, body: 'late' };
     });
@@ -361,7 +361,7 @@ describe('a call that fails', () => {
     await expire('lease_until');
     expect(await replicas[1].runOnce(first, created('second'))).toMatchObject({ body: 'second' });
     finish();
-    await stuck;
+    await stuckRun;
     expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: 'second' });
   });
 });
@@ -369,7 +369,7 @@ describe('a call that fails', () => {
 test('a call that takes longer than its lease keeps its key', async () => {
   const { sql } = place.database;
   const leaseMs = 3_000;
-  const slow = createIdempotency({
+  const slowIdempotency = createIdempotency({
     database: place.database,
     schema: 'gateway',
     clock: systemClock,
@@ -378,7 +378,7 @@ test('a call that takes longer than its lease keeps its key', async () => {
   });
   const first = call();
   const gate = Promise.withResolvers<void>();
-  const running = slow.runOnce(first, async () => {
+  const running = slowIdempotency.runOnce(first, async () => {
     await gate.promise;
     return { status: 201, body: 'at last' };
   });
@@ -393,7 +393,7 @@ test('a call that takes longer than its lease keeps its key', async () => {
   gate.resolve();
   expect(await running).toMatchObject({ body: 'at last' });
   expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: 'at last' });
-  await slow.close();
+  await slowIdempotency.close();
 });
 
 describe('a key bound to work', () => {
@@ -405,11 +405,11 @@ describe('a key bound to work', () => {
   test('executes a repetition with the reference', async () => {
     const first = call();
     await replicas[0].runOnce(first, start({ id: 'job' }));
-    const again = await replicas[1].runOnce(first, async ({ started }) => ({
+    const secondAnswer = await replicas[1].runOnce(first, async ({ started }) => ({
       status: 200,
       body: { started },
     }));
-    expect(again).toEqual({
+    expect(secondAnswer).toEqual({
       status: 200,
       body: { started: { id: 'job' } },
       headers: { 'idempotent-replayed': 'true' },
@@ -424,8 +424,8 @@ describe('a key bound to work', () => {
       throw new Problem('unavailable', 'draining', 'The server stops.');
     };
     await expect(replicas[0].runOnce(first, failing)).rejects.toThrow('The server stops.');
-    const again = replicas[0].runOnce(first, async ({ started }) => ({ status: 200, body: started }));
-    await expect(again).resolves.toMatchObject({ body: { id: 'job' } });
+    const secondAnswer = replicas[0].runOnce(first, async ({ started }) => ({ status: 200, body: started }));
+    await expect(secondAnswer).resolves.toMatchObject({ body: { id: 'job' } });
   });
 
   test('refuses another request', async () => {
@@ -438,12 +438,12 @@ describe('a key bound to work', () => {
 
   test('refuses to bind after another call has taken the key', async () => {
     const first = call();
-    const late = replicas[0].runOnce(first, async (remember) => {
+    const lateRun = replicas[0].runOnce(first, async (remember) => {
       await expire('lease_until');
       await replicas[1].runOnce(first, created({ id: 'other' }));
       return start({ id: 'job' })(remember);
     });
-    await expect(late).rejects.toThrow(code('idempotency_key_in_use'));
+    await expect(lateRun).rejects.toThrow(code('idempotency_key_in_use'));
   });
 });
 
@@ -459,15 +459,15 @@ describe('a form', () => {
   test('is the same with another boundary', async () => {
     const first = call({ request: form(Buffer.from('image'), 'one') });
     await replicas[0].runOnce(first, created({ id: 'x' }));
-    const again = { ...first, request: form(Buffer.from('image'), 'two') };
-    expect(await replicas[0].runOnce(again, never)).toMatchObject({ body: { id: 'x' } });
+    const repeatedRequest = { ...first, request: form(Buffer.from('image'), 'two') };
+    expect(await replicas[0].runOnce(repeatedRequest, never)).toMatchObject({ body: { id: 'x' } });
   });
 
   test('is another one with another file', async () => {
     const first = call({ request: form(Buffer.from('image'), 'one') });
     await replicas[0].runOnce(first, created({ id: 'x' }));
-    const again = { ...first, request: form(Buffer.from('other'), 'one') };
-    await expect(replicas[0].runOnce(again, never)).rejects.toThrow(code('idempotency_key_reused'));
+    const repeatedRequest = { ...first, request: form(Buffer.from('other'), 'one') };
+    await expect(replicas[0].runOnce(repeatedRequest, never)).rejects.toThrow(code('idempotency_key_reused'));
   });
 });
 

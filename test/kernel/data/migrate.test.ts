@@ -119,10 +119,10 @@ describe('townhall_now', () => {
     await files({});
     await run();
     await world.database.tx(async (tx) => {
-      const now = await tx`select house.townhall_now() = now() as same`;
+      const rows = await tx`select house.townhall_now() = now() as same`;
       await tx`select set_config('townhall.clock_shift', '-2 days 03:00', true)`;
       const shifted = await tx`select house.townhall_now() = now() + interval '-2 days 03:00' as same`;
-      expect([now, shifted]).toEqual([[{ same: true }], [{ same: true }]]);
+      expect([rows, shifted]).toEqual([[{ same: true }], [{ same: true }]]);
     });
     expect(await world.database.sql`select house.townhall_now() = now() as same`).toEqual([{ same: true }]);
   });

@@ -66,15 +66,19 @@ describe('a page', () => {
   );
 
   test('has a tag for each encoding and answers it with 304', async () => {
-    const plain = await get('/docs/long.html');
+    const uncompressed = await get('/docs/long.html');
     const small = await get('/docs/long.html', { 'accept-encoding': 'gzip' });
-    expect(plain.headers['etag']).not.toBe(small.headers['etag']);
-    const again = await get('/docs/long.html', {
+    expect(uncompressed.headers['etag']).not.toBe(small.headers['etag']);
+    const secondAnswer = await get('/docs/long.html', {
       'accept-encoding': 'gzip',
       'if-none-match': `"other", W/${String(small.headers['etag'])}`,
     });
-    expect([again.status, again.body.length, again.headers['etag']]).toEqual([304, 0, small.headers['etag']]);
-    expect(again.headers['cache-control']).toBe('no-cache');
+    expect([secondAnswer.status, secondAnswer.body.length, secondAnswer.headers['etag']]).toEqual([
+      304,
+      0,
+      small.headers['etag'],
+    ]);
+    expect(secondAnswer.headers['cache-control']).toBe('no-cache');
   });
 
   test('is read again once its file has changed', async () => {

@@ -1,7 +1,8 @@
 // The memory limit of large request bodies whose requests are still open.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createBodyBudget } from '../../../src/kernel/http/body-budget.ts';
-import { startWorld, until, type World } from '../world.ts';
+import { startWorld, type World } from '../world.ts';
+import { until } from '../../support/until.ts';
 
 const mebibyte = 2 ** 20;
 

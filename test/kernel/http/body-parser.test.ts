@@ -34,8 +34,8 @@ describe('parseBody', () => {
 
   test('keeps the answers of large documents apart', async () => {
     const documents = Array.from({ length: 4 }, (_, index) => JSON.stringify({ index, text: filler }));
-    const parsed = await Promise.all(documents.map(async (document) => parseBody(Buffer.from(document))));
-    expect(parsed.map(({ value }) => (value as { index: number }).index)).toEqual([0, 1, 2, 3]);
+    const values = await Promise.all(documents.map(async (document) => parseBody(Buffer.from(document))));
+    expect(values.map(({ value }) => (value as { index: number }).index)).toEqual([0, 1, 2, 3]);
   });
 });
 

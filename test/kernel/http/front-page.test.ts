@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { FrontPage } from '../../../src/kernel/http/front-page.ts';
-import { raw, startWorld, type World } from '../world.ts';
+import { startWorld, type World } from '../world.ts';
+import { sendBytes } from '../../support/raw-http.ts';
 
 const page: FrontPage = {
   name: 'Townhall <gateway>',
@@ -100,6 +101,6 @@ describe('JSON answers end with one newline', () => {
 
   test('of a request that is not HTTP', async () => {
     await serve();
-    expect(await raw(open?.port ?? 0, 'nonsense\r\n\r\n')).toMatch(/\}\n$/);
+    expect(await sendBytes(open?.port ?? 0, 'nonsense\r\n\r\n')).toMatch(/\}\n$/);
   });
 });

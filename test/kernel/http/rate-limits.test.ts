@@ -35,12 +35,12 @@ describe('createRateLimiter', () => {
     for (const perMinute of [1, 7, 10, 59, 600]) {
       const clock = stoppedClock();
       const limiter = createRateLimiter({ clock });
-      const slow = { name: 'login', perMinute };
-      for (let n = 0; n < perMinute; n += 1) void limiter.take('a', slow);
-      const { isAllowed, waitSeconds } = limiter.take('a', slow) as RateLimitResult;
+      const slowLimit = { name: 'login', perMinute };
+      for (let n = 0; n < perMinute; n += 1) void limiter.take('a', slowLimit);
+      const { isAllowed, waitSeconds } = limiter.take('a', slowLimit) as RateLimitResult;
       expect(isAllowed).toBe(false);
       clock.pass(waitSeconds * 1_000);
-      expect((limiter.take('a', slow) as RateLimitResult).isAllowed).toBe(true);
+      expect((limiter.take('a', slowLimit) as RateLimitResult).isAllowed).toBe(true);
     }
   });
 

@@ -6,7 +6,8 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { contractOf, open, startWorld, until, type World } from '../world.ts';
+import { contractOf, open, startWorld, type World } from '../world.ts';
+import { until } from '../../support/until.ts';
 
 let world: World | undefined;
 afterEach(async () => {

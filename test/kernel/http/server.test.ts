@@ -8,16 +8,9 @@ import type { ProblemCode } from '../../../src/contract/problem-code.gen.ts';
 import { loopbackGuard } from '../../../src/kernel/http/guard.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { quickest } from '../../support/quickest.ts';
-import {
-  open,
-  raw,
-  rawAnswer,
-  smallContract,
-  startWorld,
-  until,
-  type World,
-  type WorldOptions,
-} from '../world.ts';
+import { open, rawAnswer, smallContract, startWorld, type World, type WorldOptions } from '../world.ts';
+import { until } from '../../support/until.ts';
+import { sendBytes } from '../../support/raw-http.ts';
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -85,7 +78,7 @@ describe('answers', () => {
     const { port } = await world();
     for (const id of ['a\tb', 'x'.repeat(129), 'ä']) {
       const { status, head } = rawAnswer(
-        await raw(
+        await sendBytes(
           port,
           `GET /health HTTP/1.1\r\nhost: x\r\nx-request-id: ${id}\r\nconnection: close\r\n\r\n`,
         ),
@@ -170,15 +163,15 @@ describe('answers', () => {
     });
     expect((await fetch(`${wrong.url}/health`)).status).toBe(500);
     expect(JSON.stringify(wrong.lines)).toContain('directory.getHealth 200 at /: must be object');
-    const undeclared = await world({
+    const undeclaredWorld = await world({
       handlers: {
         'directory.getHealth': async () => {
           throw new Problem('gone', 'login_spent', 'Spent.');
         },
       },
     });
-    expect((await fetch(`${undeclared.url}/health`)).status).toBe(500);
-    expect(JSON.stringify(undeclared.lines)).toContain('does not declare the status 410');
+    expect((await fetch(`${undeclaredWorld.url}/health`)).status).toBe(500);
+    expect(JSON.stringify(undeclaredWorld.lines)).toContain('does not declare the status 410');
   });
 
   test('a header outside the contract becomes a logged 500', async () => {
@@ -227,7 +220,7 @@ describe('answers', () => {
       success: false,
       error: { code: 'route_not_found' },
     });
-    expect(rawAnswer(await raw(agent.port, 'nonsense\r\n\r\n')).body).toMatchObject({ success: false });
+    expect(rawAnswer(await sendBytes(agent.port, 'nonsense\r\n\r\n')).body).toMatchObject({ success: false });
   });
 
   test('HEAD, OPTIONS, TRACE and CONNECT get their standard answers', async () => {
@@ -246,12 +239,12 @@ describe('answers', () => {
     ]);
     for (const method of ['TRACE', 'PUT', 'PROPFIND']) {
       const answer = rawAnswer(
-        await raw(port, `${method} /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
+        await sendBytes(port, `${method} /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
       );
       expect([answer.status, answer.body?.error.code], method).toEqual([405, 'method_not_allowed']);
       expect(answer.head).toContain('allow: get, head, options');
     }
-    expect(rawAnswer(await raw(port, 'CONNECT x:443 HTTP/1.1\r\nhost: x:443\r\n\r\n'))).toMatchObject({
+    expect(rawAnswer(await sendBytes(port, 'CONNECT x:443 HTTP/1.1\r\nhost: x:443\r\n\r\n'))).toMatchObject({
       status: 405,
       body: { error: { code: 'method_not_allowed' } },
     });
@@ -291,7 +284,7 @@ describe('answers', () => {
       '/docs/%00',
     ]) {
       const { status, body } = rawAnswer(
-        await raw(port, `GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
+        await sendBytes(port, `GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
       );
       expect([400, 404], path).toContain(status);
       expect(body?.error.type, path).toBe('invalid_request_error');
@@ -317,10 +310,13 @@ describe('bodies', () => {
       'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n';
     expect(
       rawAnswer(
-        await raw(port, Buffer.from(`${head}transfer-encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`, 'latin1')),
+        await sendBytes(
+          port,
+          Buffer.from(`${head}transfer-encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`, 'latin1'),
+        ),
       ).status,
     ).toBe(200);
-    expect(await raw(port, `${head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{}`)).toMatch(
+    expect(await sendBytes(port, `${head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{}`)).toMatch(
       /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200/,
     );
     expect(bodies.map((bytes) => bytes.toString())).toEqual([text, text, '{}']);
@@ -328,7 +324,7 @@ describe('bodies', () => {
 
   test('a client with Expect is refused before it sends', async () => {
     const { port } = await world();
-    const answer = await raw(
+    const answer = await sendBytes(
       port,
       'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n',
     );
@@ -438,18 +434,18 @@ describe('bodies', () => {
         ).status,
       ).toBe(415);
     }
-    const without = await raw(
+    const answerWithoutHeader = await sendBytes(
       port,
       'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}',
     );
-    expect(rawAnswer(without).status).toBe(415);
+    expect(rawAnswer(answerWithoutHeader).status).toBe(415);
   });
 
   test('an oversized body is 413, unread, and closes the connection', async () => {
     const { port, url } = await world();
     expect((await post(`${url}/v1/open/echo`, `{"a":"${'x'.repeat(200_000)}"}`)).status).toBe(413);
     const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n';
-    const announced = rawAnswer(await raw(port, `${head}content-length: 100000000\r\n\r\n{`));
+    const announced = rawAnswer(await sendBytes(port, `${head}content-length: 100000000\r\n\r\n{`));
     expect(announced).toMatchObject({ status: 413, body: { error: { code: 'request_too_large' } } });
     expect(announced.head).toContain('connection: close');
 
@@ -487,7 +483,7 @@ describe('bodies', () => {
     const { port } = await world();
     const unauthorizedRequest =
       'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
-    const answer = await raw(
+    const answer = await sendBytes(
       port,
       `${unauthorizedRequest}GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
     );
@@ -556,7 +552,7 @@ describe('malformed requests', () => {
       ['odd expectation', 'GET /health HTTP/1.1\r\nhost: a\r\nexpect: miracles\r\n\r\n'],
     ];
     for (const [name, bytes] of cases) {
-      const answer = rawAnswer(await raw(port, Buffer.from(bytes, 'latin1')));
+      const answer = rawAnswer(await sendBytes(port, Buffer.from(bytes, 'latin1')));
       expect(answer.status, name).toBe(400);
       expect(answer.body?.error, name).toMatchObject({
         type: 'invalid_request_error',
@@ -570,11 +566,13 @@ describe('malformed requests', () => {
   test('a target in absolute form that names this host is served', async () => {
     const { port } = await world();
     expect(
-      rawAnswer(await raw(port, 'GET http://a:1/health HTTP/1.1\r\nhost: A:1\r\nconnection: close\r\n\r\n'))
-        .status,
+      rawAnswer(
+        await sendBytes(port, 'GET http://a:1/health HTTP/1.1\r\nhost: A:1\r\nconnection: close\r\n\r\n'),
+      ).status,
     ).toBe(200);
     expect(
-      rawAnswer(await raw(port, 'GET http://a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n')).status,
+      rawAnswer(await sendBytes(port, 'GET http://a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n'))
+        .status,
     ).toBe(404);
   });
 
@@ -582,7 +580,7 @@ describe('malformed requests', () => {
     const { port } = await world();
     const many = Array.from({ length: 98 }, (_, n) => `x-${n}: 1\r\n`).join('');
     expect(
-      rawAnswer(await raw(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${many}\r\n`))
+      rawAnswer(await sendBytes(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${many}\r\n`))
         .status,
     ).toBe(200);
   });
@@ -591,14 +589,14 @@ describe('malformed requests', () => {
     const { port } = await world({
       server: { timeouts: { headersMs: 150, requestMs: 300, checkEveryMs: 30 } },
     });
-    const headers = rawAnswer(await raw(port, 'GET /health HTTP/1.1\r\nhost: a\r\nx: '));
+    const headers = rawAnswer(await sendBytes(port, 'GET /health HTTP/1.1\r\nhost: a\r\nx: '));
     expect(headers).toMatchObject({
       status: 400,
       body: { error: { message: 'The request took too long to arrive.' } },
     });
     const started = performance.now();
     const body = rawAnswer(
-      await raw(
+      await sendBytes(
         port,
         'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{',
       ),
@@ -632,12 +630,12 @@ describe('a client that disconnects', () => {
         const socket = await open(port);
         socket.write('GET /v1/open/wait HTTP/1.1\r\nhost: x\r\n\r\n');
         await until(() => signal !== undefined, 'the handler runs');
-        const left = performance.now();
+        const disconnectedMs = performance.now();
         socket[leave]();
         await until(() => signal?.aborted === true, 'the signal aborts');
         signal = undefined;
         socket.destroy();
-        return abortedAt - left;
+        return abortedAt - disconnectedMs;
       });
       expect(delay, leave).toBeLessThan(50);
     }
@@ -672,11 +670,11 @@ describe('a client that disconnects', () => {
     const socket = await open(port);
     socket.write('GET /v1/open/stream HTTP/1.1\r\nhost: x\r\n\r\n');
     await once(socket, 'data');
-    const left = performance.now();
+    const disconnectedMs = performance.now();
     socket.destroy();
     await until(() => stopped, 'the producer stops');
     // Detected at once, not at the next heartbeat.
-    expect(performance.now() - left).toBeLessThan(5_000);
+    expect(performance.now() - disconnectedMs).toBeLessThan(5_000);
   });
 });
 
@@ -740,9 +738,9 @@ describe('streams', () => {
         },
       });
     expect((await fetch(`${(await failing(false)).url}/v1/open/bytes`)).status).toBe(500);
-    const cut = await fetch(`${(await failing(true)).url}/v1/open/bytes`);
-    expect(cut.status).toBe(200);
-    await expect(cut.text()).rejects.toThrow('terminated');
+    const truncatedAnswer = await fetch(`${(await failing(true)).url}/v1/open/bytes`);
+    expect(truncatedAnswer.status).toBe(200);
+    await expect(truncatedAnswer.text()).rejects.toThrow('terminated');
   });
 });
 
@@ -792,7 +790,7 @@ describe('cross-origin calls', () => {
 describe('the loopback guard', () => {
   const ask = async (port: number, lines: string[], target = '/health') =>
     rawAnswer(
-      await raw(port, `GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`),
+      await sendBytes(port, `GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`),
     );
 
   test('accepts only its loopback names with its port', async () => {
@@ -934,23 +932,23 @@ describe('draining', () => {
       },
     });
     const waiting = fetch(`${url}/v1/open/wait`);
-    const late = await open(port);
+    const lateSocket = await open(port);
     let answer = '';
-    late.on('data', (chunk) => {
+    lateSocket.on('data', (chunk) => {
       answer += chunk.toString('latin1');
     });
     // Half a request keeps the connection busy, and the drain leaves busy connections open.
-    late.write('GET /health HTTP/1.1\r\nhost: x\r\n');
+    lateSocket.write('GET /health HTTP/1.1\r\nhost: x\r\n');
     await until(() => server.inFlight() === 1, 'the request runs');
-    late.write('x-a: 1\r\n\r\n');
+    lateSocket.write('x-a: 1\r\n\r\n');
     await until(() => answer.includes('HTTP/1.1 200'), 'an answer before the drain');
     answer = '';
-    late.write('GET /health HTTP/1.1\r\nhost: x\r\nx-half: ');
+    lateSocket.write('GET /health HTTP/1.1\r\nhost: x\r\nx-half: ');
     // That half was sent before this request, so the server has received it by now.
     await fetch(`${url}/health`);
     const closed = server.close({ drainMs: 5_000 });
-    late.write('1\r\n\r\n');
-    await until(() => late.closed, 'the close');
+    lateSocket.write('1\r\n\r\n');
+    await until(() => lateSocket.closed, 'the close');
     const { status, head, body } = rawAnswer(answer);
     expect([status, body?.error.code]).toEqual([503, 'draining']);
     expect(head).toContain('retry-after: 1');

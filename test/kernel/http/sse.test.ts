@@ -3,7 +3,9 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type StreamOutcome, writeContent, writeEvents } from '../../../src/kernel/http/sse.ts';
-import { open, raw, until } from '../world.ts';
+import { open } from '../world.ts';
+import { until } from '../../support/until.ts';
+import { sendBytes } from '../../support/raw-http.ts';
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -46,7 +48,7 @@ describe('writeEvents', () => {
         onError: () => '',
       }),
     );
-    expect(body(await raw(port, request))).toBe(
+    expect(body(await sendBytes(port, request))).toBe(
       'data: {"a":"x\\r\\ny"}\n\nid: 7\nevent: step\ndata: [1]\n\ndata: [DONE]\n\n',
     );
   });
@@ -94,7 +96,7 @@ describe('writeEvents', () => {
         },
       ),
     );
-    expect(body(await raw(port, request))).toBe('data: 1\n\ndata: {"told":"inside"}\n\n');
+    expect(body(await sendBytes(port, request))).toBe('data: 1\n\ndata: {"told":"inside"}\n\n');
   });
 
   test('refuses a line break in an event name or id', async () => {
@@ -108,7 +110,7 @@ describe('writeEvents', () => {
         },
       }),
     );
-    expect(body(await raw(port, request))).not.toContain('forged');
+    expect(body(await sendBytes(port, request))).not.toContain('forged');
     expect(String(reportedError)).toContain('line break');
   });
 
@@ -144,7 +146,7 @@ describe('writeEvents', () => {
     let produced = 0;
     let outcome: StreamOutcome | undefined;
     let response: ServerResponse | undefined;
-    let most = 0;
+    let highest = 0;
     const megabyte = 'x'.repeat(1024 * 1024);
     const port = await serving(async (own) => {
       response = own;
@@ -153,7 +155,7 @@ describe('writeEvents', () => {
         (async function* () {
           for (;;) {
             produced += 1;
-            most = Math.max(most, own.writableLength);
+            highest = Math.max(highest, own.writableLength);
             yield { data: megabyte };
           }
         })(),
@@ -164,13 +166,13 @@ describe('writeEvents', () => {
     socket.pause();
     socket.write(request);
     await until(() => {
-      most = Math.max(most, response?.writableLength ?? 0);
+      highest = Math.max(highest, response?.writableLength ?? 0);
       return outcome !== undefined;
     }, 'the drop');
     expect(outcome).toBe('stalled');
     // Beyond the socket buffers, the server itself buffers less than a megabyte.
     expect(produced).toBeLessThan(20);
-    expect(most).toBeLessThan(1024 * 1024);
+    expect(highest).toBeLessThan(1024 * 1024);
     socket.destroy();
   });
 

@@ -116,10 +116,10 @@ describe('a line of the log', () => {
         fc.array(secret, { maxLength: 4 }),
         fc.string({ maxLength: 40 }),
         fc.nat(3),
-        (held, around, at) => {
+        (held, surroundingText, at) => {
           const redactor = createRedactor();
           for (const value of held) redactor.hold(value);
-          const text = `${around}${held[at] ?? ''}${around}`;
+          const text = `${surroundingText}${held[at] ?? ''}${surroundingText}`;
           return redactor.hide(text) === text || redactor.suspects(JSON.stringify({ text }));
         },
       ),

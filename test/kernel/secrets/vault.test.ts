@@ -43,10 +43,10 @@ describe('a master key', () => {
   });
 
   test('has a unique id that reveals nothing', () => {
-    const one = key();
-    expect(key().kid).not.toBe(one.kid);
-    expect(one.kid).toMatch(/^[0-9a-f]{12}$/);
-    expect(one.bytes.toString('hex')).not.toContain(one.kid);
+    const first = key();
+    expect(key().kid).not.toBe(first.kid);
+    expect(first.kid).toMatch(/^[0-9a-f]{12}$/);
+    expect(first.bytes.toString('hex')).not.toContain(first.kid);
   });
 });
 

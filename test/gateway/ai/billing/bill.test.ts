@@ -75,17 +75,17 @@ describe('a retried call', () => {
   const answers = (bill: Bill): void => bill.countText('output', 40);
 
   test('costs nothing for the usage that a failed attempt reported', async () => {
-    const usual = await chargeOf([answers]);
+    const usualCharge = await chargeOf([answers]);
     const retried = await chargeOf([
       (bill) => bill.recordUsage({ tokens: { ...noTokens, input: 900, output: 900 }, isFinal: true }),
       answers,
     ]);
-    expect(retried.charged).toBe(usual.charged);
-    expect(retried.facts).toMatchObject({ tokens: usual.facts.tokens, estimated: true });
+    expect(retried.charged).toBe(usualCharge.charged);
+    expect(retried.facts).toMatchObject({ tokens: usualCharge.facts.tokens, estimated: true });
   });
 
   test('costs nothing for the text and units of a failed attempt', async () => {
-    const usual = await chargeOf([answers]);
+    const usualCharge = await chargeOf([answers]);
     const retried = await chargeOf([
       (bill) => {
         bill.countText('reasoning', 4_000);
@@ -93,8 +93,8 @@ describe('a retried call', () => {
       },
       answers,
     ]);
-    expect(retried.charged).toBe(usual.charged);
-    expect(retried.facts).toMatchObject({ tokens: usual.facts.tokens, units: {} });
+    expect(retried.charged).toBe(usualCharge.charged);
+    expect(retried.facts).toMatchObject({ tokens: usualCharge.facts.tokens, units: {} });
   });
 });
 
@@ -182,8 +182,8 @@ describe('a bill', () => {
   ])('charges hidden reasoning %s', async (_how, effort, firstTextMs, leavesMs, reasoning) => {
     const ledger = memoryLedger();
     let nowMs = 0;
-    const leaving = new AbortController();
-    const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs }, signal: leaving.signal });
+    const disconnection = new AbortController();
+    const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs }, signal: disconnection.signal });
     const efforts = ['none', 'high'].map((id) => ({ id, name: id }));
     await bill.reserve(catalogModel({ reasoning: { efforts, default_effort: 'high' } }), []);
     bill.markSent(effort);
@@ -193,7 +193,7 @@ describe('a bill', () => {
       bill.countText('output', 16);
     }
     nowMs = leavesMs;
-    leaving.abort();
+    disconnection.abort();
     await bill.close();
     expect(ledger.last().facts).toMatchObject({
       outcome: 'client_closed',
@@ -204,11 +204,11 @@ describe('a bill', () => {
 
   test('charges the units of a call that its caller left before they were recorded', async () => {
     const ledger = memoryLedger();
-    const leaving = new AbortController();
-    const bill = openBill({ ledger, signal: leaving.signal, unitsIfLeft: { audioSecond: 90 } });
+    const disconnection = new AbortController();
+    const bill = openBill({ ledger, signal: disconnection.signal, unitsIfLeft: { audioSecond: 90 } });
     await bill.reserve(model, []);
     bill.markSent();
-    leaving.abort();
+    disconnection.abort();
     await bill.close();
     expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', units: { audioSecond: 90 } });
   });
@@ -316,12 +316,12 @@ describe('the output limit of a bill', () => {
     const billing = createBilling({ ledger, clock: systemClock });
     const other = openBill({ billing, limit: 100 });
     await other.reserve(model, []);
-    const left = 1_000n - ledger.held();
+    const remainingCredits = 1_000n - ledger.held();
     const bill = openBill({ billing });
     await bill.reserve(model, []);
-    const reserved = ledger.held() - (1_000n - left);
-    expect(reserved).toBeLessThanOrEqual(left / 2n);
-    expect(reserved).toBeGreaterThan(left / 2n - 3n);
+    const reservedCredits = ledger.held() - (1_000n - remainingCredits);
+    expect(reservedCredits).toBeLessThanOrEqual(remainingCredits / 2n);
+    expect(reservedCredits).toBeGreaterThan(remainingCredits / 2n - 3n);
     await Promise.all([other.close(), bill.close()]);
     const alone = openBill({ billing });
     await alone.reserve(model, []);

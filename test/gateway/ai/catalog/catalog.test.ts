@@ -154,10 +154,10 @@ describe('ai.getModel', () => {
 
   test('hides a model without its key from users only', async () => {
     const hidden = await world.get('/v1/ai/models/acme/fast');
-    const absent = await world.get('/v1/ai/models/acme/none');
-    expect([hidden.status, absent.status]).toEqual([404, 404]);
+    const absentModel = await world.get('/v1/ai/models/acme/none');
+    expect([hidden.status, absentModel.status]).toEqual([404, 404]);
     expect((await errorOf(hidden)).message).toBe(
-      String((await errorOf(absent)).message).replace('acme/none', 'acme/fast'),
+      String((await errorOf(absentModel)).message).replace('acme/none', 'acme/fast'),
     );
     expect(await (await world.get('/v1/ai/models/acme/fast', { token: adminToken })).json()).toMatchObject({
       id: 'acme/fast',

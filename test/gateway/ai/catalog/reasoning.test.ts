@@ -16,27 +16,27 @@ const reasoning = {
   default_effort: 'medium',
 };
 const thinker = { id: 'acme/thinker', reasoning };
-const plain = { id: 'acme/plain' };
+const plainModel = { id: 'acme/plain' };
 
 describe('reasoning efforts', () => {
   test('accept an effort of the model and default without one', () => {
     expect(checkEffort(thinker, 'high')).toBe('high');
     expect(checkEffort(thinker, null)).toBeUndefined();
     expect(effortOrDefault(thinker, undefined)).toBe('medium');
-    expect(effortOrDefault(plain, undefined)).toBeUndefined();
+    expect(effortOrDefault(plainModel, undefined)).toBeUndefined();
   });
 
   test('refuse an effort that the model lacks, with the allowed ids', () => {
     expect(() => checkEffort(thinker, 'max')).toThrow('allowed are low, medium, high');
     expect(() => checkEffort(thinker, '')).toThrow('allowed are');
-    expect(() => checkEffort(plain, 'low')).toThrow('has no reasoning efforts');
+    expect(() => checkEffort(plainModel, 'low')).toThrow('has no reasoning efforts');
   });
 
   test('recognize an effort above the default', () => {
     expect(
       [undefined, 'low', 'medium', 'high'].map((effort) => isAboveDefaultEffort(thinker, effort)),
     ).toEqual([false, false, false, true]);
-    expect(isAboveDefaultEffort(plain, undefined)).toBe(false);
+    expect(isAboveDefaultEffort(plainModel, undefined)).toBe(false);
   });
 });
 

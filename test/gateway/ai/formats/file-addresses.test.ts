@@ -1,5 +1,5 @@
-// Addresses of files in formats that are translated: a provider gets addresses that it may fetch, and never one
-// of the disk of its own machine.
+// Addresses of files in formats that are translated: a provider gets addresses that it may fetch,
+// and never one of the disk of its own machine.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { startAi, type World } from '../world.ts';

@@ -2,7 +2,7 @@
 import { ApiError, GoogleGenAI, Type } from '@google/genai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { eventsOf, neverHeldOff, startAi, userToken, type World } from '../world.ts';
+import { eventsOf, testResilience, startAi, userToken, type World } from '../world.ts';
 
 let provider: ScriptedProvider;
 let world: World;
@@ -17,7 +17,7 @@ beforeAll(async () => {
         models: [{ id: 'google/ok', provider: 'google', upstream_model: 'ok', rates: null }],
       },
     ),
-    resilience: neverHeldOff,
+    resilience: testResilience,
   });
 });
 afterAll(async () => {

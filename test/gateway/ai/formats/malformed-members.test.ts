@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { generator } from '../generator.ts';
-import { neverHeldOff, startAi, type World } from '../world.ts';
+import { testResilience, startAi, type World } from '../world.ts';
 
 type Json = Record<string, unknown>;
 
@@ -45,7 +45,7 @@ beforeAll(async () => {
       })),
     }),
     env: {},
-    resilience: neverHeldOff,
+    resilience: testResilience,
     balance: 10n ** 15n,
   });
 });

@@ -33,7 +33,7 @@ function without(name: keyof typeof providers): Record<string, string> {
 
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] });
 const messageTools = [{ name: 'f', input_schema: schema }];
-const used = [
+const usedMembers = [
   { role: 'user', content: 'hi' },
   { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: {} }] },
 ];
@@ -59,7 +59,7 @@ const messageProbes: Probe[] = [
     '`tool_result` with text',
     {
       messages: [
-        ...used,
+        ...usedMembers,
         { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', content: 'x' }] },
       ],
     },

@@ -70,14 +70,14 @@ describe('ai.createMessage with a local model', () => {
   });
 
   test('streams thinking and parallel tools that the SDK assembles', async () => {
-    const final = await client()
+    const finalMessage = await client()
       .messages.stream({
         model: 'local/echo',
         max_tokens: 100,
         messages: [{ role: 'user', content: '@reasoning hm\n@tool a {"x":[1,2]}\n@tool b\nHold on' }],
       })
       .finalMessage();
-    expect(final).toMatchObject({
+    expect(finalMessage).toMatchObject({
       content: [
         { type: 'thinking', thinking: 'hm', signature: expect.stringMatching(/^townhall\.1\./) },
         { type: 'text', text: 'Hold on' },
@@ -86,7 +86,7 @@ describe('ai.createMessage with a local model', () => {
       ],
       stop_reason: 'tool_use',
     });
-    expect(final.usage.output_tokens).toBeGreaterThan(0);
+    expect(finalMessage.usage.output_tokens).toBeGreaterThan(0);
   });
 
   test('answers with the result of a tool over two turns', async () => {

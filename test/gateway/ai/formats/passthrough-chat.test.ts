@@ -420,10 +420,10 @@ describe('ai.createChatCompletion through a provider', () => {
       text += chunk.choices[0]?.delta.content ?? '';
     }
     expect(text).toBe('tok0 tok1 tok2 tok3 tok4 ');
-    const final = await client.chat.completions
+    const finalCompletion = await client.chat.completions
       .stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] })
       .finalChatCompletion();
-    expect(final.choices[0]?.message.tool_calls?.[0]).toMatchObject({
+    expect(finalCompletion.choices[0]?.message.tool_calls?.[0]).toMatchObject({
       id: 'call_1',
       function: { name: 'get_weather', arguments: '{"city":"Oslo"}' },
     });

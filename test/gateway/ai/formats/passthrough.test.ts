@@ -2,77 +2,77 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { errorOf, startAi, userToken, neverHeldOff, type World } from '../world.ts';
+import { errorOf, startAi, userToken, testResilience, type World } from '../world.ts';
 
 const key = 'CANARY-9d2e-key';
 const efforts = { efforts: [{ id: 'low', name: 'Low' }], default_effort: 'low' };
 
-describe('a format that passes through', () => {
-  let provider: ScriptedProvider;
-  let world: World;
-  beforeAll(async () => {
-    provider = await startProvider();
-    const scripts = [
-      'ok',
-      'cut',
-      'error',
-      'error-first',
-      'tools',
-      'status?code=400&error_code=bad_thing',
-      'html?code=200',
-      'flaky?fails=1&code=503',
-      'long-vectors',
-    ];
-    const of = (owner: string) =>
-      scripts.map((script) => ({
-        id: `${owner}/${script.split('?')[0]}`,
-        provider: owner,
-        upstream_model: script,
-        rates: { input: 1, output: 1 },
-        max_output_tokens: 500,
-        modalities: ['text', 'stream', 'openai', 'embedding'],
-      }));
-    const models = {
-      providers: [
-        {
-          id: 'acme',
-          kind: 'openai-compatible',
-          base_url: provider.url,
-          api_key_env: 'THE_KEY',
-          formats: ['chat', 'embeddings', 'responses', 'rerank'],
-          output_limit_member: 'max_tokens',
-          unpriced_members: ['service_tier'],
-        },
-        { id: 'anthropic', kind: 'anthropic', base_url: provider.url, api_key_env: 'THE_KEY' },
-        { id: 'elsewhere', kind: 'openai-compatible', base_url: provider.url, formats: ['chat', 'messages'] },
-      ],
-      models: [
-        ...of('acme'),
-        ...of('anthropic'),
-        ...of('elsewhere'),
-        { id: 'acme/thinker', provider: 'acme', upstream_model: 'ok', rates: null, reasoning: efforts },
-        {
-          id: 'acme/to-other',
-          provider: 'acme',
-          upstream_model: 'status?code=503',
-          rates: null,
-          fallbacks: ['anthropic/ok', 'acme/ok'],
-        },
-      ],
-    };
-    world = await startAi({
-      models: JSON.stringify(models),
-      env: { THE_KEY: key },
-      resilience: neverHeldOff,
-    });
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const scripts = [
+    'ok',
+    'cut',
+    'error',
+    'error-first',
+    'tools',
+    'status?code=400&error_code=bad_thing',
+    'html?code=200',
+    'flaky?fails=1&code=503',
+    'long-vectors',
+  ];
+  const of = (owner: string) =>
+    scripts.map((script) => ({
+      id: `${owner}/${script.split('?')[0]}`,
+      provider: owner,
+      upstream_model: script,
+      rates: { input: 1, output: 1 },
+      max_output_tokens: 500,
+      modalities: ['text', 'stream', 'openai', 'embedding'],
+    }));
+  const models = {
+    providers: [
+      {
+        id: 'acme',
+        kind: 'openai-compatible',
+        base_url: provider.url,
+        api_key_env: 'THE_KEY',
+        formats: ['chat', 'embeddings', 'responses', 'rerank'],
+        output_limit_member: 'max_tokens',
+        unpriced_members: ['service_tier'],
+      },
+      { id: 'anthropic', kind: 'anthropic', base_url: provider.url, api_key_env: 'THE_KEY' },
+      { id: 'elsewhere', kind: 'openai-compatible', base_url: provider.url, formats: ['chat', 'messages'] },
+    ],
+    models: [
+      ...of('acme'),
+      ...of('anthropic'),
+      ...of('elsewhere'),
+      { id: 'acme/thinker', provider: 'acme', upstream_model: 'ok', rates: null, reasoning: efforts },
+      {
+        id: 'acme/to-other',
+        provider: 'acme',
+        upstream_model: 'status?code=503',
+        rates: null,
+        fallbacks: ['anthropic/ok', 'acme/ok'],
+      },
+    ],
+  };
+  world = await startAi({
+    models: JSON.stringify(models),
+    env: { THE_KEY: key },
+    resilience: testResilience,
   });
-  afterAll(async () => {
-    await world.close();
-    await provider.close();
-  });
-  beforeEach(() => provider.reset());
-  const lastRequest = () => provider.lastCall().body.toString();
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+beforeEach(() => provider.reset());
+const lastRequest = () => provider.lastCall().body.toString();
 
+describe('a request that passes through', () => {
   test.each<[string, object, string]>([
     [
       'messages',
@@ -176,7 +176,9 @@ describe('a format that passes through', () => {
     await world.post('/v1/ai/rerank', { model: 'acme/ok', query: 'q', documents: ['a'] });
     expect(provider.lastCall().headers.authorization).toBe(`Bearer ${key}`);
   });
+});
 
+describe('the answer to a request that passes through', () => {
   describe.each([
     ['/v1/ai/responses', 'acme', { input: 'x' }],
     ['/v1/ai/messages', 'anthropic', { max_tokens: 5, messages: [{ role: 'user', content: 'x' }] }],
@@ -234,7 +236,9 @@ describe('a format that passes through', () => {
     expect(response.status).toBe(200);
     expect(response.headers.get('x-townhall-model')).toBe('acme/ok');
   });
+});
 
+describe('a request that cannot pass through', () => {
   test.each<[string, string, object, number, string, string | null]>([
     [
       'a local model',
@@ -379,7 +383,9 @@ describe('a format that passes through', () => {
     expect(await errorOf(response)).toMatchObject({ code, param });
     expect(provider.calls).toHaveLength(0);
   });
+});
 
+describe('embeddings', () => {
   test.each<[string, unknown]>([
     ['a text', 'one'],
     ['texts, one of them empty', ['one', '']],
@@ -413,7 +419,9 @@ describe('a format that passes through', () => {
     // Two tokens, as the provider reports. Without its usage, the lengths of the texts would be the estimate.
     expect(response.headers.get('x-townhall-credits')).toBe('1');
   });
+});
 
+describe('access to a format that passes through', () => {
   test('refuses a repeated member model', async () => {
     expect(
       await errorOf(
@@ -428,7 +436,9 @@ describe('a format that passes through', () => {
       expect((await world.post(`/v1/ai/${path}`, {}, { token: null })).status).toBe(401);
     },
   );
+});
 
+describe("a vendor's client", () => {
   describe("Anthropic's client", () => {
     const client = () =>
       new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: userToken, apiKey: null, maxRetries: 0 });
@@ -496,8 +506,10 @@ describe('a format that passes through', () => {
         model: 'acme/ok',
         output_text: 'Hello from the provider.',
       });
-      const final = await client().responses.stream({ model: 'acme/ok', input: 'hi' }).finalResponse();
-      expect(final).toMatchObject({ model: 'acme/ok', output_text: 'Hello from the provider.' });
+      const finalResponse = await client()
+        .responses.stream({ model: 'acme/ok', input: 'hi' })
+        .finalResponse();
+      expect(finalResponse).toMatchObject({ model: 'acme/ok', output_text: 'Hello from the provider.' });
       for (const script of ['cut', 'error']) {
         await expect(async () => {
           for await (const event of await client().responses.create({

@@ -2,7 +2,7 @@
 // and other names for usage. Every route to such a provider must report and charge them alike.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '../world.ts';
+import { errorOf, eventsOf, partsOf, startAi, testResilience, type World } from '../world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -161,7 +161,7 @@ beforeAll(async () => {
       ],
     }),
     env: {},
-    resilience: neverHeldOff,
+    resilience: testResilience,
   });
 });
 afterAll(async () => {

@@ -9,7 +9,7 @@ import {
 import { collectDroppedHints } from '../../../../src/gateway/ai/formats/translation/dropped-hints.ts';
 import { decodeReplay, encodeReplay } from '../../../../src/gateway/ai/formats/translation/replay.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { neverHeldOff, startAi, type World } from '../world.ts';
+import { testResilience, startAi, type World } from '../world.ts';
 
 type Json = Record<string, unknown>;
 
@@ -50,7 +50,7 @@ beforeAll(async () => {
       ],
     }),
     env: {},
-    resilience: neverHeldOff,
+    resilience: testResilience,
   });
 });
 afterAll(async () => {
@@ -72,7 +72,7 @@ async function post(path: string, body: Json): Promise<{ answer: Json; warnings:
   return { answer: JSON.parse(text) as Json, warnings: response.headers.get('x-townhall-warnings') };
 }
 
-const thinking = { thinking: { type: 'enabled', budget_tokens: 1_024 } };
+const thinkingMember = { thinking: { type: 'enabled', budget_tokens: 1_024 } };
 const message = (model: string, messages: unknown[], rest: Json = {}) =>
   post('/v1/ai/messages', { model, max_tokens: 2_000, messages, ...rest });
 
@@ -90,7 +90,7 @@ describe('messages', () => {
   });
 
   test('leave out the thinking of another provider', async () => {
-    const { answer } = await message('openai/encrypted', [question], thinking);
+    const { answer } = await message('openai/encrypted', [question], thinkingMember);
     const turn = { role: 'assistant', content: answer['content'] };
     const { warnings } = await message('own/ok', [question, turn, more]);
     expect(sentMessages()[1]?.content).toMatchObject([{ type: 'text' }]);

@@ -104,11 +104,11 @@ describe('ai.createResponse with a local model', () => {
   });
 
   test('streams parallel calls that the SDK assembles', async () => {
-    const final = await client()
+    const finalResponse = await client()
       .responses.stream({ model: 'local/echo', input: '@tool a {"x":[1,2]}\n@tool b\nHold on' })
       .finalResponse();
-    expect(final.output_text).toBe('Hold on');
-    expect(final.output.slice(1)).toMatchObject([
+    expect(finalResponse.output_text).toBe('Hold on');
+    expect(finalResponse.output.slice(1)).toMatchObject([
       { type: 'function_call', call_id: 'call_1', name: 'a', arguments: '{"x":[1,2]}', status: 'completed' },
       { type: 'function_call', call_id: 'call_2', name: 'b', arguments: '{}' },
     ]);

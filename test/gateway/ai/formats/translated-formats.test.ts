@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { neverHeldOff, startAi, userToken, type World } from '../world.ts';
+import { testResilience, startAi, userToken, type World } from '../world.ts';
 
 type Json = Record<string, unknown>;
 
@@ -52,7 +52,7 @@ beforeAll(async () => {
       ),
     }),
     env: {},
-    resilience: { ...neverHeldOff, retry: { ...neverHeldOff.retry, retries: 0 } },
+    resilience: { ...testResilience, retry: { ...testResilience.retry, retries: 0 } },
   });
 });
 afterAll(async () => {

@@ -364,14 +364,14 @@ describe('options of a provider in stream', () => {
 
   test('raise the hold for context that the provider stores', async () => {
     await (await stream('openai', { maxOutputTokens: 10 })).text();
-    const plain = world.ledger.last().held ?? 0n;
+    const plainHold = world.ledger.last().held ?? 0n;
     await (
       await stream('openai', {
         maxOutputTokens: 10,
         providerOptions: { openai: { previousResponseId: 'resp_1' } },
       })
     ).text();
-    expect((world.ledger.last().held ?? 0n) - plain).toBeGreaterThan(200_000n);
+    expect((world.ledger.last().held ?? 0n) - plainHold).toBeGreaterThan(200_000n);
   });
 });
 

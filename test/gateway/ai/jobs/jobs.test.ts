@@ -1,9 +1,6 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { createGatewayClient, type AcceptedJob, type GatewayClient } from '@townhall/gateway';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
 import type { Job, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
@@ -11,14 +8,11 @@ import { jobPayments, type JobPayments } from '../../../../src/gateway/ai/jobs/p
 import type { JobInput, JobRun, MediaGenerator } from '../../../../src/gateway/ai/jobs/run.ts';
 import type { MediaJobsSettings } from '../../../../src/gateway/ai/jobs/settings.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
-import { connect, type ConnectOptions, type Database } from '../../../../src/kernel/data/database.ts';
+import { connect, type Database } from '../../../../src/kernel/data/database.ts';
 import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { directoryStorage } from '../../../../src/kernel/data/storage.ts';
-import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../../support/databases.ts';
-import { testMasterKey } from '../../../support/gateway.ts';
-import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { ended, endedVideo, imagesOf } from '../media/media-world.ts';
+import { silentLog, testDatabase, type TestDatabase } from '../../../support/databases.ts';
 import { memoryLedger } from '../memory-ledger.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;
@@ -93,18 +87,36 @@ function untilAborted(signal: AbortSignal): Promise<never> {
   );
 }
 
-describe('mediaJobs', { timeout: 180_000 }, () => {
-  beforeEach(async () => {
-    world = await testDatabase();
-    folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
-    replicas = [];
-  });
-  afterEach(async () => {
-    for (const replica of replicas) await replica.close();
-    await world.close();
-    await rm(folder, { recursive: true, force: true });
-  });
+beforeEach(async () => {
+  world = await testDatabase();
+  folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
+  replicas = [];
+});
+afterEach(async () => {
+  for (const replica of replicas) await replica.close();
+  await world.close();
+  await rm(folder, { recursive: true, force: true });
+});
 
+const paidJob = {
+  kind: 'image' as const,
+  owner,
+  request: { model: 'acme/painter', prompt: 'x' },
+  call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' },
+};
+const orderFacts = {
+  action: 'video',
+  model: 'acme/film',
+  provider: 'acme',
+  tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
+  units: { videoSecond: 6 },
+  outcome: 'client_closed' as const,
+  estimated: true,
+  ttftMs: null,
+  durationMs: 0,
+};
+
+describe('the storage of a media job', { timeout: 180_000 }, () => {
   it('stores an error message with NUL and lone surrogates', async () => {
     const { jobs } = start(async () => {
       throw new Problem('upstream_failed', 'upstream_failed', 'refused\0\ud800');
@@ -116,13 +128,16 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
 
   it('deletes the oldest media of an owner beyond the quota', async () => {
     const { jobs } = start(async () => [picture], { maxMediaBytesPerOwner: picture.content.byteLength * 2 });
-    const other = { kind: 'user', id: 'usr_2' } as const;
-    const others = await jobs.create(
-      { kind: 'image', owner: other, request: { model: 'acme/painter', prompt: 'x' } },
+    const otherOwner = { kind: 'user', id: 'usr_2' } as const;
+    const otherJobId = await jobs.create(
+      { kind: 'image', owner: otherOwner, request: { model: 'acme/painter', prompt: 'x' } },
       async () => {},
     );
     await expect
-      .poll(async () => (await jobs.find({ jobId: others, kind: 'image', owner: other })).status, soon)
+      .poll(
+        async () => (await jobs.find({ jobId: otherJobId, kind: 'image', owner: otherOwner })).status,
+        soon,
+      )
       .toBe('succeeded');
     const jobIds: string[] = [];
     for (let n = 0; n < 4; n += 1) {
@@ -133,10 +148,12 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     expect(await Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([
       0, 0, 1, 1,
     ]);
-    expect((await jobs.find({ jobId: others, kind: 'image', owner: other })).media).toHaveLength(1);
+    expect((await jobs.find({ jobId: otherJobId, kind: 'image', owner: otherOwner })).media).toHaveLength(1);
     await expect.poll(() => readdir(folder), soon).toHaveLength(3);
   });
+});
 
+describe('claims of media jobs', { timeout: 180_000 }, () => {
   it('runs each job once when several processes claim jobs', async () => {
     const runs = new Map<string, number>();
     const generate: Generate = async ({ request }) => {
@@ -238,7 +255,9 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     await expect(failing).rejects.toThrow('no');
     await expect(find(jobs, jobId)).rejects.toMatchObject({ status: 404 });
   });
+});
 
+describe('a run of a media job', { timeout: 180_000 }, () => {
   it('reports progress that never decreases', async () => {
     const gate = Promise.withResolvers<void>();
     const { jobs } = start(async (_job, { reportProgress }) => {
@@ -347,7 +366,9 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     const second = start(async () => [picture]);
     await expect.poll(async () => (await find(second.jobs, jobId)).status, soon).toBe('succeeded');
   });
+});
 
+describe('the upstream job of a media job', { timeout: 180_000 }, () => {
   it('cancels an upstream job submitted after the cancellation', async () => {
     const canceled: UpstreamJob[] = [];
     const isRunning = Promise.withResolvers<void>();
@@ -369,25 +390,9 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     await expect.poll(() => canceled, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', media: [] });
   });
+});
 
-  const paidJob = {
-    kind: 'image' as const,
-    owner,
-    request: { model: 'acme/painter', prompt: 'x' },
-    call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' },
-  };
-  const orderFacts = {
-    action: 'video',
-    model: 'acme/film',
-    provider: 'acme',
-    tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
-    units: { videoSecond: 6 },
-    outcome: 'client_closed' as const,
-    estimated: true,
-    ttftMs: null,
-    durationMs: 0,
-  };
-
+describe('the charge of a media job', { timeout: 180_000 }, () => {
   it('charges the order of a job that its owner cancels', async () => {
     const ledger = memoryLedger(1_000n);
     const { jobs } = start(
@@ -433,7 +438,9 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     expect([ledger.balance, ledger.held()]).toEqual([1_000n, 0n]);
     await jobs.create({ ...paidJob, owner: { kind: 'user', id: 'usr_2' } }, async () => {});
   });
+});
 
+describe('a failed or interrupted run', { timeout: 180_000 }, () => {
   it('cancels the upstream job of a job past its deadline', async () => {
     const canceled: UpstreamJob[] = [];
     const { jobs } = start(
@@ -511,7 +518,9 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
       .poll(async () => (await find(jobs, jobId)).error, soon)
       .toMatchObject({ code: 'upstream_timeout' });
   });
+});
 
+describe('limits of media jobs', { timeout: 180_000 }, () => {
   it('refuses further jobs of an owner at the limit', async () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { maxOpenPerOwner: 2 });
     const [first] = [await create(jobs), await create(jobs)];
@@ -535,12 +544,12 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
       )
       .toEqual(['succeeded', 'succeeded']);
     const oldMedia = (await find(jobs, old)).media.map(({ mediaId }) => mediaId);
-    const later = Date.now() / 1000 + 3_600;
-    expect((await jobs.openMedia(oldMedia[0] ?? '', later))?.size).toBe(picture.content.length);
+    const laterSeconds = Date.now() / 1000 + 3_600;
+    expect((await jobs.openMedia(oldMedia[0] ?? '', laterSeconds))?.size).toBe(picture.content.length);
     expect(await jobs.openMedia(oldMedia[0] ?? '', Date.now() / 1000 - 60)).toBeNull();
     await world.database
       .sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${old}`;
-    expect(await jobs.openMedia(oldMedia[0] ?? '', later)).toBeNull();
+    expect(await jobs.openMedia(oldMedia[0] ?? '', laterSeconds)).toBeNull();
     expect((await find(jobs, old)).media).toEqual([]);
     await queue.enqueue('ai-tidy', {});
     await expect.poll(async () => (await readdir(folder)).length, soon).toBe(2);
@@ -560,131 +569,3 @@ describe('mediaJobs', { timeout: 180_000 }, () => {
     expect(await find(jobs, recent)).toMatchObject({ status: 'succeeded' });
   });
 });
-
-describe.concurrent('a killed server', { timeout: 240_000 }, () => {
-  it('leaves its image job to the next server', async () => {
-    await withServers(
-      { painter: 'images-later?calls=1' },
-      async ({ provider, begin, expireLeases, storage }) => {
-        const before = await begin();
-        const { job_id } = await before.client.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 2 });
-        await provider.until((calls) => calls.length === 1, 60_000);
-        expect(await before.client.ai.getImage({ job_id })).toMatchObject({ status: 'running' });
-        before.child.kill('SIGKILL');
-        await before.exited;
-        await expireLeases();
-        const after = await begin();
-        const job = await ended(after.client, job_id, 120_000);
-        expect(job).toMatchObject({ status: 'succeeded', images: [{ width: 1 }, { width: 1 }] });
-        expect(provider.calls).toHaveLength(2);
-        expect(await readdir(storage)).toHaveLength(2);
-        expect((await fetch(imagesOf(job)[0]?.url ?? '')).status).toBe(200);
-        after.child.kill('SIGTERM');
-        expect(await after.exited).toBe(0);
-      },
-    );
-  });
-
-  it('leaves a submitted video to the next server without a second submission', async () => {
-    await withServers({ film: 'film?polls=4' }, async ({ provider, begin, expireLeases }) => {
-      const before = await begin();
-      const { job_id } = (await before.client.ai.startVideo({
-        model: 'acme/film',
-        prompt: 'x',
-      })) as AcceptedJob;
-      await provider.until((calls) => calls.some(({ method }) => method === 'GET'), 60_000);
-      before.child.kill('SIGKILL');
-      await before.exited;
-      await expireLeases();
-      const after = await begin();
-      expect(await endedVideo(after.client, job_id, 120_000)).toMatchObject({
-        status: 'succeeded',
-        videos: [{ width: 1280, height: 720, duration_seconds: 4 }],
-      });
-      expect(provider.calls.filter(({ method }) => method === 'POST')).toHaveLength(1);
-      after.child.kill('SIGTERM');
-      expect(await after.exited).toBe(0);
-    });
-  });
-});
-
-/**
- * Runs the test with a scripted provider and gateways that share one database, one after the other.
- */
-async function withServers(
-  scripts: Record<string, string>,
-  work: (world: {
-    provider: ScriptedProvider;
-    storage: string;
-    begin(): Promise<GatewayProcess>;
-    /**
-     * Ends the leases of the killed process. With the embedded engine the next process takes them
-     * over at once.
-     */
-    expireLeases(): Promise<void>;
-  }) => Promise<void>,
-): Promise<void> {
-  const place = await makeDatabase();
-  const provider = await startProvider();
-  const own = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
-  const storage = join(own, 'storage');
-  const modelsFile = join(own, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'video'] } }));
-  const where: Record<string, string> =
-    'url' in place.options ? { DATABASE_URL: place.options.url } : { DATABASE_PATH: place.options.path };
-  const env = {
-    ...where,
-    HOST: '127.0.0.1',
-    PORT: '0',
-    LOG_LEVEL: 'warn',
-    TOWNHALL_MASTER_KEY: testMasterKey,
-    MODELS_FILE: modelsFile,
-    ACME_API_KEY: 'key',
-    STORAGE_PATH: storage,
-    JOURNAL_PATH: join(own, 'journal'),
-    VIDEO_POLL_MS: '1500',
-  };
-  const processes: ChildProcess[] = [];
-  try {
-    await work({
-      provider,
-      storage,
-      begin: () => startProcess(env, processes),
-      expireLeases: () => expireLeases(place.options),
-    });
-  } finally {
-    for (const child of processes) child.kill('SIGKILL');
-    await provider.close();
-    await place.remove();
-    await rm(own, { recursive: true, force: true });
-  }
-}
-
-async function expireLeases(options: ConnectOptions): Promise<void> {
-  if ('path' in options) return;
-  const database = await connect(options, { log: silentLog });
-  await database.sql`update gateway.ai_jobs set lease_until = gateway.townhall_now()`;
-  await database.close();
-}
-
-interface GatewayProcess {
-  child: ChildProcess;
-  client: GatewayClient;
-  exited: Promise<number | null>;
-}
-
-async function startProcess(env: Record<string, string>, processes: ChildProcess[]): Promise<GatewayProcess> {
-  const child = spawn(process.execPath, [join(import.meta.dirname, '../../../support/gateway-process.ts')], {
-    env: { ...env, PATH: process.env['PATH'] ?? '' },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  processes.push(child);
-  const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
-  for await (const line of createInterface({ input: child.stdout })) {
-    const { msg, url, userToken } = JSON.parse(line) as { msg?: string; url: string; userToken: string };
-    // Each server issues a new token to the same user.
-    if (msg === 'listening')
-      return { child, exited, client: createGatewayClient({ baseUrl: url, token: userToken }) };
-  }
-  throw new Error(`The process ended with ${await exited} before it listened.`);
-}

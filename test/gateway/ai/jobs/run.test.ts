@@ -43,7 +43,7 @@ function reclaimedRun(generate: MediaGenerator['generate'], payments: Partial<Jo
     clock: systemClock,
     log: silentLog,
     settings: defaultMediaJobsSettings,
-    generator: () => ({ generate, cancelUpstreamJob: async (one) => void canceledJobs.push(one) }),
+    generator: () => ({ generate, cancelUpstreamJob: async (item) => void canceledJobs.push(item) }),
   };
   const signals = { shutdown: new AbortController().signal, leaseLost: new AbortController() };
   const run = async () => {

@@ -81,7 +81,7 @@ const wait = (deadlineMs: number, more: { keepsRunning?: boolean; signal?: Abort
 describe('waitForJob', { timeout: 60_000 }, () => {
   it('returns a job that succeeds just before its cancellation', async () => {
     const address = await create();
-    const slow: Pick<MediaJobs, 'find' | 'cancel'> = {
+    const slowJobs: Pick<MediaJobs, 'find' | 'cancel'> = {
       find: jobs.find,
       async cancel(job) {
         finish();
@@ -89,7 +89,7 @@ describe('waitForJob', { timeout: 60_000 }, () => {
         return jobs.cancel(job);
       },
     };
-    expect(await waitForJob(slow, address, wait(0))).toMatchObject({
+    expect(await waitForJob(slowJobs, address, wait(0))).toMatchObject({
       status: 'succeeded',
       media: [{ mediaType: 'image/png' }],
     });

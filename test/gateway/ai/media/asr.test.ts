@@ -109,14 +109,14 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   });
 
   it('accepts 25 MiB of audio and refuses invalid base64', async () => {
-    const most = Buffer.alloc(25 * 1024 * 1024);
+    const largestFile = Buffer.alloc(25 * 1024 * 1024);
     const answer = await world.user.ai.transcribeAudio({
       model: 'acme/listener',
-      audio: most.toString('base64'),
+      audio: largestFile.toString('base64'),
       media_type: 'audio/wav',
     });
     expect(answer.text).toBe('Good morning.');
-    expect(world.provider.lastCall().body.length).toBeGreaterThan(most.length);
+    expect(world.provider.lastCall().body.length).toBeGreaterThan(largestFile.length);
     await expect(
       world.user.ai.transcribeAudio({ model: 'acme/listener', audio: 'no base64', media_type: 'audio/wav' }),
     ).rejects.toMatchObject({ status: 400, param: 'audio' });
@@ -150,11 +150,11 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
 });
 
 describe('a slow upload', { timeout: 60_000 }, () => {
-  let slow: MediaWorld;
+  let slowWorld: MediaWorld;
   beforeAll(async () => {
-    slow = await startMedia({ env: { TIMEOUT_REQUEST_MS: '1000' } });
+    slowWorld = await startMedia({ env: { TIMEOUT_REQUEST_MS: '1000' } });
   });
-  afterAll(() => slow?.close());
+  afterAll(() => slowWorld?.close());
 
   /** Sends the bytes in two pieces with a pause between them, or never sends the second. */
   function sendSlowly(
@@ -164,11 +164,11 @@ describe('a slow upload', { timeout: 60_000 }, () => {
   ): Promise<{ status: number; text: string }> {
     return new Promise((resolve, reject) => {
       const headers = {
-        authorization: `Bearer ${slow.userToken}`,
+        authorization: `Bearer ${slowWorld.userToken}`,
         'content-type': 'application/json',
         'content-length': body.length,
       };
-      const upload = request(`${slow.url}${path}`, { method: 'POST', headers }, (response) => {
+      const upload = request(`${slowWorld.url}${path}`, { method: 'POST', headers }, (response) => {
         let text = '';
         response.setEncoding('utf8');
         response.on('data', (piece: string) => (text += piece));

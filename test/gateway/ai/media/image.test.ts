@@ -322,8 +322,8 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
     });
     expect(await world.user.ai.cancelImage({ job_id })).toMatchObject({ status: 'canceled' });
     await world.provider.until(([call]) => call?.abortedAt !== undefined, 10_000);
-    const again = await world.user.ai.cancelImage({ job_id });
-    expect(again).toMatchObject({ status: 'canceled', metadata: { finished_at: expect.any(String) } });
+    const secondAnswer = await world.user.ai.cancelImage({ job_id });
+    expect(secondAnswer).toMatchObject({ status: 'canceled', metadata: { finished_at: expect.any(String) } });
     const done = await world.user.ai.createImage({ model: 'local/shapes', prompt: 'done', size: '64x64' });
     await ended(world.user, done.job_id);
     expect(await world.user.ai.cancelImage({ job_id: done.job_id })).toMatchObject({

@@ -82,20 +82,20 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
   });
 
   it('answers 404 for an expired link', async () => {
-    const short = await startMedia({ env: { MEDIA_LINK_SECONDS: '5' } });
+    const shortWorld = await startMedia({ env: { MEDIA_LINK_SECONDS: '5' } });
     try {
-      const { job_id } = await short.user.ai.createImage({
+      const { job_id } = await shortWorld.user.ai.createImage({
         model: 'local/shapes',
         prompt: 'dot',
         size: '64x64',
       });
-      const old = imagesOf(await ended(short.user, job_id))[0]?.url ?? '';
+      const old = imagesOf(await ended(shortWorld.user, job_id))[0]?.url ?? '';
       expect((await download(old)).status).toBe(200);
       await expect.poll(async () => (await download(old)).status, { interval: 250 }).toBe(404);
-      const fresh = imagesOf(await short.user.ai.getImage({ job_id }))[0]?.url ?? '';
-      expect((await download(fresh)).status).toBe(200);
+      const freshUrl = imagesOf(await shortWorld.user.ai.getImage({ job_id }))[0]?.url ?? '';
+      expect((await download(freshUrl)).status).toBe(200);
     } finally {
-      await short.close();
+      await shortWorld.close();
     }
   });
 });

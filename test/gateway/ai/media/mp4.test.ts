@@ -16,9 +16,9 @@ async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array
 
 async function read(bytes: Buffer, size = 1_000) {
   const film = createMp4Reader();
-  const passed: Uint8Array[] = [];
-  for await (const piece of film.passThrough(inPieces(bytes, size))) passed.push(piece);
-  expect(Buffer.concat(passed)).toEqual(bytes);
+  const chunks: Uint8Array[] = [];
+  for await (const piece of film.passThrough(inPieces(bytes, size))) chunks.push(piece);
+  expect(Buffer.concat(chunks)).toEqual(bytes);
   return film.properties();
 }
 
@@ -47,9 +47,9 @@ describe('createMp4Reader', () => {
     expect(await read(film.subarray(0, 100))).toBeNull();
     expect(await read(Buffer.from('{"error":"there was no film"}'))).toBeNull();
     expect(await read(Buffer.alloc(0))).toBeNull();
-    const short = Buffer.from(film);
-    short.writeUInt32BE(3, 0);
-    expect(await read(short)).toBeNull();
+    const truncatedFilm = Buffer.from(film);
+    truncatedFilm.writeUInt32BE(3, 0);
+    expect(await read(truncatedFilm)).toBeNull();
     const cutIndex = Buffer.concat([
       film.subarray(0, 16),
       Buffer.from('\0\0\0\x14moov\0\0\xff\xfftrak\0\0\0\0', 'latin1'),

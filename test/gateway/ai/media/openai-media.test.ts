@@ -166,11 +166,11 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     const body = await first.text();
     expect([first.status, first.headers.get('x-townhall-credits')]).toEqual([200, '40000']);
     expect(body.length).toBeGreaterThan(64 * 1024);
-    const again = await generate(key, 'acme/paid-large');
-    expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([200, 'true']);
+    const secondAnswer = await generate(key, 'acme/paid-large');
+    expect([secondAnswer.status, secondAnswer.headers.get('idempotent-replayed')]).toEqual([200, 'true']);
     const images = (text: string) =>
       (JSON.parse(text) as OpenAiImageList).data.map(({ b64_json }) => b64_json);
-    expect(images(await again.text())).toEqual(images(body));
+    expect(images(await secondAnswer.text())).toEqual(images(body));
     expect(before - (await balance())).toBe(40_000);
   });
 
@@ -180,8 +180,8 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     const calls = world.provider.calls.length;
     const first = generate(key, 'acme/paid-later');
     await world.provider.until((received) => received.length > calls);
-    const [one, other] = await Promise.all([first, generate(key, 'acme/paid-later')]);
-    expect([one.status, other.status]).toEqual([200, 200]);
+    const [firstAnswer, secondAnswer] = await Promise.all([first, generate(key, 'acme/paid-later')]);
+    expect([firstAnswer.status, secondAnswer.status]).toEqual([200, 200]);
     expect(Number(await jobs()) - Number(before[1])).toBe(1);
     expect(before[0] - (await balance())).toBe(40_000);
   });
@@ -198,8 +198,8 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     await world.provider.until((received) => received.length > calls);
     gate.abort();
     await expect(call).rejects.toThrow('aborted');
-    const again = await generate(key, 'acme/paid-later');
-    expect([again.status, world.provider.calls.length - calls]).toEqual([200, 1]);
+    const secondAnswer = await generate(key, 'acme/paid-later');
+    expect([secondAnswer.status, world.provider.calls.length - calls]).toEqual([200, 1]);
     expect(before - (await balance())).toBe(40_000);
   });
 
@@ -207,24 +207,24 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     const key = newKey();
     const first = await generate(key, 'acme/refusing');
     const calls = world.provider.calls.length;
-    const again = await generate(key, 'acme/refusing');
-    expect([first.status, again.status]).toEqual([400, 400]);
+    const secondAnswer = await generate(key, 'acme/refusing');
+    expect([first.status, secondAnswer.status]).toEqual([400, 400]);
     expect(world.provider.calls.length).toBe(calls);
   });
 
   it('are 422 with another prompt', async () => {
     const key = newKey();
     expect((await generate(key, 'local/shapes', { size: '64x64' })).status).toBe(200);
-    const again = await generate(key, 'local/shapes', { size: '128x128' });
-    expect([again.status, await codeOf(again)]).toEqual([422, 'idempotency_key_reused']);
+    const secondAnswer = await generate(key, 'local/shapes', { size: '128x128' });
+    expect([secondAnswer.status, await codeOf(secondAnswer)]).toEqual([422, 'idempotency_key_reused']);
   });
 
   it('are 409 once their files are deleted', async () => {
     const key = newKey();
     expect((await generate(key, 'local/shapes', { size: '64x64' })).status).toBe(200);
     await world.sql`update gateway.ai_media set keep_until = gateway.townhall_now()`;
-    const again = await generate(key, 'local/shapes', { size: '64x64' });
-    expect([again.status, await codeOf(again)]).toEqual([409, 'result_not_replayable']);
+    const secondAnswer = await generate(key, 'local/shapes', { size: '64x64' });
+    expect([secondAnswer.status, await codeOf(secondAnswer)]).toEqual([409, 'result_not_replayable']);
   });
 
   it('from the files of a form are replayed whatever the boundary is', async () => {

@@ -56,11 +56,15 @@ function unfiltered(
     for (let x = 0; x < rowBytes; x += 1) {
       const at = y * rowBytes + x;
       const leftPixel = x >= channels ? (pixels[at - channels] ?? 0) : 0;
-      const above = y > 0 ? (pixels[at - rowBytes] ?? 0) : 0;
+      const pixelAbove = y > 0 ? (pixels[at - rowBytes] ?? 0) : 0;
       const corner = x >= channels && y > 0 ? (pixels[at - rowBytes - channels] ?? 0) : 0;
-      const guess = [0, leftPixel, above, (leftPixel + above) >> 1, paeth(leftPixel, above, corner)][
-        filter ?? 9
-      ];
+      const guess = [
+        0,
+        leftPixel,
+        pixelAbove,
+        (leftPixel + pixelAbove) >> 1,
+        paeth(leftPixel, pixelAbove, corner),
+      ][filter ?? 9];
       if (guess === undefined) throw new Error('an unknown filter');
       pixels[at] = (rows[y * (rowBytes + 1) + 1 + x] ?? 0) + guess;
     }
@@ -68,14 +72,14 @@ function unfiltered(
   return pixels;
 }
 
-function paeth(leftPixel: number, above: number, corner: number): number {
-  const estimate = leftPixel + above - corner;
+function paeth(leftPixel: number, pixelAbove: number, corner: number): number {
+  const estimate = leftPixel + pixelAbove - corner;
   const [toLeft, toAbove, toCorner] = [
     Math.abs(estimate - leftPixel),
-    Math.abs(estimate - above),
+    Math.abs(estimate - pixelAbove),
     Math.abs(estimate - corner),
   ];
-  return toLeft <= toAbove && toLeft <= toCorner ? leftPixel : toAbove <= toCorner ? above : corner;
+  return toLeft <= toAbove && toLeft <= toCorner ? leftPixel : toAbove <= toCorner ? pixelAbove : corner;
 }
 
 /** Counts connected regions of at least `minimum` pixels that satisfy the predicate. */

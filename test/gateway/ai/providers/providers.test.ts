@@ -1,7 +1,7 @@
 // Each kind of provider through the caller's formats: requests, answers, tools, reasoning and errors.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { chunkOf, errorOf, eventsOf, partsOf, startAi, neverHeldOff, type World } from '../world.ts';
+import { chunkOf, errorOf, eventsOf, partsOf, startAi, testResilience, type World } from '../world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -83,7 +83,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       // The models file has no address; the environment overrides the kind's default.
       env: { THE_KEY: key, [`${kind.toUpperCase()}_BASE_URL`]: `${provider.url}/` },
       timeouts: { firstByteMs: 4_000, answerMs: 4_000 },
-      resilience: neverHeldOff,
+      resilience: testResilience,
     });
   });
   afterAll(async () => {

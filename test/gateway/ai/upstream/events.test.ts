@@ -177,10 +177,10 @@ describe('events that differ in their text', () => {
   const chunk = (text: string, padding = 'x') =>
     `data: {"model":"m","choices":[{"delta":{"content":"${text}"},"finish_reason":null}],"obfuscation":"${padding}"}\n\n`;
 
-  async function readTexts(source: Buffer | string, cut: number) {
+  async function readTexts(source: Buffer | string, chunkBytes: number) {
     const bytes = Buffer.from(source);
     const parts: Buffer[] = [];
-    for (let at = 0; at < bytes.length; at += cut) parts.push(bytes.subarray(at, at + cut));
+    for (let at = 0; at < bytes.length; at += chunkBytes) parts.push(bytes.subarray(at, at + chunkBytes));
     const events: { text: string; kind: string; textBytes: number }[] = [];
     for await (const group of providerEvents(pieces(...parts), chatRules))
       for (const { bytes: event, data } of group) {
@@ -198,8 +198,8 @@ describe('events that differ in their text', () => {
   const texts = ['one', 'two words', 'ü🌍', 'a\\nline', '', 'last', '\\u00fc', '"}]}'.replaceAll('"', '\\"')];
   const source = [...texts.map((text) => chunk(text, 'p'.repeat(text.length))), 'data: [DONE]\n\n'];
 
-  test.each([1, 7, 100, 5_000])('are the same events in pieces of %i bytes', async (cut) => {
-    const events = await readTexts(source.join(''), cut);
+  test.each([1, 7, 100, 5_000])('are the same events in pieces of %i bytes', async (chunkBytes) => {
+    const events = await readTexts(source.join(''), chunkBytes);
     expect(events.map(({ text }) => text)).toEqual(source);
     expect(events.map(({ textBytes }) => textBytes)).toEqual([3, 9, 6, 6, 0, 4, 2, 4, 0]);
   });

@@ -365,16 +365,16 @@ describe('failures of a provider', () => {
   });
 
   test('answers 502 for an answer above the size limit', async () => {
-    const patient = await startAi({ models: provider.modelsFile({ huge: 'huge?mb=40' }) });
+    const slowWorld = await startAi({ models: provider.modelsFile({ huge: 'huge?mb=40' }) });
     try {
       expect(
-        await problemIn(await patient.post('/v1/ai/chat/completions', { model: 'acme/huge', messages })),
+        await problemIn(await slowWorld.post('/v1/ai/chat/completions', { model: 'acme/huge', messages })),
       ).toEqual([502, 'upstream_failed']);
       expect(
-        await problemIn(await patient.post('/v1/ai/text', { model: 'acme/huge', prompt: 'hi' })),
+        await problemIn(await slowWorld.post('/v1/ai/text', { model: 'acme/huge', prompt: 'hi' })),
       ).toEqual([502, 'upstream_failed']);
     } finally {
-      await patient.close();
+      await slowWorld.close();
     }
   });
 

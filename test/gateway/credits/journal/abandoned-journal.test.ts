@@ -211,9 +211,9 @@ describe('remove', () => {
     const { journalId } = await leaveJournal(world, threeCalls);
     await (await world.take()).remove();
     world.clock.advance(10 * 60_000 - 1);
-    const again = await world.take();
-    expect(await readCharges(again)).toHaveLength(3);
-    await again.remove();
+    const retakenJournal = await world.take();
+    expect(await readCharges(retakenJournal)).toHaveLength(3);
+    await retakenJournal.remove();
     expect(await readdir(world.path)).toContain(journalId);
     world.clock.advance(1);
     await (await world.take()).remove();

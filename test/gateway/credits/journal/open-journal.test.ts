@@ -39,10 +39,10 @@ describe('sync', () => {
     const world = await journalWorld();
     const { files, syncs } = failingFiles();
     const journal = await world.open({ files });
-    const early = journal.sync(journal.append(finalLine('a')));
+    const firstSync = journal.sync(journal.append(finalLine('a')));
     await vi.waitFor(() => expect(syncs).toHaveLength(1));
-    const late = ['b', 'c', 'd'].map((usageId) => journal.sync(journal.append(finalLine(usageId))));
-    await Promise.all([early, ...late]);
+    const laterSyncs = ['b', 'c', 'd'].map((usageId) => journal.sync(journal.append(finalLine(usageId))));
+    await Promise.all([firstSync, ...laterSyncs]);
     expect(syncs).toHaveLength(2);
     await journal.close();
   });
