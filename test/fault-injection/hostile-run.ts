@@ -158,10 +158,25 @@ const modelPrompt: Json[] = [
     ],
   },
 ];
+/** The prompt with a tool result that is JSON, which provider packages write as a text into the request. */
+const jsonPrompt: Json[] = [
+  ...modelPrompt.slice(0, -1),
+  {
+    role: 'tool',
+    content: [
+      {
+        type: 'tool-result',
+        toolCallId: 'call_1',
+        toolName: 'get_weather',
+        output: { type: 'json', value: { weather: 'Rain.' } },
+      },
+    ],
+  },
+];
 const modelTools = [
   { type: 'function', name: 'get_weather', description: 'The weather.', inputSchema: schema },
 ];
-const models = ['acme/ok', 'anthropic/ok', 'google/ok'];
+const models = ['acme/ok', 'anthropic/ok', 'google/ok', 'openai/ok'];
 
 /**
  * Calls that the scripted provider answers, beside the contract's examples, many of which name
@@ -174,7 +189,9 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
     messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }],
     tools: [{ name: 'get_weather', input_schema: schema }],
   })),
-  'ai.streamText': models.map((model) => ({ model, prompt: modelPrompt, tools: modelTools })),
+  'ai.streamText': models.flatMap((model) =>
+    [modelPrompt, jsonPrompt].map((prompt) => ({ model, prompt, tools: modelTools })),
+  ),
   'ai.createLanguageModelAnswer': [{ prompt: modelPrompt, tools: modelTools }],
   'ai.createResponse': [
     {

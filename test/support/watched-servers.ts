@@ -109,6 +109,7 @@ function modelsOf(provider: ScriptedProvider): string {
     max_output_tokens: 1_000,
     context_window: 100_000_000,
   };
+  const otherKinds = ['anthropic', 'google', 'openai'];
   const modalities = ['text', 'stream', 'openai', 'embedding', 'image', 'tts', 'asr'];
   const scripts = { ok: 'ok', painter: 'images', speaker: 'speech', whisper: 'whisper' };
   const formats = {
@@ -118,13 +119,15 @@ function modelsOf(provider: ScriptedProvider): string {
   return provider.modelsFile(scripts, {
     provider: formats,
     model: { ...model, modalities: modalities },
-    providers: ['anthropic', 'google'].map((kind) => ({
+    providers: otherKinds.map((kind) => ({
       id: kind,
       kind,
       base_url: provider.url,
+      // No format of their own, so that every call is translated.
+      formats: [],
       api_key_env: 'ACME_API_KEY',
     })),
-    models: ['anthropic', 'google'].map((kind) => ({
+    models: otherKinds.map((kind) => ({
       id: `${kind}/ok`,
       provider: kind,
       upstream_model: 'ok',

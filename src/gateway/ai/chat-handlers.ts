@@ -28,6 +28,7 @@ import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import * as format from './formats/passthrough/formats.ts';
 import { unpackChat } from './formats/passthrough/replay.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
+import { checkToolValues } from './formats/translation/tool-values.ts';
 import { waitForFirst } from './first-item.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
@@ -96,8 +97,11 @@ function toContent(
 ): ChatContent {
   refuseUnsafeMembers(body, model.providerEntry, { limits: format.chat.limitMembers });
   checkChatTools(model, body);
-  if (!speaksChat(model))
-    return { kind: 'hub', hub: toModelCall(body, { provider: model.providerEntry, effort, signal }) };
+  if (!speaksChat(model)) {
+    const hub = toModelCall(body, { provider: model.providerEntry, effort, signal });
+    checkToolValues(hub);
+    return { kind: 'hub', hub };
+  }
   const hints = collectDroppedHints();
   return { kind: 'bytes', rawBody: unpackChat(body, rawBody, hints), warnings: hints.warnings };
 }

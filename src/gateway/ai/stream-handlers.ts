@@ -22,6 +22,7 @@ import { effortOrDefault } from './catalog/reasoning.ts';
 import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/translation/input-checks.ts';
 import * as specification from './formats/language-model.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
+import { checkToolValues } from './formats/translation/tool-values.ts';
 import type { ModelCall } from './hub/language-model.ts';
 import { type Demand, requirePrice } from './metering/bound.ts';
 import { isKeptLong, sizeOf } from './metering/measure.ts';
@@ -104,6 +105,7 @@ export async function callInFormat<T>(
   const chain = context.catalog.chain(viewerOf(identity), modelId, 'stream');
   const requestedEffort = specification.requestedEffort(body);
   const hub = specification.toModelCall(body, undefined, signal);
+  checkToolValues(hub);
   const bill = openBill(context, call, { action, demand: demandOf(body) });
   const request: ModelRequest<T> = {
     chain,

@@ -11,6 +11,7 @@ import { callModel } from './call.ts';
 import { type CatalogModel, viewerOf } from './catalog/catalog.ts';
 import { effortOrDefault } from './catalog/reasoning.ts';
 import { checkAnswerFormat, checkLocalInput, checkPromptInputs } from './formats/translation/input-checks.ts';
+import { checkToolValues } from './formats/translation/tool-values.ts';
 import * as text from './formats/text.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
 import { requirePrice } from './metering/bound.ts';
@@ -25,6 +26,7 @@ export function textHandlers(context: AiContext): Pick<AiHandlers, 'ai.generateT
       checkDefinitions(body);
       const chain = catalog.chain(viewerOf(identity), body.model, 'text');
       const hub = text.toModelCall(body, signal);
+      checkToolValues(hub);
       const bill = openBill(context, call, { action: 'text', demand: demandOf(body) });
       const { answer, model, attempts } = await callModel(
         {

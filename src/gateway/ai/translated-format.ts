@@ -20,6 +20,7 @@ import type { PassthroughFormat } from './formats/passthrough/formats.ts';
 import type { UnpackReplay } from './formats/passthrough/replay.ts';
 import { checkReplays } from './formats/translation/replay.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
+import { checkToolValues } from './formats/translation/tool-values.ts';
 import type { Answer, ModelCall, StreamPart, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
 import { generate, streamParts } from './model-calls.ts';
@@ -170,6 +171,7 @@ function toContent<B extends Body, Whole, Event extends { type: string }>(
     return { kind: 'bytes', rawBody: format.unpackReplay(body, bytes, hints), warnings: hints.warnings };
   }
   const hub = format.toModelCall(body, { model, effort, hints, signal });
+  checkToolValues(hub);
   if (adapterOf(model).dropsReasoning?.(hub) === true && hasReasoning(hub))
     hints.add('reasoning', 'of earlier turns is not sent to this model');
   checkAnswerFormat(model, hub.responseFormat, hub.memberNames?.responseSchema ?? 'model');

@@ -1,0 +1,51 @@
+// Limits the JSON values of a translated conversation: the inputs of its tool calls and the tool results that are
+// JSON. Provider packages write each one as a text into the request and serialize that text again, in one turn of
+// the event loop. Tool results that are plain text are serialized once and are not limited here.
+import { Problem } from '../../../../kernel/problem.ts';
+import type { ModelCall, Prompt } from '../../hub/language-model.ts';
+import { approximateJsonBytes } from './json-size.ts';
+
+/** Maximum length of all tool inputs and JSON results of one call together, as JSON with its escapes. */
+export const maxToolValueLength = 2 * 1024 * 1024;
+
+/** Throws a 413 that names the tool call with which the JSON values of the conversation exceed the limit. */
+export function checkToolValues({ prompt, memberNames }: Pick<ModelCall, 'prompt' | 'memberNames'>): void {
+  let remaining = maxToolValueLength;
+  for (const { kind, toolName, toolCallId, value } of toolValues(prompt)) {
+    remaining -= jsonLength(value, remaining);
+    if (remaining < 0)
+      throw new Problem(
+        'too_large',
+        'request_too_large',
+        `The inputs of tool calls and the JSON results of tools have 2 MiB together; the ${kind} of the call ${toolCallId} of the tool ${toolName} exceeds it. Shorten earlier ones, or send results as text.`,
+        { param: memberNames?.prompt ?? 'prompt' },
+      );
+  }
+}
+
+interface ToolValue {
+  kind: 'input' | 'result';
+  toolName: string;
+  toolCallId: string;
+  value: unknown;
+}
+
+function* toolValues(prompt: Prompt): Generator<ToolValue> {
+  for (const { content } of prompt) {
+    if (typeof content === 'string') continue;
+    for (const part of content) {
+      if (part.type === 'tool-call') yield { ...part, kind: 'input', value: part.input };
+      else if (
+        part.type === 'tool-result' &&
+        (part.output.type === 'json' || part.output.type === 'error-json')
+      )
+        yield { ...part, kind: 'result', value: part.output.value };
+    }
+  }
+}
+
+/** The length as JSON, or more than `limit` without serializing the value. */
+function jsonLength(value: unknown, limit: number): number {
+  const approximate = approximateJsonBytes(value, limit);
+  return approximate > limit ? approximate : ((JSON.stringify(value) as string | undefined)?.length ?? 0);
+}
