@@ -31,6 +31,8 @@ export function createLruCache<Key, Value>({
   // Only of entries heavier or lighter than 1, so that plain caches pay for one map.
   const weights = new Map<Key, number>();
   let total = 0;
+  // Moving an entry allocates, and most accesses repeat the last one.
+  let newest: Key | undefined;
 
   function remove(key: Key): void {
     if (!values.delete(key)) return;
@@ -41,15 +43,17 @@ export function createLruCache<Key, Value>({
   return {
     get(key) {
       const value = values.get(key);
-      if (value === undefined) return undefined;
+      if (value === undefined || key === newest) return value;
       values.delete(key);
       values.set(key, value);
+      newest = key;
       return value;
     },
     peek: (key) => values.get(key),
     set(key, value, weight = 1) {
       remove(key);
       values.set(key, value);
+      newest = key;
       if (weight !== 1) weights.set(key, weight);
       total += weight;
       for (const [oldest, evicted] of values) {

@@ -2,6 +2,7 @@
 // then aborts them. An idle connection stays open for a moment, because its next request may be on the way.
 import type { Server as HttpServer } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
+import type { ActiveSet } from '../active-set.ts';
 import { nextTurn, pause, settlesWithin } from '../async.ts';
 import { Problem } from '../problem.ts';
 import type { HttpRequest } from './request.ts';
@@ -38,7 +39,7 @@ export interface DrainOptions {
   /** The listening sockets. */
   listeners: readonly NetServer[];
   /** Requests whose response is not complete. */
-  requests: ReadonlySet<HttpRequest>;
+  requests: Pick<ActiveSet<HttpRequest>, 'members'>;
   /** Connections that never sent a request. Node counts them as busy, so they would delay the shutdown. */
   unusedSockets: ReadonlySet<Socket>;
   /** Time between the abort of running requests and the destruction of their connections. */
@@ -83,7 +84,7 @@ export function createDrain(options: DrainOptions): Drain {
     const closed = stopListening();
     const abort = setTimeout(() => {
       refuseRequests();
-      for (const request of requests) request.abort(drainingProblem());
+      for (const request of requests.members()) request.abort(drainingProblem());
     }, drainMs);
     const destroy = setTimeout(() => http.closeAllConnections(), drainMs + abortGraceMs);
     if (lingerMs > 0) {

@@ -8,6 +8,7 @@ import {
 } from 'node:http';
 import { createServer as createNetServer, type Server as NetServer, type Socket } from 'node:net';
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
+import { ActiveSet, type Place } from '../active-set.ts';
 import { accessFields, type NameIdentity } from './access-log.ts';
 import { serveAssets } from './asset-pages.ts';
 import { type BodyBudgetLimits, createBodyBudget } from './body-budget.ts';
@@ -158,7 +159,7 @@ export function createServer(options: ServerOptions): Server {
   const { contract, log, clock, surface, observer, proxies } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
-  const requests = new Set<HttpRequest>();
+  const requests = new ActiveSet<HttpRequest>();
   const connections = createConnectionLimits(limits.maxPerAddress, proxies);
   const listeners: NetServer[] = [];
 
@@ -200,7 +201,7 @@ export function createServer(options: ServerOptions): Server {
 
   return {
     inFlight: () => requests.size,
-    runningRequests: () => [...requests].flatMap(bearerRequest),
+    runningRequests: () => requests.members().flatMap(bearerRequest),
     async listen(address) {
       // Node checks deadlines on the http server's own listener; further listeners only accept connections.
       const listener =
@@ -224,7 +225,7 @@ interface AdmissionOptions {
   limits: ServerLimits;
   /** The default deadline of operations. */
   requestMs: number;
-  requests: Set<HttpRequest>;
+  requests: ActiveSet<HttpRequest>;
   connections: ConnectionLimits;
   drain: () => Drain;
 }
@@ -235,8 +236,9 @@ function createAdmission(options: AdmissionOptions) {
   const { log, clock, proxies, guard, observer, nameIdentity, callerOf } = options.server;
   const budget = createBodyBudget(limits.largeBodyBytes);
 
-  function finish(request: HttpRequest): void {
-    requests.delete(request);
+  function finish(place: Place<HttpRequest>): void {
+    requests.delete(place);
+    const request = place.member;
     if (!request.response.writableFinished) {
       request.clientGone = true;
       request.abort();
@@ -260,8 +262,8 @@ function createAdmission(options: AdmissionOptions) {
       callerOf,
     });
     message[requestKey] = request;
-    requests.add(request);
-    response.once('close', () => finish(request));
+    const place = requests.add(request);
+    response.once('close', () => finish(place));
     connections.admit(request);
     guard?.(message);
     refuseAmbiguous(message, limits);

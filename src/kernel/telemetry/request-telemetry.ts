@@ -1,5 +1,6 @@
 // Counts, times and traces every request of the server.
 import type { AsyncLocalStorage } from 'node:async_hooks';
+import { ActiveSet, type Place } from '../active-set.ts';
 import type { CallNote } from '../contract/operation.ts';
 import type { RequestEnd, RequestObserver, RequestScope } from '../http/observer.ts';
 import type { HttpRequest } from '../http/request.ts';
@@ -38,6 +39,10 @@ class ObservedRequest implements RequestScope {
     return this.#request.startedMs;
   }
 
+  get isStream(): boolean {
+    return this.#request.isStream;
+  }
+
   note(fields: CallNote): void {
     this.#request.note(fields);
   }
@@ -47,21 +52,26 @@ class ObservedRequest implements RequestScope {
   }
 }
 
+const placeKey = Symbol('place');
+/** Has its place among the running requests once its operation began. */
+type TelemetryRequest = HttpRequest & { [placeKey]?: Place<ObservedRequest> };
+
 export function createRequestObserver(options: RequestTelemetryOptions): RequestObserver {
   const { context, metrics, traces, listeners } = options;
-  const observed = new Map<HttpRequest, ObservedRequest>();
-  const count = createRequestMetrics(metrics, () => [...observed.keys()]);
+  const running = new ActiveSet<ObservedRequest>();
+  const count = createRequestMetrics(metrics, () => running.members().map(({ isStream }) => isStream));
 
   return {
-    within(request, work) {
+    within(request: TelemetryRequest, work) {
       const entry = new ObservedRequest(request, startServerSpan(traces, request));
-      observed.set(request, entry);
+      request[placeKey] = running.add(entry);
       return context.run({ request: entry, span: entry.span }, work);
     },
-    ended(request, durationMs) {
+    ended(request: TelemetryRequest, durationMs) {
       count(request, durationMs);
-      const entry = observed.get(request);
-      observed.delete(request);
+      const { [placeKey]: place } = request;
+      if (place !== undefined) running.delete(place);
+      const entry = place?.member;
       const { isStream, clientGone, notes = {} } = request;
       const end: RequestEnd = { isStream, clientGone, notes };
       for (const listener of entry?.listeners ?? []) listener(end);
@@ -71,10 +81,13 @@ export function createRequestObserver(options: RequestTelemetryOptions): Request
   };
 }
 
-/** Returns the function that counts a request that has ended. */
+/**
+ * Returns the function that counts a request that has ended. `running` tells of each running request whether
+ * its answer is a stream.
+ */
 function createRequestMetrics(
   metrics: Metrics,
-  running: () => HttpRequest[],
+  running: () => boolean[],
 ): (request: HttpRequest, durationMs: number) => void {
   const requests = metrics.counter(
     'townhall_requests_total',
@@ -100,7 +113,7 @@ function createRequestMetrics(
   metrics.gauge(
     'townhall_open_streams',
     'Answers that are streams and have not ended.',
-    () => running().filter(({ isStream }) => isStream).length,
+    () => running().filter((isStream) => isStream).length,
   );
   return (request, durationMs) => {
     const operation = request.operation?.handlerId ?? 'none';

@@ -1,5 +1,6 @@
 // Opens the bill of each call, stops the paid calls of users with repeated alarms,
 // and waits for open bills at the end.
+import { ActiveSet } from '../../../kernel/active-set.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { Ledger } from '../../credits/index.ts';
@@ -32,10 +33,10 @@ export interface BillingOptions {
 
 export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: BillingOptions): Billing {
   const alarms = createUsageAlarms({ clock, alarmsToStop, store: alarmStore, log });
-  const endings = new Set<Promise<unknown>>();
+  const endings = new ActiveSet<Promise<unknown>>();
   const track = (ending: Promise<unknown>): void => {
-    const forget = () => void endings.delete(ending);
-    endings.add(ending);
+    const place = endings.add(ending);
+    const forget = () => endings.delete(place);
     ending.then(forget, forget);
   };
   const tokenCounter = createTokenCounter();
@@ -47,7 +48,7 @@ export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: 
     },
     alarms,
     async settled() {
-      await Promise.allSettled(endings);
+      await Promise.allSettled(endings.members());
       await alarms.settled();
     },
     close: tokenCounter.close,
